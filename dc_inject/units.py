@@ -1,0 +1,124 @@
+"""Reading and writing of rates, sizes and durations: units are always said, and never mixed up.
+
+Inside dc_inject sizes are bytes (int), rates are bytes per second (float) and durations are timedeltas.
+`b` is a bit and `B` a byte; k, M, G, T, P, E are powers of 1000 and Ki, Mi, Gi, Ti, Pi, Ei of 1024.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+from fractions import Fraction
+
+_PREFIXES = {
+    "": 1,
+    **{letter: 1000**power for power, letter in enumerate("kMGTPE", start=1)},
+    **{f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)},
+    "K": 1000,  # written by many for k; there is no other reading of it in front of a bit or a byte
+}
+_SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "day": 86400, "w": 604800}
+_NUMBER = r"(?P<number>[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
+_RATE = re.compile(rf"{_NUMBER}\s*(?P<prefix>[kKMGTPE]?i?)(?P<unit>[bB])(?:(?P<ps>ps)|/(?P<per>s|min|h|d|day))")
+_SIZE = re.compile(rf"{_NUMBER}\s*(?P<prefix>[kKMGTPE]?i?)(?P<unit>[bB])")
+_DURATION_PART = re.compile(rf"{_NUMBER}\s*(?P<unit>[a-z]+)")
+_BARE = re.compile(rf"{_NUMBER}")
+
+
+def parse_rate(text: str) -> float:
+    """Read a rate such as `10 Gb/s`, `512 MiB/s`, `450 GiB/h` or `8000 Mbps`; returns bytes per second.
+
+    Raises ValueError, with a sentence for the writer of a menu, for anything else; a bare number has no unit.
+    """
+    match = _RATE.fullmatch(text.strip())
+    if match is None or match["prefix"] == "i":
+        raise ValueError(_complaint(text, "rate", "10 Gb/s, 1.25 GB/s, 512 MiB/s, 450 GiB/h or 8000 Mbps"))
+    amount = _number(match["number"]) * _bytes(match)
+    return _finite(amount / _SECONDS[match["per"] or "s"], text)
+
+
+def parse_size(text: str) -> int:
+    """Read a size such as `500 TB` or `2 PiB`; returns bytes, rounded to whole ones. Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or match["prefix"] == "i" or match["unit"] == "b":
+        raise ValueError(_complaint(text, "size", "500 TB, 1.5 PB or 2 PiB, in bytes (B)"))
+    return round(_finite(_number(match["number"]) * _bytes(match), text))
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration such as `15 min`, `2 h`, `1 h 30 min` or `90 s`. Raises ValueError."""
+    stripped = text.strip()
+    seconds, end = Fraction(0), 0
+    for match in _DURATION_PART.finditer(stripped):
+        if stripped[end : match.start()].strip() or match["unit"] not in _SECONDS:
+            break
+        seconds += _number(match["number"]) * _SECONDS[match["unit"]]
+        end = match.end()
+    if not end or stripped[end:].strip():
+        raise ValueError(_complaint(text, "duration", "90 s, 15 min, 2 h, 1 h 30 min or 1 d"))
+    try:
+        return timedelta(microseconds=round(seconds * 1_000_000))
+    except OverflowError:
+        raise ValueError(f"{_quoted(text)} is too long for a duration") from None
+
+
+def format_rate(rate: float) -> str:
+    """Write a rate (bytes per second) in bits per second, as networks count: `12.5 Gb/s`."""
+    return _scaled(rate * 8, "b/s")
+
+
+def format_size(size: float) -> str:
+    """Write a size (bytes) with a decimal prefix: `1.25 TB`."""
+    return _scaled(size, "B")
+
+
+def format_duration(duration: timedelta) -> str:
+    """Write a duration by its two largest units: `1 h 30 min`, `45 s`."""
+    seconds = duration.total_seconds()
+    if abs(seconds) < 60:
+        return f"{seconds:.3g} s"
+    sign, rest = ("-" if seconds < 0 else ""), round(abs(seconds))
+    parts = []
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, length)
+        if count:
+            parts.append(f"{count} {unit}")
+    return sign + " ".join(parts[:2])
+
+
+def _bytes(match: re.Match[str]) -> Fraction:
+    return Fraction(_PREFIXES[match["prefix"]], 8 if match["unit"] == "b" else 1)
+
+
+def _number(text: str) -> Fraction:
+    if len(text) > 40 or abs(int(text.lower().partition("e")[2] or 0)) > 30:
+        raise ValueError(f"{text[:20]}... is no number that a menu needs")
+    return Fraction(text)
+
+
+def _finite(value: Fraction, text: str) -> float:
+    result = float(value)
+    if not math.isfinite(result) or result > 1e24:
+        raise ValueError(f"{_quoted(text)} is out of any real range")
+    return result
+
+
+def _complaint(text: str, noun: str, examples: str) -> str:
+    stripped = text.strip()
+    if stripped.startswith("-"):
+        return f"{_quoted(text)} is negative; a {noun} is {examples}"
+    if _BARE.fullmatch(stripped):
+        return f"{_quoted(text)} has no unit; a {noun} is {examples}"
+    return f"{_quoted(text)} is not a {noun}; a {noun} is {examples}"
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def _scaled(value: float, unit: str) -> str:
+    for prefix in ("", "k", "M", "G", "T", "P"):
+        if abs(value) < 999.5:
+            return f"{value:.3g} {prefix}{unit}"
+        value /= 1000
+    return f"{value:.4g} E{unit}"
