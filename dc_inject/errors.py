@@ -22,7 +22,7 @@ class DcInjectError(Exception):
         self.hint = hint
 
 
-class UsageProblem(DcInjectError):
+class UsageError(DcInjectError):
     """A command was called in a way that cannot work."""
 
     exit_code = 2
@@ -85,11 +85,11 @@ class Temporary(ServiceError):
 
 
 class AnotherNow(ServiceError):
-    """This item cannot go to this destination now: it waits, and the next one is taken in the same cycle."""
+    """The item cannot go to this destination now: it waits, and the next one is taken in the same cycle."""
 
 
 class Permanent(ServiceError):
-    """This item will never go to this destination: quarantined, with the reason."""
+    """The item will never go to this destination: quarantined, with the reason."""
 
 
 class Fatal(ServiceError):

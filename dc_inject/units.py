@@ -19,7 +19,9 @@ _PREFIXES = {
 }
 _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "day": 86400, "w": 604800}
 _NUMBER = r"(?P<number>[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
-_RATE = re.compile(rf"{_NUMBER}\s*(?P<prefix>[kKMGTPE]?i?)(?P<unit>[bB])(?:(?P<ps>ps)|/(?P<per>s|min|h|d|day))")
+_RATE = re.compile(
+    rf"{_NUMBER}\s*(?P<prefix>[kKMGTPE]?i?)(?P<unit>[bB])(?:(?P<ps>ps)|/(?P<per>s|min|h|d|day))"
+)
 _SIZE = re.compile(rf"{_NUMBER}\s*(?P<prefix>[kKMGTPE]?i?)(?P<unit>[bB])")
 _DURATION_PART = re.compile(rf"{_NUMBER}\s*(?P<unit>[a-z]+)")
 _BARE = re.compile(rf"{_NUMBER}")

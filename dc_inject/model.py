@@ -1,0 +1,371 @@
+"""The nouns of dc_inject, all frozen: what a menu says, what a cycle plans, and what becomes of an injection.
+
+Units everywhere: sizes in bytes (int), rates in bytes per second (float), times in aware UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+# --------------------------------------------------------------------------- where traffic goes
+
+
+class Link(NamedTuple):
+    """A source and a destination RSE (through FTS: two URL prefixes), and the service that serves them."""
+
+    source: str
+    destination: str
+    through: str = "rucio"
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.destination}"
+
+
+class FlowKey(NamedTuple):
+    """What an account is kept for: a link under a scenario, in one campaign."""
+
+    scenario: str
+    link: Link
+
+    def __str__(self) -> str:
+        return f"{self.scenario} {self.link}"
+
+
+class Order(StrEnum):
+    """In which order datasets of a pool are taken; anything but largest-first has to be said in the menu."""
+
+    LARGEST_FIRST = "largest-first"
+    SMALLEST_FIRST = "smallest-first"
+    RANDOM = "random"
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFilter:
+    """Which datasets of a source may be injected.
+
+    `dids` and `exclude` are `scope:name` patterns with shell wildcards in either part; `containers` are
+    DIDs whose datasets count. `files` bounds the number of files of a dataset and `mean_file` the mean
+    file size in bytes, both inclusive.
+    """
+
+    dids: tuple[str, ...]
+    containers: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    files: tuple[int, int] = (1, 1000)
+    mean_file: tuple[int, int] = (10**9, 20 * 10**9)
+
+
+class PoolKey(NamedTuple):
+    """A source and a filter: what an inventory is read for, and what links share."""
+
+    source: str
+    datasets: DatasetFilter
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One link of a scenario with its rate and everything a menu says about it, defaults filled in.
+
+    `rate` is bytes per second inside [start, end). `overhead` is a fraction (0.1 injects 10 % more).
+    `grain` is the part of a cycle's worth that one dataset may have before smaller ones are preferred.
+    `priority` (1 to 5) divides our own budgets; `service_priority` is what Rucio or FTS is told.
+    """
+
+    scenario: str
+    link: Link
+    rate: float
+    start: datetime
+    end: datetime
+    datasets: DatasetFilter
+    order: Order = Order.LARGEST_FIRST
+    grain: float = 0.25
+    activity: str = "Data Challenge"
+    priority: int = 3
+    service_priority: int = 3
+    lifetime_min: timedelta = timedelta(hours=1)
+    lifetime_max: timedelta = timedelta(hours=2)
+    dwell: timedelta = timedelta(0)
+    overhead: float = 0.0
+    menu: str = ""  # the file that it comes from
+    line: int = 0
+
+    @property
+    def key(self) -> FlowKey:
+        """What its account is kept for."""
+        return FlowKey(self.scenario, self.link)
+
+    @property
+    def pool(self) -> PoolKey:
+        """What its datasets are chosen from."""
+        return PoolKey(self.link.source, self.datasets)
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """A time in which something adds no due: a site, RSE or scenario, or a link `SRC:DST`, with the reason.
+
+    With `redistribute`, the rate is shared among the scenario's other links, in proportion to theirs.
+    """
+
+    start: datetime
+    end: datetime
+    reason: str
+    site: str = ""
+    rse: str = ""
+    link: str = ""
+    scenario: str = ""
+    redistribute: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RseSpec:
+    """What a menu says of an RSE: the space that we may fill (bytes), and how long its deletions lag."""
+
+    space: int | None = None
+    deletion_lag: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place behind one WAN (bytes per second), with our limits on it and its RSEs by name."""
+
+    name: str
+    wan: float | None = None
+    max_ingress: float | None = None
+    max_egress: float | None = None
+    rses: Mapping[str, RseSpec] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The brakes of a campaign, which always apply; a menu raises one by naming it.
+
+    `total` and `per_site` (each direction) are bytes per second.
+    """
+
+    total: float = 100e9 / 8
+    per_site: float = 50e9 / 8
+    rules_per_hour: int = 1000
+    files_in_flight: int = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Menu:
+    """One menu with its ends resolved: what one file asks for in one window of time."""
+
+    name: str
+    digest: str
+    campaign: str
+    contact: str
+    start: datetime
+    end: datetime
+    flows: tuple[Flow, ...]
+    description: str = ""
+    timezone: str = "UTC"
+    target: float | None = None
+    cycle: timedelta = timedelta(minutes=15)
+    limits: Limits = Limits()
+    sites: tuple[Site, ...] = ()
+    exclusions: tuple[Exclusion, ...] = ()
+    above_production: bool = False
+    tape_agreed: Mapping[str, str] = field(default_factory=dict)  # RSE -> who agreed
+    accept: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """All menus of one campaign; at any time those whose window holds are in force and their links add up."""
+
+    name: str
+    contact: str
+    cycle: timedelta
+    menus: tuple[Menu, ...]
+
+    @property
+    def flows(self) -> tuple[Flow, ...]:
+        """The flows of all menus, in the order of the menus."""
+        return tuple(flow for menu in self.menus for flow in menu.flows)
+
+    @property
+    def start(self) -> datetime:
+        """When the first menu begins."""
+        return min(menu.start for menu in self.menus)
+
+    @property
+    def end(self) -> datetime:
+        """When the last menu ends."""
+        return max(menu.end for menu in self.menus)
+
+    def in_force(self, start: datetime, end: datetime) -> tuple[Menu, ...]:
+        """Return the menus whose window overlaps [start, end)."""
+        return tuple(menu for menu in self.menus if menu.start < end and start < menu.end)
+
+
+# --------------------------------------------------------------------------- time
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cycle:
+    """A slot of the grid that is counted from 1970-01-01T00:00Z; named by its start in UTC."""
+
+    start: datetime
+    length: timedelta
+
+    @classmethod
+    def at(cls, moment: datetime, length: timedelta) -> Cycle:
+        """Return the cycle that holds `moment`."""
+        return cls(EPOCH + (moment - EPOCH) // length * length, length)
+
+    @property
+    def end(self) -> datetime:
+        """The first instant after the cycle."""
+        return self.start + self.length
+
+    @property
+    def next(self) -> Cycle:
+        """The cycle after this one."""
+        return Cycle(self.end, self.length)
+
+    @property
+    def name(self) -> str:
+        """The start in UTC, `2027-02-08T10:00:00Z`."""
+        return self.start.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# --------------------------------------------------------------------------- why less than due
+
+
+class Hold(StrEnum):
+    """Why a link got less than it was due; the order is that of precedence when several apply."""
+
+    PAUSED = "paused"
+    OUTSIDE_WINDOW = "outside-window"
+    EXCLUDED = "excluded"
+    NOT_RUNNING = "not-running"
+    CREDENTIALS = "credentials"
+    SOURCE_UNAVAILABLE = "source-unavailable"
+    DESTINATION_UNAVAILABLE = "destination-unavailable"
+    QUARANTINED = "quarantined"
+    FAILING = "failing"
+    BACKLOG = "backlog"
+    DELETION_LAG = "deletion-lag"
+    DESTINATION_FULL = "destination-full"
+    QUOTA = "quota"
+    SITE_LIMIT = "site-limit"
+    CAMPAIGN_LIMIT = "campaign-limit"
+    FTS_QUEUE = "fts-queue"
+    POOL_DRY = "pool-dry"
+    API_ERRORS = "api-errors"
+    GRAIN = "grain"
+
+
+Numbers = Mapping[str, int | float | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A hold with the numbers behind it, as it is written in a cycle's row."""
+
+    hold: Hold
+    numbers: Numbers = field(default_factory=dict)
+
+
+# --------------------------------------------------------------------------- what is injected
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What a service can take in one piece: a Rucio dataset (`scope:name`), or a file for FTS."""
+
+    name: str
+    bytes: int
+    files: int
+
+
+class State(StrEnum):
+    """The life of an injection, from its intent to the deletion of its bytes."""
+
+    INTENDED = "intended"  # on disk, never asked for
+    CALLED = "called"  # asked for, no answer known: in doubt
+    LIVE = "live"  # accepted by the service
+    COMPLETE = "complete"  # everything has arrived
+    ENDED = "ended"  # the rule or job is gone, its bytes may still be there
+    GONE = "gone"  # its bytes are known to be gone from the destination
+    REFUSED = "refused"  # the service does not want it, or no more; it never moved a byte
+    WITHDRAWN = "withdrawn"  # dropped by us before it was asked for
+
+    @property
+    def in_service(self) -> bool:
+        """Whether a rule or job of it may exist in the service."""
+        return self in {State.CALLED, State.LIVE, State.COMPLETE}
+
+    @property
+    def resident(self) -> bool:
+        """Whether its bytes may be, or may come to be, at the destination."""
+        return self in {State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE, State.ENDED}
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """The intent to give one item to one link in one cycle; `key` makes every call about it repeatable."""
+
+    key: str
+    campaign: str
+    cycle: Cycle
+    scenario: str
+    link: Link
+    item: Item
+    release: datetime
+    lifetime: timedelta
+    activity: str
+    service_priority: int
+    contact: str
+
+    @property
+    def flow(self) -> FlowKey:
+        """The account that it counts for."""
+        return FlowKey(self.scenario, self.link)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An injection and what became of it, as the ledger keeps it.
+
+    `present` are the bytes that were at the destination already (no traffic: not counted as injected).
+    `moved` are bytes that arrived; `moved_exact` is False while they are estimated from locks.
+    """
+
+    injection: Injection
+    state: State
+    external_id: str = ""
+    attempt: int = 0
+    not_before: datetime | None = None
+    called_at: datetime | None = None
+    accepted_at: datetime | None = None
+    expires_at: datetime | None = None
+    completed_at: datetime | None = None
+    end_asked_at: datetime | None = None
+    ended_at: datetime | None = None
+    gone_at: datetime | None = None
+    observed_at: datetime | None = None
+    present: int = 0
+    moved: int = 0
+    moved_exact: bool = False
+    files_done: int = 0
+    files_stuck: int = 0
+    error: str = ""
+
+    @property
+    def injected(self) -> int:
+        """Bytes that count as injected: of what was accepted, less what was there already."""
+        return 0 if self.accepted_at is None else self.injection.item.bytes - self.present

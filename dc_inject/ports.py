@@ -1,0 +1,207 @@
+"""The ports of the engine: what it needs from a service, a clock, an executor, and whoever watches.
+
+Each has at least two implementations: the real one, and a simulated one that the tests and dry runs use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from dc_inject.errors import ServiceError
+from dc_inject.model import DatasetFilter, Entry, Injection, Item, Link
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who we are at a service and what we may do there.
+
+    `may_end` tells whether rules or jobs of ours can be ended early (None: could not be found out).
+    `credentials_until` is when the credentials expire, as far as the service or the files tell.
+    """
+
+    service: str
+    address: str
+    version: str
+    vo: str
+    account: str
+    admin: bool
+    may_end: bool | None
+    credentials_until: datetime | None = None
+
+
+class Candidate(NamedTuple):
+    """An item that is about to be chosen for a link."""
+
+    item: str
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a service says of a candidate now: whether it is whole at the source, and at the destination.
+
+    `source_until` is when the source may lose it (None: no end known). `destination_bytes` are bytes that
+    are available at the destination, whoever put them there; a replica row without them is a ghost.
+    """
+
+    item: Item | None  # as it is now: bytes and files; None if it does not exist any more
+    closed: bool
+    source_complete: bool
+    source_locked: bool
+    source_until: datetime | None
+    destination_bytes: int
+    destination_locked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one submitted or ended injection: an id, or an error that says what to do next.
+
+    `present` are bytes that were at the destination already when the service accepted it.
+    `adopted` means that the service had it already from an earlier call of ours (same key).
+    """
+
+    key: str
+    external_id: str = ""
+    present: int = 0
+    adopted: bool = False
+    error: ServiceError | None = None
+
+
+class Status(StrEnum):
+    """What a service says of a rule or job of ours."""
+
+    ABSENT = "absent"  # it does not exist (any more)
+    WAITING = "waiting"  # known, not yet at work (INJECT, SUBMITTED)
+    MOVING = "moving"
+    STUCK = "stuck"
+    SUSPENDED = "suspended"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was seen of one injection: status, and how far it got.
+
+    `moved` is exact when `exact`; else an estimate, bytes x files done / files; None when nothing was seen
+    of it. `external_id` is set when an injection in doubt was found.
+    """
+
+    key: str
+    status: Status
+    external_id: str = ""
+    files_done: int = 0
+    files_stuck: int = 0
+    moved: int | None = None
+    exact: bool = False
+    present: int | None = None
+    expires_at: datetime | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RseFacts:
+    """What a service says of an RSE now; None is a signal that could not be read ("signal missing").
+
+    `free` is bytes not yet used; `quota_left` is what our account may still put there.
+    """
+
+    name: str
+    exists: bool = True
+    readable: bool | None = None
+    writable: bool | None = None
+    free: int | None = None
+    quota_left: int | None = None
+    tape: bool = False
+    site: str = ""
+    missing: Mapping[str, str] = field(default_factory=dict)  # signal -> why it could not be read
+
+
+class Backend(Protocol):
+    """A service that moves bytes; every method may be called again with the same arguments, from any thread.
+
+    Methods that take many answer for each; they raise a ServiceError only when nothing at all could be told.
+    """
+
+    name: str
+
+    def check(self) -> Identity:
+        """Tell who we are and what we may do; raises Fatal with a hint when nothing will work."""
+        ...
+
+    def resolve(self, expression: str) -> tuple[str, ...]:
+        """Return the names that an RSE expression means now, sorted; raises Permanent if it is not valid."""
+        ...
+
+    def inventory(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+        """Stream the items of a source that pass the filter; costly, so it is asked rarely."""
+        ...
+
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
+        """Look once more at what was chosen, in bulk, just before use."""
+        ...
+
+    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
+        """Ask for injections of one link and release time; one outcome for each, idempotent by key."""
+        ...
+
+    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+        """Tell how entries stand, also those in doubt; `exact` settles moved bytes by looking at locks."""
+        ...
+
+    def end(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """End rules or jobs of ours; one that is gone already is a success."""
+        ...
+
+    def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
+        """Tell space, quota and availability of RSEs, in bulk."""
+        ...
+
+
+class Clock(Protocol):
+    """The time, in aware UTC."""
+
+    def now(self) -> datetime:
+        """Return the present instant."""
+        ...
+
+
+class Finished(NamedTuple):
+    """A task that the executor has done: its tag, and its result or the error that it raised."""
+
+    tag: Hashable
+    result: Any
+    error: BaseException | None
+
+
+class Executor(Protocol):
+    """Runs calls to services beside the engine, and is what the engine waits on."""
+
+    def submit(self, tag: Hashable, task: Callable[[], Any]) -> None:
+        """Run a task; its end is handed back by `wait`."""
+        ...
+
+    def wait(self, until: datetime) -> list[Finished]:
+        """Wait until tasks have finished, `wake` was called or `until` has come; return what finished."""
+        ...
+
+    def wake(self) -> None:
+        """End a wait now; may be called from a signal handler."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """How many tasks were submitted and not yet handed back."""
+        ...
+
+
+class Observer(Protocol):
+    """Whoever is told what happens: metrics, the log, a test that wants to break it there."""
+
+    def event(self, name: str, **numbers: Any) -> None:  # noqa: ANN401  numbers of any kind, by name
+        """Hear of one thing that has just been done and, if it was to be, written to the ledger."""
+        ...
