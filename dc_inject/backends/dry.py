@@ -1,0 +1,51 @@
+"""A service that is only read: what would be written goes to a simulated one instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from dc_inject.backends.sim import SimBackend
+from dc_inject.model import DatasetFilter, Entry, Injection, Item
+from dc_inject.ports import Backend, Candidate, Clock, Identity, Observation, Outcome, RseFacts, Sight
+
+
+class DryBackend:
+    """Reads from the real service; rules exist only in a simulation, where they complete at once."""
+
+    def __init__(self, real: Backend, clock: Clock) -> None:
+        """Take the service to read, and the clock that simulated rules live on."""
+        self._real = real
+        self._sim = SimBackend(clock, items={}, name=real.name)
+        self.name = real.name
+
+    def check(self) -> Identity:
+        """Ask the real service who we are."""
+        return self._real.check()
+
+    def resolve(self, expression: str) -> tuple[str, ...]:
+        """Ask the real service what an expression means."""
+        return self._real.resolve(expression)
+
+    def inventory(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+        """Stream the real inventory."""
+        return self._real.inventory(source, datasets)
+
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
+        """Look at the real service."""
+        return self._real.look(candidates)
+
+    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
+        """Accept in the simulation; the real service hears nothing."""
+        return self._sim.submit(injections)
+
+    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+        """Tell how the simulated rules stand."""
+        return self._sim.observe(entries, exact=exact)
+
+    def end(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """End simulated rules."""
+        return self._sim.end(entries)
+
+    def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
+        """Ask the real service."""
+        return self._real.sites(rses)

@@ -1,0 +1,263 @@
+"""A simulated service with its own clock and executor: for tests, for `plan`, and for dry runs.
+
+It keeps Rucio's rules of the game: (item, destination) is unique, a submit is idempotent by key, a rule
+expires by itself, bytes stay for the deletion lag after it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from dc_inject import pool
+from dc_inject.errors import AnotherNow, Permanent
+from dc_inject.model import DatasetFilter, Entry, Injection, Item, Link
+from dc_inject.ports import (
+    Candidate,
+    Clock,
+    Finished,
+    Identity,
+    Observation,
+    Outcome,
+    RseFacts,
+    Sight,
+    Status,
+)
+
+
+class SimClock:
+    """A clock that stands still until somebody advances it."""
+
+    def __init__(self, start: datetime) -> None:
+        """Start at an aware instant."""
+        self._now = start
+
+    def now(self) -> datetime:
+        """Return the simulated instant."""
+        return self._now
+
+    def advance(self, moment: datetime) -> None:
+        """Move on to `moment`; never back."""
+        self._now = max(self._now, moment)
+
+
+class InlineExecutor:
+    """Runs each task at once, in the caller's thread; waiting advances the simulated clock."""
+
+    def __init__(self, clock: SimClock) -> None:
+        """Take the clock that `wait` moves."""
+        self._clock = clock
+        self._finished: deque[Finished] = deque()
+
+    def submit(self, tag: Hashable, task: Callable[[], Any]) -> None:
+        """Run the task now; its end is handed back by the next `wait`."""
+        try:
+            done = Finished(tag, task(), None)
+        except Exception as error:  # noqa: BLE001  handed to the engine, which decides
+            done = Finished(tag, None, error)
+        self._finished.append(done)
+
+    def wait(self, until: datetime) -> list[Finished]:
+        """Hand back what has run; with nothing to hand back, let the time until `until` pass."""
+        if not self._finished:
+            self._clock.advance(until)
+        finished = list(self._finished)
+        self._finished.clear()
+        return finished
+
+    def wake(self) -> None:
+        """Do nothing: nobody ever sleeps here."""
+
+    @property
+    def busy(self) -> int:
+        """How many tasks have run and were not yet handed back."""
+        return len(self._finished)
+
+
+@dataclass
+class _Rule:
+    """A rule of the simulated service, and how far it got."""
+
+    injection: Injection
+    created: datetime
+    expires: datetime
+    moved: float = 0.0
+    completed: datetime | None = None
+    ended: datetime | None = None
+    deleted: datetime | None = None
+
+
+@dataclass
+class SimBackend:
+    """A service that moves bytes by arithmetic, at `speed` bytes per second a link, first come first served.
+
+    `fault(method, subject)` is asked before every call and may raise a ServiceError; `answer` after it, when
+    the call was carried out: raising there loses the answer.
+    """
+
+    clock: Clock
+    items: Mapping[str, Sequence[Item]]
+    speed: Callable[[Link], float] = lambda _link: 1e15
+    deletion_lag: timedelta = timedelta(0)
+    space: Mapping[str, int] = field(default_factory=dict)
+    quota: Mapping[str, int] = field(default_factory=dict)
+    unreadable: set[str] = field(default_factory=set)
+    unwritable: set[str] = field(default_factory=set)
+    may_end: bool | None = True
+    fault: Callable[[str, object], None] = lambda _method, _subject: None
+    answer: Callable[[str, object], None] = lambda _method, _subject: None
+    name: str = "rucio"
+    rules: dict[str, _Rule] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)
+    _seen: datetime | None = None
+
+    def check(self) -> Identity:
+        """Tell who we are: the simulated account."""
+        self._call("check", None)
+        return Identity(self.name, "sim://", "1", "def", "sim", admin=False, may_end=self.may_end)
+
+    def resolve(self, expression: str) -> tuple[str, ...]:
+        """Only plain names and `*` mean anything here."""
+        self._call("resolve", expression)
+        if expression == "*":
+            return tuple(sorted(self.items))
+        raise Permanent(f"the simulated service knows no RSE expression {expression!r}")
+
+    def inventory(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+        """Stream the items of the source that pass the filter."""
+        self._call("inventory", source)
+        return (item for item in self.items.get(source, ()) if pool.matches(item, datasets))
+
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
+        """Say which candidates are whole at the source and which are at the destination."""
+        self._call("look", candidates)
+        self._advance()
+        there = {
+            (rule.injection.item.name, rule.injection.link.destination): rule
+            for rule in self.rules.values()
+            if rule.deleted is None
+        }
+        return {candidate: self._sight(candidate, there) for candidate in candidates}
+
+    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
+        """Accept each injection unless its (item, destination) is taken; the same key is adopted."""
+        self._call("submit", injections)
+        self._advance()
+        outcomes = [self._accept(injection) for injection in injections]
+        self.answer("submit", injections)
+        return outcomes
+
+    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+        """Tell how far each rule got; everything here is exact."""
+        del exact
+        self._call("observe", entries)
+        self._advance()
+        return [self._observation(entry) for entry in entries]
+
+    def end(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """End rules; one that is gone is a success."""
+        self._call("end", entries)
+        self._advance()
+        for entry in entries:
+            rule = self.rules.get(entry.injection.key)
+            if self.may_end is False:
+                denied = Permanent("the account may not end rules")
+                return [Outcome(entry.injection.key, error=denied) for entry in entries]
+            if rule is not None and rule.ended is None:
+                rule.ended = self.clock.now()
+        self.answer("end", entries)
+        return [Outcome(entry.injection.key, entry.external_id) for entry in entries]
+
+    def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
+        """Tell space, quota and availability."""
+        names = sorted(rses)
+        self._call("sites", names)
+        self._advance()
+        used: dict[str, float] = dict.fromkeys(names, 0.0)
+        locked: dict[str, int] = dict.fromkeys(names, 0)
+        for rule in self.rules.values():
+            destination = rule.injection.link.destination
+            if rule.deleted is None and destination in used:
+                used[destination] += rule.moved
+            if rule.ended is None and destination in locked:
+                locked[destination] += rule.injection.item.bytes
+        return {
+            name: RseFacts(
+                name,
+                readable=name not in self.unreadable,
+                writable=name not in self.unwritable,
+                free=max(self.space[name] - int(used[name]), 0) if name in self.space else None,
+                quota_left=self.quota[name] - locked[name] if name in self.quota else None,
+            )
+            for name in names
+        }
+
+    def _call(self, method: str, subject: object) -> None:
+        self.calls[method] = self.calls.get(method, 0) + 1
+        self.fault(method, subject)
+
+    def _accept(self, injection: Injection) -> Outcome:
+        known = self.rules.get(injection.key)
+        if known is not None:
+            return Outcome(injection.key, f"sim-{injection.key}", adopted=True)
+        pair = (injection.item.name, injection.link.destination)
+        for rule in self.rules.values():
+            if rule.deleted is None and (rule.injection.item.name, rule.injection.link.destination) == pair:
+                return Outcome(injection.key, error=AnotherNow(f"{pair[0]} is at {pair[1]} already"))
+        now = self.clock.now()
+        self.rules[injection.key] = _Rule(injection, now, now + injection.lifetime)
+        return Outcome(injection.key, f"sim-{injection.key}")
+
+    def _sight(self, candidate: Candidate, there: Mapping[tuple[str, str], _Rule]) -> Sight:
+        item = next((i for i in self.items.get(candidate.link.source, ()) if i.name == candidate.item), None)
+        rule = there.get((candidate.item, candidate.link.destination))
+        return Sight(
+            item=item,
+            closed=True,
+            source_complete=item is not None,
+            source_locked=item is not None,
+            source_until=None,
+            destination_bytes=int(rule.moved) if rule else 0,
+            destination_locked=rule is not None and rule.ended is None,
+        )
+
+    def _observation(self, entry: Entry) -> Observation:
+        key, item = entry.injection.key, entry.injection.item
+        rule = self.rules.get(key)
+        if rule is None or rule.ended is not None:
+            return Observation(key, Status.ABSENT)
+        done = rule.completed is not None
+        return Observation(
+            key,
+            Status.COMPLETE if done else Status.MOVING,
+            f"sim-{key}",
+            files_done=item.files if done else int(item.files * rule.moved / item.bytes),
+            moved=item.bytes if done else int(rule.moved),
+            exact=True,
+            expires_at=rule.expires,
+        )
+
+    def _advance(self) -> None:
+        """Move bytes for the time since the last look, link by link, in the order of creation."""
+        now = self.clock.now()
+        since = self._seen or now
+        self._seen = now
+        room: dict[Link, float] = {}
+        for rule in self.rules.values():
+            if rule.deleted is not None:
+                continue
+            link, size = rule.injection.link, rule.injection.item.bytes
+            if rule.ended is None and rule.completed is None:
+                left = room.setdefault(link, self.speed(link) * (now - since).total_seconds())
+                step = min(left, size - rule.moved)
+                room[link] = left - step
+                rule.moved += step
+                if rule.moved >= size and (size or rule.created < now):
+                    rule.completed = now
+            if rule.ended is None and rule.expires <= now:
+                rule.ended = rule.expires
+            if rule.ended is not None and rule.ended + self.deletion_lag <= now:
+                rule.deleted = rule.ended + self.deletion_lag

@@ -1,0 +1,126 @@
+"""What commands share: options, the log on stderr, the ledger's place, the services a menu needs."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from dc_inject import ledger
+from dc_inject.clock import SystemClock
+from dc_inject.errors import MenuError, Problem, UsageError
+from dc_inject.ledger import LedgerView
+from dc_inject.menu import MenuDraft
+from dc_inject.ports import Backend, Clock, Observer
+
+
+class Moment(click.ParamType[datetime]):
+    """A point in time with its zone: `2027-02-08T10:00Z`, `2027-02-08 11:00+01:00`, or `now`."""
+
+    name = "time"
+
+    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Read ISO 8601 with an offset; a time without one is refused, since its zone would be a guess."""
+        if isinstance(value, datetime):
+            return value
+        try:
+            moment = SystemClock().now() if value == "now" else datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a time; write 2027-02-08T10:00Z", param, ctx)
+        if moment.tzinfo is None:
+            self.fail(f"{value!r} has no zone; write {value}Z for UTC, or an offset such as +01:00", param, ctx)
+        return moment.astimezone(UTC)
+
+
+TIME = Moment()
+MENUS = click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path))
+LEDGER = click.option(
+    "--ledger",
+    "ledger_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The ledger's file [default: under $XDG_STATE_HOME/dc_inject, by campaign].",
+)
+FORMAT = click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="How to print what was read.",
+)
+LINKS = click.option("--link", "links", multiple=True, metavar="SRC:DST", help="Only this link (may be repeated).")
+SCALE = click.option(
+    "--scale",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Multiply every rate by this.",
+)
+TIMEOUT = click.option(
+    "--timeout", default=60.0, show_default=True, help="Seconds that one call to a service may take."
+)
+
+
+def ledger_file(path: Path | None, campaign: str) -> Path:
+    """Return the ledger's file: the one that was named, or the campaign's default place."""
+    return path or ledger.default_path(campaign, os.environ)
+
+
+def one_campaign(drafts: Sequence[MenuDraft]) -> str:
+    """Return the campaign that all menus name; raises MenuError when they name several."""
+    names = sorted({draft.campaign for draft in drafts})
+    if len(names) != 1:
+        message = f"these menus belong to several campaigns: {', '.join(names)}"
+        raise MenuError([Problem(drafts[0].name, 0, message, "give menus of one campaign")])
+    return names[0]
+
+
+@contextlib.contextmanager
+def copy_of(path: Path) -> Iterator[Path]:
+    """Give a copy of a ledger (or the place of a new one) that goes away afterwards."""
+    with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder:
+        copy = Path(folder) / path.name
+        if path.exists():
+            with LedgerView.open(path) as view:
+                view.copy_to(copy)
+        yield copy
+
+
+def who() -> str:
+    """Return who acts, for the ledger's record of changes."""
+    return f"{getpass.getuser()}@{os.uname().nodename}"
+
+
+def talk(*, verbose: bool = False) -> None:
+    """Send the log to stderr: one line a message, times in UTC. What libraries say only from warnings on."""
+    handler = logging.StreamHandler(sys.stderr)
+    formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("dc_inject").setLevel(logging.DEBUG if verbose else logging.INFO)
+    for name in ("urllib3", "rucio", "user", "dogpile"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def backends(
+    services: Iterable[str], *, campaign: str, clock: Clock, observer: Observer, timeout: float
+) -> Mapping[str, Backend]:
+    """Return a back end for each service that the menus name; each client is imported only when it is needed."""
+    made: dict[str, Backend] = {}
+    for service in sorted(set(services)):
+        if service != "rucio":
+            raise UsageError(f"this version cannot inject through {service!r}", "use `through: rucio`")
+        from dc_inject.backends.rucio import RucioBackend
+
+        made[service] = RucioBackend(campaign=campaign, timeout=timeout, observer=observer, clock=clock)
+    return made

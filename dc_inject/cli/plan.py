@@ -1,0 +1,117 @@
+"""`dc-inject plan`: what would be injected, with a live Rucio or with an inventory file."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+from collections import defaultdict
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dc_inject import files, units
+from dc_inject.backends.dry import DryBackend
+from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.cli import common, tables
+from dc_inject.clock import SystemClock
+from dc_inject.engine import Engine, Settings, admit
+from dc_inject.engine.menus import Menus
+from dc_inject.errors import MenuError, Problem
+from dc_inject.ledger import Ledger
+from dc_inject.metrics import Silent
+from dc_inject.model import Cycle, Entry, Item
+from dc_inject.ports import Backend
+
+COLUMNS = (
+    tables.Column("cycle", "cycle"),
+    tables.Column("scenario", "scenario"),
+    tables.Column("source", "source"),
+    tables.Column("destination", "destination"),
+    tables.Column("due", "due", units.format_size, right=True),
+    tables.Column("budget", "budget", units.format_size, right=True),
+    tables.Column("planned", "planned", units.format_size, right=True),
+    tables.Column("datasets", "datasets", right=True),
+    tables.Column("files", "files", right=True),
+    tables.Column("lifetime", "lifetime", lambda seconds: units.format_duration(timedelta(seconds=seconds)), right=True),
+    tables.Column("held", "held"),
+    tables.Column("numbers", "why", lambda n: " ".join(f"{k}={v}" for k, v in n.items())),
+)
+
+
+@click.command()
+@common.MENUS
+@click.option("--at", type=common.TIME, default="now", show_default=True, help="The time to plan for.")
+@click.option("--cycles", default=1, show_default=True, type=click.IntRange(1, 2000), help="How many cycles.")
+@click.option(
+    "--inventory",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Plan without a live service, from this CSV: source,name,bytes,files.",
+)
+@click.option("--datasets", is_flag=True, help="List every dataset with its release time.")
+@common.LEDGER
+@common.LINKS
+@common.SCALE
+@click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
+@common.TIMEOUT
+@common.FORMAT
+def plan(
+    menus: tuple[Path, ...],
+    at: datetime,
+    cycles: int,
+    inventory: Path | None,
+    datasets: bool,
+    ledger_path: Path | None,
+    links: tuple[str, ...],
+    scale: float,
+    allow_admin: bool,
+    timeout: float,
+    fmt: str,
+) -> None:
+    """Show what MENUS would inject from a time on; nothing is changed anywhere.
+
+    What is resident and owed comes from the campaign's ledger, when there is one. In cycles after the first
+    one, rules are taken to complete at once.
+
+    \b
+    Example: dc-inject plan menus/cms-t0-export.yaml --at 2027-02-08T10:00Z --cycles 4
+    Example, offline: dc-inject plan menus/cms-t0-export.yaml --inventory datasets.csv
+    """
+    common.talk()
+    drafts = files.read_menus(menus)
+    campaign = common.one_campaign(drafts)
+    services = {service for draft in drafts for service in draft.services}
+    clock = SimClock(at)
+    backends: dict[str, Backend]
+    if inventory is not None:
+        items = read_inventory(inventory)
+        backends = {service: SimBackend(clock, items, name=service) for service in services}
+    else:
+        live = common.backends(
+            services, campaign=campaign, clock=SystemClock(), observer=Silent(), timeout=timeout
+        )
+        backends = {service: DryBackend(backend, clock) for service, backend in live.items()}
+    with contextlib.ExitStack() as stack:
+        path = stack.enter_context(common.copy_of(common.ledger_file(ledger_path, campaign)))
+        ledger = stack.enter_context(Ledger.open(path))
+        identities = admit.identities(backends, allow_admin=allow_admin)
+        source = Menus(menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale)
+        first = Cycle.at(at, source().cycle)
+        engine = Engine(
+            menus=source,
+            ledger=ledger,
+            backends=backends,
+            identities=identities,
+            clock=clock,
+            executor=InlineExecutor(clock),
+            observer=Silent(),
+            settings=Settings(drain=False, poll=first.length),
+        )
+        engine.run(until=first.start + cycles * first.length)
+        entries = [e for e in ledger.entries() if e.injection.cycle >= first]
+        rows = [_row(row, entries) for row in ledger.rows(since=first.start)]
+    if datasets:
+        tables.emit(fmt, DATASETS, [_dataset(entry) for entry in entries])
+    else:
+        tables.emit(fmt, COLUMNS, rows)

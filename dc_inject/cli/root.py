@@ -1,0 +1,98 @@
+"""The command `dc-inject`: its subcommands, loaded only when they are asked for, and how it ends."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+import traceback
+
+import click
+
+from dc_inject import __version__
+from dc_inject.errors import DcInjectError
+
+# name -> (module, first line of help): help is printed without importing what only one command needs.
+COMMANDS = {
+    "run": ("dc_inject.cli.run", "Inject menus: the main job."),
+    "plan": ("dc_inject.cli.plan", "Show what would be injected; change nothing."),
+    "check": ("dc_inject.cli.check", "Check menus; every problem with its line and a hint."),
+    "menu": ("dc_inject.cli.menu", "Work with menu files."),
+    "status": ("dc_inject.cli.status", "Show what was due, injected and moved."),
+    "stop": ("dc_inject.cli.stop", "Stop injecting for a campaign, from any terminal."),
+    "resume": ("dc_inject.cli.resume", "Lift a stop."),
+    "end": ("dc_inject.cli.end", "End rules of a campaign, a scenario or a link."),
+    "ping": ("dc_inject.cli.ping", "Say who I am, where, and what I may do."),
+    "demo": ("dc_inject.cli.demo", "Run the main job on a sandbox grid, end to end."),
+    "sandbox": ("dc_inject.cli.sandbox", "Bring up a grid on this machine: a real Rucio server."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a subcommand when it is run, so that `--help` is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order in which a user meets them."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of a command; its function has the command's name."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="dc-inject")
+def root() -> None:
+    """Make the traffic of data challenges: menus of link rates become Rucio rules or FTS jobs.
+
+    Example: dc-inject check menus/ && dc-inject run menus/
+    """
+
+
+def main() -> None:
+    """Run the command line; ends the process with the exit code of what happened."""
+    try:
+        code = root.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Abort:
+        sys.exit(_say("interrupted", None, 130))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except DcInjectError as error:
+        sys.exit(_say(error.message, error.hint, error.exit_code))
+    except KeyboardInterrupt:
+        sys.exit(_say("interrupted", None, 130))
+    except BrokenPipeError:
+        # Whoever read our output has gone: nothing is left to say, not even at the interpreter's exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001  the last place: no traceback reaches a user
+        sys.exit(_say(*_unexpected(error), 1))
+
+
+def _say(message: str, hint: str | None, code: int) -> int:
+    click.echo(f"dc-inject: {message}", err=True)
+    if hint:
+        click.echo(f"hint: {hint}", err=True)
+    return code
+
+
+def _unexpected(error: Exception) -> tuple[str, str]:
+    """Keep the trace in a private file, and return what to say."""
+    with tempfile.NamedTemporaryFile("w", prefix="dc_inject-", suffix=".trace", delete=False) as file:
+        traceback.print_exception(error, file=file)
+    return f"unexpected {type(error).__name__}", f"this is a bug of ours; its trace is in {file.name}"

@@ -1,0 +1,148 @@
+"""`dc-inject run`: the main job."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from dc_inject import files, units
+from dc_inject.backends.dry import DryBackend
+from dc_inject.cli import common
+from dc_inject.clock import SystemClock
+from dc_inject.engine import Engine, Settings, admit
+from dc_inject.engine.menus import Menus
+from dc_inject.executor import ThreadExecutor
+from dc_inject.ledger import Ledger
+from dc_inject.metrics import Metrics
+from dc_inject.model import Campaign
+from dc_inject.ports import Identity
+
+log = logging.getLogger(__name__)
+
+HANDOVER = timedelta(seconds=20)  # how long --once waits for the one before it, which is at its cycle's end
+
+
+@click.command()
+@common.MENUS
+@click.option("--once", is_flag=True, help="Do exactly the current cycle and stay to its end; for cron.")
+@click.option("--until", type=common.TIME, help="Stop injecting at this time, say 2027-02-08T10:00Z.")
+@click.option("--dry-run", is_flag=True, help="Read everything, change nothing, say what would be injected.")
+@common.LEDGER
+@common.LINKS
+@common.SCALE
+@click.option("--no-drain", is_flag=True, help="Leave when the menus end, without waiting for our rules to end.")
+@click.option("--end-on-stop", is_flag=True, help="When stopped, end our complete rules at once.")
+@click.option("--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics there [host: 127.0.0.1].")
+@click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
+@click.option("--threads", default=8, show_default=True, type=click.IntRange(1, 64), help="Calls under way at once.")
+@common.TIMEOUT
+@click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
+def run(
+    menus: tuple[Path, ...],
+    once: bool,
+    until: datetime | None,
+    dry_run: bool,
+    ledger_path: Path | None,
+    links: tuple[str, ...],
+    scale: float,
+    no_drain: bool,
+    end_on_stop: bool,
+    metrics_address: str | None,
+    allow_admin: bool,
+    threads: int,
+    timeout: float,
+    verbose: bool,
+) -> None:
+    """Inject MENUS, cycle after cycle, until they end; then wait until no rule of ours is live.
+
+    SIGTERM or Ctrl-C stops injecting and leaves rules live; the next start goes on. A second one leaves at once.
+
+    \b
+    Example: dc-inject run menus/cms-t0-export.yaml
+    Example, in a crontab: */15 * * * * dc-inject run --once /etc/dc_inject/menus
+    """
+    common.talk(verbose=verbose)
+    drafts = files.read_menus(menus)
+    campaign = common.one_campaign(drafts)
+    clock = SystemClock()
+    with contextlib.ExitStack() as stack:
+        path = common.ledger_file(ledger_path, campaign)
+        if dry_run:
+            path = stack.enter_context(common.copy_of(path))
+        ledger = stack.enter_context(Ledger.open(path))
+        stack.enter_context(ledger.hold(common.who(), patience=HANDOVER if once else timedelta(0)))
+        metrics = Metrics(path)
+        services = {service for draft in drafts for service in draft.services}
+        backends = common.backends(services, campaign=campaign, clock=clock, observer=metrics, timeout=timeout)
+        if dry_run:
+            backends = {service: DryBackend(backend, clock) for service, backend in backends.items()}
+        identities = admit.identities(backends, allow_admin=allow_admin)
+        source = Menus(menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale)
+        made = source()
+        ledger.bind(made.name, made.cycle, tuple(identities.values()), clock.now())
+        _say_configuration(made, identities.values(), path, dry_run=dry_run)
+        if metrics_address:
+            stack.enter_context(metrics.serve(metrics_address))
+        executor = ThreadExecutor(clock, threads)
+        stack.callback(executor.close)
+        engine = Engine(
+            menus=source,
+            ledger=ledger,
+            backends=backends,
+            identities=identities,
+            clock=clock,
+            executor=executor,
+            observer=metrics,
+            settings=Settings(
+                call_grace=timedelta(seconds=3 * timeout), drain=not no_drain, end_on_stop=end_on_stop
+            ),
+        )
+        with _signals(engine):
+            engine.run(until=until, once=once)
+
+
+@contextlib.contextmanager
+def _signals(engine: Engine) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM stop the engine in good order, and the second one leave at once."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        engine.stop()
+        click.echo(f"{signal.Signals(number).name}: stopping; rules stay live; once more to leave at once", err=True)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say_configuration(campaign: Campaign, identities: Iterable[Identity], path: Path, *, dry_run: bool) -> None:
+    """Print the effective configuration to stderr: what will be done, as whom, and within which limits."""
+    lines = [f"campaign {campaign.name}" + (" (dry run: nothing is changed)" if dry_run else "")]
+    lines += [
+        f"{i.service} {i.version} at {i.address} as {i.account}; "
+        + {True: "may end rules early", False: "may NOT end rules early", None: "right to end rules unknown"}[i.may_end]
+        for i in identities
+    ]
+    for menu in campaign.menus:
+        total, limits = sum(flow.rate for flow in menu.flows), menu.limits
+        lines.append(
+            f"{menu.name}: {menu.start:%Y-%m-%d %H:%M:%SZ} to {menu.end:%Y-%m-%d %H:%M:%SZ}, "
+            f"{len(menu.flows)} links, {units.format_rate(total)}; limits: {units.format_rate(limits.total)} in total, "
+            f"{units.format_rate(limits.per_site)} a site, {limits.rules_per_hour} rules an hour, "
+            f"{limits.files_in_flight} files in flight"
+        )
+    lines.append(f"cycle {units.format_duration(campaign.cycle)}; ledger {path}")
+    for line in lines:
+        log.info("%s", line)

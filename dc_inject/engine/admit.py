@@ -1,0 +1,64 @@
+"""What has to be right before a campaign is injected: account, ends of links, findings, tape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from dc_inject import menu
+from dc_inject.errors import MenuError, Problem, UsageError
+from dc_inject.model import Campaign, Flow, Menu
+from dc_inject.ports import Backend, Identity, RseFacts
+
+
+def identities(backends: Mapping[str, Backend], *, allow_admin: bool) -> dict[str, Identity]:
+    """Ask every service who we are; raises Fatal when one cannot work, UsageError for an admin account."""
+    found = {service: backend.check() for service, backend in backends.items()}
+    for service, identity in found.items():
+        if identity.admin and not allow_admin:
+            raise UsageError(
+                f"{identity.account} is an administrator's account at {service} ({identity.address})",
+                "use an ordinary account: admin accounts skip quotas; --allow-admin if you mean it",
+            )
+    return found
+
+
+def findings(campaign: Campaign) -> None:
+    """Raise MenuError for findings that are outliers and whose code the menu does not accept."""
+    accepted = {menu.name: menu.accept for menu in campaign.menus}
+    refused = [
+        problem
+        for problem in menu.findings(campaign)
+        if problem.outlier and problem.code not in accepted.get(problem.file, frozenset())
+    ]
+    if refused:
+        raise MenuError(refused)
+
+
+def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, RseFacts]]) -> None:
+    """Raise MenuError for links whose ends do not exist, or are tape that nobody agreed to."""
+    names: dict[str, set[str]] = {}
+    for flow in campaign.flows:
+        names.setdefault(flow.link.through, set()).update((flow.link.source, flow.link.destination))
+    known = {
+        (service, name): fact
+        for service, some in names.items()
+        for name, fact in facts(service, sorted(some)).items()
+    }
+    problems = {
+        problem
+        for menu_ in campaign.menus
+        for flow in menu_.flows
+        for rse in (flow.link.source, flow.link.destination)
+        if (problem := _problem(menu_, flow, rse, known.get((flow.link.through, rse))))
+    }
+    if problems:
+        raise MenuError(sorted(problems))
+
+
+def _problem(menu_: Menu, flow: Flow, rse: str, fact: RseFacts | None) -> Problem | None:
+    if fact is None or not fact.exists:
+        return Problem(flow.menu, flow.line, f"{flow.link.through} knows no RSE {rse}", "check its spelling")
+    if fact.tape and rse not in menu_.tape_agreed:
+        hint = "name who agreed: `tape_agreed: ...` on the link, or take a disk RSE"
+        return Problem(flow.menu, flow.line, f"{rse} is tape, and nobody agreed to it", hint)
+    return None

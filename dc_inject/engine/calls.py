@@ -1,0 +1,82 @@
+"""Calls to services with what follows on each: the engine's thread starts them and hears their end."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from dc_inject.errors import ServiceError, Temporary
+from dc_inject.ports import Clock, Executor
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+Then = Callable[[Any, ServiceError | None], None]
+
+
+class Calls:
+    """Starts tasks on the executor and runs each one's continuation in the engine's thread."""
+
+    def __init__(self, executor: Executor, clock: Clock) -> None:
+        """Take the executor that runs the tasks and the clock that deadlines are measured on."""
+        self._executor = executor
+        self._clock = clock
+        self._then: dict[int, Then] = {}
+        self._tags = itertools.count()
+
+    def start(self, task: Callable[[], Any], then: Then) -> None:
+        """Run `task` beside the engine; `then(result, error)` is called in the engine's thread."""
+        tag = next(self._tags)
+        self._then[tag] = then
+        self._executor.submit(tag, task)
+
+    def wait(self, until: datetime) -> None:
+        """Wait for ends of tasks, a wake, or `until`; run the continuations of what has ended."""
+        for finished in self._executor.wait(until):
+            error = None if finished.error is None else _as_service_error(finished.error)
+            self._then.pop(int(str(finished.tag)))(finished.result, error)
+
+    def gather(
+        self, tasks: Mapping[K, Callable[[], Any]], deadline: datetime
+    ) -> tuple[dict[K, Any], dict[K, ServiceError]]:
+        """Run tasks and wait for all of them or the deadline; return results, and errors of the others.
+
+        Continuations of other tasks run meanwhile. A task that is late counts as failed; its result is dropped.
+        """
+        results: dict[K, Any] = {}
+        errors: dict[K, ServiceError] = {}
+
+        def keep(name: K) -> Then:
+            def then(result: Any, error: ServiceError | None) -> None:  # noqa: ANN401  any task's result
+                if error is None:
+                    results[name] = result
+                else:
+                    errors[name] = error
+
+            return then
+
+        for name, task in tasks.items():
+            self.start(task, keep(name))
+        while len(results) + len(errors) < len(tasks) and self._clock.now() < deadline:
+            self.wait(deadline)
+        late = Temporary("no answer before the deadline of this cycle", lost=True)
+        failed = {name: errors.get(name, late) for name in tasks if name not in results}
+        return dict(results), failed
+
+    @property
+    def under_way(self) -> int:
+        """How many tasks have not come back."""
+        return len(self._then)
+
+
+def _as_service_error(error: BaseException) -> ServiceError:
+    """Return a ServiceError as it is; anything else is a fault of ours, whose call may have been carried out."""
+    if isinstance(error, ServiceError):
+        return error
+    if not isinstance(error, Exception):
+        raise error
+    log.error("unexpected %s in a call to a service", type(error).__name__, exc_info=error)
+    return Temporary(f"unexpected {type(error).__name__} in a call", lost=True)

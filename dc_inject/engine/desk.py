@@ -1,0 +1,75 @@
+"""What the parts of the engine share: the ledger, the services, the time, and what is known to be broken."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from dc_inject.engine.calls import Calls
+from dc_inject.errors import Fatal, ServiceError
+from dc_inject.ledger import Ledger
+from dc_inject.model import FlowKey, Held, Hold
+from dc_inject.ports import Backend, Clock, Identity, Observer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the engine works; none of these changes what is due.
+
+    `call_grace` has to be longer than a call can take on its way and in the service: only after it a lost
+    request counts as not carried out. `poll` is how long a pause from another terminal may go unseen.
+    """
+
+    inventory_age: timedelta = timedelta(hours=12)
+    call_grace: timedelta = timedelta(minutes=3)
+    first_retry: timedelta = timedelta(seconds=2)
+    poll: timedelta = timedelta(seconds=2)
+    looks_per_cycle: int = 5  # how often in a cycle our rules are observed
+    planning_part: float = 0.25  # of a cycle, in which reads that fail are tried again before planning without
+    drain: bool = True
+    end_on_stop: bool = False
+    wait_deleted_cycles: int = 2  # after the last rule has ended, how long the drain watches its bytes go
+
+
+@dataclass(slots=True)
+class Desk:
+    """The engine's constructor arguments, and its memory of troubles within the cycle."""
+
+    campaign_name: str
+    ledger: Ledger
+    backends: Mapping[str, Backend]
+    identities: dict[str, Identity]
+    clock: Clock
+    calls: Calls
+    observer: Observer
+    settings: Settings
+    broken: dict[str, Fatal] = field(default_factory=dict)  # service -> what a person has to repair
+    troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
+
+    def tell(self, event: str, **numbers: Any) -> None:  # noqa: ANN401  numbers of any kind, by name
+        """Tell the observer that something has been done."""
+        self.observer.event(event, **numbers)
+
+    def fail(self, service: str, error: ServiceError, flows: Iterable[FlowKey] = ()) -> None:
+        """Remember an error: for the rows of its flows, and for the whole service when it is fatal."""
+        if isinstance(error, Fatal) and service not in self.broken:
+            log.error("%s: %s%s", service, error.message, f" ({error.hint})" if error.hint else "")
+            self.broken[service] = error
+        hold = Hold(error.hold) if isinstance(error, Fatal) else Hold.API_ERRORS
+        for flow in flows:
+            self.trouble(flow, hold, error.message)
+        self.tell("error", service=service, kind=type(error).__name__.lower(), message=error.message)
+
+    def trouble(self, flow: FlowKey, hold: Hold, message: str) -> None:
+        """Count a trouble of a flow; the first kind of a cycle is the one that leads in its row."""
+        known = self.troubles.get(flow)
+        if known is None:
+            self.troubles[flow] = Held(hold, {"times": 1, "message": message[:200]})
+        elif known.hold is hold:
+            times = int(known.numbers["times"]) + 1
+            self.troubles[flow] = Held(hold, {**known.numbers, "times": times})

@@ -1,0 +1,235 @@
+"""The engine: a time line of cycles, releases and observations on a clock, with calls beside it.
+
+It runs unchanged on the system's clock with threads, and on a simulated clock whose waiting advances the world.
+Only this thread writes the ledger. The process can die at any instruction: every step is on disk before the
+next, and the next start goes on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+from dc_inject import units
+from dc_inject.engine.calls import Calls
+from dc_inject.engine.desk import Desk, Settings
+from dc_inject.engine.following import LIVE, Following
+from dc_inject.engine.opening import Opening, paused
+from dc_inject.engine.releasing import Releasing
+from dc_inject.errors import MenuError, ServiceError
+from dc_inject.ledger import Ledger
+from dc_inject.model import Campaign, Cycle, FlowKey, Held, Hold, State
+from dc_inject.ports import Backend, Clock, Executor, Identity, Observer
+from dc_inject.reconcile import backoff
+
+log = logging.getLogger(__name__)
+
+GRACE = timedelta(seconds=30)  # how long a stop waits for answers that are under way
+
+
+class Engine:
+    """Injects one campaign until its menus end, or until it is told to stop."""
+
+    def __init__(
+        self,
+        *,
+        menus: Callable[[], Campaign],
+        ledger: Ledger,
+        backends: Mapping[str, Backend],
+        identities: Mapping[str, Identity],
+        clock: Clock,
+        executor: Executor,
+        observer: Observer,
+        settings: Settings = Settings(),  # noqa: B008  frozen
+    ) -> None:
+        """Put the parts together; `menus` is read anew at every cycle and may raise MenuError."""
+        self._menus = menus
+        self._campaign = menus()
+        self._clock = clock
+        self._executor = executor
+        self._calls = Calls(executor, clock)
+        self._desk = Desk(
+            campaign_name=self._campaign.name,
+            ledger=ledger,
+            backends=backends,
+            identities=dict(identities),
+            clock=clock,
+            calls=self._calls,
+            observer=observer,
+            settings=settings,
+        )
+        self._opening = Opening(self._desk)
+        self._releasing = Releasing(self._desk)
+        self._following = Following(self._desk, self._releasing.not_carried_out)
+        self._since = ledger.begin(clock.now())
+        self._cycle: Cycle | None = None
+        self._plan_at: datetime | None = None  # when to try (again) to plan the current cycle
+        self._tries = 0
+        self._observe_at = clock.now()
+        self._ended_at: datetime | None = None  # when the drain saw that nothing of ours is live
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Stop injecting as soon as possible; rules stay live. May be called from a signal handler."""
+        self._stopping = True
+        self._executor.wake()
+
+    def run(self, *, until: datetime | None = None, once: bool = False) -> None:
+        """Inject until the menus end (or `until`), then drain; with `once`, exactly the current cycle."""
+        end = Cycle.at(self._clock.now(), self._campaign.cycle).end if once else until
+        while not self._stopping:
+            now = self._clock.now()
+            self._step(now, end)
+            if self._done(now, end, once=once):
+                break
+            self._calls.wait(self._next(now, end))
+        self._leave()
+
+    # ------------------------------------------------------------------ one step of the time line
+
+    def _step(self, now: datetime, end: datetime | None) -> None:
+        cycle = Cycle.at(now, self._campaign.cycle)
+        if self._cycle is None or cycle.start > self._cycle.start:  # a clock that stepped back changes nothing
+            self._turn(cycle, injecting=end is None or cycle.start < end)
+        if self._plan_at is not None and now >= self._plan_at:
+            self._plan(now)
+        self._brake()
+        self._releasing.send(self._clock.now())
+        if now >= self._observe_at:
+            every = self._campaign.cycle / self._desk.settings.looks_per_cycle
+            self._following.round(now, every)
+            self._observe_at = now + every
+
+    def _next(self, now: datetime, end: datetime | None) -> datetime:
+        """When there is something to do again, unless an answer or a signal comes first."""
+        moments = [now + max(self._desk.settings.poll, timedelta(milliseconds=1)), self._observe_at]
+        if self._cycle is not None:
+            moments.append(self._cycle.end)
+        moments += [m for m in (self._plan_at, self._releasing.next_release(), end) if m is not None]
+        return max(min(m for m in moments if m > now), now)
+
+    def _done(self, now: datetime, end: datetime | None, *, once: bool) -> bool:
+        if once:
+            return end is not None and now >= end
+        if now < (end or self._campaign.end):
+            return False
+        return not self._desk.settings.drain or self._drained(now)
+
+    def _drained(self, now: datetime) -> bool:
+        """Whether nothing of ours is live, and its bytes are gone or were waited for long enough."""
+        if self._calls.under_way or self._desk.ledger.entries(*LIVE):
+            return False
+        if self._ended_at is None:
+            self._ended_at = now
+            log.info("nothing of ours is live any more")
+        wait = self._desk.settings.wait_deleted_cycles * self._campaign.cycle
+        return now >= self._ended_at + wait or not self._desk.ledger.entries(State.ENDED)
+
+    def _leave(self) -> None:
+        """Hear the answers that are under way; the rest is in the ledger and goes on at the next start."""
+        if self._desk.settings.end_on_stop and self._stopping:
+            self._releasing.withdraw(None, "stopped")
+            self._following.end(self._desk.ledger.entries(State.LIVE, State.COMPLETE))
+        deadline = self._clock.now() + GRACE
+        while self._calls.under_way and self._clock.now() < deadline:
+            self._calls.wait(deadline)
+        if self._cycle is not None and self._clock.now() >= self._cycle.end:
+            self._close(self._cycle)
+
+    # ------------------------------------------------------------------ the turn of a cycle
+
+    def _turn(self, cycle: Cycle, *, injecting: bool) -> None:
+        """Close what is over, open what was missed, and open this cycle."""
+        self._take_up_menus()
+        missed = self._missed(cycle)
+        for old in self._desk.ledger.unclosed():
+            if old < cycle:
+                self._close(old)
+        gone = Held(Hold.NOT_RUNNING, {"cycles": len(missed)})
+        for slot in missed:
+            self._opening.dues(self._campaign, slot, self._since, gone)
+            self._close(slot)
+        self._cycle, self._plan_at, self._tries = cycle, None, 0
+        self._desk.troubles.clear()
+        self._following.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
+        self._releasing.load(cycle)
+        if injecting and self._campaign.in_force(cycle.start, cycle.end):
+            self._opening.dues(self._campaign, cycle, self._since)
+            if not self._desk.ledger.is_planned(cycle):
+                self._plan_at = self._clock.now()
+        self._desk.tell("cycle-opened", cycle=cycle)
+
+    def _missed(self, cycle: Cycle) -> list[Cycle]:
+        """Return the cycles between the last one in the ledger and this one, while nobody was running."""
+        last = self._desk.ledger.last_cycle()
+        slot, missed = (last.next if last else cycle), []
+        while slot < cycle:
+            if self._campaign.in_force(slot.start, slot.end):
+                missed.append(slot)
+            slot = slot.next
+        return missed
+
+    def _take_up_menus(self) -> None:
+        try:
+            self._campaign = self._menus()
+        except (MenuError, ServiceError) as error:
+            log.error("the menus are not taken up, the last good ones stay in force:\n%s", error)
+            self._desk.tell("menus-refused", message=str(error))
+
+    def _plan(self, now: datetime) -> None:
+        """Plan the current cycle, or say when to try again."""
+        cycle = self._cycle
+        assert cycle is not None
+        self._plan_at = None
+        patience = cycle.start + cycle.length * self._desk.settings.planning_part
+        try:
+            opened = self._opening.plan(self._campaign, cycle, last_try=now >= patience and self._tries > 0)
+        except ServiceError as error:
+            self._tries += 1
+            again = self._clock.now() + backoff(self._tries, cycle.name, self._desk.settings.first_retry)
+            if again < cycle.end:
+                self._plan_at = again
+            log.warning("cycle %s is not planned yet: %s", cycle, error.message)
+            return
+        self._releasing.load(cycle)
+        self._releasing.planned(opened.situation, opened.budgets)
+
+    def _brake(self) -> None:
+        """Drop intents of what a person has paused since planning."""
+        pauses = self._desk.ledger.pauses()
+        if pauses:
+            flows = {flow.key for flow in self._campaign.flows if paused(pauses, flow.key)}
+            self._releasing.withdraw(flows, "paused")
+
+    def _close(self, cycle: Cycle) -> None:
+        """Write the cycle's rows for good, each with the reason why it got less than its due."""
+        ledger, now = self._desk.ledger, self._clock.now()
+        rows = ledger.rows(cycle=cycle)
+        troubles: dict[FlowKey, Held] = self._desk.troubles if cycle == self._cycle else {}
+        planned = ledger.is_planned(cycle)
+        holds = {}
+        for row in rows:
+            stopped = Held(Hold.GRAIN, {"budget": row.budget}) if planned else Held(Hold.API_ERRORS, {"planned": 0})
+            holds[row.key] = troubles.get(row.key, stopped)
+        if cycle == self._cycle:
+            self._releasing.withdraw(None, "its cycle is over")
+        ledger.close_cycle(cycle, now, holds)
+        rows = ledger.rows(cycle=cycle)
+        log.info("%s", sentence(cycle, rows))
+        self._desk.tell("cycle-closed", cycle=cycle, rows=rows, seconds=(now - cycle.end).total_seconds())
+
+
+def sentence(cycle: Cycle, rows: tuple[object, ...]) -> str:
+    """Say in one sentence what a cycle did."""
+    due, injected = sum(row.due for row in rows), sum(row.injected for row in rows)  # type: ignore[attr-defined]
+    moved, rules = sum(row.moved for row in rows), sum(row.rules for row in rows)  # type: ignore[attr-defined]
+    held: dict[str, int] = {}
+    for row in rows:
+        if row.held is not None:  # type: ignore[attr-defined]
+            held[row.held.hold] = held.get(row.held.hold, 0) + 1  # type: ignore[attr-defined]
+    reasons = ", ".join(f"{count} {hold}" for hold, count in sorted(held.items()))
+    return (
+        f"cycle {cycle}: {len(rows)} links, due {units.format_size(due)}, injected {units.format_size(injected)} "
+        f"in {rules} rules, moved {units.format_size(moved)}" + (f"; held: {reasons}" if reasons else "")
+    )

@@ -1,0 +1,155 @@
+"""Following what was injected: how far it got, what can be ended, what is gone, what was lost and found."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from dc_inject import reconcile
+from dc_inject.engine.desk import Desk
+from dc_inject.errors import Permanent, ServiceError
+from dc_inject.model import Entry, FlowKey, State
+from dc_inject.ports import Candidate, Observation, Outcome, Sight, Status
+
+log = logging.getLogger(__name__)
+
+OBSERVE_AT_ONCE = 200
+END_AT_ONCE = 20
+LIVE = (State.CALLED, State.LIVE, State.COMPLETE)
+
+
+class Following:
+    """One round of observation at a time; the next begins only when the last one's calls are back."""
+
+    def __init__(self, desk: Desk, not_carried_out: Callable[[Sequence[Entry]], None]) -> None:
+        """Take what the parts share, and what to do with entries in doubt that were never carried out."""
+        self._desk = desk
+        self._not_carried_out = not_carried_out
+        self._calls = 0  # of this round, not back yet
+        self.dwell: dict[FlowKey, timedelta] = {}
+
+    def round(self, now: datetime, every: timedelta) -> None:
+        """Observe everything of ours that is in a service, end what is complete, look whether ended bytes are gone."""
+        if self._calls:
+            return  # the services are slower than the rounds: do not pile up
+        entries = [e for e in self._desk.ledger.entries(*LIVE) if self._known(e)]
+        last_chance = {e.injection.key for e in reconcile.to_settle(entries, now, every * 1.5)}
+        settle = [entry for entry in entries if entry.injection.key in last_chance]
+        self._observe([e for e in entries if e.injection.key not in last_chance], exact=False)
+        self._observe(settle, exact=True)
+        self.end(reconcile.to_end(entries, now, lambda e: self.dwell.get(e.injection.flow, timedelta(0))))
+        self._look_whether_gone(now)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing of a round is under way."""
+        return not self._calls
+
+    def end(self, entries: Sequence[Entry]) -> None:
+        """Ask the services to end rules or jobs, where we may."""
+        for service, some in _by_service(entries).items():
+            if self._desk.identities[service].may_end is False:
+                continue
+            for part in _parts(some, END_AT_ONCE):
+                keys = [entry.injection.key for entry in part]
+                self._desk.ledger.end_asked(keys, self._desk.clock.now())
+                self._desk.tell("ending", keys=tuple(keys))
+                backend = self._desk.backends[service]
+                self._start(lambda backend=backend, part=part: backend.end(part), self._ended, service)
+
+    def _observe(self, entries: Sequence[Entry], *, exact: bool) -> None:
+        for service, some in _by_service(entries).items():
+            backend = self._desk.backends[service]
+            for part in _parts(some, OBSERVE_AT_ONCE):
+
+                def then(
+                    observations: list[Observation], _service: str, part: Sequence[Entry] = part
+                ) -> None:
+                    self._seen(part, observations)
+
+                self._start(
+                    lambda backend=backend, part=part: backend.observe(part, exact=exact), then, service
+                )
+
+    def _seen(self, entries: Sequence[Entry], observations: Sequence[Observation]) -> None:
+        desk, now = self._desk, self._desk.clock.now()
+        desk.ledger.observe(observations, now)
+        absent = {seen.key for seen in observations if seen.status is Status.ABSENT}
+        grace = desk.settings.call_grace
+        lost = [e for e in entries if e.injection.key in absent and reconcile.given_up(e, now, grace)]
+        # A refused intent may have come back to life in the meantime: only what is still in doubt counts.
+        self._not_carried_out([e for e in lost if desk.ledger.entry(e.injection.key).state is State.CALLED])
+        desk.tell("observed", observations=tuple(observations))
+
+    def _ended(self, outcomes: list[Outcome], service: str) -> None:
+        desk, now = self._desk, self._desk.clock.now()
+        desk.tell("end-called", keys=tuple(outcome.key for outcome in outcomes))
+        done = [outcome.key for outcome in outcomes if outcome.error is None]
+        for outcome in outcomes:
+            if isinstance(outcome.error, Permanent):
+                log.warning("%s: %s; rules are left to their lifetime", service, outcome.error.message)
+                break
+        for outcome in outcomes:
+            if outcome.error is not None:
+                desk.fail(service, outcome.error)
+        desk.tell("ended", keys=tuple(done), at=now)
+
+    def _look_whether_gone(self, now: datetime) -> None:
+        """Count bytes as gone one cycle after their rule, once nothing of them is available at the destination.
+
+        The cycle's wait is for ghosts: replica rows that stay for a while after their files have gone.
+        """
+        ended = [
+            entry
+            for entry in self._desk.ledger.entries(State.ENDED)
+            if self._known(entry)
+            and entry.ended_at is not None
+            and entry.ended_at + entry.injection.cycle.length <= now
+        ]
+        for service, some in _by_service(ended).items():
+            backend = self._desk.backends[service]
+            for part in _parts(some, OBSERVE_AT_ONCE):
+                places = {Candidate(e.injection.item.name, e.injection.link): e.injection.key for e in part}
+
+                def then(
+                    sights: dict[Candidate, Sight], _service: str, places: dict[Candidate, str] = places
+                ) -> None:
+                    gone = [
+                        places[candidate]
+                        for candidate, sight in sights.items()
+                        if not sight.destination_bytes and not sight.destination_locked
+                    ]
+                    self._desk.ledger.gone(gone, self._desk.clock.now())
+
+                self._start(
+                    lambda backend=backend, places=places: backend.look(tuple(places)), then, service
+                )
+
+    def _start(self, task: Callable[[], object], done: Callable[..., None], service: str) -> None:
+        self._calls += 1
+
+        def then(result: object, error: ServiceError | None) -> None:
+            self._calls -= 1
+            if error is not None:
+                self._desk.fail(service, error)
+            else:
+                done(result, service)
+
+        self._desk.calls.start(task, then)
+
+    def _known(self, entry: Entry) -> bool:
+        service = entry.injection.link.through
+        return service in self._desk.backends and service not in self._desk.broken
+
+
+def _by_service(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
+    result: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        result[entry.injection.link.through].append(entry)
+    return result
+
+
+def _parts(entries: Sequence[Entry], size: int) -> list[Sequence[Entry]]:
+    return [entries[start : start + size] for start in range(0, len(entries), size)]

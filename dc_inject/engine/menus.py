@@ -1,0 +1,92 @@
+"""The menus in force: read anew at every cycle, with their expressions resolved once and then fixed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dc_inject import files, menu
+from dc_inject.engine import admit
+from dc_inject.errors import MenuError, Problem, UsageError
+from dc_inject.ledger import Ledger
+from dc_inject.model import Campaign
+from dc_inject.ports import Backend, Clock
+
+log = logging.getLogger(__name__)
+
+
+class Menus:
+    """Reads menu files into the campaign they make; what has not changed is not checked again."""
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        *,
+        ledger: Ledger,
+        backends: Mapping[str, Backend],
+        clock: Clock,
+        links: Sequence[str] = (),
+        scale: float = 1.0,
+    ) -> None:
+        """Take files or folders; `links` (`SRC:DST`) narrows them, `scale` multiplies every rate."""
+        self._paths = paths
+        self._ledger = ledger
+        self._backends = backends
+        self._clock = clock
+        self._links = frozenset(links)
+        self._scale = scale
+        self._digests: tuple[str, ...] = ()
+        self._campaign: Campaign | None = None
+
+    def __call__(self) -> Campaign:
+        """Return the campaign as the files are now; raises MenuError, and then nothing has changed."""
+        drafts = files.read_menus(self._paths)
+        digests = tuple(draft.digest for draft in drafts)
+        if self._campaign is not None and digests == self._digests:
+            return self._campaign
+        names = {
+            (through, expression): self._resolve(through, expression)
+            for draft in drafts
+            for through, expression in draft.expressions
+        }
+        menus = [draft.resolve({expression: found for (_, expression), found in names.items()}) for draft in drafts]
+        campaign = self._narrow(menu.campaign(menus))
+        if self._campaign is not None and campaign.name != self._campaign.name:
+            raise MenuError([Problem(menus[0].name, 0, f"the campaign's name changed to {campaign.name!r}")])
+        admit.findings(campaign)
+        admit.ends(campaign, lambda service, rses: self._backends[service].sites(rses))
+        now = self._clock.now()
+        self._ledger.put_in_force([(draft.name, draft.digest, draft.text) for draft in drafts], now)
+        if self._campaign is not None:
+            log.info("changed menus are in force: %d links", len({flow.key for flow in campaign.flows}))
+        self._digests, self._campaign = digests, campaign
+        return campaign
+
+    def _resolve(self, service: str, expression: str) -> tuple[str, ...]:
+        """Return what an expression meant when its menu came into force; asked once, then recorded."""
+        known = self._ledger.resolution(service, expression)
+        if known is None:
+            known = self._backends[service].resolve(expression)
+            self._ledger.record_resolution(service, expression, known, self._clock.now())
+        return known
+
+    def _narrow(self, campaign: Campaign) -> Campaign:
+        unknown = self._links - {str(flow.link) for flow in campaign.flows}
+        if unknown:
+            raise UsageError(
+                f"no menu has the link {', '.join(sorted(unknown))}", "write --link SOURCE:DESTINATION as in the menu"
+            )
+        menus = tuple(
+            replace(
+                one,
+                flows=tuple(
+                    replace(flow, rate=flow.rate * self._scale)
+                    for flow in one.flows
+                    if not self._links or str(flow.link) in self._links
+                ),
+            )
+            for one in campaign.menus
+        )
+        return replace(campaign, menus=menus)

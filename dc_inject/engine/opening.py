@@ -1,0 +1,270 @@
+"""Opening a cycle: dues are written, services are asked, and the plan is made and put on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from dc_inject import pace, plan
+from dc_inject.engine import choosing
+from dc_inject.engine.desk import Desk
+from dc_inject.errors import ServiceError, Temporary
+from dc_inject.ledger import Pause
+from dc_inject.model import Campaign, Cycle, Flow, FlowKey, Held, Hold, Item, Limits, PoolKey, RseSpec
+from dc_inject.ports import RseFacts
+
+log = logging.getLogger(__name__)
+
+UNKNOWN_CYCLES = 4  # observed rates are unknown in the first cycles (design 3)
+COMPLETION_WINDOW = timedelta(hours=6)
+RSES_AT_ONCE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A plan that is on disk, and what later replacements are chosen from."""
+
+    situation: plan.Situation
+    budgets: dict[FlowKey, int]
+
+
+def paused(pauses: Iterable[Pause], flow: FlowKey) -> Pause | None:
+    """Return the pause that stops this flow, if there is one: of the campaign, its scenario or its link."""
+    return next((p for p in pauses if p.subject in {"*", flow.scenario, str(flow.link)}), None)
+
+
+class Opening:
+    """What happens once per cycle, before anything is released."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Take what the engine's parts share."""
+        self._desk = desk
+
+    def dues(self, campaign: Campaign, cycle: Cycle, since: datetime, hold: Held | None = None) -> None:
+        """Write what each link is due in this cycle; a pause makes it nothing. Twice is the same as once."""
+        menus = campaign.in_force(cycle.start, cycle.end)
+        pauses = self._desk.ledger.pauses()
+        dues: dict[FlowKey, tuple[int, Held | None]] = {}
+        flows = tuple(flow for menu in menus for flow in menu.flows)
+        exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
+        due = pace.due(flows, exclusions, site_of(campaign), cycle.start, cycle.end, since)
+        for key, part in due.items():
+            pause = paused(pauses, key)
+            if pause is not None:
+                dues[key] = 0, Held(Hold.PAUSED, {"by": pause.who, "why": pause.why})
+            else:
+                dues[key] = part.bytes, hold or (part.held if part.bytes == 0 else None)
+        self._desk.ledger.open_cycle(cycle, dues, self._desk.clock.now())
+
+    def plan(self, campaign: Campaign, cycle: Cycle, *, last_try: bool) -> Opened:
+        """Ask the services, plan, look once more at what was chosen, and write the plan down.
+
+        Raises the ServiceError for which it is worth to try again later in the cycle; with `last_try` it
+        plans without what a service does not tell, and those links hold.
+        """
+        desk, now = self._desk, self._desk.clock.now()
+        dues = {row.key: row for row in desk.ledger.rows(cycle=cycle)}
+        flows = {key: pace.flow_now(campaign.flows, key, cycle) for key in dues}
+        deadline = max(now + cycle.length * desk.settings.planning_part, now + timedelta(seconds=1))
+        self._mend()
+        facts = self._facts(flows.values(), deadline, last_try=last_try)
+        pools, unread = self._pools(flows.values(), deadline, last_try=last_try)
+        held = {
+            key: self._held(flow, dues[key].held, facts, unread.get(flow.pool)) for key, flow in flows.items()
+        }
+        situation = self._situation(campaign, cycle, flows, held, facts, pools)
+        made = plan.plan(situation)
+        budgets = {decision.key: decision.budget for decision in made.decisions}
+        chosen = choosing.usable(desk, situation, made.injections, budgets, deadline)
+        made = replace(made, injections=tuple(chosen))
+        desk.ledger.record_plan(made, desk.clock.now())
+        desk.tell("intended", keys=tuple(injection.key for injection in chosen))
+        return Opened(situation, budgets)
+
+    def _mend(self) -> None:
+        """Ask services that were broken whether somebody has repaired them."""
+        desk = self._desk
+        for service in tuple(desk.broken):
+            deadline = desk.clock.now() + timedelta(seconds=30)
+            found, _ = desk.calls.gather({service: desk.backends[service].check}, deadline)
+            if service in found:
+                desk.identities[service] = found[service]
+                del desk.broken[service]
+                log.info("%s works again", service)
+
+    def _facts(
+        self, flows: Iterable[Flow], deadline: datetime, *, last_try: bool
+    ) -> dict[tuple[str, str], RseFacts]:
+        desk, tasks = self._desk, {}
+        names: dict[str, set[str]] = {}
+        for flow in flows:
+            names.setdefault(flow.link.through, set()).update(flow.link[:2])
+        for service in sorted(set(names) - set(desk.broken)):
+            rses = sorted(names[service])
+            for start in range(0, len(rses), RSES_AT_ONCE):
+                part = rses[start : start + RSES_AT_ONCE]
+                tasks[service, start] = lambda service=service, part=part: desk.backends[service].sites(part)
+        results, errors = desk.calls.gather(tasks, deadline)
+        self._complain(errors, last_try=last_try)
+        facts = {
+            (service, name): fact for (service, _), some in results.items() for name, fact in some.items()
+        }
+        now = desk.clock.now()
+        for (_, name), fact in facts.items():
+            for signal, why in fact.missing.items():
+                desk.ledger.signal(signal, name, None, now, why)
+            for signal in ("free", "quota_left"):
+                if (value := getattr(fact, signal)) is not None:
+                    desk.ledger.signal(signal, name, value, now)
+        return facts
+
+    def _pools(
+        self, flows: Iterable[Flow], deadline: datetime, *, last_try: bool
+    ) -> tuple[dict[PoolKey, list[Item]], dict[PoolKey, ServiceError]]:
+        """Read inventories that are too old, and return what each pool holds, and which could not be read."""
+        desk, now = self._desk, self._desk.clock.now()
+        wanted = {flow.pool: flow.link.through for flow in flows if flow.link.through not in desk.broken}
+        tasks: dict[PoolKey, Callable[[], Any]] = {}
+        for pool, service in wanted.items():
+            read_at = desk.ledger.inventory_read_at(service, pool)
+            if read_at is None or read_at + self._age(pool) <= now:
+                backend = desk.backends[service]
+                tasks[pool] = lambda backend=backend, pool=pool: list(
+                    backend.inventory(pool.source, pool.datasets)
+                )
+        results, errors = desk.calls.gather(tasks, deadline)
+        for pool, items in results.items():
+            desk.ledger.store_inventory(wanted[pool], pool, items, desk.clock.now())
+            log.info("inventory of %s: %d items", pool.source, len(items))
+        # An old inventory is better than none: only a pool that was never read holds its links.
+        never = {
+            pool: error
+            for pool, error in errors.items()
+            if desk.ledger.inventory_read_at(wanted[pool], pool) is None
+        }
+        self._complain({(wanted[pool], 0): error for pool, error in never.items()}, last_try=last_try)
+        pools = {
+            pool: desk.ledger.inventory(service, pool)
+            for pool, service in wanted.items()
+            if pool not in never
+        }
+        return pools, never
+
+    def _age(self, pool: PoolKey) -> timedelta:
+        """Return when to read again: staggered by up to a fifth, so that sources do not fall due together."""
+        digest = hashlib.blake2b(repr(pool).encode(), digest_size=4).digest()
+        return self._desk.settings.inventory_age * (1 - 0.2 * int.from_bytes(digest) / 2**32)
+
+    def _complain(self, errors: Mapping[tuple[str, int], ServiceError], *, last_try: bool) -> None:
+        for (service, _), error in errors.items():
+            self._desk.fail(service, error)
+        again = [error for error in errors.values() if isinstance(error, Temporary)]
+        if again and not last_try:
+            raise again[0]
+
+    def _held(
+        self, flow: Flow, held: Held | None, facts: Mapping[tuple[str, str], RseFacts], unread: ServiceError | None
+    ) -> Held | None:
+        service, source, destination = flow.link.through, flow.link.source, flow.link.destination
+        broken = self._desk.broken.get(service)
+        if held is not None or broken is not None:
+            return held or Held(Hold(broken.hold if broken else "api-errors"), {"message": str(broken)[:200]})
+        if (fact := facts.get((service, source))) is not None and fact.readable is False:
+            return Held(Hold.SOURCE_UNAVAILABLE, {"rse": source, "signal": "availability_read"})
+        if (fact := facts.get((service, destination))) is not None and fact.writable is False:
+            return Held(Hold.DESTINATION_UNAVAILABLE, {"rse": destination, "signal": "availability_write"})
+        if unread is not None:
+            return Held(Hold.API_ERRORS, {"inventory": source, "message": unread.message[:200]})
+        return None
+
+    def _situation(
+        self,
+        campaign: Campaign,
+        cycle: Cycle,
+        flows: Mapping[FlowKey, Flow],
+        held: Mapping[FlowKey, Held | None],
+        facts: Mapping[tuple[str, str], RseFacts],
+        pools: Mapping[PoolKey, list[Item]],
+    ) -> plan.Situation:
+        ledger, now = self._desk.ledger, self._desk.clock.now()
+        accounts, recent = ledger.accounts(), ledger.recent_due(cycle)
+        since = ledger.begin(now)
+        known = (cycle.start - since) / cycle.length >= UNKNOWN_CYCLES
+        completion = ledger.completion_times(now - COMPLETION_WINDOW) if known else {}
+        dues = {row.key: row.due for row in ledger.rows(cycle=cycle)}
+        demands = tuple(
+            plan.Demand(
+                flow=flow,
+                due=dues[key],
+                recent_due=recent[key],
+                account=plan.Account(
+                    accounts[key].due, accounts[key].injected, accounts[key].forgiven, accounts[key].in_doubt
+                ),
+                held=held[key],
+                completion=completion.get(key),
+            )
+            for key, flow in flows.items()
+        )
+        menus = campaign.in_force(cycle.start, cycle.end)
+        services = {flow.link.through for flow in flows.values()} - set(self._desk.broken)
+        return plan.Situation(
+            campaign=campaign.name,
+            contact=campaign.contact,
+            cycle=cycle,
+            now=now,
+            demands=demands,
+            pools=pools,
+            taken=frozenset(ledger.taken(now)),
+            leaving=frozenset(ledger.leaving()),
+            destinations=self._destinations(campaign, flows.values(), facts),
+            sites=tuple(site for menu in menus for site in menu.sites),
+            site_of=site_of(campaign),
+            limits=strictest(menu.limits for menu in menus),
+            rules_last_hour=ledger.rules_since(now - timedelta(hours=1)),
+            files_in_flight=ledger.files_in_flight(),
+            may_end=all(self._desk.identities[service].may_end for service in services),
+        )
+
+    def _destinations(
+        self, campaign: Campaign, flows: Iterable[Flow], facts: Mapping[tuple[str, str], RseFacts]
+    ) -> dict[str, plan.Destination]:
+        """Combine what the menu grants and what the service sees of each destination."""
+        specs = {name: spec for menu in campaign.menus for site in menu.sites for name, spec in site.rses.items()}
+        resident, on_its_way = self._desk.ledger.resident(), self._desk.ledger.on_its_way()
+        result = {}
+        for service, name in {(flow.link.through, flow.link.destination) for flow in flows}:
+            spec, fact = specs.get(name, RseSpec()), facts.get((service, name), RseFacts(name))
+            ours, coming = resident.get(name, 0), on_its_way.get(name, 0)
+            spaces = [spec.space, None if fact.free is None else fact.free - coming + ours]
+            frees = [
+                None if spec.space is None else spec.space - ours,
+                None if fact.free is None else fact.free - coming,
+            ]
+            result[name] = plan.Destination(
+                space=min((s for s in spaces if s is not None), default=None),
+                free=min((f for f in frees if f is not None), default=None),
+                quota_left=fact.quota_left,
+                deletion_lag=spec.deletion_lag,
+            )
+        return result
+
+
+def site_of(campaign: Campaign) -> dict[str, str]:
+    """Return the site of every RSE that the menus place."""
+    return {rse: site.name for menu in campaign.menus for site in menu.sites for rse in site.rses}
+
+
+def strictest(limits: Iterable[Limits]) -> Limits:
+    """Combine the limits of menus in force at once: a brake is as strong as the strongest of them."""
+    some = list(limits) or [Limits()]
+    return Limits(
+        total=min(limit.total for limit in some),
+        per_site=min(limit.per_site for limit in some),
+        rules_per_hour=min(limit.rules_per_hour for limit in some),
+        files_in_flight=min(limit.files_in_flight for limit in some),
+    )
+

@@ -1,0 +1,179 @@
+"""Releasing: intents whose moment has come go out, and every answer is written down before the next step."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from dc_inject import plan
+from dc_inject.engine import choosing
+from dc_inject.engine.desk import Desk
+from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
+from dc_inject.model import Cycle, Entry, FlowKey, Hold, Injection, Link, State
+from dc_inject.ports import Outcome
+from dc_inject.reconcile import backoff
+
+log = logging.getLogger(__name__)
+
+WAIT_AFTER_REFUSAL = timedelta(minutes=10)  # first wait of a pair that was refused; it doubles
+
+
+class Releasing:
+    """The intents of the current cycle: what waits, what is called, what was refused and is replaced."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Take what the engine's parts share."""
+        self._desk = desk
+        self._waiting: dict[str, Entry] = {}
+        self._cycle: Cycle | None = None
+        self._situation: plan.Situation | None = None
+        self._budgets: dict[FlowKey, int] = {}
+        self._short: set[FlowKey] = set()  # flows with a refusal that another item may replace
+
+    def load(self, cycle: Cycle) -> None:
+        """Take the intents of this cycle from the ledger; those of earlier cycles are withdrawn."""
+        entries = self._desk.ledger.entries(State.INTENDED)
+        late = [entry.injection.key for entry in entries if entry.injection.cycle != cycle]
+        if late:
+            self._desk.ledger.withdraw(late, "its cycle is over", self._desk.clock.now())
+        self._waiting = {e.injection.key: e for e in entries if e.injection.cycle == cycle}
+        if cycle != self._cycle:
+            self._cycle, self._situation, self._budgets = cycle, None, {}
+            self._short.clear()
+
+    def planned(self, situation: plan.Situation, budgets: dict[FlowKey, int]) -> None:
+        """Keep what replacements are chosen from, and what each flow may have in this cycle."""
+        self._situation, self._budgets = situation, budgets
+
+    def next_release(self) -> datetime | None:
+        """When the next intent is due to go out."""
+        return min((_moment(entry) for entry in self._waiting.values()), default=None)
+
+    def withdraw(self, flows: set[FlowKey] | None, why: str) -> None:
+        """Drop intents that wait (of these flows, or of all): their bytes stay in the debt."""
+        keys = [key for key, e in self._waiting.items() if flows is None or e.injection.flow in flows]
+        if keys:
+            self._desk.ledger.withdraw(keys, why, self._desk.clock.now())
+        for key in keys:
+            del self._waiting[key]
+
+    def send(self, now: datetime) -> None:
+        """Call the services for every intent whose moment has come, batched by link and release time."""
+        if self._short:
+            self._replace(now)
+        batches: dict[tuple[str, Link, datetime], list[Entry]] = defaultdict(list)
+        for entry in self._waiting.values():
+            injection = entry.injection
+            if _moment(entry) <= now and injection.link.through not in self._desk.broken:
+                batches[injection.scenario, injection.link, injection.release].append(entry)
+        if not batches:
+            return
+        keys = [entry.injection.key for batch in batches.values() for entry in batch]
+        self._desk.ledger.call(keys, now)
+        for key in keys:
+            del self._waiting[key]
+        self._desk.tell("calling", keys=tuple(keys))
+        for batch in batches.values():
+            self._call([replace(e, attempt=e.attempt + 1) for e in batch])
+
+    def _call(self, batch: Sequence[Entry]) -> None:
+        injections = [entry.injection for entry in batch]
+        backend = self._desk.backends[injections[0].link.through]
+
+        def then(outcomes: list[Outcome] | None, error: ServiceError | None) -> None:
+            self._desk.tell("called", keys=tuple(i.key for i in injections))
+            self._answer(batch, outcomes or [Outcome(i.key, error=error) for i in injections])
+
+        self._desk.calls.start(lambda: backend.submit(injections), then)
+
+    def _answer(self, batch: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
+        """Write down what the service answered, and decide what follows on each error."""
+        desk, now = self._desk, self._desk.clock.now()
+        entries = {entry.injection.key: entry for entry in batch}
+        first = desk.settings.first_retry
+        retry_at = {key: now + backoff(entry.attempt, key, first) for key, entry in entries.items()}
+        desk.ledger.answer(outcomes, now, retry_at)
+        for outcome in outcomes:
+            if outcome.error is not None:
+                self._refused(entries[outcome.key], outcome.error, now, retry_at[outcome.key])
+        desk.tell("answered", outcomes=tuple(outcomes), service=batch[0].injection.link.through)
+
+    def _refused(self, entry: Entry, error: ServiceError, now: datetime, retry_at: datetime) -> None:
+        injection = entry.injection
+        item, destination = injection.item.name, injection.link.destination
+        match error:
+            case AnotherNow():
+                wait = backoff(entry.attempt, injection.key, WAIT_AFTER_REFUSAL)
+                self._desk.ledger.quarantine(item, destination, error.message, now, until=now + wait)
+                self._short.add(injection.flow)
+                self._desk.tell("another-now", service=injection.link.through)
+            case Permanent():
+                self._desk.ledger.quarantine(item, destination, error.message, now)
+                self._desk.trouble(injection.flow, Hold.QUARANTINED, error.message)
+                self._short.add(injection.flow)
+                self._desk.tell("permanent", service=injection.link.through)
+                log.warning("%s will not go to %s: %s", item, destination, error.message)
+            case _:
+                self._desk.fail(injection.link.through, error, [injection.flow])
+                if isinstance(error, Fatal) or not _lost(error):
+                    self._again(entry, retry_at)
+
+    def _again(self, entry: Entry, retry_at: datetime) -> None:
+        if entry.injection.cycle == self._cycle:
+            waiting = replace(entry, state=State.INTENDED, not_before=retry_at)
+            self._waiting[entry.injection.key] = waiting
+        else:
+            why = "its cycle ended before the service answered"
+            self._desk.ledger.withdraw([entry.injection.key], why, self._desk.clock.now())
+
+    def not_carried_out(self, entries: Sequence[Entry]) -> None:
+        """Take back entries in doubt that the service does not know: again in this cycle, else withdrawn."""
+        now = self._desk.clock.now()
+        error = Temporary("the request was lost and not carried out")
+        outcomes = [Outcome(entry.injection.key, error=error) for entry in entries]
+        self._desk.ledger.answer(outcomes, now, {entry.injection.key: now for entry in entries})
+        for entry in entries:
+            self._again(entry, now)
+
+    def _replace(self, now: datetime) -> None:
+        """Take another item for each refusal, in the same cycle."""
+        flows, self._short = self._short, set()
+        cycle, situation, ledger = self._cycle, self._situation, self._desk.ledger
+        if cycle is None or situation is None or now >= cycle.end:
+            return  # planned by an earlier process: the debt makes it up in the next cycle
+        given = ledger.entries(cycle=cycle)
+        room = {
+            flow: self._budgets[flow] - sum(e.injection.item.bytes for e in given if _counts(e, flow))
+            for flow in flows
+            if flow in self._budgets
+        }
+        taken, leaving = frozenset(ledger.taken(now)), frozenset(ledger.leaving())
+        situation = replace(situation, now=now, taken=taken, leaving=leaving)
+        deadline = now + min(cycle.length / 10, cycle.end - now)
+        try:
+            chosen = choosing.usable(self._desk, situation, plan.refill(situation, room), room, deadline)
+        except ServiceError as error:
+            log.info("no replacement for refused items now: %s", error.message)
+            return
+        self.add(chosen)
+
+    def add(self, injections: Sequence[Injection]) -> None:
+        """Put more intents of this cycle on disk, and let them wait for their release."""
+        self._desk.ledger.add_injections(injections, self._desk.clock.now())
+        self._waiting |= {i.key: Entry(i, State.INTENDED) for i in injections}
+
+
+def _counts(entry: Entry, flow: FlowKey) -> bool:
+    return entry.injection.flow == flow and entry.state not in {State.REFUSED, State.WITHDRAWN}
+
+
+def _lost(error: ServiceError) -> bool:
+    return isinstance(error, Temporary) and error.lost
+
+
+def _moment(entry: Entry) -> datetime:
+    release = entry.injection.release
+    return max(release, entry.not_before) if entry.not_before else release

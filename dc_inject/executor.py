@@ -1,0 +1,96 @@
+"""A bounded number of threads that call services, and the wait of the engine on them."""
+
+from __future__ import annotations
+
+import os
+import queue
+import select
+import threading
+from collections.abc import Callable, Hashable
+from datetime import datetime
+from typing import Any
+
+from dc_inject.ports import Clock, Finished
+
+
+class ThreadExecutor:
+    """Runs tasks in `size` daemon threads, so that a hanging call never keeps the process from leaving.
+
+    A pipe instead of a condition makes `wake` safe inside a signal handler.
+    """
+
+    def __init__(self, clock: Clock, size: int = 8) -> None:
+        """Start the threads; `size` bounds the calls under way at once."""
+        self._clock = clock
+        self._tasks: queue.SimpleQueue[tuple[Hashable, Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
+        self._busy = 0
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._waker, False)
+        os.set_blocking(self._woken, False)
+        self._threads = [
+            threading.Thread(target=self._work, name=f"call-{number}", daemon=True) for number in range(size)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, tag: Hashable, task: Callable[[], Any]) -> None:
+        """Run a task as soon as a thread is free."""
+        self._busy += 1
+        self._tasks.put((tag, task))
+
+    def wait(self, until: datetime) -> list[Finished]:
+        """Wait until tasks have finished, `wake` was called or `until` has come; return what finished."""
+        finished = self._collect()
+        # The system's clock may step: wait in slices of at most a second and look at it again.
+        while not finished and (left := (until - self._clock.now()).total_seconds()) > 0:
+            ready, _, _ = select.select([self._woken], [], [], min(left, 1.0))
+            if ready:
+                self._drain()
+                finished = self._collect()
+                break
+        return finished
+
+    def wake(self) -> None:
+        """End a wait now; safe in a signal handler."""
+        try:
+            os.write(self._waker, b"x")
+        except BlockingIOError:
+            return  # the pipe is full: whoever waits will wake anyway
+
+    @property
+    def busy(self) -> int:
+        """How many tasks were submitted and not yet handed back."""
+        return self._busy
+
+    def close(self) -> None:
+        """Let idle threads end; those that hang in a call are left to the end of the process."""
+        for _ in self._threads:
+            self._tasks.put(None)
+
+    def _work(self) -> None:
+        while (job := self._tasks.get()) is not None:
+            tag, task = job
+            try:
+                done = Finished(tag, task(), None)
+            except BaseException as error:  # noqa: BLE001  handed to the engine, which decides
+                done = Finished(tag, None, error)
+            self._finished.put(done)
+            self.wake()
+
+    def _collect(self) -> list[Finished]:
+        finished = []
+        while True:
+            try:
+                finished.append(self._finished.get_nowait())
+            except queue.Empty:
+                break
+        self._busy -= len(finished)
+        return finished
+
+    def _drain(self) -> None:
+        try:
+            while os.read(self._woken, 4096):
+                pass
+        except BlockingIOError:
+            return

@@ -1,0 +1,56 @@
+"""What to do about injections that exist: retry, look up, settle, end. Pure: it decides, the engine acts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from dc_inject.model import Entry, State
+
+FIRST_RETRY = timedelta(seconds=2)
+LONGEST_RETRY = timedelta(minutes=5)
+ASK_AGAIN = timedelta(minutes=10)  # an end that was accepted and is not seen to work is asked for again
+
+
+def backoff(attempt: int, key: str, first: timedelta = FIRST_RETRY) -> timedelta:
+    """Return how long to wait before attempt + 1: doubling from `first`, at most `LONGEST_RETRY`.
+
+    Jittered to between half and all of it, by a hash of key and attempt, so that 1,000 links that failed
+    together do not come back together and a test sees the same wait each time.
+    """
+    whole = min(first * 2 ** min(max(attempt - 1, 0), 20), LONGEST_RETRY)
+    digest = hashlib.blake2b(f"{key} {attempt}".encode(), digest_size=4).digest()
+    return whole * (0.5 + int.from_bytes(digest) / 2**33)
+
+
+def to_end(entries: Iterable[Entry], now: datetime, dwell: Callable[[Entry], timedelta]) -> list[Entry]:
+    """Return the complete entries whose dwell is over and whose end was not asked for just now."""
+    return [
+        entry
+        for entry in entries
+        if entry.state is State.COMPLETE
+        and entry.completed_at is not None
+        and entry.completed_at + dwell(entry) <= now
+        and (entry.end_asked_at is None or entry.end_asked_at + ASK_AGAIN <= now)
+    ]
+
+
+def to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list[Entry]:
+    """Return the live, incomplete entries that expire within `ahead`: the last chance to look at their locks."""
+    return [
+        entry
+        for entry in entries
+        if entry.state is State.LIVE
+        and entry.expires_at is not None
+        and now < entry.expires_at <= now + ahead
+    ]
+
+
+def given_up(entry: Entry, now: datetime, grace: timedelta) -> bool:
+    """Whether an entry in doubt that the service does not know may be taken as never carried out.
+
+    Only once `grace` (longer than any call may take) has passed since the call: before that the service may
+    still be at work on it.
+    """
+    return entry.state is State.CALLED and (entry.called_at is None or entry.called_at + grace <= now)
