@@ -1,0 +1,102 @@
+"""`dc-inject sandbox`: a grid on this machine, to try things and to test."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+from pathlib import Path
+
+import click
+
+from dc_inject.sandbox import Sandbox
+
+_folder = click.option(
+    "--folder", type=click.Path(path_type=Path), help="Its folder  [default: $XDG_STATE_HOME/dc_inject/sandbox]"
+)
+
+
+@click.group()
+def sandbox() -> None:
+    """A grid on this machine: a real Rucio with daemons, RSEs, links and datasets.
+
+    \b
+    Example:
+      dc-inject sandbox up
+      dc-inject sandbox down
+    """
+
+
+@sandbox.command()
+@_folder
+@click.option(
+    "--env",
+    type=click.Path(path_type=Path),
+    help="Where the Rucio server is installed, at the first time  [default: below $XDG_CACHE_HOME/dc_inject]",
+)
+@click.option(
+    "--grid",
+    type=click.Path(path_type=Path),
+    help="A file that describes RSEs, links and datasets  [default: the built-in one, after DC24]",
+)
+@click.option(
+    "--policy",
+    type=click.Choice(["owners", "generic"]),
+    default="owners",
+    show_default=True,
+    help="Who may end a rule: its owner, as in experiments, or only administrators (Rucio's generic policy)",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.01, 60),
+    default=0.2,
+    show_default=True,
+    help="Seconds between two passes of Rucio's daemons",
+)
+def up(folder: Path | None, env: Path | None, grid: Path | None, policy: str, interval: float) -> None:
+    """Bring the sandbox up, and say how to use it; does nothing when it is up.
+
+    \b
+    Example:
+      dc-inject sandbox up --folder /tmp/grid
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end, it cleans up as for Ctrl-C
+    grid_here = Sandbox(folder, say=lambda line: click.echo(line, err=True))
+    grid_here.up(grid=grid, policy=policy, env=env, interval=interval)
+    click.echo(f"export RUCIO_CONFIG={grid_here.config}")
+
+
+@sandbox.command()
+@_folder
+@click.option("--keep", is_flag=True, help="End its processes, but leave its folder to look at")
+def down(folder: Path | None, *, keep: bool) -> None:
+    """Take the sandbox down: its processes end and its folder is removed.
+
+    \b
+    Example:
+      dc-inject sandbox down
+    """
+    grid_here = Sandbox(folder, say=lambda line: click.echo(line, err=True))
+    there = grid_here.down(keep=keep)
+    click.echo(f"{'taken down' if there else 'nothing there'}: {grid_here.folder}", err=True)
+
+
+@sandbox.command()
+@_folder
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.pass_context
+def status(ctx: click.Context, folder: Path | None, form: str) -> None:
+    """Tell whether the sandbox is up; exit code 0 when it is, 4 when not.
+
+    \b
+    Example:
+      dc-inject sandbox status --format json
+    """
+    found = Sandbox(folder).status()
+    told = dataclasses.asdict(found)
+    if form == "json":
+        click.echo(json.dumps(told))
+    else:
+        for key, value in told.items():
+            click.echo(f"{key:8} {'-' if value is None else value}")
+    ctx.exit(0 if found.up else 4)

@@ -1,0 +1,77 @@
+"""The Rucio server's own Python environment, installed from the lock that ships with the package.
+
+The server and rucio-clients cannot share one: they contain the same files and want different versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from dc_inject.errors import ServiceError, UsageError
+
+from .locking import locked
+
+_COMPLETE = ".dc_inject-complete"
+_LOCK = files("dc_inject.sandbox") / "requirements.txt"
+
+
+def lock_hash() -> str:
+    """Tell which lock an environment has to be made from."""
+    return hashlib.sha256(_LOCK.read_bytes()).hexdigest()
+
+
+def default_environment() -> Path:
+    """The place where environments are kept unless told otherwise; one per lock."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "dc_inject" / f"sandbox-server-{lock_hash()[:12]}"
+
+
+def python_of(folder: Path) -> Path:
+    """The environment's interpreter."""
+    return folder / "bin" / "python"
+
+
+def is_complete(folder: Path) -> bool:
+    """Tell whether the environment was installed to its end from the present lock."""
+    marker = folder / _COMPLETE
+    return marker.is_file() and marker.read_text().strip() == lock_hash() and python_of(folder).exists()
+
+
+def ensure_environment(folder: Path, say: Callable[[str], None]) -> None:
+    """Install the environment unless it is complete; a half one, or one of another lock, is made again.
+
+    Raises UsageError for a folder that is something else, ServiceError when the installation fails.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with locked(folder, say):
+        if is_complete(folder):
+            return
+        if folder.exists():
+            if any(folder.iterdir()) and not (folder / "pyvenv.cfg").exists():
+                raise UsageError(f"{folder} is in use for something else", "name another folder with --env")
+            shutil.rmtree(folder)
+        say(f"making a Python environment for the Rucio server in {folder}")
+        _run([sys.executable, "-m", "venv", str(folder)])
+        say("installing the Rucio server there (about half a minute)")
+        with as_file(_LOCK) as lock:
+            _run([str(python_of(folder)), "-m", "pip", "install", "--no-input", "--quiet",
+                  "--disable-pip-version-check", "--require-hashes", "-r", str(lock)])  # fmt: skip
+        (folder / _COMPLETE).write_text(lock_hash() + "\n")
+
+
+def _run(command: list[str]) -> None:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = "; ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
+        raise ServiceError(
+            f"the Rucio server's environment cannot be installed: {last}",
+            "pip needs its package index; PIP_INDEX_URL and PIP_FIND_LINKS are honoured",
+        )

@@ -1,0 +1,93 @@
+"""Processes of a sandbox: started with a marker in their environment, found again by it, and ended.
+
+A marker cannot be mistaken: process ids are used again, names are shared, but only what a sandbox started
+(and its children) carries the sandbox's random marker. So whoever has the marker finds everything, whatever
+crashed in between. Linux only, as it reads /proc.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from dc_inject.errors import DcInjectError
+
+MARKER = "DC_INJECT_SANDBOX"
+ROLE = "DC_INJECT_SANDBOX_ROLE"
+
+
+def environment(marker: str, role: str, settings: Path, library: Path) -> dict[str, str]:
+    """The environment of a server process: nothing of the caller's Rucio or Python settings leaks in."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("RUCIO_", "PYTHON", "X509_"))}
+    kept.pop("VIRTUAL_ENV", None)
+    return kept | {
+        MARKER: marker,
+        ROLE: role,
+        "RUCIO_CONFIG": str(settings),
+        "PYTHONPATH": str(library),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TZ": "UTC",
+    }
+
+
+def start(command: Sequence[str], env: Mapping[str, str], log: Path, listen: int | None = None) -> int:
+    """Start a process in a session of its own, so that it outlives this one and is deaf to Ctrl-C; returns its id.
+
+    Output goes to `log`; a listening socket, given by its descriptor, becomes the child's descriptor 3.
+    """
+    actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    if listen is not None:
+        actions.append((os.POSIX_SPAWN_DUP2, listen, 3))
+    return os.posix_spawn(command[0], list(command), dict(env), file_actions=actions, setsid=True)
+
+
+def marked(marker: str, role: str | None = None) -> list[int]:
+    """Return the ids of the living processes that carry the marker (and the role, when one is named)."""
+    wanted = [f"{MARKER}={marker}".encode()]
+    if role:
+        wanted.append(f"{ROLE}={role}".encode())
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:  # ended meanwhile, or somebody else's
+            continue
+        if all(variable in variables for variable in wanted):
+            found.append(int(entry.name))
+    return found
+
+
+def end(find: Callable[[], Sequence[int]], grace: float = 10.0) -> int:
+    """End what `find` finds: TERM, after `grace` seconds KILL; returns how many there were.
+
+    Raises DcInjectError when something survives even that.
+    """
+    seen: set[int] = set()
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+        deadline = time.monotonic() + patience
+        told: set[int] = set()
+        while pids := set(find()):
+            for pid in pids - told:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            told |= pids
+            seen |= pids
+            for pid in seen:
+                with contextlib.suppress(ChildProcessError):  # another process started it
+                    os.waitpid(pid, os.WNOHANG)
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        else:
+            return len(seen)
+    raise DcInjectError(f"processes {sorted(find())} do not end, not even when killed")

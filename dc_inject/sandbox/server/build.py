@@ -1,0 +1,149 @@
+"""Makes a grid in Rucio's catalogue: database, accounts, RSEs, distances, quotas, datasets and what pins them.
+
+Run in the server's environment. The wanted things come as JSON on standard input, so that no secret is on disk
+or in an argument; each step is one line on standard output. Uses Rucio's core, as root, never its REST server.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from rucio.common.types import InternalAccount, InternalScope
+from rucio.core import account, account_limit, did, distance, identity, replica, rse, rule, scope
+from rucio.db.sqla.constants import (
+    AccountType,
+    DatabaseOperationType,
+    DIDType,
+    IdentityType,
+    RSEType,
+)
+from rucio.db.sqla.session import db_session, get_engine
+from rucio.db.sqla.util import build_database, create_base_vo, create_root_account
+from sqlalchemy import text
+
+ROOT = InternalAccount("root")
+PIN = InternalAccount("production")
+PLENTY = 10**18  # bytes; what those get who only set things up
+
+
+def say(line: str) -> None:
+    """Tell the starter what was done."""
+    print(line, flush=True)  # noqa: T201 (this is a script: standard output is its voice)
+
+
+def create_database() -> None:
+    """Make the tables, the VO and root; WAL mode, without which SQLite's readers and writers block each other."""
+    build_database()
+    create_base_vo()
+    create_root_account()
+    with get_engine().connect() as connection:
+        connection.execute(text("PRAGMA journal_mode=WAL"))
+    say("database created")
+
+
+def add_accounts(accounts: Iterable[dict[str, Any]], session: Any) -> None:
+    """Add accounts; one with a password gets a userpass identity of the same name."""
+    for wanted in accounts:
+        name = InternalAccount(wanted["name"])
+        account.add_account(name, AccountType[wanted["type"]], "nobody@example.org", session=session)
+        if wanted.get("password"):
+            identity.add_identity(
+                wanted["name"], IdentityType.USERPASS, "nobody@example.org", wanted["password"], session=session
+            )
+            identity.add_account_identity(
+                wanted["name"], IdentityType.USERPASS, name, "nobody@example.org", default=True, session=session
+            )
+        scope.add_scope(InternalScope(f"user.{wanted['name']}"), name, session=session)
+
+
+def add_rses(rses: Iterable[dict[str, Any]], quotas: dict[str, int], session: Any) -> None:
+    """Add RSEs with attributes, protocol, space and quotas, at distance 1 from every other RSE, also earlier ones."""
+    there = {row["rse"]: row["id"] for row in rse.list_rses(session=session)}
+    for wanted in rses:
+        rse_id = rse.add_rse(
+            wanted["name"],
+            rse_type=RSEType[wanted["type"]],
+            availability_read=True,
+            availability_write=True,
+            availability_delete=True,
+            session=session,
+        )
+        for key, value in wanted["attributes"].items():
+            rse.add_rse_attribute(rse_id, key, value, session=session)
+        rse.add_protocol(rse_id, _protocol(wanted["name"]), session=session)
+        rse.set_rse_usage(rse_id, "storage", 0, wanted["space"], session=session)
+        limits = {"root": PLENTY, "production": PLENTY} | quotas | wanted.get("quotas", {})
+        for owner, limit in limits.items():
+            account_limit.set_local_account_limit(InternalAccount(owner), rse_id, limit, session=session)
+        for other in there.values():
+            distance.add_distance(rse_id, other, 1, bidirectional=True, session=session)
+        there[wanted["name"]] = rse_id
+
+
+def add_datasets(source: str, datasets: list[dict[str, Any]], session: Any) -> None:
+    """Add closed datasets with their files at `source`, pinned there by one bulk rule without lifetime."""
+    rse_id = rse.get_rse_id(source, session=session)
+    files, attachments = [], []
+    for dataset in datasets:
+        where = InternalScope(dataset["scope"])
+        members = [
+            {"scope": where, "name": f"{_stem(dataset['name'])}/{number:04d}.root", "bytes": size, "adler32": "0cc737eb"}
+            for number, size in enumerate(dataset["files"])
+        ]
+        files += members
+        attachments.append({"scope": where, "name": dataset["name"], "dids": members})
+    owned = [{"scope": one["scope"], "name": one["name"], "type": DIDType.DATASET} for one in attachments]
+    did.add_dids(owned, ROOT, session=session)
+    replica.add_replicas(rse_id, files, ROOT, session=session)
+    did.attach_dids_to_dids(attachments, ROOT, session=session)
+    for one in owned:
+        did.set_status(one["scope"], one["name"], open=False, session=session)
+    rule.add_rule(
+        [{"scope": one["scope"], "name": one["name"]} for one in owned],
+        PIN, 1, source, "DATASET", None, None, False, None,
+        comment="pinned at its source by the sandbox",
+        session=session,
+    )  # fmt: skip
+
+
+def _stem(name: str) -> str:
+    return "/store" + ("" if name.startswith("/") else "/") + name.replace("#", "/")
+
+
+def _protocol(name: str) -> dict[str, Any]:
+    everything = dict.fromkeys(("read", "write", "delete"), 1)
+    return {
+        "scheme": "mock",
+        "hostname": name.lower().replace("_", "-") + ".example.org",
+        "port": 0,
+        "prefix": "/store",
+        "impl": "rucio.rse.protocols.mock.Default",
+        "domains": {
+            "lan": everything,
+            "wan": everything | {"third_party_copy_read": 1, "third_party_copy_write": 1},
+        },
+    }
+
+
+def main() -> None:
+    """Build what standard input asks for."""
+    wanted: dict[str, Any] = json.load(sys.stdin)
+    if wanted.get("create"):
+        create_database()
+    with db_session(DatabaseOperationType.WRITE) as session:
+        add_accounts(wanted.get("accounts", []), session)
+        for name in wanted.get("scopes", []):
+            scope.add_scope(InternalScope(name), ROOT, session=session)
+        add_rses(wanted.get("rses", []), wanted.get("quotas", {}), session)
+    say(f"{len(wanted.get('accounts', []))} accounts, {len(wanted.get('rses', []))} RSEs")
+    for source, datasets in wanted.get("datasets", {}).items():
+        with db_session(DatabaseOperationType.WRITE) as session:
+            add_datasets(source, datasets, session)
+        say(f"{source}: {len(datasets)} datasets")
+
+
+if __name__ == "__main__":
+    main()

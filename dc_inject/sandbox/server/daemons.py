@@ -1,0 +1,124 @@
+"""All of Rucio's daemons, round-robin in one process and one thread, so that a grid fits on a laptop.
+
+Run in the server's environment with the sandbox's folder as the only argument. Ends on SIGTERM, at the latest
+after the daemon that is at work. While a file `pause` stands in the folder it does nothing; `passes` counts
+what it has done, so that others can wait for a whole pass without asking a clock.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rucio.common.types import InternalAccount  # noqa: F401  (imported first: Rucio's modules import each other)
+from rucio.core import heartbeat, rse, rse_counter, transfer
+from rucio.daemons.abacus import account, collection_replica
+from rucio.daemons.abacus import rse as abacus_rse
+from rucio.daemons.conveyor import finisher, poller, submitter
+from rucio.daemons.judge import cleaner, evaluator, injector, repairer
+from rucio.daemons.reaper import reaper
+from rucio.daemons.undertaker import undertaker
+from rucio.db.sqla import models
+from rucio.db.sqla.constants import DatabaseOperationType
+from rucio.db.sqla.session import db_session
+
+from .links import LinkTransfertool, Network
+
+log = logging.getLogger("sandbox")
+
+
+class NoWait(threading.Event):
+    """Stands in for a daemon's stop event: waiting for other workers' heartbeats is pointless with one worker."""
+
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 (the signature is threading's)
+        """Return at once."""
+        return self.is_set()
+
+
+DAEMONS: dict[str, Callable[[], object]] = {
+    "judge-evaluator": lambda: evaluator.re_evaluator(once=True, did_limit=1000),
+    "abacus-collection-replica": lambda: collection_replica.collection_replica_update(once=True, limit=2000),
+    "judge-injector": lambda: injector.rule_injector(once=True),
+    "conveyor-submitter": lambda: submitter.submitter(once=True, partition_wait_time=0, bulk=500),
+    "conveyor-poller": lambda: poller.poller(once=True, partition_wait_time=0, older_than=0, db_bulk=2000),
+    "conveyor-finisher": lambda: finisher.finisher(once=True, partition_wait_time=0, bulk=500),
+    "judge-repairer": lambda: repairer.rule_repairer(once=True),
+    "judge-cleaner": lambda: cleaner.rule_cleaner(once=True),
+    "undertaker": lambda: undertaker.undertaker(once=True, chunk_size=100),
+    "reaper": lambda: reaper.reaper(rses=[], include_rses=None, exclude_rses=None, once=True, greedy=True, chunk_size=1000),
+    "abacus-rse": lambda: abacus_rse.rse_update(once=True),
+    "abacus-account": lambda: account.account_update(once=True),
+    "storage-usage": lambda: refresh_storage_usage(),
+}
+
+
+def alone() -> None:
+    """Make the daemons believe that they are the only workers, which they are, and not wait for others."""
+    me = {"assign_thread": 0, "nr_threads": 1}
+    heartbeat.sanity_check = lambda *_, **__: None
+    heartbeat.live = lambda *_, **__: me
+    heartbeat.die = lambda *_, **__: None
+    heartbeat.list_payload_counts = lambda *_, **__: {}
+    for module in (evaluator, injector, repairer, cleaner, collection_replica):
+        module.graceful_stop = NoWait()
+
+
+def refresh_storage_usage() -> None:
+    """Keep `storage` usage at what Rucio thinks is there; the sum of used and free, the space, stays."""
+    with db_session(DatabaseOperationType.WRITE) as session:
+        for row in rse.list_rses(session=session):
+            usage = {entry["source"]: entry for entry in rse.get_rse_usage(row["id"], session=session)}
+            storage, known = usage.get("storage"), usage.get("rucio")
+            if storage and known and storage["used"] != known["used"]:
+                free = max(0, storage["used"] + storage["free"] - known["used"])
+                rse.set_rse_usage(row["id"], "storage", known["used"], free, session=session)
+
+
+def one_pass(stopped: Callable[[], bool]) -> None:
+    """Call every daemon once; trouble of one is logged and does not stop the others."""
+    for name, daemon in DAEMONS.items():
+        if stopped():
+            return
+        try:
+            daemon()
+        except Exception:
+            log.exception("%s failed in this pass", name)
+
+
+def unsettled() -> int:
+    """Count what the daemons still have to do before the datasets added are candidates."""
+    with db_session(DatabaseOperationType.READ) as session:
+        return sum(session.query(table).count() for table in (models.UpdatedDID, models.UpdatedCollectionReplica))
+
+
+def main(folder: Path) -> None:
+    """Run passes until SIGTERM."""
+    os.umask(0o077)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    settings: dict[str, Any] = json.loads((folder / "daemons.json").read_text())
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    alone()
+    LinkTransfertool.network = Network(folder / "links.json")
+    transfer.TRANSFERTOOL_CLASSES_BY_NAME["mock"] = LinkTransfertool
+    pause, passes = folder / "pause", folder / "passes"
+    done = 0
+    while not stop.is_set():
+        paused = pause.exists()
+        if not paused:
+            one_pass(stop.is_set)
+            done += 1
+        passes.write_text(json.dumps({"passes": done, "paused": paused, "waiting": unsettled()}))
+        stop.wait(settings["interval"])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

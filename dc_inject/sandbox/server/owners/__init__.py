@@ -1,0 +1,3 @@
+"""Policy package `owners`: as in experiments, the owner of a rule may change its lifetime and delete it."""
+
+SUPPORTED_VERSION = ">=41,<42"

@@ -1,0 +1,25 @@
+"""Rucio's generic permissions, and: the owner of a rule may end it, as CMS and ATLAS allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import rucio.core.rule
+from rucio.core.permission import generic
+
+OWNER_MAY_CHANGE = {"lifetime", "comment"}
+
+
+def has_permission(issuer: Any, action: str, kwargs: dict[str, Any], session: Any) -> bool:
+    """Rucio's hook: may `issuer` do `action`? Raises RuleNotFound for a rule that does not exist."""
+    if generic.has_permission(issuer, action, kwargs, session=session):
+        return True
+    if action == "update_rule":
+        return set(kwargs["options"]) <= OWNER_MAY_CHANGE and _owns(issuer, kwargs["rule_id"], session)
+    if action == "del_rule":
+        return _owns(issuer, kwargs["rule_id"], session)
+    return False
+
+
+def _owns(issuer: Any, rule_id: str, session: Any) -> bool:
+    return bool(rucio.core.rule.get_rule(rule_id, session=session)["account"] == issuer)

@@ -1,0 +1,91 @@
+"""The configuration files of a sandbox: the server's, the two clients', and the schema tool's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_SERVER = """\
+[common]
+logdir = {folder}/log
+loglevel = WARNING
+
+[database]
+default = sqlite:///{folder}/rucio.db?timeout=60
+
+[bootstrap]
+userpass_identity = root
+userpass_pwd = {root_password}
+
+[policy]
+package = sandbox_server.{policy}
+permission = generic
+schema = generic
+
+[conveyor]
+scheme = mock
+transfertool = mock
+
+[cache]
+# nobody listens there, so that Rucio caches nothing and shares nothing with a memcached of this machine
+url = 127.0.0.1:1
+
+[alembic]
+cfg = {folder}/alembic.ini
+"""
+
+_ALEMBIC = """\
+[alembic]
+script_location = rucio:db/sqla/migrate_repo
+sqlalchemy.url = sqlite:///{folder}/rucio.db
+
+[loggers]
+keys = root
+
+[handlers]
+keys = console
+
+[formatters]
+keys = generic
+
+[logger_root]
+level = WARN
+handlers = console
+qualname =
+
+[handler_console]
+class = StreamHandler
+args = (sys.stderr,)
+level = NOTSET
+formatter = generic
+
+[formatter_generic]
+format = %(levelname)s %(message)s
+"""
+
+_CLIENT = """\
+[client]
+rucio_host = {url}
+auth_host = {url}
+auth_type = userpass
+username = {account}
+password = {password}
+account = {account}
+request_timeout = 20
+auth_token_file_path = {folder}/token.{account}
+request_retries = 3
+"""
+
+
+def server_settings(folder: Path, policy: str, root_password: str) -> str:
+    """Write rucio.cfg of the server and its daemons."""
+    return _SERVER.format(folder=folder, policy=policy, root_password=root_password)
+
+
+def alembic_settings(folder: Path) -> str:
+    """Write alembic.ini, without which no database is made."""
+    return _ALEMBIC.format(folder=folder)
+
+
+def client_settings(folder: Path, url: str, account: str, password: str) -> str:
+    """Write rucio.cfg of one account."""
+    return _CLIENT.format(folder=folder, url=url, account=account, password=password)
