@@ -28,7 +28,9 @@ class Moment(click.ParamType[datetime]):
 
     name = "time"
 
-    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+    def convert(
+        self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None
+    ) -> datetime:
         """Read ISO 8601 with an offset; a time without one is refused, since its zone would be a guess."""
         if isinstance(value, datetime):
             return value
@@ -37,7 +39,9 @@ class Moment(click.ParamType[datetime]):
         except ValueError:
             self.fail(f"{value!r} is not a time; write 2027-02-08T10:00Z", param, ctx)
         if moment.tzinfo is None:
-            self.fail(f"{value!r} has no zone; write {value}Z for UTC, or an offset such as +01:00", param, ctx)
+            self.fail(
+                f"{value!r} has no zone; write {value}Z for UTC, or an offset such as +01:00", param, ctx
+            )
         return moment.astimezone(UTC)
 
 
@@ -57,7 +61,9 @@ FORMAT = click.option(
     show_default=True,
     help="How to print what was read.",
 )
-LINKS = click.option("--link", "links", multiple=True, metavar="SRC:DST", help="Only this link (may be repeated).")
+LINKS = click.option(
+    "--link", "links", multiple=True, metavar="SRC:DST", help="Only this link (may be repeated)."
+)
 SCALE = click.option(
     "--scale",
     default=1.0,
@@ -100,14 +106,15 @@ def who() -> str:
     return f"{getpass.getuser()}@{os.uname().nodename}"
 
 
-def talk(*, verbose: bool = False) -> None:
+def talk(*, verbose: bool = False, quiet: bool = False) -> None:
     """Send the log to stderr: one line a message, times in UTC. What libraries say only from warnings on."""
     handler = logging.StreamHandler(sys.stderr)
     formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("dc_inject").setLevel(logging.DEBUG if verbose else logging.INFO)
+    level = logging.WARNING if quiet else logging.INFO
+    logging.getLogger("dc_inject").setLevel(logging.DEBUG if verbose else level)
     for name in ("urllib3", "rucio", "user", "dogpile"):
         logging.getLogger(name).setLevel(logging.ERROR)
 

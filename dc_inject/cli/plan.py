@@ -19,7 +19,7 @@ from dc_inject.clock import SystemClock
 from dc_inject.engine import Engine, Settings, admit
 from dc_inject.engine.menus import Menus
 from dc_inject.errors import MenuError, Problem
-from dc_inject.ledger import Ledger
+from dc_inject.ledger import Ledger, Row
 from dc_inject.metrics import Silent
 from dc_inject.model import Cycle, Entry, Item
 from dc_inject.ports import Backend
@@ -34,9 +34,21 @@ COLUMNS = (
     tables.Column("planned", "planned", units.format_size, right=True),
     tables.Column("datasets", "datasets", right=True),
     tables.Column("files", "files", right=True),
-    tables.Column("lifetime", "lifetime", lambda seconds: units.format_duration(timedelta(seconds=seconds)), right=True),
+    tables.Column(
+        "lifetime", "lifetime", lambda seconds: units.format_duration(timedelta(seconds=seconds)), right=True
+    ),
     tables.Column("held", "held"),
     tables.Column("numbers", "why", lambda n: " ".join(f"{k}={v}" for k, v in n.items())),
+)
+
+DATASETS = (
+    tables.Column("release", "release (UTC)"),
+    tables.Column("scenario", "scenario"),
+    tables.Column("source", "source"),
+    tables.Column("destination", "destination"),
+    tables.Column("bytes", "size", units.format_size, right=True),
+    tables.Column("files", "files", right=True),
+    tables.Column("dataset", "dataset"),
 )
 
 
@@ -78,7 +90,7 @@ def plan(
     Example: dc-inject plan menus/cms-t0-export.yaml --at 2027-02-08T10:00Z --cycles 4
     Example, offline: dc-inject plan menus/cms-t0-export.yaml --inventory datasets.csv
     """
-    common.talk()
+    common.talk(quiet=True)
     drafts = files.read_menus(menus)
     campaign = common.one_campaign(drafts)
     services = {service for draft in drafts for service in draft.services}
@@ -98,6 +110,7 @@ def plan(
         identities = admit.identities(backends, allow_admin=allow_admin)
         source = Menus(menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale)
         first = Cycle.at(at, source().cycle)
+        ledger.begin(first.start)  # a new campaign is shown from the start of the cycle, not from within it
         engine = Engine(
             menus=source,
             ledger=ledger,
@@ -115,3 +128,68 @@ def plan(
         tables.emit(fmt, DATASETS, [_dataset(entry) for entry in entries])
     else:
         tables.emit(fmt, COLUMNS, rows)
+
+
+def read_inventory(path: Path) -> dict[str, list[Item]]:
+    """Read an inventory: a CSV with the heads source, name, bytes (a bare number of bytes) and files.
+
+    Raises MenuError with every line that cannot be used.
+    """
+    items: dict[str, list[Item]] = defaultdict(list)
+    problems = []
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if not {"source", "name", "bytes", "files"} <= set(reader.fieldnames or ()):
+            raise MenuError(
+                [Problem(str(path), 1, "the heads are not source,name,bytes,files", "add a first line")]
+            )
+        for row in reader:
+            try:
+                size, count = int(row["bytes"]), int(row["files"])
+            except (TypeError, ValueError):
+                size = count = 0
+            if size > 0 and count > 0 and row["source"] and row["name"]:
+                items[row["source"]].append(Item(row["name"], size, count))
+            else:
+                message = (
+                    "a dataset needs a source, a name, and bytes and files that are whole numbers above 0"
+                )
+                problems.append(Problem(str(path), reader.line_num, message))
+    if problems:
+        raise MenuError(problems)
+    return dict(items)
+
+
+def _row(row: Row, entries: list[Entry]) -> dict[str, Any]:
+    chosen = [
+        e.injection
+        for e in entries
+        if e.injection.flow == row.key and e.injection.cycle.start == row.cycle.start
+    ]
+    return {
+        "cycle": row.cycle.name,
+        "scenario": row.key.scenario,
+        "source": row.key.link.source,
+        "destination": row.key.link.destination,
+        "due": row.due,
+        "budget": row.budget,
+        "planned": sum(injection.item.bytes for injection in chosen),
+        "datasets": len(chosen),
+        "files": sum(injection.item.files for injection in chosen),
+        "lifetime": row.lifetime.total_seconds() if row.lifetime else None,
+        "held": str(row.held.hold) if row.held else "",
+        "numbers": dict(row.held.numbers) if row.held else {},
+    }
+
+
+def _dataset(entry: Entry) -> dict[str, Any]:
+    injection = entry.injection
+    return {
+        "release": injection.release.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "scenario": injection.scenario,
+        "source": injection.link.source,
+        "destination": injection.link.destination,
+        "bytes": injection.item.bytes,
+        "files": injection.item.files,
+        "dataset": injection.item.name,
+    }

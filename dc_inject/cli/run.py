@@ -37,11 +37,17 @@ HANDOVER = timedelta(seconds=20)  # how long --once waits for the one before it,
 @common.LEDGER
 @common.LINKS
 @common.SCALE
-@click.option("--no-drain", is_flag=True, help="Leave when the menus end, without waiting for our rules to end.")
+@click.option(
+    "--no-drain", is_flag=True, help="Leave when the menus end, without waiting for our rules to end."
+)
 @click.option("--end-on-stop", is_flag=True, help="When stopped, end our complete rules at once.")
-@click.option("--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics there [host: 127.0.0.1].")
+@click.option(
+    "--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics there [host: 127.0.0.1]."
+)
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
-@click.option("--threads", default=8, show_default=True, type=click.IntRange(1, 64), help="Calls under way at once.")
+@click.option(
+    "--threads", default=8, show_default=True, type=click.IntRange(1, 64), help="Calls under way at once."
+)
 @common.TIMEOUT
 @click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
 def run(
@@ -80,7 +86,9 @@ def run(
         stack.enter_context(ledger.hold(common.who(), patience=HANDOVER if once else timedelta(0)))
         metrics = Metrics(path)
         services = {service for draft in drafts for service in draft.services}
-        backends = common.backends(services, campaign=campaign, clock=clock, observer=metrics, timeout=timeout)
+        backends = common.backends(
+            services, campaign=campaign, clock=clock, observer=metrics, timeout=timeout
+        )
         if dry_run:
             backends = {service: DryBackend(backend, clock) for service, backend in backends.items()}
         identities = admit.identities(backends, allow_admin=allow_admin)
@@ -117,7 +125,9 @@ def _signals(engine: Engine) -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         engine.stop()
-        click.echo(f"{signal.Signals(number).name}: stopping; rules stay live; once more to leave at once", err=True)
+        click.echo(
+            f"{signal.Signals(number).name}: stopping; rules stay live; once more to leave at once", err=True
+        )
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -127,12 +137,16 @@ def _signals(engine: Engine) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _say_configuration(campaign: Campaign, identities: Iterable[Identity], path: Path, *, dry_run: bool) -> None:
+def _say_configuration(
+    campaign: Campaign, identities: Iterable[Identity], path: Path, *, dry_run: bool
+) -> None:
     """Print the effective configuration to stderr: what will be done, as whom, and within which limits."""
     lines = [f"campaign {campaign.name}" + (" (dry run: nothing is changed)" if dry_run else "")]
     lines += [
         f"{i.service} {i.version} at {i.address} as {i.account}; "
-        + {True: "may end rules early", False: "may NOT end rules early", None: "right to end rules unknown"}[i.may_end]
+        + {True: "may end rules early", False: "may NOT end rules early", None: "right to end rules unknown"}[
+            i.may_end
+        ]
         for i in identities
     ]
     for menu in campaign.menus:

@@ -12,7 +12,9 @@ import click
 from dc_inject.sandbox import Sandbox
 
 _folder = click.option(
-    "--folder", type=click.Path(path_type=Path), help="Its folder  [default: $XDG_STATE_HOME/dc_inject/sandbox]"
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Its folder  [default: $XDG_STATE_HOME/dc_inject/sandbox]",
 )
 
 

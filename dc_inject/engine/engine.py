@@ -90,7 +90,9 @@ class Engine:
 
     def _step(self, now: datetime, end: datetime | None) -> None:
         cycle = Cycle.at(now, self._campaign.cycle)
-        if self._cycle is None or cycle.start > self._cycle.start:  # a clock that stepped back changes nothing
+        if (
+            self._cycle is None or cycle.start > self._cycle.start
+        ):  # a clock that stepped back changes nothing
             self._turn(cycle, injecting=end is None or cycle.start < end)
         if self._plan_at is not None and now >= self._plan_at:
             self._plan(now)
@@ -210,7 +212,9 @@ class Engine:
         planned = ledger.is_planned(cycle)
         holds = {}
         for row in rows:
-            stopped = Held(Hold.GRAIN, {"budget": row.budget}) if planned else Held(Hold.API_ERRORS, {"planned": 0})
+            stopped = (
+                Held(Hold.GRAIN, {"budget": row.budget}) if planned else Held(Hold.API_ERRORS, {"planned": 0})
+            )
             holds[row.key] = troubles.get(row.key, stopped)
         if cycle == self._cycle:
             self._releasing.withdraw(None, "its cycle is over")

@@ -123,9 +123,7 @@ class Following:
                     ]
                     self._desk.ledger.gone(gone, self._desk.clock.now())
 
-                self._start(
-                    lambda backend=backend, places=places: backend.look(tuple(places)), then, service
-                )
+                self._start(lambda backend=backend, places=places: backend.look(tuple(places)), then, service)
 
     def _start(self, task: Callable[[], object], done: Callable[..., None], service: str) -> None:
         self._calls += 1

@@ -51,7 +51,9 @@ class Menus:
             for draft in drafts
             for through, expression in draft.expressions
         }
-        menus = [draft.resolve({expression: found for (_, expression), found in names.items()}) for draft in drafts]
+        menus = [
+            draft.resolve({expression: found for (_, expression), found in names.items()}) for draft in drafts
+        ]
         campaign = self._narrow(menu.campaign(menus))
         if self._campaign is not None and campaign.name != self._campaign.name:
             raise MenuError([Problem(menus[0].name, 0, f"the campaign's name changed to {campaign.name!r}")])
@@ -76,7 +78,8 @@ class Menus:
         unknown = self._links - {str(flow.link) for flow in campaign.flows}
         if unknown:
             raise UsageError(
-                f"no menu has the link {', '.join(sorted(unknown))}", "write --link SOURCE:DESTINATION as in the menu"
+                f"no menu has the link {', '.join(sorted(unknown))}",
+                "write --link SOURCE:DESTINATION as in the menu",
             )
         menus = tuple(
             replace(

@@ -167,7 +167,11 @@ class Opening:
             raise again[0]
 
     def _held(
-        self, flow: Flow, held: Held | None, facts: Mapping[tuple[str, str], RseFacts], unread: ServiceError | None
+        self,
+        flow: Flow,
+        held: Held | None,
+        facts: Mapping[tuple[str, str], RseFacts],
+        unread: ServiceError | None,
     ) -> Held | None:
         service, source, destination = flow.link.through, flow.link.source, flow.link.destination
         broken = self._desk.broken.get(service)
@@ -233,7 +237,9 @@ class Opening:
         self, campaign: Campaign, flows: Iterable[Flow], facts: Mapping[tuple[str, str], RseFacts]
     ) -> dict[str, plan.Destination]:
         """Combine what the menu grants and what the service sees of each destination."""
-        specs = {name: spec for menu in campaign.menus for site in menu.sites for name, spec in site.rses.items()}
+        specs = {
+            name: spec for menu in campaign.menus for site in menu.sites for name, spec in site.rses.items()
+        }
         resident, on_its_way = self._desk.ledger.resident(), self._desk.ledger.on_its_way()
         result = {}
         for service, name in {(flow.link.through, flow.link.destination) for flow in flows}:
@@ -267,4 +273,3 @@ def strictest(limits: Iterable[Limits]) -> Limits:
         rules_per_hour=min(limit.rules_per_hour for limit in some),
         files_in_flight=min(limit.files_in_flight for limit in some),
     )
-
