@@ -20,7 +20,7 @@ _folder = click.option(
 
 @click.group()
 def sandbox() -> None:
-    """A grid on this machine: a real Rucio with daemons, RSEs, links and datasets.
+    r"""Bring up a grid on this machine: a real Rucio with daemons, RSEs, links and datasets.
 
     \b
     Example:
@@ -56,7 +56,7 @@ def sandbox() -> None:
     help="Seconds between two passes of Rucio's daemons",
 )
 def up(folder: Path | None, env: Path | None, grid: Path | None, policy: str, interval: float) -> None:
-    """Bring the sandbox up, and say how to use it; does nothing when it is up.
+    r"""Bring the sandbox up, and say how to use it; does nothing when it is up.
 
     \b
     Example:
@@ -72,7 +72,7 @@ def up(folder: Path | None, env: Path | None, grid: Path | None, policy: str, in
 @_folder
 @click.option("--keep", is_flag=True, help="End its processes, but leave its folder to look at")
 def down(folder: Path | None, *, keep: bool) -> None:
-    """Take the sandbox down: its processes end and its folder is removed.
+    r"""Take the sandbox down: its processes end and its folder is removed.
 
     \b
     Example:
@@ -88,7 +88,7 @@ def down(folder: Path | None, *, keep: bool) -> None:
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.pass_context
 def status(ctx: click.Context, folder: Path | None, form: str) -> None:
-    """Tell whether the sandbox is up; exit code 0 when it is, 4 when not.
+    r"""Tell whether the sandbox is up; exit code 0 when it is, 4 when not.
 
     \b
     Example:

@@ -28,13 +28,13 @@ def lock_hash() -> str:
 
 
 def default_environment() -> Path:
-    """The place where environments are kept unless told otherwise; one per lock."""
+    """Name the place where environments are kept unless told otherwise; one per lock."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "dc_inject" / f"sandbox-server-{lock_hash()[:12]}"
 
 
 def python_of(folder: Path) -> Path:
-    """The environment's interpreter."""
+    """Name the environment's interpreter."""
     return folder / "bin" / "python"
 
 

@@ -1,10 +1,10 @@
-"""A grid as a YAML file describes it: RSEs, links, accounts and datasets; the same file gives the same grid."""
+"""A grid as a YAML file describes it: RSEs, links, account, datasets; the same file gives the same grid."""
 
 from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -34,7 +34,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Rse:
-    """A storage: kind is DISK or TAPE, space in bytes, attributes as Rucio has them, quotas (bytes) by account."""
+    """A storage: kind is DISK or TAPE, space in bytes, attributes as Rucio's, quotas (bytes) by account."""
 
     name: str
     space: int
@@ -143,7 +143,7 @@ def _pair(key: str, names: set[str]) -> tuple[str, str]:
     return source, destination
 
 
-def _span(text: object, parse: Any) -> tuple[int, int]:
+def _span(text: object, parse: Callable[[str], int]) -> tuple[int, int]:
     low, _, high = str(text).partition("..")
     return parse(low), parse(high or low)
 
@@ -160,7 +160,8 @@ def make_datasets(
 ) -> tuple[Dataset, ...]:
     """Make datasets whose numbers of files and mean sizes spread evenly over the given spans.
 
-    Five of six have the name of a CMS block, the others a plain one. A label keeps the names of several calls apart.
+    Five of six have the name of a CMS block, the others a plain one. A label keeps the names of several
+    calls apart.
     """
     dice = random.Random(f"{seed} {source} {label}")  # noqa: S311 (a grid is no secret)
     made = []
@@ -181,7 +182,7 @@ def make_datasets(
 
 
 def rse_plain(rse: Rse) -> Plain:
-    """What the building script needs of an RSE."""
+    """Write an RSE for the building script."""
     return {
         "name": rse.name,
         "type": rse.kind,
@@ -192,10 +193,10 @@ def rse_plain(rse: Rse) -> Plain:
 
 
 def dataset_plain(dataset: Dataset) -> Plain:
-    """What the building script needs of a dataset."""
+    """Write a dataset for the building script."""
     return {"scope": dataset.scope, "name": dataset.name, "files": dataset.files}
 
 
 def link_plain(link: Link) -> Plain:
-    """What the daemons need of a link, in bytes per second and seconds."""
+    """Write a link for the daemons, in bytes per second and seconds."""
     return {"rate": link.rate, "latency": link.latency, "failures": link.failures, "streams": link.streams}

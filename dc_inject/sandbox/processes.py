@@ -21,7 +21,7 @@ ROLE = "DC_INJECT_SANDBOX_ROLE"
 
 
 def environment(marker: str, role: str, settings: Path, library: Path) -> dict[str, str]:
-    """The environment of a server process: nothing of the caller's Rucio or Python settings leaks in."""
+    """Make the environment of a server process: nothing of the caller's Rucio or Python settings leaks in."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("RUCIO_", "PYTHON", "X509_"))}
     kept.pop("VIRTUAL_ENV", None)
     return kept | {
@@ -35,7 +35,7 @@ def environment(marker: str, role: str, settings: Path, library: Path) -> dict[s
 
 
 def start(command: Sequence[str], env: Mapping[str, str], log: Path, listen: int | None = None) -> int:
-    """Start a process in a session of its own, so that it outlives this one and is deaf to Ctrl-C; returns its id.
+    """Start a process that outlives this one, in a session of its own, deaf to Ctrl-C; returns its id.
 
     Output goes to `log`; a listening socket, given by its descriptor, becomes the child's descriptor 3.
     """

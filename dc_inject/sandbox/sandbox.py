@@ -1,4 +1,4 @@
-"""The sandbox itself: a folder, a server process and a daemons process, brought up, looked at and taken down."""
+"""The sandbox itself: a folder, a server and a daemons process, brought up, looked at and taken down."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Status:
 
 
 def default_folder() -> Path:
-    """The place of a sandbox unless told otherwise."""
+    """Name the place of a sandbox unless told otherwise."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     return state / "dc_inject" / "sandbox"
 
@@ -75,9 +75,14 @@ class Sandbox:
         return f"http://127.0.0.1:{self._state()['port']}"
 
     def up(
-        self, *, grid: Path | Grid | None = None, policy: str = "owners", env: Path | None = None, interval: float = 0.2
+        self,
+        *,
+        grid: Path | Grid | None = None,
+        policy: str = "owners",
+        env: Path | None = None,
+        interval: float = 0.2,
     ) -> None:
-        """Bring it up, unless it is up; what a crash left behind is cleared first. On any failure nothing is left.
+        """Bring it up, unless it is up; clears what a crash left behind, leaves nothing when it fails itself.
 
         `interval` is the pause between two passes of the daemons, in seconds.
         """
@@ -167,11 +172,15 @@ class Sandbox:
     def add(self, rses: Iterable[Rse] = (), datasets: Mapping[str, Sequence[Dataset]] | None = None) -> None:
         """Add RSEs, and datasets by source RSE; returns when the datasets are candidates."""
         state = self._state()
-        self._build({
-            "rses": [rse_plain(rse) for rse in rses],
-            "quotas": {state["account"]: state["quota"]},
-            "datasets": {source: [dataset_plain(one) for one in some] for source, some in (datasets or {}).items()},
-        })
+        self._build(
+            {
+                "rses": [rse_plain(rse) for rse in rses],
+                "quotas": {state["account"]: state["quota"]},
+                "datasets": {
+                    source: [dataset_plain(one) for one in some] for source, some in (datasets or {}).items()
+                },
+            }
+        )
         self.settle()
 
     def settle(self) -> None:
@@ -200,9 +209,8 @@ class Sandbox:
             # on disk before the first process lives: whoever comes after a crash finds them by the marker
             self._write(_STATE, json.dumps(state))
             passwords = self._write_settings(grid, policy, interval)
-            self._build(_wanted(grid, passwords))
-            self._say("starting the Rucio server")
-            self._start_server(state, listener)
+            # the server takes seconds to start: it does so as soon as there is a database, beside the building
+            self._build(_wanted(grid, passwords), after_first_line=lambda: self._start_server(state, listener))
         self._say("starting Rucio's daemons")
         self._start(state, "daemons", "-m", "sandbox_server.daemons", str(self.folder))
         self._say("waiting until the server answers and the datasets are known")
@@ -215,19 +223,17 @@ class Sandbox:
         (self.folder / "log").mkdir(mode=0o700)
         library = self.folder / "lib" / "sandbox_server"
         shutil.copytree(Path(__file__).parent / "server", library, ignore=shutil.ignore_patterns("__pycache__"))
-        for path in library.rglob("*"):
+        for path in (library.parent, library, *library.rglob("*")):
             path.chmod(0o700 if path.is_dir() else 0o600)
         self._write("server.cfg", server_settings(self.folder, policy, passwords["root"]))
         self._write("alembic.ini", alembic_settings(self.folder))
         self._write("root.cfg", client_settings(self.folder, self.url, "root", passwords["root"]))
-        self._write(
-            "rucio.cfg", client_settings(self.folder, self.url, grid.account, passwords[grid.account])
-        )
+        self._write("rucio.cfg", client_settings(self.folder, self.url, grid.account, passwords[grid.account]))
         self._write("daemons.json", json.dumps({"interval": interval}))
         self._write("links.json", json.dumps(_links(grid), indent=1))
         return passwords
 
-    def _build(self, wanted: Mapping[str, Any]) -> None:
+    def _build(self, wanted: Mapping[str, Any], after_first_line: Callable[[], None] | None = None) -> None:
         """Run the building script, line by line; its input holds passwords, so it goes through a pipe."""
         state = self._state()
         command = [str(python_of(Path(state["env"]))), "-m", "sandbox_server.build"]
@@ -249,8 +255,10 @@ class Sandbox:
             try:
                 json.dump(wanted, building.stdin)
                 building.stdin.close()
-                for line in building.stdout:
+                for number, line in enumerate(building.stdout):
                     self._say(line.rstrip())
+                    if number == 0 and after_first_line:
+                        after_first_line()
             except BaseException:
                 building.kill()
                 raise
@@ -258,10 +266,11 @@ class Sandbox:
             raise ServiceError(f"the grid was not built: {self._last_words('build')}")
 
     def _start_server(self, state: Mapping[str, Any], listener: socket.socket) -> None:
+        self._say("starting the Rucio server")
         self._start(
             state, "server", "-m", "gunicorn", "--bind", "fd://3", "--workers", "1", "--threads", "16",
-            "--no-control-socket", "--umask", "63", "--graceful-timeout", "3", "--timeout", "120", "--log-level", "warning",
-            "rucio.web.rest.flaskapi.v1.main:application", listen=listener.fileno(),
+            "--no-control-socket", "--umask", "63", "--graceful-timeout", "3", "--timeout", "120",
+            "--log-level", "warning", "rucio.web.rest.flaskapi.v1.main:application", listen=listener.fileno(),
         )  # fmt: skip
 
     def _start(self, state: Mapping[str, Any], role: str, *arguments: str, listen: int | None = None) -> None:

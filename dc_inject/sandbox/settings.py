@@ -25,6 +25,9 @@ schema = generic
 scheme = mock
 transfertool = mock
 
+[transfers]
+multihop_rse_expression =
+
 [cache]
 # nobody listens there, so that Rucio caches nothing and shares nothing with a memcached of this machine
 url = 127.0.0.1:1

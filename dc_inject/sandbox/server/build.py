@@ -1,7 +1,7 @@
-"""Makes a grid in Rucio's catalogue: database, accounts, RSEs, distances, quotas, datasets and what pins them.
+"""Makes a grid in Rucio's catalogue: database, accounts, RSEs, distances, quotas, datasets, their pins.
 
-Run in the server's environment. The wanted things come as JSON on standard input, so that no secret is on disk
-or in an argument; each step is one line on standard output. Uses Rucio's core, as root, never its REST server.
+Run in the server's environment. The wanted things come as JSON on standard input, so that no secret is on
+disk or in an argument; each step is one line on standard output. Uses Rucio's core, as root, never REST.
 """
 
 from __future__ import annotations
@@ -11,18 +11,34 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from dogpile.cache import make_region
 from rucio.common.types import InternalAccount, InternalScope
-from rucio.core import account, account_limit, did, distance, identity, replica, rse, rule, scope
+from rucio.core import (
+    account,
+    account_limit,
+    config,
+    did,
+    distance,
+    identity,
+    replica,
+    rse,
+    rse_expression_parser,
+    rule,
+    scope,
+)
+from rucio.db.sqla import models
 from rucio.db.sqla.constants import (
     AccountType,
     DatabaseOperationType,
+    DIDReEvaluation,
     DIDType,
     IdentityType,
     RSEType,
 )
 from rucio.db.sqla.session import db_session, get_engine
 from rucio.db.sqla.util import build_database, create_base_vo, create_root_account
-from sqlalchemy import text
+from sqlalchemy import delete, text
+from sqlalchemy.orm import Session
 
 ROOT = InternalAccount("root")
 PIN = InternalAccount("production")
@@ -34,8 +50,14 @@ def say(line: str) -> None:
     print(line, flush=True)  # noqa: T201 (this is a script: standard output is its voice)
 
 
+def remember() -> None:
+    """Let Rucio remember RSEs and settings while this script runs; it asks for them for every single file."""
+    for module in (config, rse, rse_expression_parser, rule):
+        module.REGION = make_region().configure("dogpile.cache.memory")
+
+
 def create_database() -> None:
-    """Make the tables, the VO and root; WAL mode, without which SQLite's readers and writers block each other."""
+    """Make the tables, the VO and root; in WAL mode, or SQLite's readers and writers block each other."""
     build_database()
     create_base_vo()
     create_root_account()
@@ -44,23 +66,32 @@ def create_database() -> None:
     say("database created")
 
 
-def add_accounts(accounts: Iterable[dict[str, Any]], session: Any) -> None:
+def add_accounts(accounts: Iterable[dict[str, Any]], session: Session) -> None:
     """Add accounts; one with a password gets a userpass identity of the same name."""
     for wanted in accounts:
         name = InternalAccount(wanted["name"])
         account.add_account(name, AccountType[wanted["type"]], "nobody@example.org", session=session)
         if wanted.get("password"):
             identity.add_identity(
-                wanted["name"], IdentityType.USERPASS, "nobody@example.org", wanted["password"], session=session
+                wanted["name"],
+                IdentityType.USERPASS,
+                "nobody@example.org",
+                wanted["password"],
+                session=session,
             )
             identity.add_account_identity(
-                wanted["name"], IdentityType.USERPASS, name, "nobody@example.org", default=True, session=session
+                wanted["name"],
+                IdentityType.USERPASS,
+                name,
+                "nobody@example.org",
+                default=True,
+                session=session,
             )
         scope.add_scope(InternalScope(f"user.{wanted['name']}"), name, session=session)
 
 
-def add_rses(rses: Iterable[dict[str, Any]], quotas: dict[str, int], session: Any) -> None:
-    """Add RSEs with attributes, protocol, space and quotas, at distance 1 from every other RSE, also earlier ones."""
+def add_rses(rses: Iterable[dict[str, Any]], quotas: dict[str, int], session: Session) -> None:
+    """Add RSEs with attributes, protocol, space and quotas, at distance 1 from all others."""
     there = {row["rse"]: row["id"] for row in rse.list_rses(session=session)}
     for wanted in rses:
         rse_id = rse.add_rse(
@@ -83,14 +114,19 @@ def add_rses(rses: Iterable[dict[str, Any]], quotas: dict[str, int], session: An
         there[wanted["name"]] = rse_id
 
 
-def add_datasets(source: str, datasets: list[dict[str, Any]], session: Any) -> None:
+def add_datasets(source: str, datasets: list[dict[str, Any]], session: Session) -> None:
     """Add closed datasets with their files at `source`, pinned there by one bulk rule without lifetime."""
     rse_id = rse.get_rse_id(source, session=session)
     files, attachments = [], []
     for dataset in datasets:
         where = InternalScope(dataset["scope"])
         members = [
-            {"scope": where, "name": f"{_stem(dataset['name'])}/{number:04d}.root", "bytes": size, "adler32": "0cc737eb"}
+            {
+                "scope": where,
+                "name": f"{_stem(dataset['name'])}/{number:04d}.root",
+                "bytes": size,
+                "adler32": "0cc737eb",
+            }
             for number, size in enumerate(dataset["files"])
         ]
         files += members
@@ -101,6 +137,9 @@ def add_datasets(source: str, datasets: list[dict[str, Any]], session: Any) -> N
     did.attach_dids_to_dids(attachments, ROOT, session=session)
     for one in owned:
         did.set_status(one["scope"], one["name"], open=False, session=session)
+        # what judge-evaluator would do later, and slower: it would look at every file of every rule
+        rule.re_evaluate_did(one["scope"], one["name"], DIDReEvaluation.ATTACH, session=session)
+    session.execute(delete(models.UpdatedDID).where(models.UpdatedDID.name.in_([one["name"] for one in owned])))
     rule.add_rule(
         [{"scope": one["scope"], "name": one["name"]} for one in owned],
         PIN, 1, source, "DATASET", None, None, False, None,
@@ -131,6 +170,7 @@ def _protocol(name: str) -> dict[str, Any]:
 def main() -> None:
     """Build what standard input asks for."""
     wanted: dict[str, Any] = json.load(sys.stdin)
+    remember()
     if wanted.get("create"):
         create_database()
     with db_session(DatabaseOperationType.WRITE) as session:

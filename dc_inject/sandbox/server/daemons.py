@@ -14,11 +14,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rucio.common.types import InternalAccount  # noqa: F401  (imported first: Rucio's modules import each other)
-from rucio.core import heartbeat, rse, rse_counter, transfer
+from rucio.core import heartbeat, rse, transfer
 from rucio.daemons.abacus import account, collection_replica
 from rucio.daemons.abacus import rse as abacus_rse
 from rucio.daemons.conveyor import finisher, poller, submitter
@@ -26,8 +26,9 @@ from rucio.daemons.judge import cleaner, evaluator, injector, repairer
 from rucio.daemons.reaper import reaper
 from rucio.daemons.undertaker import undertaker
 from rucio.db.sqla import models
-from rucio.db.sqla.constants import DatabaseOperationType
+from rucio.db.sqla.constants import DatabaseOperationType, ReplicaState
 from rucio.db.sqla.session import db_session
+from sqlalchemy import and_, or_, select
 
 from .links import LinkTransfertool, Network
 
@@ -35,28 +36,11 @@ log = logging.getLogger("sandbox")
 
 
 class NoWait(threading.Event):
-    """Stands in for a daemon's stop event: waiting for other workers' heartbeats is pointless with one worker."""
+    """Stands in for a daemon's stop event: one worker need not wait for the heartbeats of others."""
 
     def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002 (the signature is threading's)
         """Return at once."""
         return self.is_set()
-
-
-DAEMONS: dict[str, Callable[[], object]] = {
-    "judge-evaluator": lambda: evaluator.re_evaluator(once=True, did_limit=1000),
-    "abacus-collection-replica": lambda: collection_replica.collection_replica_update(once=True, limit=2000),
-    "judge-injector": lambda: injector.rule_injector(once=True),
-    "conveyor-submitter": lambda: submitter.submitter(once=True, partition_wait_time=0, bulk=500),
-    "conveyor-poller": lambda: poller.poller(once=True, partition_wait_time=0, older_than=0, db_bulk=2000),
-    "conveyor-finisher": lambda: finisher.finisher(once=True, partition_wait_time=0, bulk=500),
-    "judge-repairer": lambda: repairer.rule_repairer(once=True),
-    "judge-cleaner": lambda: cleaner.rule_cleaner(once=True),
-    "undertaker": lambda: undertaker.undertaker(once=True, chunk_size=100),
-    "reaper": lambda: reaper.reaper(rses=[], include_rses=None, exclude_rses=None, once=True, greedy=True, chunk_size=1000),
-    "abacus-rse": lambda: abacus_rse.rse_update(once=True),
-    "abacus-account": lambda: account.account_update(once=True),
-    "storage-usage": lambda: refresh_storage_usage(),
-}
 
 
 def alone() -> None:
@@ -79,6 +63,39 @@ def refresh_storage_usage() -> None:
             if storage and known and storage["used"] != known["used"]:
                 free = max(0, storage["used"] + storage["free"] - known["used"])
                 rse.set_rse_usage(row["id"], "storage", known["used"], free, session=session)
+
+
+def delete_replicas() -> None:
+    """Call the reaper for the RSEs that have something to delete; asking every RSE is half of an idle pass."""
+    due = and_(
+        models.RSEFileAssociation.tombstone < datetime.now(tz=UTC).replace(tzinfo=None),
+        models.RSEFileAssociation.lock_cnt == 0,
+    )
+    begun = models.RSEFileAssociation.state == ReplicaState.BEING_DELETED
+    with db_session(DatabaseOperationType.READ) as session:
+        rses = session.execute(
+            select(models.RSEFileAssociation.rse_id).where(or_(due, begun)).distinct()
+        ).scalars()
+        names = [rse.get_rse_name(rse_id, session=session) for rse_id in rses]
+    if names:
+        reaper.reaper(rses=names, include_rses=None, exclude_rses=None, once=True, greedy=True, chunk_size=1000)
+
+
+DAEMONS: dict[str, Callable[[], object]] = {
+    "judge-evaluator": lambda: evaluator.re_evaluator(once=True, did_limit=1000),
+    "abacus-collection-replica": lambda: collection_replica.collection_replica_update(once=True, limit=2000),
+    "judge-injector": lambda: injector.rule_injector(once=True),
+    "conveyor-submitter": lambda: submitter.submitter(once=True, partition_wait_time=0, bulk=500),
+    "conveyor-poller": lambda: poller.poller(once=True, partition_wait_time=0, older_than=0, db_bulk=2000),
+    "conveyor-finisher": lambda: finisher.finisher(once=True, partition_wait_time=0, bulk=500),
+    "judge-repairer": lambda: repairer.rule_repairer(once=True),
+    "judge-cleaner": lambda: cleaner.rule_cleaner(once=True),
+    "undertaker": lambda: undertaker.undertaker(once=True, chunk_size=100),
+    "reaper": delete_replicas,
+    "abacus-rse": lambda: abacus_rse.rse_update(once=True),
+    "abacus-account": lambda: account.account_update(once=True),
+    "storage-usage": refresh_storage_usage,
+}
 
 
 def one_pass(stopped: Callable[[], bool]) -> None:

@@ -1,7 +1,7 @@
-"""A transfertool without bytes: transfers finish after a link's latency and their share of its speed, or fail.
+"""A transfertool without bytes: files arrive after a link's latency and their share of its speed, or fail.
 
 The network is read from a file, again whenever it changes:
-`{"seed": 1, "default": {"rate": B/s, "latency": s, "failures": 0..1, "streams": n}, "links": {"A:B": {...}}}`.
+`{"seed": 1, "default": {"rate": B/s, "latency": s, "failures": 0..1, "streams": n}, "links": {"A:B": {}}}`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ class Link:
     flights: dict[str, Flight] = field(default_factory=dict)
 
     def advance(self, now: float, rate: float, streams: int) -> list[tuple[str, Flight]]:
-        """Move bytes until `now`: the first `streams` files share `rate` (bytes per second) evenly; returns the arrived.
+        """Move bytes until `now`; returns what has arrived.
 
-        Files of one step are served shortest first, so what a finished file leaves over goes to the others.
+        The first `streams` files share `rate` (bytes per second) evenly; what a finished file leaves over
+        goes to the others.
         """
         since, self.updated = self.updated, now
         active = [flight for flight in self.flights.values() if flight.starts < now]
@@ -89,7 +90,7 @@ class Network:
                 self._done[key] = dice.random() >= settings["failures"]
 
     def outcome(self, request_id: str) -> bool | None:
-        """True when the file has arrived, False when it failed, None while it is on its way; told once."""
+        """Tell once how it ended: True arrived, False failed; None while it is on its way."""
         return self._done.pop(request_id, None)
 
     def knows(self, request_id: str, source: str, destination: str) -> bool:

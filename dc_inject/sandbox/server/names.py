@@ -1,4 +1,4 @@
-"""Names as experiments have them, which Rucio's generic schema refuses: `/A/B-v1/RAW#1234`, `T1_US_FNAL_Disk`."""
+"""Names as experiments have them and Rucio's generic schema refuses: `/A/B-v1/RAW#12`, `T1_US_FNAL_Disk`."""
 
 from rucio.common.schema import generic
 

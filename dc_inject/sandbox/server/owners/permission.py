@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import rucio.core.rule
+from rucio.common.types import InternalAccount
 from rucio.core.permission import generic
+from sqlalchemy.orm import Session
 
 OWNER_MAY_CHANGE = {"lifetime", "comment"}
 
 
-def has_permission(issuer: Any, action: str, kwargs: dict[str, Any], session: Any) -> bool:
+def has_permission(issuer: InternalAccount, action: str, kwargs: dict[str, Any], session: Session) -> bool:
     """Rucio's hook: may `issuer` do `action`? Raises RuleNotFound for a rule that does not exist."""
     if generic.has_permission(issuer, action, kwargs, session=session):
         return True
@@ -21,5 +23,5 @@ def has_permission(issuer: Any, action: str, kwargs: dict[str, Any], session: An
     return False
 
 
-def _owns(issuer: Any, rule_id: str, session: Any) -> bool:
+def _owns(issuer: InternalAccount, rule_id: str, session: Session) -> bool:
     return bool(rucio.core.rule.get_rule(rule_id, session=session)["account"] == issuer)
