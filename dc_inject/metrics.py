@@ -45,6 +45,9 @@ class Metrics:
         """Take the ledger's file; it is opened, read-only, at each scrape."""
         self._ledger_path = ledger_path
         self.registry = CollectorRegistry(auto_describe=False)
+        self.counted: list[
+            Counter | Histogram
+        ] = []  # what this process counts, as opposed to the ledger's numbers
         self._opened: Cycle | None = None  # the newest cycle that this process has opened
         call = ("service", "method", "result")
         self._calls = self._counter("calls", "Calls to services by their result.", *call)
@@ -108,10 +111,14 @@ class Metrics:
             self._overruns.inc()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"dc_inject_{name}", text, labels, registry=self.registry)
+        made = Counter(f"dc_inject_{name}", text, labels, registry=self.registry)
+        self.counted.append(made)
+        return made
 
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(f"dc_inject_{name}", text, labels, registry=self.registry, buckets=buckets)
+        made = Histogram(f"dc_inject_{name}", text, labels, registry=self.registry, buckets=buckets)
+        self.counted.append(made)
+        return made
 
     # ------------------------------------------------------------------ the page
 

@@ -1,0 +1,175 @@
+"""Every counter counts something that really happens, and its labels stay within bounds."""
+
+from __future__ import annotations
+
+import threading
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dc_inject.errors import ServiceError, UsageError
+from dc_inject.metrics import Metrics, Silent, read_address
+from dc_inject.model import Cycle
+from dc_inject.ports import Observer, Outcome
+
+CYCLE = Cycle.at(datetime(2027, 2, 8, 10, tzinfo=UTC), timedelta(minutes=15))
+
+
+def drive(observer: Observer) -> None:
+    """Tell one of each event that the engine and the back ends tell."""
+    observer.event("call", service="rucio", method="submit", seconds=0.2, result="ok")
+    observer.event("error", service="rucio", kind="temporary", message="busy")
+    observer.event("another-now", service="rucio")
+    observer.event("permanent", service="rucio")
+    observer.event("answered", service="rucio", outcomes=(Outcome("a", "r1", adopted=True), Outcome("b", "r2")))
+    observer.event("set-aside", item="cms:/a#1", destination="B", why="it is still open")
+    observer.event("unexpected", kind="KeyError")
+    observer.event("menus-refused", message="a line")
+    observer.event("cycle-opened", cycle=CYCLE)
+    observer.event("planned", cycle=CYCLE, seconds=0.4)
+    observer.event("cycle-closed", cycle=CYCLE, rows=(), seconds=200.0)
+    observer.event("something that nobody counts", anything=1)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"dc_inject_{name}", labels)
+
+
+def test_every_declared_counter_is_incremented_by_something(tmp_path: Path) -> None:
+    """No metric is declared that no event moves: what is labelled and never counted misleads."""
+    metrics = Metrics(tmp_path / "none.sqlite")
+    declared = {family.name for one in metrics.counted for family in one.describe()}
+    drive(metrics)
+    moved = {
+        family.name
+        for one in metrics.counted
+        for family in one.collect()
+        if any(s.value > 0 for s in family.samples if s.name.endswith(("_total", "_count")))
+    }
+    assert declared
+    assert declared == moved
+
+
+def test_calls_are_counted_by_service_method_and_result(tmp_path: Path) -> None:
+    """Two good calls and a lost one are two and one, with their seconds."""
+    metrics = Metrics(tmp_path / "none.sqlite")
+    for seconds, result in ((0.5, "ok"), (0.25, "ok"), (60.0, "lost")):
+        metrics.event("call", service="rucio", method="submit", seconds=seconds, result=result)
+    assert value(metrics, "calls_total", service="rucio", method="submit", result="ok") == 2
+    assert value(metrics, "calls_total", service="rucio", method="submit", result="lost") == 1
+    assert value(metrics, "call_seconds_sum", service="rucio", method="submit", result="ok") == 0.75
+
+
+def test_a_word_that_is_not_in_the_list_becomes_other(tmp_path: Path) -> None:
+    """A result or a kind that nobody foresaw adds one series, not one for each of its words."""
+    metrics = Metrics(tmp_path / "none.sqlite")
+    for number in range(50):
+        metrics.event("call", service="rucio", method="submit", seconds=1, result=f"odd {number}")
+        metrics.event("error", service="rucio", kind=f"odd {number}", message="")
+    assert value(metrics, "calls_total", service="rucio", method="submit", result="other") == 50
+    assert value(metrics, "errors_total", service="rucio", kind="other") == 50
+
+
+@pytest.mark.parametrize(("seconds", "overruns"), [(0.0, 0), (89.0, 0), (91.0, 1)])
+def test_a_cycle_overruns_when_it_takes_a_tenth_of_the_next_one(
+    tmp_path: Path, seconds: float, overruns: int
+) -> None:
+    """A tenth of 15 minutes is 90 seconds."""
+    metrics = Metrics(tmp_path / "none.sqlite")
+    metrics.event("cycle-opened", cycle=CYCLE)
+    metrics.event("cycle-closed", cycle=CYCLE, rows=(), seconds=seconds)
+    assert value(metrics, "cycle_overruns_total") == overruns
+
+
+def test_a_cycle_that_an_earlier_process_left_open_is_no_overrun(tmp_path: Path) -> None:
+    """The injector was away for an hour: nothing took long."""
+    metrics = Metrics(tmp_path / "none.sqlite")
+    metrics.event("cycle-closed", cycle=CYCLE, rows=(), seconds=3600.0)
+    assert value(metrics, "cycles_closed_total") == 1
+    assert value(metrics, "cycle_overruns_total") == 0
+    assert value(metrics, "cycle_close_delay_seconds_count") == 0
+
+
+def test_silent_hears_nothing() -> None:
+    """It takes every event and keeps none."""
+    drive(Silent())
+
+
+# --------------------------------------------------------------------------- the page
+
+
+def get(place: str) -> str:
+    with urllib.request.urlopen(f"http://{place}/metrics", timeout=10) as answer:
+        return answer.read().decode()
+
+
+def test_the_page_is_served_on_this_machine_only_and_leaves_nothing(tmp_path: Path) -> None:
+    """A bare port means 127.0.0.1; after the exit nobody listens and no thread is left."""
+    threads = set(threading.enumerate())
+    metrics = Metrics(tmp_path / "none.sqlite")
+    drive(metrics)
+    with metrics.serve("0") as place:
+        assert place.startswith("127.0.0.1:")
+        names = {family.name for family in text_string_to_metric_families(get(place))}
+        assert "dc_inject_calls" in names
+    with pytest.raises(urllib.error.URLError):
+        get(place)
+    assert set(threading.enumerate()) == threads
+
+
+def test_an_address_in_use_is_said(tmp_path: Path) -> None:
+    """A second page at the same port is an error with a hint, not a traceback."""
+    with (
+        Metrics(tmp_path / "a").serve("0") as place,
+        pytest.raises(ServiceError, match="cannot serve") as error,
+        Metrics(tmp_path / "b").serve(place),
+    ):
+        pytest.fail("two pages at one address")
+    assert "another port" in (error.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("9465", ("127.0.0.1", 9465)),
+        (":9465", ("127.0.0.1", 9465)),
+        ("0", ("127.0.0.1", 0)),
+        ("0.0.0.0:9465", ("0.0.0.0", 9465)),
+        ("[::1]:9465", ("::1", 9465)),
+        ("node7.example.org:80", ("node7.example.org", 80)),
+    ],
+)
+def test_addresses(text: str, address: tuple[str, int]) -> None:
+    """An address is a port, or a host and a port."""
+    assert read_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "65536", "-1", "1.5", "host:http", "٣"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    """A wrong address is a usage error with a hint."""
+    with pytest.raises(UsageError) as error:
+        read_address(text)
+    assert error.value.hint
+
+
+def test_a_failing_scrape_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody foresaw answers 500; the next scrape works."""
+    metrics = Metrics(tmp_path / "none.sqlite")
+
+    class Broken:
+        def collect(self) -> list[object]:
+            raise KeyError("nobody foresaw it")
+
+    with metrics.serve("0") as place:
+        broken = Broken()
+        metrics.registry.register(broken)
+        with pytest.raises(urllib.error.HTTPError) as error:
+            get(place)
+        assert error.value.code == 500
+        error.value.close()
+        metrics.registry.unregister(broken)
+        assert "dc_inject_cycles_closed_total" in get(place)
