@@ -50,7 +50,7 @@ class Link:
     rate: float
     latency: float = 0.0
     failures: float = 0.0
-    streams: int = 20  # files served at a time
+    streams: int = 4  # files served at a time
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,16 @@ class Sandbox:
             self._start_server(state, listener)
         self._wait("the Rucio server", "server", lambda: self._answers(state["port"]))
 
+    def stop_daemons(self) -> None:
+        """End the daemons; what is on its way over the links starts again when they come back."""
+        processes.end(lambda: self._running("daemons"))
+        (self.folder / "passes").unlink(missing_ok=True)
+
+    def start_daemons(self) -> None:
+        """Start the daemons again."""
+        self._start_daemons(self._state())
+        self.settle()
+
     def pause_daemons(self) -> None:
         """Let the daemons rest; returns when their present pass is over."""
         (self.folder / "pause").touch(mode=0o600)
@@ -209,11 +219,17 @@ class Sandbox:
             # on disk before the first process lives: whoever comes after a crash finds them by the marker
             self._write(_STATE, json.dumps(state))
             passwords = self._write_settings(grid, policy, interval)
-            # the server takes seconds to start: it does so as soon as there is a database, beside the building
-            self._build(_wanted(grid, passwords), after_first_line=lambda: self._start_server(state, listener))
-        self._say("starting Rucio's daemons")
-        self._start(state, "daemons", "-m", "sandbox_server.daemons", str(self.folder))
+            (self.folder / "pause").touch(mode=0o600)
+
+            def start() -> None:
+                self._say("starting the Rucio server and the daemons")
+                self._start_server(state, listener)
+                self._start_daemons(state)
+
+            # they take seconds to start: they do so as soon as there is a database, beside the building
+            self._build(_wanted(grid, passwords), after_first_line=start)
         self._say("waiting until the server answers and the datasets are known")
+        self.resume_daemons()
         self._wait("the Rucio server", "server", lambda: self._answers(state["port"]))
         self.settle()
         self._write(_STATE, json.dumps(state | {"phase": "up"}))
@@ -237,14 +253,15 @@ class Sandbox:
         """Run the building script, line by line; its input holds passwords, so it goes through a pipe."""
         state = self._state()
         command = [str(python_of(Path(state["env"]))), "-m", "sandbox_server.build"]
+        log = self.folder / "log" / "build.log"
         with (
-            (self.folder / "log" / "build.log").open("a+") as log,
+            os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "w") as errors,
             subprocess.Popen(
                 command,
                 env=self._environment(state, "build"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=errors,
                 text=True,
                 start_new_session=True,
                 umask=0o077,
@@ -266,12 +283,14 @@ class Sandbox:
             raise ServiceError(f"the grid was not built: {self._last_words('build')}")
 
     def _start_server(self, state: Mapping[str, Any], listener: socket.socket) -> None:
-        self._say("starting the Rucio server")
         self._start(
             state, "server", "-m", "gunicorn", "--bind", "fd://3", "--workers", "1", "--threads", "16",
             "--no-control-socket", "--umask", "63", "--graceful-timeout", "3", "--timeout", "120",
             "--log-level", "warning", "rucio.web.rest.flaskapi.v1.main:application", listen=listener.fileno(),
         )  # fmt: skip
+
+    def _start_daemons(self, state: Mapping[str, Any]) -> None:
+        self._start(state, "daemons", "-m", "sandbox_server.daemons", str(self.folder))
 
     def _start(self, state: Mapping[str, Any], role: str, *arguments: str, listen: int | None = None) -> None:
         python = str(python_of(Path(state["env"])))

@@ -1,0 +1,94 @@
+"""Fixtures that several parts of the tests use: the sandbox, its environment, and fresh things in it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rucio.client import Client
+from rucio.common.config import clean_cached_config
+
+from dc_inject.errors import ServiceError
+from dc_inject.sandbox import (
+    Dataset,
+    Rse,
+    Sandbox,
+    default_environment,
+    ensure_environment,
+    make_datasets,
+)
+from dc_inject.sandbox.locking import locked
+
+
+@pytest.fixture(scope="session")
+def sandbox_env() -> Path:
+    """The Rucio server's environment, made at the first time; where it cannot be, tests are skipped, in CI they fail."""
+    folder = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
+    try:
+        ensure_environment(folder, lambda line: None)
+    except ServiceError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no Rucio server for the sandbox: {error}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sandbox(sandbox_env: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """The running default sandbox, one for all of this test run: do nothing to it that disturbs others.
+
+    The workers of a parallel run share it: each leaves its process id in a folder, and the last one out
+    takes the sandbox down.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    users = shared / "sandbox-users"
+    grid = Sandbox(shared / "sandbox")
+    me = users / str(os.getpid())
+    with locked(users, lambda line: None):
+        users.mkdir(exist_ok=True)
+        me.touch()
+        grid.up(env=sandbox_env)
+    try:
+        yield grid
+    finally:
+        with locked(users, lambda line: None):
+            me.unlink()
+            if not any(Path("/proc", user.name).exists() for user in users.iterdir()):
+                grid.down()
+
+
+@pytest.fixture
+def fresh_link(sandbox: Sandbox) -> Callable[..., tuple[str, str, tuple[Dataset, ...]]]:
+    """Make an empty destination and a source with datasets that no other test knows; returns the three."""
+
+    def make(
+        count: int = 3, space: int = 10**15, **shape: tuple[int, int]
+    ) -> tuple[str, str, tuple[Dataset, ...]]:
+        label = uuid.uuid4().hex[:8].upper()
+        source, destination = f"T2_XX_{label}_From", f"T2_XX_{label}_To"
+        datasets = make_datasets(source, count, seed=label, **({"files": (2, 4)} | shape))
+        sandbox.add([Rse(source, 10**16), Rse(destination, space)], {source: datasets})
+        return source, destination, datasets
+
+    return make
+
+
+@contextmanager
+def rucio_config(config: Path) -> Iterator[None]:
+    """Let rucio-clients read this rucio.cfg inside the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RUCIO_CONFIG", str(config))
+        clean_cached_config()
+        yield
+    clean_cached_config()
+
+
+def client_for(config: Path) -> Client:
+    """Make a plain Rucio client from a rucio.cfg (`sandbox.config` or `sandbox.root_config`)."""
+    with rucio_config(config):
+        return Client()

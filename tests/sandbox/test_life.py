@@ -1,0 +1,84 @@
+"""The sandbox is a real grid: what an ordinary account does through REST happens as in life."""
+
+from __future__ import annotations
+
+import pytest
+from rucio.client import Client
+from rucio.common.exception import AccessDenied
+
+from dc_inject.sandbox import Link, Sandbox
+from tests.conftest import client_for
+from tests.sandbox.rules import inject, locks, state, until
+
+pytestmark = pytest.mark.sandbox
+
+
+@pytest.fixture
+def ordinary(sandbox: Sandbox) -> Client:
+    return client_for(sandbox.config)
+
+
+def test_an_ordinary_account_injects_moves_and_ends_a_dataset(ordinary, fresh_link):
+    source, destination, (dataset, *_) = fresh_link()
+    where = {"scope": dataset.scope, "name": dataset.name}
+    (there,) = ordinary.list_dataset_replicas(**where)
+    assert (there["rse"], there["bytes"], there["state"]) == (source, dataset.size, "AVAILABLE")
+
+    rule = inject(ordinary, *where.values(), source, destination)
+    until(lambda: state(ordinary, rule) == "OK")
+    assert locks(ordinary, rule) == (len(dataset.files), 0, 0)
+    (usage,) = ordinary.get_local_account_usage("dcops", destination)
+    assert usage["bytes_limit"] == 400 * 10**12
+
+    ordinary.update_replication_rule(rule, {"lifetime": 0})
+    until(lambda: state(ordinary, rule) == "GONE")
+    until(lambda: [one["rse"] for one in ordinary.list_dataset_replicas(**where)] == [source])
+
+
+def test_an_owner_deletes_its_rule_but_not_somebody_elses(sandbox, ordinary, fresh_link):
+    source, destination, (dataset, *_) = fresh_link()
+    mine = inject(ordinary, dataset.scope, dataset.name, source, destination)
+    assert ordinary.delete_replication_rule(mine)
+    pinned = [rule["id"] for rule in ordinary.list_did_rules(dataset.scope, dataset.name) if rule["id"] != mine]
+    with pytest.raises(AccessDenied):
+        ordinary.delete_replication_rule(pinned[0])
+
+
+def test_used_space_follows_what_is_there(ordinary, fresh_link):
+    space = 10**14
+    source, destination, (dataset, *_) = fresh_link(space=space)
+
+    def storage() -> tuple[int, int]:
+        (usage,) = [one for one in ordinary.get_rse_usage(destination) if one["source"] == "storage"]
+        return usage["used"], usage["free"]
+
+    assert storage() == (0, space)
+    rule = inject(ordinary, dataset.scope, dataset.name, source, destination)
+    until(lambda: storage() == (dataset.size, space - dataset.size))
+    until(lambda: state(ordinary, rule) == "OK")
+    ordinary.update_replication_rule(rule, {"lifetime": 0})
+    until(lambda: storage() == (0, space))
+
+
+def test_a_slow_link_is_behind_a_fast_one(sandbox, ordinary, fresh_link):
+    slow, slow_end, (heavy,) = fresh_link(count=1, files=(6, 6))
+    fast, fast_end, (light,) = fresh_link(count=1, files=(6, 6))
+    sandbox.set_links({(slow, slow_end): Link(rate=1e6), (fast, fast_end): Link(rate=1e12)})
+    held = inject(ordinary, heavy.scope, heavy.name, slow, slow_end)
+    quick = inject(ordinary, light.scope, light.name, fast, fast_end)
+    until(lambda: locks(ordinary, quick) == (6, 0, 0))
+    assert locks(ordinary, held) == (0, 6, 0)
+
+    sandbox.set_links({(slow, slow_end): Link(rate=1e12)})  # taken up while the files are on their way
+    until(lambda: locks(ordinary, held) == (6, 0, 0))
+
+
+def test_a_broken_link_makes_locks_stuck_and_leaves_others_alone(sandbox, ordinary, fresh_link):
+    bad, bad_end, (lost, *_) = fresh_link()
+    good, good_end, (fine, *_) = fresh_link()
+    sandbox.set_links({(bad, bad_end): Link(rate=1e12, failures=1)})
+    stuck = inject(ordinary, lost.scope, lost.name, bad, bad_end)
+    sound = inject(ordinary, fine.scope, fine.name, good, good_end)
+    until(lambda: state(ordinary, stuck) == "STUCK")
+    assert locks(ordinary, stuck)[2] > 0
+    until(lambda: state(ordinary, sound) == "OK")

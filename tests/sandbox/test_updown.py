@@ -1,0 +1,199 @@
+"""The sandbox comes and goes without a trace, whatever happens to the one who starts it."""
+
+from __future__ import annotations
+
+import signal
+import stat
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rucio.common.exception import AccessDenied
+
+from dc_inject.cli.sandbox import sandbox as command
+from dc_inject.errors import ServiceError, UsageError
+from dc_inject.sandbox import Sandbox, processes, read_grid
+from tests.conftest import client_for
+from tests.sandbox.rules import inject, locks, state, until
+
+pytestmark = pytest.mark.sandbox
+
+
+def everything_of(grid: Sandbox) -> list[int]:
+    return processes.marked(grid._state()["marker"])
+
+
+def listening(pids: list[int]) -> set[str]:
+    """Addresses (hex, as the kernel writes them) on which these processes listen, also IPv6."""
+    mine = set()
+    for pid in pids:
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            target = str(entry.readlink())
+            if target.startswith("socket:["):
+                mine.add(target.removeprefix("socket:[").removesuffix("]"))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in mine:
+                found.add(fields[1].partition(":")[0])
+    return found
+
+
+def test_it_listens_on_this_machine_only(small):
+    assert listening(everything_of(small)) == {"0100007F"}
+
+
+def test_its_files_are_for_its_owner_only(small):
+    for path in (small.folder, *small.folder.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_no_secret_is_in_a_process_argument(small):
+    secrets = {
+        line.split(" = ")[1] for line in small.config.read_text().splitlines() if line.startswith("password")
+    }
+    assert len(secrets) == 1
+    for pid in everything_of(small):
+        assert not any(secret in Path(f"/proc/{pid}/cmdline").read_text() for secret in secrets)
+
+
+def test_up_on_a_running_sandbox_changes_nothing(small, sandbox_env):
+    before = everything_of(small), small.config.read_text()
+    said: list[str] = []
+    Sandbox(small.folder, said.append).up(env=sandbox_env)
+    assert (everything_of(small), small.config.read_text()) == before
+    assert "up already" in said[-1]
+
+
+def test_with_rucios_generic_policy_an_owner_cannot_end_its_rule(small):
+    client = client_for(small.config)
+    first = next(iter(client.list_datasets_per_rse("T2_CH_CERN")))
+    rule = inject(client, first["scope"], first["name"], "T2_CH_CERN", "T1_DE_KIT_Disk")
+    until(lambda: state(client, rule) == "OK")
+    with pytest.raises(AccessDenied):
+        client.update_replication_rule(rule, {"lifetime": 0})
+    with pytest.raises(AccessDenied):
+        client.delete_replication_rule(rule)
+    client_for(small.root_config).update_replication_rule(rule, {"lifetime": 0})
+    until(lambda: state(client, rule) == "GONE")
+
+
+def test_paused_daemons_move_nothing_until_they_go_on(small):
+    client = client_for(small.config)
+    second = list(client.list_datasets_per_rse("T2_CH_CERN"))[1]
+    small.pause_daemons()
+    rule = inject(client, second["scope"], second["name"], "T2_CH_CERN", "T1_DE_KIT_Disk")
+    assert locks(client, rule)[:1] == (0,)
+    small.resume_daemons()
+    until(lambda: state(client, rule) == "OK")
+
+
+def test_the_server_comes_back_at_the_same_address(small):
+    address = small.url
+    client = client_for(small.config)
+    small.stop_server()
+    assert (small.status().up, small.status().server, small.status().daemons) == (False, False, True)
+    small.start_server()
+    assert small.status().up
+    assert small.url == address
+    assert client.whoami()["account"] == "dcops"
+
+
+def test_files_on_their_way_arrive_though_the_daemons_were_restarted(small):
+    client = client_for(small.config)
+    third = list(client.list_datasets_per_rse("T2_CH_CERN"))[2]
+    small.stop_daemons()
+    rule = inject(client, third["scope"], third["name"], "T2_CH_CERN", "T1_DE_KIT_Disk")
+    small.start_daemons()
+    until(lambda: state(client, rule) == "OK")
+
+
+@pytest.mark.parametrize("moment", ["database created", "T2_CH_CERN"])
+def test_after_a_crash_of_the_starter_up_clears_and_works_and_down_leaves_nothing(
+    sandbox_env, small_grid, tmp_path, moment
+):
+    folder = tmp_path / "sandbox"
+    words = ["up", "--folder", str(folder), "--env", str(sandbox_env), "--grid", str(small_grid)]
+    starter = [sys.executable, "-c", "from dc_inject.cli.sandbox import sandbox; sandbox()", *words]
+    with subprocess.Popen(starter, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        for line in process.stderr:
+            if line.startswith(moment):
+                process.send_signal(signal.SIGKILL)
+                break
+    grid = Sandbox(folder)
+    assert not grid.status().up
+    orphans = grid._state()["marker"]
+    grid.up(grid=small_grid, env=sandbox_env)
+    assert processes.marked(orphans) == []
+    assert grid.status().up
+    marker = grid._state()["marker"]
+    assert grid.down()
+    assert processes.marked(marker) == []
+    assert list(tmp_path.iterdir()) == []
+    assert not grid.down()
+
+
+def test_ctrl_c_while_coming_up_leaves_nothing(sandbox_env, small_grid, tmp_path):
+    markers = []
+
+    def interrupt(line: str) -> None:
+        if "accounts" in line:
+            markers.append(grid._state()["marker"])
+            raise KeyboardInterrupt
+
+    grid = Sandbox(tmp_path / "sandbox", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        grid.up(grid=small_grid, env=sandbox_env)
+    assert processes.marked(markers[0]) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_while_coming_up_is_told_and_leaves_nothing(sandbox_env, tmp_path):
+    broken = tmp_path / "grid.yaml"
+    broken.write_text(
+        "seed: 1\nscopes: ['no scope']\naccount: {name: dcops, quota: 1 TB}\n"
+        "rses: {A: {space: 1 TB, type: FLOPPY}}\ndefault_link: {rate: 1 Gb/s}\n"
+    )
+    grid = Sandbox(tmp_path / "sandbox")
+    with pytest.raises(ServiceError, match="FLOPPY"):
+        grid.up(grid=broken, env=sandbox_env)
+    assert list(tmp_path.iterdir()) == [broken]
+
+
+def test_a_folder_with_other_things_is_never_touched(tmp_path, sandbox_env):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    for act in (lambda grid: grid.up(env=sandbox_env), lambda grid: grid.down()):
+        with pytest.raises(UsageError, match="something else"):
+            act(Sandbox(tmp_path))
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+
+
+def test_status_tells_by_its_exit_code_whether_it_is_up(small, tmp_path):
+    def run(folder: Path) -> int:
+        return CliRunner().invoke(command, ["status", "--format", "json", "--folder", str(folder)]).exit_code
+
+    assert run(small.folder) == 0
+    assert run(tmp_path / str(uuid.uuid4())) == 4
+
+
+def test_the_same_seed_makes_the_same_grid():
+    assert read_grid() == read_grid()
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("seed: 1", "is not a grid"),
+        ("quota: 1 TB", "is missing"),
+        ("[]", "is not a grid"),
+        ("{unclosed", "is not a grid"),
+    ],
+)
+def test_a_file_that_is_no_grid_is_refused(tmp_path, change, complaint):
+    (tmp_path / "grid.yaml").write_text(change)
+    with pytest.raises(UsageError, match=complaint):
+        read_grid(tmp_path / "grid.yaml")
