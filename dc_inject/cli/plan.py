@@ -81,7 +81,7 @@ def plan(
     timeout: float,
     fmt: str,
 ) -> None:
-    """Show what MENUS would inject from a time on; nothing is changed anywhere.
+    r"""Show what MENUS would inject from a time on; nothing is changed anywhere.
 
     What is resident and owed comes from the campaign's ledger, when there is one. In cycles after the first
     one, rules are taken to complete at once.

@@ -66,7 +66,7 @@ def run(
     timeout: float,
     verbose: bool,
 ) -> None:
-    """Inject MENUS, cycle after cycle, until they end; then wait until no rule of ours is live.
+    r"""Inject MENUS, cycle after cycle, until they end; then wait until no rule of ours is live.
 
     SIGTERM or Ctrl-C stops injecting and leaves rules live; the next start goes on. A second one leaves at once.
 
@@ -144,9 +144,8 @@ def _say_configuration(
     lines = [f"campaign {campaign.name}" + (" (dry run: nothing is changed)" if dry_run else "")]
     lines += [
         f"{i.service} {i.version} at {i.address} as {i.account}; "
-        + {True: "may end rules early", False: "may NOT end rules early", None: "right to end rules unknown"}[
-            i.may_end
-        ]
+        + ("may" if i.may_end else "may NOT" if i.may_end is False else "perhaps may")
+        + " end rules early"
         for i in identities
     ]
     for menu in campaign.menus:

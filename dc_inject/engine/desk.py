@@ -30,9 +30,7 @@ class Settings:
     first_retry: timedelta = timedelta(seconds=2)
     poll: timedelta = timedelta(seconds=2)
     looks_per_cycle: int = 5  # how often in a cycle our rules are observed
-    planning_part: float = (
-        0.25  # of a cycle, in which reads that fail are tried again before planning without
-    )
+    planning_part: float = 0.25  # of a cycle, in which reads that fail are tried again before planning without
     drain: bool = True
     end_on_stop: bool = False
     wait_deleted_cycles: int = 2  # after the last rule has ended, how long the drain watches its bytes go

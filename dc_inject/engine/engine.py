@@ -8,7 +8,8 @@ next, and the next start goes on from there.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject import units
@@ -17,14 +18,15 @@ from dc_inject.engine.desk import Desk, Settings
 from dc_inject.engine.following import LIVE, Following
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.releasing import Releasing
-from dc_inject.errors import MenuError, ServiceError
-from dc_inject.ledger import Ledger
-from dc_inject.model import Campaign, Cycle, FlowKey, Held, Hold, State
+from dc_inject.errors import LedgerError, MenuError, ServiceError
+from dc_inject.ledger import Ledger, Row
+from dc_inject.model import Campaign, Cycle, Held, Hold, State
 from dc_inject.ports import Backend, Clock, Executor, Identity, Observer
 from dc_inject.reconcile import backoff
 
 log = logging.getLogger(__name__)
 
+MEND_EVERY = timedelta(seconds=20)  # how often a service that waits for a person is asked again
 GRACE = timedelta(seconds=30)  # how long a stop waits for answers that are under way
 
 
@@ -68,6 +70,7 @@ class Engine:
         self._tries = 0
         self._observe_at = clock.now()
         self._ended_at: datetime | None = None  # when the drain saw that nothing of ours is live
+        self._mend_at = clock.now()
         self._stopping = False
 
     def stop(self) -> None:
@@ -78,30 +81,61 @@ class Engine:
     def run(self, *, until: datetime | None = None, once: bool = False) -> None:
         """Inject until the menus end (or `until`), then drain; with `once`, exactly the current cycle."""
         end = Cycle.at(self._clock.now(), self._campaign.cycle).end if once else until
-        while not self._stopping:
+        done = False
+        while not (done or self._stopping):
             now = self._clock.now()
-            self._step(now, end)
-            if self._done(now, end, once=once):
-                break
-            self._calls.wait(self._next(now, end))
-        self._leave()
+            try:
+                self._step(now, end)
+                done = self._done(now, end, once=once)
+                if not done:
+                    self._calls.wait(self._next(now, end))
+            except LedgerError:
+                raise
+            except Exception as error:  # noqa: BLE001  one bug in one cycle must not end twelve days
+                self._survive(error, now)
+        self._leave(done=done)
+
+    def _survive(self, error: Exception, now: datetime) -> None:
+        """Say, count and keep the trace of an error that nobody expected; then go on."""
+        trace = "".join(traceback.format_exception(error))
+        self._desk.ledger.note(trace, now)
+        log.error("unexpected %s; going on, its trace is in the ledger's notes", type(error).__name__)
+        self._desk.tell("unexpected", kind=type(error).__name__)
+        self._plan_at = None
+        self._calls.wait(now + max(self._desk.settings.poll, timedelta(seconds=1)))
 
     # ------------------------------------------------------------------ one step of the time line
 
     def _step(self, now: datetime, end: datetime | None) -> None:
         cycle = Cycle.at(now, self._campaign.cycle)
-        if (
-            self._cycle is None or cycle.start > self._cycle.start
-        ):  # a clock that stepped back changes nothing
+        if self._cycle is None or cycle.start > self._cycle.start:  # a clock that stepped back changes nothing
             self._turn(cycle, injecting=end is None or cycle.start < end)
         if self._plan_at is not None and now >= self._plan_at:
             self._plan(now)
+        self._mend(now)
         self._brake()
+        if end is not None and now >= end:
+            self._releasing.withdraw(None, "the end of the run has come")
         self._releasing.send(self._clock.now())
         if now >= self._observe_at:
             every = self._campaign.cycle / self._desk.settings.looks_per_cycle
             self._following.round(now, every)
             self._observe_at = now + every
+
+    def _mend(self, now: datetime) -> None:
+        """Ask services that are broken, from time to time, whether somebody has repaired them."""
+        if not self._desk.broken or now < self._mend_at:
+            return
+        self._mend_at = now + MEND_EVERY
+        for service in self._desk.broken:
+
+            def then(identity: Identity | None, error: ServiceError | None, service: str = service) -> None:
+                if error is None and identity is not None:
+                    self._desk.identities[service] = identity
+                    self._desk.broken.pop(service, None)
+                    log.info("%s works again", service)
+
+            self._calls.start(self._desk.backends[service].check, then)
 
     def _next(self, now: datetime, end: datetime | None) -> datetime:
         """When there is something to do again, unless an answer or a signal comes first."""
@@ -128,7 +162,7 @@ class Engine:
         wait = self._desk.settings.wait_deleted_cycles * self._campaign.cycle
         return now >= self._ended_at + wait or not self._desk.ledger.entries(State.ENDED)
 
-    def _leave(self) -> None:
+    def _leave(self, *, done: bool) -> None:
         """Hear the answers that are under way; the rest is in the ledger and goes on at the next start."""
         if self._desk.settings.end_on_stop and self._stopping:
             self._releasing.withdraw(None, "stopped")
@@ -136,7 +170,7 @@ class Engine:
         deadline = self._clock.now() + GRACE
         while self._calls.under_way and self._clock.now() < deadline:
             self._calls.wait(deadline)
-        if self._cycle is not None and self._clock.now() >= self._cycle.end:
+        if self._cycle in self._desk.ledger.unclosed() and (done or self._clock.now() >= self._cycle.end):
             self._close(self._cycle)
 
     # ------------------------------------------------------------------ the turn of a cycle
@@ -160,6 +194,8 @@ class Engine:
             self._opening.dues(self._campaign, cycle, self._since)
             if not self._desk.ledger.is_planned(cycle):
                 self._plan_at = self._clock.now()
+        else:
+            self._opening.drain(cycle)
         self._desk.tell("cycle-opened", cycle=cycle)
 
     def _missed(self, cycle: Cycle) -> list[Cycle]:
@@ -176,7 +212,7 @@ class Engine:
         try:
             self._campaign = self._menus()
         except (MenuError, ServiceError) as error:
-            log.error("the menus are not taken up, the last good ones stay in force:\n%s", error)
+            log.warning("the menus are not taken up, the last good ones stay in force:\n%s", error)
             self._desk.tell("menus-refused", message=str(error))
 
     def _plan(self, now: datetime) -> None:
@@ -208,14 +244,7 @@ class Engine:
         """Write the cycle's rows for good, each with the reason why it got less than its due."""
         ledger, now = self._desk.ledger, self._clock.now()
         rows = ledger.rows(cycle=cycle)
-        troubles: dict[FlowKey, Held] = self._desk.troubles if cycle == self._cycle else {}
-        planned = ledger.is_planned(cycle)
-        holds = {}
-        for row in rows:
-            stopped = (
-                Held(Hold.GRAIN, {"budget": row.budget}) if planned else Held(Hold.API_ERRORS, {"planned": 0})
-            )
-            holds[row.key] = troubles.get(row.key, stopped)
+        holds = {row.key: self._why_short(cycle, row) for row in rows}
         if cycle == self._cycle:
             self._releasing.withdraw(None, "its cycle is over")
         ledger.close_cycle(cycle, now, holds)
@@ -223,15 +252,26 @@ class Engine:
         log.info("%s", sentence(cycle, rows))
         self._desk.tell("cycle-closed", cycle=cycle, rows=rows, seconds=(now - cycle.end).total_seconds())
 
+    def _why_short(self, cycle: Cycle, row: Row) -> Held:
+        """Return the reason for a row that got less than its due and was not held when it was planned."""
+        if cycle != self._cycle:
+            return Held(Hold.NOT_RUNNING, {"since": cycle.name})
+        broken = self._desk.broken.get(row.key.link.through)
+        if broken is not None:
+            return Held(Hold(broken.hold), {"message": broken.message[:200]})
+        if not self._desk.ledger.is_planned(cycle):
+            return Held(Hold.API_ERRORS, {"planned": "no", "tries": self._tries})
+        return self._desk.troubles.get(row.key, Held(Hold.GRAIN, {"budget": row.budget}))
 
-def sentence(cycle: Cycle, rows: tuple[object, ...]) -> str:
+
+def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
     """Say in one sentence what a cycle did."""
-    due, injected = sum(row.due for row in rows), sum(row.injected for row in rows)  # type: ignore[attr-defined]
-    moved, rules = sum(row.moved for row in rows), sum(row.rules for row in rows)  # type: ignore[attr-defined]
+    due, injected = sum(row.due for row in rows), sum(row.injected for row in rows)
+    moved, rules = sum(row.moved for row in rows), sum(row.rules for row in rows)
     held: dict[str, int] = {}
     for row in rows:
-        if row.held is not None:  # type: ignore[attr-defined]
-            held[row.held.hold] = held.get(row.held.hold, 0) + 1  # type: ignore[attr-defined]
+        if row.held is not None:
+            held[row.held.hold] = held.get(row.held.hold, 0) + 1
     reasons = ", ".join(f"{count} {hold}" for hold, count in sorted(held.items()))
     return (
         f"cycle {cycle}: {len(rows)} links, due {units.format_size(due)}, injected {units.format_size(injected)} "

@@ -31,7 +31,7 @@ class Following:
         self.dwell: dict[FlowKey, timedelta] = {}
 
     def round(self, now: datetime, every: timedelta) -> None:
-        """Observe everything of ours that is in a service, end what is complete, look whether ended bytes are gone."""
+        """Observe all that is in a service, end what is complete, look whether ended bytes are gone."""
         if self._calls:
             return  # the services are slower than the rounds: do not pile up
         entries = [e for e in self._desk.ledger.entries(*LIVE) if self._known(e)]
@@ -64,14 +64,10 @@ class Following:
             backend = self._desk.backends[service]
             for part in _parts(some, OBSERVE_AT_ONCE):
 
-                def then(
-                    observations: list[Observation], _service: str, part: Sequence[Entry] = part
-                ) -> None:
+                def then(observations: list[Observation], _service: str, part: Sequence[Entry] = part) -> None:
                     self._seen(part, observations)
 
-                self._start(
-                    lambda backend=backend, part=part: backend.observe(part, exact=exact), then, service
-                )
+                self._start(lambda backend=backend, part=part: backend.observe(part, exact=exact), then, service)
 
     def _seen(self, entries: Sequence[Entry], observations: Sequence[Observation]) -> None:
         desk, now = self._desk, self._desk.clock.now()

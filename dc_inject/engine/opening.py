@@ -14,7 +14,7 @@ from dc_inject.engine import choosing
 from dc_inject.engine.desk import Desk
 from dc_inject.errors import ServiceError, Temporary
 from dc_inject.ledger import Pause
-from dc_inject.model import Campaign, Cycle, Flow, FlowKey, Held, Hold, Item, Limits, PoolKey, RseSpec
+from dc_inject.model import Campaign, Cycle, Flow, FlowKey, Held, Hold, Item, Limits, PoolKey, RseSpec, State
 from dc_inject.ports import RseFacts
 
 log = logging.getLogger(__name__)
@@ -60,6 +60,14 @@ class Opening:
                 dues[key] = part.bytes, hold or (part.held if part.bytes == 0 else None)
         self._desk.ledger.open_cycle(cycle, dues, self._desk.clock.now())
 
+    def drain(self, cycle: Cycle) -> None:
+        """Open a cycle in which nothing is due, so that what still arrives has a row to be told in."""
+        live = self._desk.ledger.entries(State.CALLED, State.LIVE, State.COMPLETE)
+        if live:
+            self._desk.ledger.open_cycle(
+                cycle, {e.injection.flow: (0, None) for e in live}, self._desk.clock.now()
+            )
+
     def plan(self, campaign: Campaign, cycle: Cycle, *, last_try: bool) -> Opened:
         """Ask the services, plan, look once more at what was chosen, and write the plan down.
 
@@ -70,12 +78,10 @@ class Opening:
         dues = {row.key: row for row in desk.ledger.rows(cycle=cycle)}
         flows = {key: pace.flow_now(campaign.flows, key, cycle) for key in dues}
         deadline = max(now + cycle.length * desk.settings.planning_part, now + timedelta(seconds=1))
-        self._mend()
+        self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         facts = self._facts(flows.values(), deadline, last_try=last_try)
         pools, unread = self._pools(flows.values(), deadline, last_try=last_try)
-        held = {
-            key: self._held(flow, dues[key].held, facts, unread.get(flow.pool)) for key, flow in flows.items()
-        }
+        held = {key: self._held(flow, dues[key].held, facts, unread.get(flow.pool)) for key, flow in flows.items()}
         situation = self._situation(campaign, cycle, flows, held, facts, pools)
         made = plan.plan(situation)
         budgets = {decision.key: decision.budget for decision in made.decisions}
@@ -85,16 +91,12 @@ class Opening:
         desk.tell("intended", keys=tuple(injection.key for injection in chosen))
         return Opened(situation, budgets)
 
-    def _mend(self) -> None:
-        """Ask services that were broken whether somebody has repaired them."""
-        desk = self._desk
-        for service in tuple(desk.broken):
-            deadline = desk.clock.now() + timedelta(seconds=30)
-            found, _ = desk.calls.gather({service: desk.backends[service].check}, deadline)
-            if service in found:
-                desk.identities[service] = found[service]
-                del desk.broken[service]
-                log.info("%s works again", service)
+    def _refuse_broken(self, services: set[str], *, last_try: bool) -> None:
+        """Raise Temporary while services wait for a person: with the others we go on after a while."""
+        broken = services & set(self._desk.broken)
+        if broken and (not last_try or broken == services):
+            what = "; ".join(f"{service}: {self._desk.broken[service].message}" for service in sorted(broken))
+            raise Temporary(f"waiting for {what}")
 
     def _facts(
         self, flows: Iterable[Flow], deadline: datetime, *, last_try: bool
@@ -110,9 +112,7 @@ class Opening:
                 tasks[service, start] = lambda service=service, part=part: desk.backends[service].sites(part)
         results, errors = desk.calls.gather(tasks, deadline)
         self._complain(errors, last_try=last_try)
-        facts = {
-            (service, name): fact for (service, _), some in results.items() for name, fact in some.items()
-        }
+        facts = {(service, name): fact for (service, _), some in results.items() for name, fact in some.items()}
         now = desk.clock.now()
         for (_, name), fact in facts.items():
             for signal, why in fact.missing.items():
@@ -148,9 +148,7 @@ class Opening:
         }
         self._complain({(wanted[pool], 0): error for pool, error in never.items()}, last_try=last_try)
         pools = {
-            pool: desk.ledger.inventory(service, pool)
-            for pool, service in wanted.items()
-            if pool not in never
+            pool: desk.ledger.inventory(service, pool) for pool, service in wanted.items() if pool not in never
         }
         return pools, never
 
@@ -237,9 +235,7 @@ class Opening:
         self, campaign: Campaign, flows: Iterable[Flow], facts: Mapping[tuple[str, str], RseFacts]
     ) -> dict[str, plan.Destination]:
         """Combine what the menu grants and what the service sees of each destination."""
-        specs = {
-            name: spec for menu in campaign.menus for site in menu.sites for name, spec in site.rses.items()
-        }
+        specs = {name: spec for menu in campaign.menus for site in menu.sites for name, spec in site.rses.items()}
         resident, on_its_way = self._desk.ledger.resident(), self._desk.ledger.on_its_way()
         result = {}
         for service, name in {(flow.link.through, flow.link.destination) for flow in flows}:

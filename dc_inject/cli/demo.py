@@ -1,0 +1,147 @@
+"""`dc-inject demo`: the main job on a grid on this machine, through the real command line, and the proof of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+import click
+
+from dc_inject.cli import common
+from dc_inject.clock import SystemClock
+from dc_inject.errors import ServiceError, ThresholdMissed
+from dc_inject.executor import ThreadExecutor
+from dc_inject.ledger import LedgerView
+from dc_inject.metrics import Silent
+from dc_inject.model import Cycle
+from dc_inject.ports import Candidate
+from dc_inject.sandbox import Sandbox, default_folder
+
+MOVED_AT_LEAST = 0.95  # of injected
+DELETED_WITHIN = timedelta(seconds=60)
+
+
+@click.command()
+@click.option("--cycles", default=7, show_default=True, type=click.IntRange(1, 1000), help="How many cycles.")
+@click.option(
+    "--cycle", "seconds", default=12, show_default=True, type=click.IntRange(5, 3600), help="Seconds in a cycle."
+)
+@click.option("--folder", type=click.Path(path_type=Path), help="Where the grid and the ledger live meanwhile.")
+@click.option(
+    "--env", type=click.Path(path_type=Path), help="Where the Rucio server is installed, at the first time."
+)
+@click.option("--keep", is_flag=True, help="Leave the grid and the ledger to look at.")
+def demo(cycles: int, seconds: int, folder: Path | None, env: Path | None, keep: bool) -> None:
+    r"""Bring up a grid, inject a menu of 12 links, wait until all is moved, ended and deleted, and check it.
+
+    Exit code 0 only if every link's injected bytes are within one dataset of its due, at least 95 % of them were
+    moved, and no rule, replica or process of ours is left; 5 if not.
+
+    \b
+    Example: dc-inject demo
+    """
+    folder = folder or default_folder().parent / "demo"
+    with _grid(folder, env, keep=keep) as grid:
+        menu, ledger = folder / "demo.yaml", folder / "ledger" / "demo.sqlite"
+        _write_menu(menu, cycles, seconds)
+        environ = {**os.environ, "RUCIO_CONFIG": str(grid.config)}
+        os.environ["RUCIO_CONFIG"] = environ["RUCIO_CONFIG"]
+        _step("dc-inject run: each line is one cycle")
+        _command(["run", str(menu), "--ledger", str(ledger), "--timeout", "10"], environ)
+        _step("dc-inject status --summary")
+        _command(["status", "demo", "--summary", "--ledger", str(ledger)], environ)
+        faults = [*_accounts(ledger), *_left_in_rucio(ledger)]
+    if faults:
+        raise ThresholdMissed("the demo missed what it promises:\n  " + "\n  ".join(faults))
+    _step("done: every link within one dataset of its due; no rule, replica or process left")
+
+
+@contextmanager
+def _grid(folder: Path, env: Path | None, *, keep: bool) -> Iterator[Sandbox]:
+    """Give a sandbox that is taken down whatever happens."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    grid = Sandbox(folder, say=_step)
+    grid.down()  # what an interrupted demo may have left
+    grid.up(env=env)
+    try:
+        yield grid
+    finally:
+        if keep:
+            _step(f"kept: export RUCIO_CONFIG={grid.config}; end it with dc-inject sandbox down --folder {folder}")
+        else:
+            _step("taking the grid down")
+            grid.down()
+
+
+def _write_menu(path: Path, cycles: int, seconds: int) -> None:
+    """Write the menu for cycles that begin at the next slot of the grid."""
+    start = Cycle.at(SystemClock().now() + timedelta(seconds=4), timedelta(seconds=seconds)).next.start
+    text = resources.files("dc_inject.cli").joinpath("demo.yaml").read_text(encoding="utf-8")
+    end = start + cycles * timedelta(seconds=seconds)
+    form = "%Y-%m-%dT%H:%M:%SZ"
+    path.write_text(
+        Template(text).substitute(start=start.strftime(form), end=end.strftime(form), cycle=seconds),
+        encoding="utf-8",
+    )
+
+
+def _command(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Run a command of ours as a user does; a Ctrl-C reaches it too, and it is waited for."""
+    process = subprocess.Popen([sys.executable, "-m", "dc_inject", *arguments], env=dict(environ))
+    try:
+        code = process.wait()
+    except BaseException:
+        process.terminate()
+        process.wait(timeout=60)
+        raise
+    if code:
+        raise ServiceError(f"dc-inject {arguments[0]} ended with exit code {code}")
+
+
+def _accounts(ledger: Path) -> list[str]:
+    """Check the closing numbers of every link."""
+    faults = []
+    with LedgerView.open(ledger) as view:
+        largest = {}
+        for entry in view.entries():
+            flow = entry.injection.flow
+            largest[flow] = max(largest.get(flow, 0), entry.injection.item.bytes)
+        for line in view.summary():
+            tolerance = largest.get(line.key, 0)
+            if abs(line.injected - line.due) > tolerance or not line.injected:
+                faults.append(f"{line.key}: due {line.due} B, injected {line.injected} B, tolerance {tolerance} B")
+            if line.moved < MOVED_AT_LEAST * line.injected:
+                faults.append(f"{line.key}: injected {line.injected} B, moved {line.moved} B")
+    return faults
+
+
+def _left_in_rucio(ledger: Path) -> list[str]:
+    """Ask Rucio itself, as the same account, for rules of ours and for bytes at the destinations."""
+    clock = SystemClock()
+    backend = common.backends(["rucio"], campaign="demo", clock=clock, observer=Silent(), timeout=10)["rucio"]
+    with LedgerView.open(ledger) as view:
+        places = [Candidate(e.injection.item.name, e.injection.link) for e in view.entries()]
+    _step(f"asking Rucio for rules of ours, and for {len(places)} datasets at their destinations")
+    executor = ThreadExecutor(clock, 1)
+    deadline = clock.now() + DELETED_WITHIN
+    while True:
+        rules = sum(1 for _ in backend.ours("demo"))
+        there = [place for place, sight in backend.look(places).items() if sight.destination_bytes]
+        if not (rules or there) or clock.now() >= deadline:
+            break
+        executor.wait(clock.now() + timedelta(seconds=1))
+    executor.close()
+    faults = [f"{rules} rules of ours are left in Rucio"] if rules else []
+    return faults + [f"{place.item} is still at {place.link.destination}" for place in there]
+
+
+def _step(line: str) -> None:
+    click.echo(f"==> {line}", err=True)

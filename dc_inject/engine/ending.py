@@ -1,0 +1,173 @@
+"""Ending on demand: complete rules at once, unfinished ones only when that is asked for, and at a pace.
+
+Ending an incomplete rule cancels its transfers; millions of cancelled transfers at once have jammed FTS.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from dc_inject.engine.calls import Calls
+from dc_inject.errors import Fatal, ServiceError
+from dc_inject.model import Entry, State
+from dc_inject.ports import Backend, Clock, Executor, Observation, Outcome, Status
+
+OBSERVE_AT_ONCE = 200
+END_AT_ONCE = 20
+GIVE_UP_AFTER = 5  # failures in a row: the service does not work now, the rest is for another time
+
+
+class Record(Protocol):
+    """What is written down of an ending: a ledger, or nothing where there is none."""
+
+    def end_asked(self, keys: Sequence[str], now: datetime) -> None:
+        """Write that these are about to be ended."""
+        ...
+
+    def observe(self, observations: Sequence[Observation], now: datetime) -> None:
+        """Write how these stand; what is absent has ended."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Our rules as a service sees them now; `in_doubt` are those of lost answers that it does not know."""
+
+    complete: tuple[Entry, ...]
+    unfinished: tuple[Entry, ...]
+    gone: int
+    in_doubt: int
+
+    @property
+    def files_left(self) -> int:
+        """How many files have not arrived: what cancelling would cancel."""
+        return sum(entry.injection.item.files - entry.files_done for entry in self.unfinished)
+
+
+def next_moment(last: datetime | None, now: datetime, per_hour: float) -> datetime:
+    """Return when the next rule may be cancelled: an hour / `per_hour` after the last one, or now.
+
+    Time lost is not made up: after an outage there is no burst.
+    """
+    return now if last is None else max(now, last + timedelta(hours=1) / per_hour)
+
+
+class Ending:
+    """Ends rules of ours, with the record written before each call and after what is seen of it."""
+
+    def __init__(
+        self,
+        *,
+        backends: Mapping[str, Backend],
+        clock: Clock,
+        executor: Executor,
+        record: Record | None,
+        patience: timedelta = timedelta(minutes=3),
+    ) -> None:
+        """Take the services, and how long (`patience`) one round of calls may take before it counts as failed."""
+        self._backends = backends
+        self._clock = clock
+        self._executor = executor
+        self._calls = Calls(executor, clock)
+        self._record = record
+        self._patience = patience
+
+    def look(self, entries: Sequence[Entry]) -> Standing:
+        """Ask how entries stand and write it down; raises the ServiceError of a service that does not tell."""
+        seen = self._observe(entries)
+        complete, unfinished, gone, in_doubt = [], [], 0, 0
+        for entry in entries:
+            observation = seen[entry.injection.key]
+            if observation.status is Status.ABSENT:
+                in_doubt += entry.state is State.CALLED
+                gone += entry.state is not State.CALLED
+            elif observation.status is Status.COMPLETE:
+                complete.append(_updated(entry, observation, State.COMPLETE))
+            else:
+                unfinished.append(_updated(entry, observation, State.LIVE))
+        return Standing(tuple(complete), tuple(unfinished), gone, in_doubt)
+
+    def end(self, complete: Sequence[Entry]) -> Iterator[Outcome]:
+        """End complete rules as fast as the services take them; gives each outcome as it comes."""
+        for service, some in _by_service(complete).items():
+            for start in range(0, len(some), END_AT_ONCE):
+                yield from self._end(service, some[start : start + END_AT_ONCE])
+
+    def cancel(
+        self, unfinished: Sequence[Entry], per_hour: float, last: datetime | None = None
+    ) -> Iterator[Outcome]:
+        """End unfinished rules one by one, at most `per_hour`, each with a last look at what it has moved.
+
+        `last` is when the one before was cancelled, perhaps by an earlier process. Gives each outcome as it comes;
+        stops early when the service does not work.
+        """
+        failures = 0
+        for entry in unfinished:
+            moment = next_moment(last, self._clock.now(), per_hour)
+            while self._clock.now() < moment:
+                self._calls.wait(moment)
+            last = self._clock.now()
+            outcome = self._cancel(entry)
+            yield outcome
+            failures = failures + 1 if outcome.error else 0
+            if failures >= GIVE_UP_AFTER or isinstance(outcome.error, Fatal):
+                return
+
+    def _cancel(self, entry: Entry) -> Outcome:
+        key = entry.injection.key
+        try:
+            seen = self._observe([entry], exact=True)[key]
+        except ServiceError as error:
+            return Outcome(key, error=error)  # without it the bytes that it moved would be lost for the account
+        if seen.status is Status.ABSENT:
+            return Outcome(key, entry.external_id)
+        return self._end(entry.injection.link.through, [entry])[0]
+
+    def _end(self, service: str, entries: Sequence[Entry]) -> list[Outcome]:
+        keys = [entry.injection.key for entry in entries]
+        if self._record is not None:
+            self._record.end_asked(keys, self._clock.now())
+        backend = self._backends[service]
+        results, errors = self._gather({"end": lambda: backend.end(entries)})
+        return results["end"] if results else [Outcome(key, error=errors["end"]) for key in keys]
+
+    def _observe(self, entries: Sequence[Entry], *, exact: bool = False) -> dict[str, Observation]:
+        tasks: dict[object, Callable[[], Any]] = {}
+        for service, some in _by_service(entries).items():
+            backend = self._backends[service]
+            for start in range(0, len(some), OBSERVE_AT_ONCE):
+                part = some[start : start + OBSERVE_AT_ONCE]
+                tasks[service, start] = lambda backend=backend, part=part: backend.observe(part, exact=exact)
+        results, errors = self._gather(tasks)
+        for error in errors.values():
+            raise error
+        observations = [observation for some in results.values() for observation in some]
+        if self._record is not None:
+            self._record.observe(observations, self._clock.now())
+        return {observation.key: observation for observation in observations}
+
+    def _gather(
+        self, tasks: Mapping[object, Callable[[], Any]]
+    ) -> tuple[dict[object, Any], dict[object, ServiceError]]:
+        return self._calls.gather(tasks, self._clock.now() + self._patience)
+
+
+def _updated(entry: Entry, seen: Observation, state: State) -> Entry:
+    return replace(
+        entry,
+        state=state,
+        external_id=seen.external_id or entry.external_id,
+        files_done=seen.files_done,
+        expires_at=seen.expires_at or entry.expires_at,
+    )
+
+
+def _by_service(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    result: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        result[entry.injection.link.through].append(entry)
+    return result

@@ -1,0 +1,59 @@
+"""The program can die at any step: the next start goes on, nothing is given twice and nothing is forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dc_inject.ledger import Ledger
+from dc_inject.model import State
+from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
+
+STEPS = ["cycle-opened", "intended", "calling", "called", "answered", "observed", "ending", "end-called", "ended"]
+LINKS = [flow("A", "B", 1.0), flow("A", "C", 0.5), flow("D", "B", 1.0)]
+
+
+class Killed(BaseException):
+    """The process is gone: nothing may catch it."""
+
+
+def _given(one):
+    return {(r.injection.item.name, r.injection.link) for r in one.backend.rules.values()}
+
+
+def _end(one):
+    one.settings = replace(one.settings, drain=True)
+    one.run()
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("time", [0, 1, 5])
+def test_killed_at_a_step_and_started_again_gives_what_an_undisturbed_run_gives(tmp_path, step, time):
+    made = campaign([replace(link, end=START + 2 * CYCLE) for link in LINKS])
+    stock = {"A": items("A", 100, 10 * GB), "D": items("D", 100, 10 * GB)}
+    (tmp_path / "calm").mkdir()
+    (tmp_path / "wild").mkdir()
+    calm = world(tmp_path / "calm", made, stock)
+    _end(calm)
+    wild = world(tmp_path / "wild", made, stock)
+    left = [time]
+
+    def kill():
+        if left[0] == 0:
+            left[0] = -1
+            raise Killed
+        left[0] -= 1
+
+    wild.heard.at[step] = kill
+    with pytest.raises(Killed):
+        _end(wild)
+    wild.ledger.close()
+    wild.ledger = Ledger.open(wild.path / "test.sqlite", synchronous="OFF")
+    wild.heard.at.clear()
+    _end(wild)
+    assert _given(wild) == _given(calm)
+    assert set(wild.backend.rules) == {e.injection.key for e in wild.ledger.entries() if e.accepted_at}
+    assert {e.state for e in wild.ledger.entries()} == {State.GONE}
+    injected = sum(account.injected for account in wild.ledger.accounts().values())
+    assert injected == sum(rule.injection.item.bytes for rule in wild.backend.rules.values())

@@ -1,0 +1,111 @@
+"""A campaign on a simulated service and clock: what the engine's tests run in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.engine import Engine, Settings
+from dc_inject.ledger import Ledger
+from dc_inject.model import Campaign, DatasetFilter, Flow, Item, Limits, Link, Menu
+
+START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)
+CYCLE = timedelta(minutes=15)
+GB = 10**9
+TB = 10**12
+ALL = DatasetFilter(("*:*",), files=(1, 10**6), mean_file=(1, 10**15))
+NO_LIMITS = Limits(total=1e15, per_site=1e15, rules_per_hour=10**9, files_in_flight=10**9)
+
+
+def flow(source: str, destination: str, gbps: float, **more: Any) -> Flow:
+    """A flow of `gbps` Gb/s for a day from START, in scenario `test` unless told otherwise."""
+    values: dict[str, Any] = {
+        "scenario": "test",
+        "rate": gbps * 1e9 / 8,
+        "start": START,
+        "end": START + timedelta(days=1),
+        "datasets": ALL,
+        "lifetime_min": timedelta(hours=1),
+        "lifetime_max": timedelta(hours=2),
+        **more,
+    }
+    return Flow(link=Link(source, destination), **values)
+
+
+def campaign(flows: Sequence[Flow], **more: Any) -> Campaign:
+    """A campaign of one menu that holds these flows."""
+    values: dict[str, Any] = {"limits": NO_LIMITS, "cycle": CYCLE, **more}
+    menu = Menu(
+        name="test.yaml",
+        digest="0",
+        campaign="test",
+        contact="test@example.org",
+        start=min(f.start for f in flows),
+        end=max(f.end for f in flows),
+        flows=tuple(flows),
+        **values,
+    )
+    return Campaign("test", "test@example.org", menu.cycle, (menu,))
+
+
+def items(source: str, count: int, size: int = 100 * GB, files: int = 50) -> list[Item]:
+    """Datasets of one size at a source."""
+    return [Item(f"cms:/{source}/data#{number:04}", size, files) for number in range(count)]
+
+
+@dataclass
+class Heard:
+    """An observer that keeps what it hears, and can do something at an event."""
+
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    at: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+    def event(self, name: str, **numbers: Any) -> None:
+        self.events.append((name, numbers))
+        if name in self.at:
+            self.at[name]()
+
+
+@dataclass
+class World:
+    """Everything an engine needs, kept between engines, so that one may die and another go on."""
+
+    path: Path
+    menus: Callable[[], Campaign]
+    clock: SimClock
+    backend: SimBackend
+    ledger: Ledger
+    heard: Heard = field(default_factory=Heard)
+    settings: Settings = Settings()
+
+    def engine(self) -> Engine:
+        return Engine(
+            menus=self.menus,
+            ledger=self.ledger,
+            backends={"rucio": self.backend},
+            identities={"rucio": self.backend.check()},
+            clock=self.clock,
+            executor=InlineExecutor(self.clock),
+            observer=self.heard,
+            settings=self.settings,
+        )
+
+    def run(self, cycles: int | None = None, **more: Any) -> None:
+        """Run an engine for so many cycles from now (or to the menus' end), without or with its drain."""
+        until = None if cycles is None else self.clock.now() + cycles * CYCLE
+        self.engine().run(until=until, **more)
+
+
+def world(path: Path, made: Campaign | Callable[[], Campaign], stock: dict[str, list[Item]], **more: Any) -> World:
+    """A world at START with this stock of datasets."""
+    clock = more.pop("clock", SimClock(START))
+    settings = more.pop("settings", Settings(drain=False, poll=CYCLE / 5))
+    backend = SimBackend(clock, stock, **more)
+    ledger = Ledger.open(path / "test.sqlite", synchronous="OFF")
+    menus = made if callable(made) else lambda: made
+    ledger.bind("test", CYCLE, (backend.check(),), clock.now())
+    return World(path, menus, clock, backend, ledger, settings=settings)
