@@ -18,6 +18,7 @@ from dc_inject.ports import Backend, Clock, Executor, Observation, Outcome, Stat
 
 OBSERVE_AT_ONCE = 200
 END_AT_ONCE = 20
+BATCHES_AT_ONCE = 8
 GIVE_UP_AFTER = 5  # failures in a row: the service does not work now, the rest is for another time
 
 
@@ -93,9 +94,13 @@ class Ending:
 
     def end(self, complete: Sequence[Entry]) -> Iterator[Outcome]:
         """End complete rules as fast as the services take them; gives each outcome as it comes."""
-        for service, some in _by_service(complete).items():
-            for start in range(0, len(some), END_AT_ONCE):
-                yield from self._end(service, some[start : start + END_AT_ONCE])
+        batches = [
+            (service, some[start : start + END_AT_ONCE])
+            for service, some in _by_service(complete).items()
+            for start in range(0, len(some), END_AT_ONCE)
+        ]
+        for start in range(0, len(batches), BATCHES_AT_ONCE):
+            yield from self._end(batches[start : start + BATCHES_AT_ONCE])
 
     def cancel(
         self, unfinished: Sequence[Entry], per_hour: float, last: datetime | None = None
@@ -125,15 +130,22 @@ class Ending:
             return Outcome(key, error=error)  # without it the bytes that it moved would be lost for the account
         if seen.status is Status.ABSENT:
             return Outcome(key, entry.external_id)
-        return self._end(entry.injection.link.through, [entry])[0]
+        return self._end([(entry.injection.link.through, [entry])])[0]
 
-    def _end(self, service: str, entries: Sequence[Entry]) -> list[Outcome]:
-        keys = [entry.injection.key for entry in entries]
+    def _end(self, batches: Sequence[tuple[str, Sequence[Entry]]]) -> list[Outcome]:
         if self._record is not None:
+            keys = [entry.injection.key for _, part in batches for entry in part]
             self._record.end_asked(keys, self._clock.now())
-        backend = self._backends[service]
-        results, errors = self._gather({"end": lambda: backend.end(entries)})
-        return results["end"] if results else [Outcome(key, error=errors["end"]) for key in keys]
+        tasks: dict[object, Callable[[], Any]] = {}
+        for number, (service, part) in enumerate(batches):
+            backend = self._backends[service]
+            tasks[number] = lambda backend=backend, part=part: backend.end(part)
+        results, errors = self._gather(tasks)
+        outcomes: list[Outcome] = []
+        for number, (_, part) in enumerate(batches):
+            failed = [Outcome(entry.injection.key, error=errors.get(number)) for entry in part]
+            outcomes += results.get(number, failed)
+        return outcomes
 
     def _observe(self, entries: Sequence[Entry], *, exact: bool = False) -> dict[str, Observation]:
         tasks: dict[object, Callable[[], Any]] = {}
