@@ -26,7 +26,7 @@ from dc_inject.sandbox.locking import locked
 
 @pytest.fixture(scope="session")
 def sandbox_env() -> Path:
-    """The Rucio server's environment, made at the first time; where it cannot be, tests are skipped, in CI they fail."""
+    """The Rucio server's environment, made when missing; if that fails tests are skipped, in CI they fail."""
     folder = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
     try:
         ensure_environment(folder, lambda line: None)

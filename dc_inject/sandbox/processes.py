@@ -68,12 +68,14 @@ def marked(marker: str, role: str | None = None) -> list[int]:
 
 
 def end(find: Callable[[], Sequence[int]], grace: float = 10.0) -> int:
-    """End what `find` finds: TERM, after `grace` seconds KILL; returns how many there were.
+    """End what `find` finds: TERM, after `grace` seconds (0: at once) KILL; returns how many there were.
 
     Raises DcInjectError when something survives even that.
     """
     seen: set[int] = set()
     for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+        if not patience:
+            continue
         deadline = time.monotonic() + patience
         told: set[int] = set()
         while pids := set(find()):
