@@ -7,7 +7,7 @@ from pathlib import Path
 _SERVER = """\
 [common]
 logdir = {folder}/log
-loglevel = WARNING
+loglevel = ERROR
 
 [database]
 default = sqlite:///{folder}/rucio.db?timeout=60

@@ -30,7 +30,8 @@ from rucio.db.sqla.constants import DatabaseOperationType, ReplicaState
 from rucio.db.sqla.session import db_session
 from sqlalchemy import and_, or_, select
 
-from .links import LinkTransfertool, Network
+from .network import Network
+from .transfertool import LinkTransfertool
 
 log = logging.getLogger("sandbox")
 
@@ -126,6 +127,7 @@ def main(folder: Path) -> None:
     alone()
     LinkTransfertool.network = Network(folder / "links.json")
     transfer.TRANSFERTOOL_CLASSES_BY_NAME["mock"] = LinkTransfertool
+    transfer.FTS3Transfertool = LinkTransfertool  # Rucio cancels through FTS whatever the transfertool is
     pause, passes = folder / "pause", folder / "passes"
     done = 0
     while not stop.is_set():
