@@ -95,6 +95,7 @@ class Flow:
     overhead: float = 0.0
     menu: str = ""  # the file that it comes from
     line: int = 0
+    stated: bool = False  # its rate was written for this link alone, not shared out
 
     @property
     def key(self) -> FlowKey:

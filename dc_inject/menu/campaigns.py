@@ -1,0 +1,71 @@
+"""A campaign: menus that belong together, and what has to hold between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dc_inject import units
+from dc_inject.errors import MenuError, Problem
+from dc_inject.menu import checks, flows
+from dc_inject.menu.nodes import Complain, Place
+from dc_inject.model import Campaign, Menu
+
+
+def campaign(menus: Sequence[Menu]) -> Campaign:
+    """Join menus to a campaign; raises MenuError for what does not fit together.
+
+    They have one campaign name, one contact and one cycle length; an RSE is in the same site everywhere; a link
+    is in a scenario once at one time; where windows overlap, the rates together keep to the lowest limits.total.
+    """
+    if not menus:
+        raise MenuError([Problem("", 0, "there is no menu", "name a menu or a folder with menus")])
+    problems: list[Problem] = []
+
+    def complain(place: Place, message: str, hint: str) -> None:
+        problems.append(Problem(place.file, place.line, message, hint))
+
+    first = menus[0]
+    for menu in menus[1:]:
+        here = Place(menu.name, 1)
+        if menu.campaign != first.campaign:
+            what = f"the campaign is {menu.campaign}, but {first.campaign} in {first.name}"
+            complain(here, what, "menus that run together have one campaign; run others on their own")
+            continue
+        if menu.contact != first.contact:
+            complain(
+                here,
+                f"the contact is {menu.contact}, but {first.contact} in {first.name}",
+                "a campaign has one contact",
+            )
+        if menu.cycle != first.cycle:
+            lengths = [units.format_duration(one.cycle) for one in (menu, first)]
+            what = f"a cycle lasts {lengths[0]}, but {lengths[1]} in {first.name}"
+            complain(here, what, "write the same `defaults: {cycle: ...}` in all menus of a campaign")
+    if not problems:
+        _check_sites(menus, complain)
+        flows.check_twice(tuple(flow for menu in menus for flow in menu.flows), complain)
+        _check_limits(menus, complain)
+    if problems:
+        raise MenuError(problems)
+    return Campaign(first.campaign, first.contact, first.cycle, tuple(menus))
+
+
+def _check_sites(menus: Sequence[Menu], complain: Complain) -> None:
+    known: dict[str, tuple[str, Menu]] = {}
+    for menu in menus:
+        for site in menu.sites:
+            for rse in site.rses:
+                name, other = known.setdefault(rse, (site.name, menu))
+                if name != site.name:
+                    what = f"{rse} is in the site {site.name}, but in {name} in {other.name}"
+                    complain(Place(menu.name, 1), what, "an RSE is in one site; include one file with `sites`")
+
+
+def _check_limits(menus: Sequence[Menu], complain: Complain) -> None:
+    """Where windows overlap the lowest limit holds for the sum."""
+    for menu in menus:
+        others = [other for other in menus if other.start <= menu.start < other.end]
+        if len(others) > 1:
+            limit = min(other.limits.total for other in others)
+            at_once = [flow for other in others for flow in other.flows]
+            checks.above_total(at_once, limit, Place(menu.name, 1), complain)

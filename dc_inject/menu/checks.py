@@ -1,0 +1,126 @@
+"""What has to hold in one menu beyond the form of its values; each complaint is an error."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from dc_inject import units
+from dc_inject.menu import findings, sums
+from dc_inject.menu.nodes import Complain, Place
+from dc_inject.menu.schema import Document, ExcludeEntry
+from dc_inject.model import Flow, Menu
+
+TARGET_TOLERANCE = 0.01
+ROUNDING = 1e-6  # of sums of rates, relative
+
+
+def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, open_ends: bool) -> None:
+    """Complain of what cannot work; `whole` if all rates are known, `open_ends` if some RSEs are not yet."""
+    if not document.scenarios:
+        complain(document.at("scenarios"), "there is no scenario", "name one under `scenarios`")
+    if document.start and document.end and document.end <= document.start:
+        complain(document.at("end"), "the menu ends before it starts", "`end` is later than `start`")
+    _sites(document, complain)
+    _wan(menu, complain)
+    for exclusion in document.exclude:
+        _exclusion(document, exclusion, menu, complain, open_ends=open_ends)
+    for code in document.accept:
+        if code not in findings.CODES:
+            complain(
+                document.at("accept"), f"`accept`: no finding has the code {code!r}", _one_of(code, findings.CODES)
+            )
+    if whole:
+        _sum(document, menu, complain)
+
+
+def _sites(document: Document, complain: Complain) -> None:
+    """One RSE belongs to one site."""
+    known: dict[str, str] = {}
+    for name, site in document.sites.items():
+        for rse in site.rses:
+            if rse in known:
+                complain(
+                    site.rses[rse].place,
+                    f"{rse} is in two sites, {known[rse]} and {name}",
+                    "list it under one site",
+                )
+            known[rse] = name
+
+
+def _wan(menu: Menu, complain: Complain) -> None:
+    """One link cannot carry more than the WAN of its own site."""
+    wans = {rse: (site.name, site.wan) for site in menu.sites for rse in site.rses if site.wan is not None}
+    for flow in menu.flows:
+        for rse in flow.link[:2]:
+            site, wan = wans.get(rse, ("", None))
+            if wan is not None and flow.rate > wan * (1 + ROUNDING):
+                complain(
+                    Place(flow.menu, flow.line),
+                    f"{flow.link} has {units.format_rate(flow.rate)}, "
+                    f"more than the WAN of {site}, {units.format_rate(wan)}",
+                    f"lower the rate, or correct sites.{site}.wan",
+                )
+
+
+def _exclusion(
+    document: Document, exclusion: ExcludeEntry, menu: Menu, complain: Complain, *, open_ends: bool
+) -> None:
+    subjects = {"site", "rse", "link", "scenario"} & exclusion.model_fields_set
+    if len(subjects) != 1:
+        complain(
+            exclusion.place, "an exclusion names one of site, rse, link and scenario", "write one entry for each"
+        )
+    if exclusion.from_ and exclusion.to and exclusion.to <= exclusion.from_:
+        complain(exclusion.at("to"), "the exclusion ends before it starts", "`to` is later than `from`")
+    if exclusion.site and exclusion.site not in document.sites:
+        what = f"no site {exclusion.site} under `sites`"
+        complain(exclusion.at("site"), what, _one_of(exclusion.site, document.sites))
+    if exclusion.place.file != menu.name:
+        return  # a list that several menus include may name what is in another one of them
+    if exclusion.scenario and exclusion.scenario not in document.scenarios:
+        what = f"no scenario {exclusion.scenario} in this menu"
+        complain(exclusion.at("scenario"), what, _one_of(exclusion.scenario, document.scenarios))
+    if open_ends or not menu.flows:
+        return
+    rses = {rse for flow in menu.flows for rse in flow.link[:2]} if exclusion.rse else set()
+    if exclusion.rse and exclusion.rse not in rses:
+        complain(
+            exclusion.at("rse"), f"no link of this menu touches {exclusion.rse}", _one_of(exclusion.rse, rses)
+        )
+    links = {str(flow.link) for flow in menu.flows} if exclusion.link else set()
+    if exclusion.link and exclusion.link not in links:
+        complain(exclusion.at("link"), f"no link {exclusion.link} in this menu", _one_of(exclusion.link, links))
+
+
+def _sum(document: Document, menu: Menu, complain: Complain) -> None:
+    total = sums.peak(menu.flows).rate
+    if menu.target is not None and abs(total - menu.target) > TARGET_TOLERANCE * menu.target:
+        complain(
+            document.at("target"),
+            f"the rates sum to {units.format_rate(total)}, not to the target of {units.format_rate(menu.target)}",
+            "correct a rate, or the target",
+        )
+    above_total(
+        menu.flows, menu.limits.total, document.limits.at("total") if document.limits else document.place, complain
+    )
+
+
+def above_total(flows: Iterable[Flow], limit: float, place: Place, complain: Complain) -> None:
+    """Complain when rates sum to more than limits.total."""
+    total = sums.peak(flows).rate
+    if total > limit * (1 + ROUNDING):
+        complain(
+            place,
+            f"the rates sum to {units.format_rate(total)}, above limits.total, {units.format_rate(limit)}",
+            f"if that is agreed, write `limits: {{total: {units.format_rate(total)}}}`",
+        )
+
+
+def _one_of(text: str, known: Iterable[str]) -> str:
+    names = sorted(known)
+    near = difflib.get_close_matches(text, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]}?"
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"known: {', '.join(names[:8])}{more}" if names else "there is none"

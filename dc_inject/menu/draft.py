@@ -1,0 +1,166 @@
+"""Reading a menu: text becomes a draft, and a draft becomes a Menu once its RSE expressions are resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from dc_inject.errors import MenuError
+from dc_inject.menu import checks, flows, terms, values
+from dc_inject.menu.ends import Naming
+from dc_inject.menu.nodes import Map, Text
+from dc_inject.menu.reading import Load, Reading
+from dc_inject.menu.schema import VERSION, Document, validate
+from dc_inject.model import Exclusion, Limits, Menu, RseSpec, Site
+
+DEFAULT_CYCLE = timedelta(minutes=15)
+
+
+@dataclass(frozen=True, slots=True)
+class MenuDraft:
+    """A menu in which everything is right that can be told without asking a service.
+
+    `text` is what was read, `digest` the SHA-256 of it and of all files that it brings in. `expressions` are the
+    RSE expressions that somebody has to resolve: (through, expression). In `preview` each of them stands for
+    itself, as if it were one RSE; without expressions the preview is the menu.
+    """
+
+    name: str
+    text: str
+    digest: str
+    expressions: tuple[tuple[str, str], ...]
+    preview: Menu
+    document: Document
+
+    @property
+    def campaign(self) -> str:
+        """The campaign that it belongs to."""
+        return self.document.campaign
+
+    @property
+    def services(self) -> frozenset[str]:
+        """The services that its links go through."""
+        return frozenset(flow.link.through for flow in self.preview.flows)
+
+    def resolve(self, names: Mapping[str, tuple[str, ...]]) -> Menu:
+        """Return the menu with the RSEs that its expressions mean; raises MenuError with every problem."""
+        if not self.expressions:
+            return self.preview
+        reading = Reading(self.name, None)
+        menu, _ = _build(self.document, reading, self.digest, names)
+        if reading.problems:
+            raise MenuError(reading.problems)
+        return menu
+
+
+def read(text: str | bytes, name: str, load: Load | None = None) -> MenuDraft:
+    """Read a menu.
+
+    `name` is its file, as problems shall name it; `load` returns the bytes of another file (paths are put
+    together from `name` and what the menu says) or raises OSError. Raises MenuError with every problem.
+    """
+    reading = Reading(name, load)
+    data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+    mapping = reading.document(data)
+    document = None
+    if mapping is not None and not _from_the_future(mapping, reading):
+        _take_zone(mapping, reading)
+        document = validate(mapping, reading)
+    if document is None:
+        raise MenuError(reading.problems)
+    menu, expressions = _build(document, reading, reading.digest, None)
+    if reading.problems:
+        raise MenuError(reading.problems)
+    return MenuDraft(name, data.decode("utf-8-sig"), reading.digest, expressions, menu, document)
+
+
+def _from_the_future(mapping: Map, reading: Reading) -> bool:
+    """Tell whether a menu is of a later version: nothing else about it can be judged then."""
+    given = mapping.get("menu")
+    number = given.strip() if isinstance(given, Text) else ""
+    if isinstance(given, Text) and number.isascii() and number.isdigit() and number.lstrip("0") > str(VERSION):
+        reading.complain(
+            given.place, f"`menu: {number:.9}` is from a newer dc_inject", "install a newer one, or `menu: 1`"
+        )
+        return True
+    return False
+
+
+def _take_zone(mapping: Map, reading: Reading) -> None:
+    """Let times be read in the menu's zone; one that is not known is complained of by the schema."""
+    given = mapping.get("timezone")
+    if isinstance(given, Text):
+        try:
+            reading.zone = values.zone(given.strip())
+        except values.WrongError:
+            return
+
+
+def _build(
+    document: Document, reading: Reading, digest: str, names: Mapping[str, tuple[str, ...]] | None
+) -> tuple[Menu, tuple[tuple[str, str], ...]]:
+    """Write a menu out and check it; it can be used only if the reading has no problem."""
+    naming = Naming(document, names, reading.complain)
+    writer = flows.Writer(document, naming, reading.complain)
+    written = writer.flows()
+    start, end = terms.window(document)
+    cycle = document.defaults.cycle if document.defaults else None
+    menu = Menu(
+        name=reading.name,
+        digest=digest,
+        campaign=document.campaign,
+        contact=document.contact,
+        start=start,
+        end=end,
+        flows=written,
+        description=document.description,
+        timezone=document.timezone,
+        target=document.target,
+        cycle=cycle or DEFAULT_CYCLE,
+        limits=_limits(document),
+        sites=_sites(document),
+        exclusions=_exclusions(document),
+        above_production=document.above_production,
+        tape_agreed=writer.tape_agreed,
+        accept=frozenset(document.accept),
+    )
+    flows.check_twice(written, reading.complain)
+    open_ends = names is None and bool(naming.expressions)
+    checks.check(document, menu, reading.complain, whole=not reading.problems, open_ends=open_ends)
+    return menu, tuple(naming.expressions)
+
+
+def _limits(document: Document) -> Limits:
+    given = document.limits.model_dump(exclude_none=True) if document.limits else {}
+    return Limits(**given)
+
+
+def _sites(document: Document) -> tuple[Site, ...]:
+    return tuple(
+        Site(
+            name=name,
+            wan=site.wan,
+            max_ingress=site.max_ingress,
+            max_egress=site.max_egress,
+            rses={rse: RseSpec(spec.space, spec.deletion_lag or timedelta(0)) for rse, spec in site.rses.items()},
+        )
+        for name, site in document.sites.items()
+    )
+
+
+def _exclusions(document: Document) -> tuple[Exclusion, ...]:
+    return tuple(
+        Exclusion(
+            start=entry.from_,
+            end=entry.to,
+            reason=entry.reason,
+            site=entry.site or "",
+            rse=entry.rse or "",
+            link=entry.link or "",
+            scenario=entry.scenario or "",
+            redistribute=entry.redistribute,
+        )
+        for entry in document.exclude
+        if entry.from_ is not None and entry.to is not None
+    )

@@ -1,0 +1,131 @@
+"""The ends of links: which RSEs a text means, and which pairs with which shares a scenario makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dc_inject.menu import values
+from dc_inject.menu.fields import End, Ends
+from dc_inject.menu.nodes import Complain, Place
+from dc_inject.menu.schema import Document
+
+MOST_LINKS = 100_000  # of one menu
+Pairs = dict[tuple[str, str], float]  # (source, destination) -> share of the rate
+
+
+class Naming:
+    """Tells the RSEs that an end means: an RSE, the one RSE of a site, or those of an expression.
+
+    Without `found` (what expressions mean) an expression stands for itself, as if it were one RSE.
+    """
+
+    def __init__(
+        self, document: Document, found: Mapping[str, tuple[str, ...]] | None, complain: Complain
+    ) -> None:
+        """Take the menu, what its expressions mean if that is known, and where to complain."""
+        self._sites = document.sites
+        self._rses = {rse for site in document.sites.values() for rse in site.rses}
+        self._found = found
+        self._complain = complain
+        self.expressions: dict[tuple[str, str], None] = {}  # an ordered set of (through, expression)
+
+    def rses(self, end: End, through: str) -> tuple[str, ...]:
+        """Return the RSEs that an end means, none after a complaint."""
+        text = end.text
+        if through != "rucio" or text in self._rses:
+            return (text,)
+        if text in self._sites:
+            return self._of_site(end)
+        if values.is_name(text):
+            return (text,)
+        self.expressions[through, text] = None
+        if self._found is None:
+            return (text,)
+        found = self._found.get(text)
+        if found is None:
+            self._complain(end.place, f"the RSE expression {text!r} was not resolved", "name RSEs instead")
+        elif not found:
+            self._complain(
+                end.place, f"the RSE expression {text!r} means no RSE now", "try it with `rucio list-rses`"
+            )
+        return tuple(sorted(set(found or ())))
+
+    def open(self, name: str) -> bool:
+        """Tell whether a name is an expression that stands for itself: it may mean several RSEs."""
+        return self._found is None and ("rucio", name) in self.expressions
+
+    def weights(self, ends: Ends, through: str) -> dict[str, float]:
+        """Return RSEs with their shares: those of a map, divided among the RSEs of an expression; else 1 each."""
+        weights: dict[str, float] = {}
+        written: set[str] = set()
+        for end in ends:
+            names = self.rses(end, through)
+            for name in names:
+                if name in weights and (end.share is not None or end.text in written or end.text == name):
+                    self._complain(
+                        end.place, f"{name} is named twice", "name it once; `expression\\NAME` leaves it out"
+                    )
+                weights[name] = 1.0 if end.share is None else end.share / len(names)
+            written.add(end.text)
+        return weights
+
+    def products(self, sources: Ends, destinations: Ends, through: str, place: Place) -> Pairs:
+        """Return all pairs but self-pairs, with the products of their shares."""
+        left, right = self.weights(sources, through), self.weights(destinations, through)
+        if self._too_many(len(left) * len(right), place):
+            return {}
+        pairs = {
+            (a, b): left[a] * right[b]
+            for a in left
+            for b in right
+            if (a != b or self.open(a)) and left[a] * right[b] != 0
+        }
+        if left and right and not pairs:
+            one = next(iter(left))
+            what = f"{one} is source and destination" if set(left) == set(right) else "the shares leave no link"
+            self._complain(place, what, "a link has two different ends, and a share above 0")
+        return pairs
+
+    def mesh(self, ends: Ends, through: str) -> Pairs:
+        """Return every ordered pair, in equal shares."""
+        names = list(self.weights(ends, through))
+        if self._too_many(len(names) ** 2, ends[0].place):
+            return {}
+        if len(names) == 1 and not self.open(names[0]):
+            self._complain(ends[0].place, f"a mesh of one, {names[0]}, has no link", "name two RSEs or more")
+        return {(a, b): 1.0 for a in names for b in names if a != b or self.open(a)}
+
+    def both_ways(self, pairs: Pairs, place: Place) -> Pairs:
+        """Return pairs with their reverses, which have the same shares."""
+        turned = {(b, a): share for (a, b), share in pairs.items()}
+        twice = [f"{a}:{b}" for a, b in turned if (a, b) in pairs and not self.open(a)]
+        if twice:
+            self._complain(
+                place, f"`both_ways` makes {_some(twice)} a second time", "remove `both_ways`, or write a `mesh`"
+            )
+        return pairs | turned
+
+    def _too_many(self, links: int, place: Place) -> bool:
+        if links > MOST_LINKS:
+            self._complain(place, f"these would be {links} links", f"a menu has at most {MOST_LINKS}")
+        return links > MOST_LINKS
+
+    def _of_site(self, end: End) -> tuple[str, ...]:
+        rses = tuple(self._sites[end.text].rses)
+        if len(rses) == 1:
+            return rses
+        if rses:
+            self._complain(
+                end.place, f"the site {end.text} has several RSEs: {', '.join(rses)}", "name one of them"
+            )
+        else:
+            self._complain(
+                end.place, f"the site {end.text} has no RSE", "list its RSE under `sites`, or name the RSE"
+            )
+        return ()
+
+
+def _some(names: Iterable[str]) -> str:
+    """Write up to three names."""
+    names = list(names)
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,105 @@
+"""Findings: what can work, but looks wrong. Each has a code, which a menu accepts when it means it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dc_inject import units
+from dc_inject.errors import Problem
+from dc_inject.menu import sums
+from dc_inject.model import Campaign, Flow, Menu, Order
+
+CODES = {
+    "site-over-wan": "the rates at a site sum to more than its WAN",
+    "site-over-limit": "the rates at a site sum to more than our own limit there, so that some are held",
+    "rate-outlier": "a link has a rate far above its neighbours in the scenario",
+    "smallest-first": "small datasets are taken first, which makes many small files",
+}
+OUTLIER = 5.0  # times the median of the other links
+NEIGHBOURS = 3  # fewest other links that a rate is compared with
+ROUNDING = 1e-6
+
+
+def findings(campaign: Campaign) -> tuple[Problem, ...]:
+    """Return the findings of a campaign, but for those that their menu accepts."""
+    found = [*_sites(campaign)]
+    for menu in campaign.menus:
+        found += [(menu, problem) for problem in (*_outliers(menu), *_smallest_first(menu))]
+    return tuple(sorted({problem for menu, problem in found if problem.code not in menu.accept}))
+
+
+def _finding(flow: Flow, code: str, message: str, hint: str, *, outlier: bool = False) -> Problem:
+    return Problem(flow.menu, flow.line, message, hint, code, outlier)
+
+
+def _sites(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
+    sites = {site.name: site for menu in campaign.menus for site in menu.sites}
+    menu_of = {id(flow): menu for menu in campaign.menus for flow in menu.flows}
+    for (name, direction), flows in sums.by_site(campaign.flows, sums.site_of(sites.values())).items():
+        total, largest = sums.peak(flows)
+        if largest is None:
+            continue
+        menu, site = menu_of[id(largest)], sites.get(name)
+        said = f"{direction} of {name} sums to {units.format_rate(total)}"
+        wan = site.wan if site else None
+        if wan is not None and total > wan * (1 + ROUNDING):
+            hint = f"lower rates at {name}, or correct sites.{name}.wan"
+            yield (
+                menu,
+                _finding(largest, "site-over-wan", f"{said}, above its WAN, {units.format_rate(wan)}", hint),
+            )
+        own = (site.max_ingress if direction == "ingress" else site.max_egress) if site else None
+        limits = {f"sites.{name}.max_{direction}": own, "limits.per_site": menu.limits.per_site}
+        key, limit = min(((k, v) for k, v in limits.items() if v is not None), key=lambda item: item[1])
+        if total > limit * (1 + ROUNDING):
+            what = f"{said}, above {key}, {units.format_rate(limit)}: the rest will be held (site-limit)"
+            yield menu, _finding(largest, "site-over-limit", what, f"if the site agrees, raise {key}")
+
+
+def _outliers(menu: Menu) -> Iterator[Problem]:
+    scenarios: dict[str, list[Flow]] = {}
+    for flow in menu.flows:
+        if flow.stated:
+            scenarios.setdefault(flow.scenario, []).append(flow)
+    for flows in scenarios.values():
+        if len(flows) <= NEIGHBOURS:
+            continue
+        flows.sort(key=lambda flow: flow.rate)
+        rates = [flow.rate for flow in flows]
+        for index in range(len(flows) - 1, -1, -1):
+            median = _median_without(rates, index)
+            if rates[index] <= OUTLIER * median:
+                break  # those below it are nearer still
+            flow = flows[index]
+            yield _finding(
+                flow,
+                "rate-outlier",
+                f"{flow.link} has {units.format_rate(flow.rate)}, {flow.rate / median:.1f} times the median "
+                f"of its neighbours in {flow.scenario}, {units.format_rate(median)}",
+                "is the unit right? if it is meant: `accept: [rate-outlier]`",
+                outlier=True,
+            )
+
+
+def _smallest_first(menu: Menu) -> Iterator[Problem]:
+    seen = set()
+    for flow in menu.flows:
+        if flow.order == Order.SMALLEST_FIRST and flow.scenario not in seen:
+            seen.add(flow.scenario)
+            yield _finding(
+                flow,
+                "smallest-first",
+                f"the scenario {flow.scenario} takes the smallest datasets first",
+                "many small files move slowly; if it is meant: `accept: [smallest-first]`",
+                outlier=True,
+            )
+
+
+def _median_without(ordered: list[float], index: int) -> float:
+    """Return the median of sorted numbers, one of them left out."""
+
+    def other(place: int) -> float:
+        return ordered[place if place < index else place + 1]
+
+    rest = len(ordered) - 1
+    return (other((rest - 1) // 2) + other(rest // 2)) / 2

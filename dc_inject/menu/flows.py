@@ -1,0 +1,152 @@
+"""Scenarios written out: each becomes flows, one for each link, with the rate shared among them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dc_inject.menu.ends import MOST_LINKS, Naming, Pairs
+from dc_inject.menu.nodes import Complain, Place
+from dc_inject.menu.schema import Document, LinkEntry, Scenario
+from dc_inject.menu.terms import Terms, terms
+from dc_inject.model import Flow, FlowKey, Link, Order
+
+
+class Writer:
+    """Writes the flows of a menu out; what is wrong with a scenario or link is complained of at its place."""
+
+    def __init__(self, document: Document, naming: Naming, complain: Complain) -> None:
+        """Take the menu, what tells RSEs, and where to complain."""
+        self._document = document
+        self._naming = naming
+        self._complain = complain
+        self.tape_agreed: dict[str, str] = {rse: str(who) for rse, who in document.tape.items()}
+
+    def flows(self) -> tuple[Flow, ...]:
+        """Return the flows of all scenarios, in the menu's order."""
+        flows: list[Flow] = []
+        for name, scenario in self._document.scenarios.items():
+            for flow in self._scenario(name, scenario) if scenario.understood else ():
+                if len(flows) == MOST_LINKS:
+                    what = f"the menu has more than {MOST_LINKS} links"
+                    self._complain(scenario.place, what, "split it into several menus")
+                    return tuple(flows)
+                flows.append(flow)
+        return tuple(flows)
+
+    def _scenario(self, name: str, scenario: Scenario) -> Iterator[Flow]:
+        given = scenario.model_fields_set
+        ways = [way for way, keys in _WAYS.items() if keys & given]
+        if len(ways) != 1:
+            what = f"the scenario has {' and '.join(ways)}" if ways else "the scenario has no links"
+            self._complain(scenario.place, what, "write `from`, `to` and `rate`, or `mesh` and `rate`, or `links`")
+        elif "links" in given:
+            yield from self._links(name, scenario)
+        else:
+            yield from self._shared(name, scenario)
+
+    def _shared(self, name: str, scenario: Scenario) -> Iterator[Flow]:
+        """Write out a scenario with one rate for all its links."""
+        given = scenario.model_fields_set
+        for key, field in (("from", "from_"), ("to", "to")) if "mesh" not in given else ():
+            if field not in given:
+                self._complain(
+                    scenario.place, f"`{key}` is missing", f"add `{key}: ...`, one RSE, a list or shares"
+                )
+        if "rate" not in given:
+            self._complain(
+                scenario.place, "`rate` is missing", "add `rate: ...`, which its links share, such as 10 Gb/s"
+            )
+        if "mesh" in given and scenario.both_ways:
+            self._complain(scenario.at("both_ways"), "a mesh goes both ways already", "remove `both_ways`")
+        said = self._terms(scenario)
+        pairs: Pairs = {}
+        if scenario.mesh:
+            pairs = self._naming.mesh(scenario.mesh, said.through)
+        elif scenario.from_ and scenario.to:
+            pairs = self._naming.products(scenario.from_, scenario.to, said.through, scenario.at("to"))
+        total = sum(pairs.values())
+        if scenario.both_ways:
+            pairs = self._naming.both_ways(pairs, scenario.at("both_ways"))
+        if scenario.rate is not None:
+            for pair, share in pairs.items():
+                yield _flow(name, pair, scenario.rate * share / total, said, scenario.place)
+
+    def _links(self, name: str, scenario: Scenario) -> Iterator[Flow]:
+        """Write out a scenario whose links have their own rates."""
+        for key in ("rate", "both_ways"):
+            if key in scenario.model_fields_set:
+                self._complain(scenario.at(key), f"`{key}` stands beside `links`", "write it on each link")
+        if scenario.links is not None and not scenario.links:
+            self._complain(scenario.at("links"), "`links` is empty", "write `- {from: ..., to: ..., rate: ...}`")
+        common = None  # the terms of links that say nothing themselves
+        for link in scenario.links or ():
+            if link.model_fields_set <= _PLAIN:
+                said = common = common or self._terms(scenario)
+            else:
+                said = self._terms(link, scenario)
+            yield from self._link(name, link, said)
+
+    def _link(self, name: str, link: LinkEntry, said: Terms) -> Iterator[Flow]:
+        if link.from_ is None or link.to is None:
+            return
+        sources, destinations = (self._naming.rses(end, said.through) for end in (link.from_, link.to))
+        pairs: Pairs = {(a, b): 1.0 for a in sources for b in destinations if a != b or self._naming.open(a)}
+        if sources and destinations and not pairs:
+            self._complain(link.place, f"{sources[0]} is source and destination", "a link has two different ends")
+        total = sum(pairs.values())
+        if link.both_ways:
+            pairs = self._naming.both_ways(pairs, link.at("both_ways"))
+        if link.tape_agreed is not None:
+            self.tape_agreed.update(dict.fromkeys((*sources, *destinations), link.tape_agreed))
+        for pair, share in pairs.items():
+            yield _flow(name, pair, link.rate * share / total, said, link.place, stated=total == 1)
+
+    def _terms(self, *levels: Scenario | LinkEntry) -> Terms:
+        defaults = self._document.defaults
+        found = (*levels, defaults) if defaults is not None else levels
+        return terms(self._document, found, levels[0].place, self._complain)
+
+
+def check_twice(flows: tuple[Flow, ...], complain: Complain) -> None:
+    """Complain of a link that is in one scenario twice at one time."""
+    known: dict[FlowKey, list[Flow]] = {}
+    for flow in flows:
+        others = known.setdefault(flow.key, [])
+        first = next((other for other in others if other.start < flow.end and flow.start < other.end), None)
+        if first is not None:
+            place = f"line {first.line}" if first.menu == flow.menu else f"{first.menu}:{first.line}"
+            complain(
+                Place(flow.menu, flow.line),
+                f"{flow.link} is in the scenario {flow.scenario} twice at one time, first in {place}",
+                "add up their rates, or give them windows that do not overlap",
+            )
+        others.append(flow)
+
+
+_WAYS = {"`from` and `to`": {"from_", "to"}, "`mesh`": {"mesh"}, "`links`": {"links"}}
+_PLAIN = {"from_", "to", "rate", "both_ways", "tape_agreed"}
+
+
+def _flow(
+    scenario: str, pair: tuple[str, str], rate: float, said: Terms, place: Place, *, stated: bool = False
+) -> Flow:
+    return Flow(
+        scenario=scenario,
+        link=Link(*pair, said.through),
+        rate=rate,
+        start=said.start,
+        end=said.end,
+        datasets=said.datasets,
+        order=Order(said.order),
+        grain=said.grain,
+        activity=said.activity,
+        priority=said.priority,
+        service_priority=said.service_priority,
+        lifetime_min=said.lifetime_min,
+        lifetime_max=said.lifetime_max,
+        dwell=said.dwell,
+        overhead=said.overhead,
+        menu=place.file,
+        line=place.line,
+        stated=stated,
+    )

@@ -1,0 +1,257 @@
+"""YAML as plain text with places: every scalar stays text, and everything knows its file and line.
+
+YAML's own guessing (10:00 is 600, no is false, the last of two equal keys wins) never happens here. The
+parser's events are composed without recursion, so that neither deep nesting nor an anchor bomb hurts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+import yaml
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LARGEST_FILE = 20_000_000  # bytes
+MOST_NODES = 1_000_000  # after all anchors are expanded
+DEEPEST = 40  # levels of nesting
+
+
+class Place(NamedTuple):
+    """Where something was written; a line is 1-based."""
+
+    file: str
+    line: int
+
+
+class Text(str):
+    """A scalar, as it was written, or a key."""
+
+    place: Place
+
+    def __new__(cls, text: str, place: Place) -> Text:
+        """Take the text and where it stands."""
+        made = super().__new__(cls, text)
+        made.place = place
+        return made
+
+
+class Map(dict[str, "Node"]):
+    """A mapping; its keys are Texts, which know their places too."""
+
+    def __init__(self, entries: Iterable[tuple[Text, Node]], place: Place) -> None:
+        """Take entries, whose keys differ, and the place where the mapping begins."""
+        super().__init__(entries)
+        self.place = place
+
+    def entries(self) -> list[tuple[Text, Node]]:
+        """Return keys and values."""
+        return [(key, value) for key, value in self.items() if isinstance(key, Text)]
+
+
+class Seq(list["Node"]):
+    """A list of nodes."""
+
+    def __init__(self, items: Iterable[Node], place: Place) -> None:
+        """Take the items and the place where the list begins."""
+        super().__init__(items)
+        self.place = place
+
+
+Node: TypeAlias = Text | Map | Seq
+Complain: TypeAlias = Callable[[Place, str, str], None]  # place, message, hint
+
+
+def decode(data: bytes, file: str, complain: Complain) -> str | None:
+    """Return the text of a file in UTF-8, or None after one complaint."""
+    if len(data) > LARGEST_FILE:
+        complain(Place(file, 1), f"the file is larger than {LARGEST_FILE // 10**6} MB", "split it with `include`")
+    elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        complain(Place(file, 1), "the file is encoded in UTF-16", "save it as UTF-8")
+    elif 0 in data:
+        complain(Place(file, 1), "the file is binary", "give a text file in UTF-8")
+    else:
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            complain(Place(file, line), "the file is not encoded in UTF-8", "save it as UTF-8")
+    return None
+
+
+def compose(data: bytes, file: str, complain: Complain) -> Map | None:
+    """Read one YAML document that is a mapping; returns None after complaints when there is no sense in it."""
+    text = decode(data, file, complain)
+    if text is None:
+        return None
+    composer = _Composer(file, complain)
+    try:
+        for event in yaml.parse(text, Loader=LOADER):
+            composer.take(event)
+    except _TooMuchError as error:
+        complain(error.place, error.message, error.hint)
+        return None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = ", ".join(part for part in (error.context, error.problem) if part)
+        complain(Place(file, mark.line + 1 if mark else 1), f"this is not YAML: {what}", "mend the syntax here")
+        return None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = f"there is a control character, U+{ord(error.character):04X}"
+        complain(Place(file, line), message, "remove it")
+        return None
+    return composer.root_mapping()
+
+
+class _TooMuchError(Exception):
+    """The document asks for more than any menu needs."""
+
+    def __init__(self, place: Place, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.place, self.message, self.hint = place, message, hint
+
+
+@dataclass
+class _Open:
+    """A mapping or list whose end has not been seen; `size` counts its nodes, expanded."""
+
+    is_map: bool
+    place: Place
+    anchor: str | None
+    size: int = 1
+    key: Text | None = None
+    skip: bool = False  # the value that comes belongs to a key that was refused
+    entries: list[tuple[Text, Node]] = field(default_factory=list)
+    merges: list[Node] = field(default_factory=list)
+    keys: dict[str, Place] = field(default_factory=dict)
+    items: list[Node] = field(default_factory=list)
+
+
+class _Composer:
+    """Puts nodes together from the parser's events."""
+
+    def __init__(self, file: str, complain: Complain) -> None:
+        self._file = file
+        self._complain = complain
+        self._open: list[_Open] = []
+        self._anchors: dict[str, tuple[Node, int]] = {}
+        self._documents = 0
+        self._root: Node | None = None
+
+    def take(self, event: yaml.Event) -> None:
+        """Take the next event."""
+        place = Place(self._file, event.start_mark.line + 1 if event.start_mark else 1)
+        if isinstance(event, yaml.DocumentStartEvent):
+            self._documents += 1
+            if self._documents == 2:
+                self._complain(place, "a second document begins here", "one file is one document: remove `---`")
+        elif isinstance(event, yaml.AliasEvent):
+            self._alias(str(event.anchor), place)
+        elif isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
+            if event.tag is not None:
+                self._complain(place, f"a tag, {event.tag!r}", "write plain values, without `!`")
+            if isinstance(event, yaml.ScalarEvent):
+                self._scalar(event.value, event.anchor, place)
+            else:
+                self._begin(isinstance(event, yaml.MappingStartEvent), event.anchor, place)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            self._end()
+
+    def root_mapping(self) -> Map | None:
+        """Return the document, which has to be a mapping."""
+        if isinstance(self._root, Map):
+            return self._root
+        place = Place(self._file, 1)
+        hint = "begin with `menu: 1`"
+        if self._root is None or self._root == "":
+            self._complain(place, "the file is empty", hint)
+        else:
+            kind = "a list" if isinstance(self._root, Seq) else "plain text"
+            self._complain(place, f"the file is {kind}, not a mapping (`key: value` lines)", hint)
+        return None
+
+    def _begin(self, is_map: bool, anchor: str | None, place: Place) -> None:
+        if len(self._open) >= DEEPEST:
+            raise _TooMuchError(place, f"nested more than {DEEPEST} levels deep", "a menu needs about six")
+        if anchor is not None:
+            self._anchors.pop(anchor, None)
+        self._open.append(_Open(is_map, place, anchor))
+
+    def _scalar(self, value: str, anchor: str | None, place: Place) -> None:
+        node = Text(value, place)
+        if anchor is not None:
+            self._anchors[anchor] = node, 1
+        self._put(node, 1)
+
+    def _alias(self, anchor: str, place: Place) -> None:
+        if any(one.anchor == anchor for one in self._open):
+            self._complain(place, f"*{anchor} stands inside of what it names", "an anchor cannot hold itself")
+            self._put(Text("", place), 1)
+        elif anchor not in self._anchors:
+            self._complain(
+                place, f"*{anchor} names no anchor above it", f"write &{anchor} at what it should repeat"
+            )
+            self._put(Text("", place), 1)
+        else:
+            self._put(*self._anchors[anchor])
+
+    def _end(self) -> None:
+        done = self._open.pop()
+        if self._open and self._open[-1].key is not None:
+            done.place = self._open[-1].key.place  # where a person looks for it: at its key
+        node = self._mapping(done) if done.is_map else Seq(done.items, done.place)
+        if done.anchor is not None:
+            self._anchors[done.anchor] = node, done.size
+        self._put(node, done.size)
+
+    def _put(self, node: Node, size: int) -> None:
+        """Add a complete node to what holds it."""
+        if not self._open:
+            if self._documents == 1:
+                self._root = node
+            return
+        top = self._open[-1]
+        top.size += size
+        if top.size > MOST_NODES:
+            raise _TooMuchError(
+                top.place, f"anchors expand to more than {MOST_NODES} values", "repeat less by anchors and aliases"
+            )
+        if not top.is_map:
+            top.items.append(node)
+        elif top.key is None and not top.skip:
+            self._put_key(top, node)
+        else:
+            if top.key is not None:
+                (top.merges.append(node) if top.key == "<<" else top.entries.append((top.key, node)))
+            top.key, top.skip = None, False
+
+    def _put_key(self, top: _Open, node: Node) -> None:
+        if not isinstance(node, Text):
+            self._complain(node.place, "a key is a mapping or a list", "a key is plain text")
+        elif node in top.keys:
+            self._complain(
+                node.place,
+                f"the key `{node}` is here twice, first in line {top.keys[node].line}",
+                "keep one of them",
+            )
+        else:
+            top.key = node
+            top.keys[str(node)] = node.place
+            return
+        top.skip = True
+
+    def _mapping(self, done: _Open) -> Map:
+        """Return the mapping with its merges: its own keys first, then those of the earlier merge."""
+        merged: dict[str, tuple[Text, Node]] = {str(key): (key, value) for key, value in done.entries}
+        for merge in done.merges:
+            for one in merge if isinstance(merge, Seq) else (merge,):
+                if not isinstance(one, Map):
+                    self._complain(
+                        done.keys["<<"], "<< merges what is no mapping", "write `<<: *anchor` of a mapping"
+                    )
+                    continue
+                for key, value in one.entries():
+                    merged.setdefault(str(key), (key, value))
+        return Map(merged.values(), done.place)

@@ -1,0 +1,199 @@
+"""One reading of a menu: the problems found so far, its zone, and the other files that it brings in."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import posixpath
+from collections.abc import Callable
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+from dc_inject.errors import Problem
+from dc_inject.menu import nodes
+from dc_inject.menu.nodes import Map, Place, Seq, Text
+
+Load: TypeAlias = Callable[[str], bytes]
+
+DEEPEST_INCLUDE = 8
+MOST_FILES = 100
+MERGED = ("defaults", "sites", "scenarios", "limits", "tape")  # mappings that includes add to, key by key
+JOINED = ("exclude", "accept")  # lists that includes add to
+
+
+class Reading:
+    """What is shared while one menu is read; complaints are collected, so that a person gets all at once."""
+
+    def __init__(self, name: str, load: Load | None) -> None:
+        """Take the menu's file name, and what returns the bytes of another file (or raises OSError)."""
+        self.name = name
+        self.problems: list[Problem] = []
+        self.zone = ZoneInfo("UTC")
+        self._load = load
+        self._files = 0
+        self._seen: set[Problem] = set()
+        self._digest = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the menu's text and of all that it brought in."""
+        return self._digest.hexdigest()
+
+    def complain(self, place: Place, message: str, hint: str) -> None:
+        """Note a problem; the same one is noted once (an anchor may repeat it)."""
+        problem = Problem(place.file, place.line, message, hint)
+        if problem not in self._seen:
+            self._seen.add(problem)
+            self.problems.append(problem)
+
+    def document(self, data: bytes) -> Map | None:
+        """Return the menu as one mapping, includes merged in; None when it makes no sense at all."""
+        self._digest.update(data)
+        root = nodes.compose(data, self.name, self.complain)
+        return None if root is None else self._with_includes(root, (posixpath.normpath(self.name),))
+
+    def dids(self, file: Text) -> list[Text]:
+        """Return the lines of a file of DIDs, but for empty ones and comments (`#` first)."""
+        path = self._path(file)
+        text = self._text(file)
+        lines = [] if text is None else text.splitlines()
+        stripped = ((number, line.strip()) for number, line in enumerate(lines, start=1))
+        found = [Text(line, Place(path, number)) for number, line in stripped if line and line[0] != "#"]
+        if text is not None and not found:
+            self.complain(file.place, f"{file} names no dataset", "write one DID a line")
+        return found
+
+    def rows(self, file: Text) -> Seq:
+        """Return a CSV file of links as the list that could have been written in the menu."""
+        path, rows = self._path(file), Seq([], file.place)
+        text = self._text(file)
+        if text is None:
+            return rows
+        lines = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+        head: list[Text] = []
+        try:
+            for cells in lines:
+                place = Place(path, lines.line_num)
+                stripped = [Text(cell.strip(), place) for cell in cells]
+                if not any(stripped) or stripped[0].startswith("#"):
+                    continue
+                if not head:
+                    head = stripped
+                    if not {"from", "to", "rate"} <= set(head) or len(set(head)) < len(head):
+                        self.complain(
+                            place, f"the columns are {', '.join(head)}", "begin with a line `from,to,rate`"
+                        )
+                        return rows
+                elif len(stripped) > len(head):
+                    self.complain(
+                        place, f"{len(stripped)} cells, but {len(head)} columns", "quote cells with commas"
+                    )
+                else:
+                    rows.append(Map([(k, v) for k, v in zip(head, stripped, strict=False) if v], place))
+        except csv.Error as error:
+            self.complain(Place(path, lines.line_num), f"this is not CSV: {error}", "mend the syntax here")
+        if not rows and not self.problems:
+            self.complain(file.place, f"{file} has no links", "begin with a line `from,to,rate`")
+        return rows
+
+    def _path(self, file: Text) -> str:
+        return posixpath.normpath(posixpath.join(posixpath.dirname(file.place.file), file))
+
+    def _read(self, file: Text) -> bytes | None:
+        """Return the bytes of another file, which is named relative to the one that names it."""
+        self._files += 1
+        if self._load is None:
+            self.complain(file.place, f"{file} cannot be read from here", "give the menu as a file, not as text")
+        elif self._files > MOST_FILES:
+            self.complain(file.place, f"more than {MOST_FILES} files are brought in", "join some of them")
+        else:
+            try:
+                data = self._load(self._path(file))
+            except (OSError, ValueError) as error:
+                why = error.strerror if isinstance(error, OSError) and error.strerror else "no such file"
+                self.complain(
+                    file.place,
+                    f"{file!s:.100} cannot be read: {why}",
+                    "the path counts from the folder of the file that names it",
+                )
+            else:
+                self._digest.update(f"\0{file}\0{len(data)}\0".encode(errors="replace"))
+                self._digest.update(data)
+                return data
+        return None
+
+    def _text(self, file: Text) -> str | None:
+        data = self._read(file)
+        return None if data is None else nodes.decode(data, self._path(file), self.complain)
+
+    def _with_includes(self, own: Map, chain: tuple[str, ...]) -> Map:
+        """Return a mapping with what it includes below it: what it says itself counts first."""
+        given = own.get("include")
+        files = given if isinstance(given, Seq) else [] if given is None else [given]
+        result = own
+        for file in files:
+            if not isinstance(file, Text) or not file:
+                self.complain(
+                    given.place if given else own.place, "`include`: not a file", "write the path of a file"
+                )
+                continue
+            path = self._path(file)
+            if path in chain:
+                self.complain(
+                    file.place, f"{file} includes itself: {' -> '.join((*chain, path))}", "break the circle"
+                )
+            elif len(chain) > DEEPEST_INCLUDE:
+                self.complain(file.place, f"includes are more than {DEEPEST_INCLUDE} deep", "include it higher up")
+            elif (data := self._read(file)) is not None:
+                other = nodes.compose(data, path, self.complain)
+                if other is not None:
+                    result = self._merge(result, self._with_includes(other, (*chain, path)), own)
+        return result
+
+    def _merge(self, upper: Map, lower: Map, own: Map) -> Map:
+        """Merge an included mapping; two includes that say the same thing differently are a problem."""
+        entries: dict[str, tuple[Text, nodes.Node]] = {str(key): (key, value) for key, value in upper.entries()}
+        for key, value in lower.entries():
+            name = str(key)
+            if name == "include":
+                continue
+            if name not in entries:
+                entries[name] = key, value
+                continue
+            first_key, first = entries[name]
+            if name in MERGED and isinstance(first, Map) and isinstance(value, Map):
+                inner = own.get(key)
+                entries[name] = (
+                    first_key,
+                    self._add(first, value, inner if isinstance(inner, Map) else Map((), own.place)),
+                )
+            elif name in JOINED and isinstance(first, Seq) and isinstance(value, Seq):
+                entries[name] = first_key, Seq(_joined(first, value), first.place)
+            elif key not in own:
+                self._twice(first_key, key)
+        return Map(entries.values(), upper.place)
+
+    def _add(self, upper: Map, lower: Map, own: Map) -> Map:
+        entries: dict[str, tuple[Text, nodes.Node]] = {str(key): (key, value) for key, value in upper.entries()}
+        for key, value in lower.entries():
+            if key not in entries:
+                entries[str(key)] = key, value
+            elif key not in own:
+                self._twice(entries[str(key)][0], key)
+        return Map(entries.values(), upper.place)
+
+    def _twice(self, first: Text, second: Text) -> None:
+        if first.place == second.place:
+            return  # the same file, included on two ways
+        self.complain(
+            second.place,
+            f"`{second}` is also in {first.place.file}:{first.place.line}",
+            "keep it in one of the included files, or write it in the menu itself",
+        )
+
+
+def _joined(first: Seq, second: Seq) -> list[nodes.Node]:
+    """Return both lists; what is from a file that was included on two ways is there once."""
+    known = {one.place for one in first}
+    return [*first, *(one for one in second if one.place not in known)]

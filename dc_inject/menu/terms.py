@@ -1,0 +1,140 @@
+"""On which terms a link is served: what it says itself, else its scenario, else the menu's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from dc_inject import units
+from dc_inject.menu.nodes import Complain, Place
+from dc_inject.menu.schema import Datasets, Document, Lifetime, Overrides, Windowed
+from dc_inject.model import DatasetFilter, Order
+
+T = TypeVar("T")
+
+LIFETIME = (timedelta(hours=1), timedelta(hours=2))
+FILES = (1, 1000)
+MEAN_FILE = (10**9, 20 * 10**9)
+HIGHEST_SERVICE_PRIORITY = 3  # the default of Rucio and FTS: production is not overtaken
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a menu says of a link beside its ends and its rate; the fields are those of model.Flow."""
+
+    through: str
+    start: datetime
+    end: datetime
+    datasets: DatasetFilter
+    order: Order
+    grain: float
+    activity: str
+    priority: int
+    service_priority: int
+    lifetime_min: timedelta
+    lifetime_max: timedelta
+    dwell: timedelta
+    overhead: float
+
+
+def terms(document: Document, levels: Sequence[Overrides], place: Place, complain: Complain) -> Terms:
+    """Put the terms of a link or scenario together; `levels` begin with the most special one."""
+    start, end = _window(document, levels, complain)
+    shortest, longest = _lifetime(levels, place, complain)
+    datasets, order = _datasets(levels, place, complain)
+    service_priority = _first(levels, lambda level: level.service_priority)
+    if (
+        service_priority is not None
+        and service_priority > HIGHEST_SERVICE_PRIORITY
+        and not document.above_production
+    ):
+        where = next(level.at("service_priority") for level in levels if level.service_priority is not None)
+        complain(
+            where,
+            f"`service_priority` {service_priority} would overtake production",
+            f"take {HIGHEST_SERVICE_PRIORITY} or less, or agree on it and write `above_production: true`",
+        )
+    return Terms(
+        through=_or(_first(levels, lambda level: level.through), "rucio"),
+        start=start,
+        end=end,
+        datasets=datasets,
+        order=order,
+        grain=_or(_first(levels, lambda level: level.grain), 0.25),
+        activity=_or(_first(levels, lambda level: level.activity), "Data Challenge"),
+        priority=_or(_first(levels, lambda level: level.priority), 3),
+        service_priority=_or(service_priority, HIGHEST_SERVICE_PRIORITY),
+        lifetime_min=shortest,
+        lifetime_max=longest,
+        dwell=_or(_first(levels, lambda level: level.dwell), timedelta(0)),
+        overhead=_or(_first(levels, lambda level: level.overhead), 0.0),
+    )
+
+
+def window(document: Document) -> tuple[datetime, datetime]:
+    """Return the menu's window; one that was not understood (and complained of) is taken as endless."""
+    return document.start or datetime.min.replace(tzinfo=UTC), document.end or datetime.max.replace(tzinfo=UTC)
+
+
+def _first(levels: Sequence[Overrides], get: Callable[[Overrides], T | None]) -> T | None:
+    return next((value for level in levels if (value := get(level)) is not None), None)
+
+
+def _or(value: T | None, otherwise: T) -> T:
+    return otherwise if value is None else value
+
+
+def _window(document: Document, levels: Sequence[Overrides], complain: Complain) -> tuple[datetime, datetime]:
+    earliest, latest = window(document)
+    start, end = earliest, latest
+    for level in reversed(levels):
+        if not isinstance(level, Windowed):
+            continue
+        start, end = level.start or start, level.end or end
+        if level.start is not None and not earliest <= level.start < latest:
+            complain(level.at("start"), "`start` lies outside of the menu's window", "begin within it")
+        elif level.end is not None and not earliest < level.end <= latest:
+            complain(level.at("end"), "`end` lies outside of the menu's window", "end within it")
+        elif (level.start or level.end) and start >= end:
+            complain(
+                level.at("end" if level.end else "start"),
+                "the window ends before it starts",
+                "swap `start` and `end`",
+            )
+    return start, end
+
+
+def _lifetime(levels: Sequence[Overrides], place: Place, complain: Complain) -> tuple[timedelta, timedelta]:
+    given: list[Lifetime] = [level.lifetime for level in levels if level.lifetime is not None]
+    shortest = next((one.min for one in given if one.min is not None), LIFETIME[0])
+    longest = next((one.max for one in given if one.max is not None), LIFETIME[1])
+    if shortest > longest:
+        complain(
+            given[0].place if given else place,
+            f"`lifetime`: min, {units.format_duration(shortest)}, is above max, {units.format_duration(longest)}",
+            "write both: lifetime: {min: 1 h, max: 2 h}",
+        )
+    return shortest, longest
+
+
+def _datasets(levels: Sequence[Overrides], place: Place, complain: Complain) -> tuple[DatasetFilter, Order]:
+    given: list[Datasets] = [level.datasets for level in levels if level.datasets is not None]
+    # did, containers and file select together: a level that says one of them replaces what is above it.
+    chosen = next((one for one in given if {one.did, one.containers, one.file} != {None}), None)
+    if chosen is None:
+        complain(
+            place,
+            "no datasets are named for it",
+            'write `datasets: {did: "scope:pattern"}`, here or in `defaults`',
+        )
+        chosen = Datasets.model_construct()
+    order = next((one.order for one in given if one.order is not None), Order.LARGEST_FIRST)
+    return DatasetFilter(
+        dids=tuple(sorted({*(chosen.did or ()), *(chosen.file or ())})),
+        containers=tuple(sorted(set(chosen.containers or ()))),
+        exclude=tuple(sorted(set(next((one.exclude for one in given if one.exclude is not None), ())))),
+        files=next((one.files for one in given if one.files is not None), FILES),
+        mean_file=next((one.mean_file for one in given if one.mean_file is not None), MEAN_FILE),
+    ), Order(order)

@@ -1,0 +1,264 @@
+"""What the texts of a menu mean: numbers, bounds, shares, local times, names; every error says how to mend it.
+
+Rates, sizes and durations themselves are read by dc_inject.units.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from typing import NoReturn, TypeVar
+from zoneinfo import ZoneInfo
+
+from dc_inject import naming, units
+
+T = TypeVar("T")
+
+_RSE = re.compile(r"[A-Za-z0-9_.-]+")
+_TIME = re.compile(
+    r"(?P<date>\d{4}-\d\d-\d\d)(?:[ T]+(?P<time>\d\d:\d\d(?::\d\d)?))?\s*(?P<offset>Z|UTC|[+-]\d\d:?\d\d)?"
+)
+_DECIMAL = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?")
+_WHOLE = re.compile(r"[0-9]{1,15}")
+_SIZE_UNIT = re.compile(r"[0-9.\s]*(?P<unit>[A-Za-z]+)")
+_FIRST_YEAR, _LAST_YEAR = 2000, 2199
+
+
+class WrongError(ValueError):
+    """A text that does not mean what it should; says why, and with `hint` what to write instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def explain(error: ValueError) -> tuple[str, str]:
+    """Return message and hint of an error from here or from dc_inject.units (`what is wrong; what is right`)."""
+    if isinstance(error, WrongError):
+        return error.message, error.hint
+    message, _, hint = str(error).rpartition("; ")
+    return (message, hint) if message else (hint, "write a value of a usual size")
+
+
+def rate(text: str) -> float:
+    """Read a rate above zero; bytes per second."""
+    value = units.parse_rate(text)
+    if value <= 0:
+        raise WrongError(f"{text!r} is no traffic", "remove the link, or exclude it for a time with `exclude`")
+    return value
+
+
+def size(text: str) -> int:
+    """Read a size; bytes."""
+    return units.parse_size(text)
+
+
+def duration(text: str) -> timedelta:
+    """Read a duration, which may be zero (`0 s`)."""
+    return units.parse_duration(text)
+
+
+def lasting(text: str) -> timedelta:
+    """Read a duration of at least a second."""
+    value = units.parse_duration(text)
+    if value < timedelta(seconds=1):
+        raise WrongError(f"{text!r} is shorter than a second", "write a longer duration, such as 15 min")
+    return value
+
+
+def cycle(text: str) -> timedelta:
+    """Read the length of a cycle: whole seconds, at most a day."""
+    value = lasting(text)
+    if value > timedelta(days=1) or value.microseconds:
+        raise WrongError(f"{text!r} is no length for a cycle", "whole seconds up to 1 d, usually 15 min")
+    return value
+
+
+def fraction(text: str) -> float:
+    """Read a part of one: `10 %` or `0.1`."""
+    number, percent = (text[:-1].strip(), 100) if text.endswith("%") else (text, 1)
+    if not _DECIMAL.fullmatch(number):
+        _not(text, "a part", "10 % or 0.1")
+    value = float(number) / percent
+    if value > 1:
+        raise WrongError(f"{text!r} is more than 100 %", "write a part of one, such as 10 % or 0.1")
+    return value
+
+
+def part(text: str) -> float:
+    """Read a part of one that is not zero."""
+    value = fraction(text)
+    if value == 0:
+        raise WrongError(f"{text!r} is nothing", "write a part of one, such as 25 % or 0.25")
+    return value
+
+
+def share(text: str) -> float:
+    """Read a share: a number from zero on; what counts is its part of the sum."""
+    if text.startswith("-"):
+        raise WrongError(f"{text!r} is a negative share", "shares are numbers from 0 on, such as 40")
+    if not _DECIMAL.fullmatch(text):
+        _not(text, "a share", "a plain number, such as 40")
+    return float(text)
+
+
+def count(text: str) -> int:
+    """Read a whole number above zero."""
+    if not _WHOLE.fullmatch(text.replace("_", "")) or int(text.replace("_", "")) == 0:
+        _not(text, "a number to count with", "a whole number above 0, such as 3000")
+    return int(text.replace("_", ""))
+
+
+def version(text: str) -> int:
+    """Read the version of the format."""
+    if not _WHOLE.fullmatch(text):
+        _not(text, "a version of the menu format", "`menu: 1`")
+    return int(text)
+
+
+def priority(text: str) -> int:
+    """Read a priority, 1 to 5."""
+    if text not in {"1", "2", "3", "4", "5"}:
+        _not(text, "a priority", "a whole number from 1 to 5")
+    return int(text)
+
+
+def switch(text: str) -> bool:
+    """Read true or false."""
+    if text not in {"true", "false"}:
+        _not(text, "true or false", "true or false")
+    return text == "true"
+
+
+def counts(text: str) -> tuple[int, int]:
+    """Read bounds on a number, both inclusive: `1..1000`."""
+    low, high = _bounds(text, "1..1000")
+    if not _WHOLE.fullmatch(low) or not _WHOLE.fullmatch(high):
+        _not(text, "bounds on a number", "1..1000")
+    return _ordered(int(low), int(high), text)
+
+
+def sizes(text: str) -> tuple[int, int]:
+    """Read bounds on a size, both inclusive: `1..20 GB` or `500 MB..20 GB`."""
+    low, high = _bounds(text, "1..20 GB or 500 MB..20 GB")
+    unit = _SIZE_UNIT.fullmatch(high)
+    if unit is not None and _DECIMAL.fullmatch(low):
+        low = f"{low} {unit['unit']}"
+    return _ordered(units.parse_size(low), units.parse_size(high), text)
+
+
+def zone(text: str) -> ZoneInfo:
+    """Read the name of a time zone."""
+    try:
+        return ZoneInfo(text)
+    except (ValueError, OSError, KeyError):  # odd names are ValueErrors, folders of the database OSErrors
+        raise WrongError(
+            f"{text!r} is not a time zone that is known here", "a name such as Europe/Zurich or UTC"
+        ) from None
+
+
+def moment(text: str, where: ZoneInfo) -> datetime:
+    """Read a time in a zone, or with an offset of its own, into UTC; gaps and doubles of DST are errors."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        _not(text, "a time", "2027-02-08 10:00, or with an offset: 2027-02-08 10:00+01:00")
+    try:
+        naive = datetime.fromisoformat(f"{match['date']}T{match['time'] or '00:00'}")
+    except ValueError as error:
+        raise WrongError(f"{text!r} is on no calendar: {error}", "write 2027-02-08 10:00") from None
+    if not _FIRST_YEAR <= naive.year <= _LAST_YEAR:
+        raise WrongError(f"the year of {text!r} is out of range", f"a year from {_FIRST_YEAR} to {_LAST_YEAR}")
+    if match["offset"] is None:
+        return _local(naive, where, text)
+    offset = match["offset"].replace("Z", "+00:00").replace("UTC", "+00:00")
+    try:
+        return datetime.fromisoformat(naive.isoformat() + offset).astimezone(UTC)
+    except ValueError:
+        raise WrongError(f"{text!r} has an offset of a day or more", "an offset is such as +01:00") from None
+
+
+def rse(text: str) -> str:
+    """Read the name of one RSE (or site): letters, digits, `_`, `.`, `-`."""
+    if not is_name(text):
+        _not(text, "the name of one RSE or site", "a name such as T1_DE_KIT_Disk, without blanks")
+    return text
+
+
+def end(text: str) -> str:
+    """Read an end of a link: an RSE, a site with one RSE, or an RSE expression (or, for FTS, a URL prefix)."""
+    if not text.strip() or not text.isprintable() or len(text) > 255:
+        _not(text, "an end of a link", "an RSE such as T1_DE_KIT_Disk, or an expression of up to 255 characters")
+    return text.strip()
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text is a plain name; anything else that can be an end is an RSE expression."""
+    return _RSE.fullmatch(text) is not None
+
+
+def name(text: str) -> str:
+    """Read the name of a campaign or scenario, which goes into comments and file names."""
+    if not naming.NAME.fullmatch(text):
+        _not(text, "a name", "up to 64 letters, digits, `.`, `_`, `-`, beginning with a letter or digit")
+    return text
+
+
+def did(text: str) -> str:
+    """Read a pattern of DIDs, `scope:name`, with wildcards in either part."""
+    scope, _, rest = text.partition(":")
+    if not scope or not rest or not text.isprintable() or " " in text:
+        _not(text, "a DID", "`scope:name`, such as cms:/*/RAW#*")
+    return text
+
+
+def line(text: str, longest: int = 200) -> str:
+    """Read a text of one line."""
+    if not text.strip() or len(text) > longest or not text.isprintable():
+        _not(text, f"one line of up to {longest} characters", "shorten it, in one line")
+    return text.strip()
+
+
+def activity(text: str) -> str:
+    """Read the name of an activity, which Rucio keeps 50 characters of."""
+    return line(text, 50)
+
+
+def _local(naive: datetime, where: ZoneInfo, text: str) -> datetime:
+    first, second = (naive.replace(tzinfo=where, fold=fold) for fold in (0, 1))
+    if first.astimezone(UTC).astimezone(where).replace(tzinfo=None) != naive:
+        later = first.astimezone(UTC).astimezone(where)
+        raise WrongError(
+            f"{text!r} does not exist in {where.key}: clocks are put forward over it",
+            f"the next that does is {later:%Y-%m-%d %H:%M}",
+        )
+    if first.utcoffset() != second.utcoffset():
+        raise WrongError(
+            f"{text!r} happens twice in {where.key}: clocks are put back over it",
+            f"write the offset: {first.isoformat(' ', 'minutes')} or {second.isoformat(' ', 'minutes')}",
+        )
+    return first.astimezone(UTC)
+
+
+def _bounds(text: str, example: str) -> tuple[str, str]:
+    low, dots, high = text.partition("..")
+    if not dots:
+        _not(text, "bounds", f"lower and upper bound: {example}")
+    return low.strip(), high.strip()
+
+
+def _ordered(low: int, high: int, text: str) -> tuple[int, int]:
+    if low > high:
+        raise WrongError(f"{text!r} ends below its beginning", "write the smaller bound first")
+    return low, high
+
+
+def _not(text: str, what: str, right: str) -> NoReturn:
+    shown = text if len(text) <= 60 else text[:57] + "..."
+    raise WrongError(f"{shown!r} is not {what}", f"write {right}" if not right.startswith("write") else right)
+
+
+def finite(value: float) -> bool:
+    """Tell whether a rate was understood; NaN stands for one that was not, and was complained of."""
+    return math.isfinite(value)
