@@ -83,7 +83,10 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Let several reads see one state of the ledger, whatever an injector writes meanwhile."""
+        """Let several reads see one state of the ledger, whatever an injector writes meanwhile; may be nested."""
+        if self._connection.in_transaction:
+            yield
+            return
         with translated(self.path):
             self._connection.execute("BEGIN")
             try:

@@ -217,6 +217,11 @@ class Reader:
         found = self._db.one("SELECT max(start) AS start FROM cycles")
         return None if found is None or found["start"] is None else self._cycle(found["start"])
 
+    def last_planned(self) -> Cycle | None:
+        """Return the latest cycle whose plan is on disk."""
+        found = self._db.one("SELECT max(start) AS start FROM cycles WHERE planned IS NOT NULL")
+        return None if found is None or found["start"] is None else self._cycle(found["start"])
+
     def is_planned(self, cycle: Cycle) -> bool:
         """Whether a cycle's plan is on disk."""
         found = self._db.one("SELECT planned FROM cycles WHERE start = ?", micros(cycle.start))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -83,6 +84,10 @@ class LedgerView(Reader):
     def copy_to(self, path: Path) -> None:
         """Copy the ledger as it is now, also while an injector writes it."""
         self._db.copy_to(path)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let several reads see one state of the ledger, whatever an injector writes meanwhile; may be nested."""
+        return self._db.snapshot()
 
     def holder(self) -> str | None:
         """Return who injects with this ledger now, or None if nobody does."""

@@ -12,7 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dc_inject.errors import ServiceError, UsageError
-from dc_inject.metrics import Metrics, Silent, read_address
+from dc_inject.metrics import Metrics, Silent
+from dc_inject.metrics.page import read_address
 from dc_inject.model import Cycle
 from dc_inject.ports import Observer, Outcome
 

@@ -1,0 +1,216 @@
+"""Ending on demand: what is complete at once, what is not at a pace, and everything can be done twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dc_inject import naming
+from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.engine.ending import Ending, next_moment
+from dc_inject.errors import Fatal, ServiceError, Temporary
+from dc_inject.model import Cycle, Entry, Injection, Item, Link, State
+from dc_inject.ports import Observation
+
+START = datetime(2027, 2, 8, 10, tzinfo=UTC)
+CYCLE = Cycle(START, timedelta(minutes=15))
+LINK = Link("A", "B")
+GB = 10**9
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class Book:
+    """A record that keeps what is written."""
+
+    asked: list[tuple[datetime, str]] = field(default_factory=list)
+    seen: dict[str, Observation] = field(default_factory=dict)
+
+    def end_asked(self, keys: Sequence[str], now: datetime) -> None:
+        self.asked += [(now, key) for key in keys]
+
+    def observe(self, observations: Sequence[Observation], now: datetime) -> None:
+        self.seen |= {observation.key: observation for observation in observations}
+
+
+@dataclass
+class World:
+    """Rules in a simulated service, and an ending of them."""
+
+    clock: SimClock
+    backend: SimBackend
+    book: Book
+    entries: list[Entry]
+    ending: Ending
+
+
+def world(count: int, *, moved: float = 0.0) -> World:
+    """`count` rules of 100 GB and 50 files each, each of which has moved this part of its bytes."""
+    clock, book = SimClock(START), Book()
+    items = [Item(f"cms:/data#{number:04}", 100 * GB, 50) for number in range(count)]
+    backend = SimBackend(clock, {"A": items})
+    injections = [
+        Injection(
+            key=naming.key("test", "export", START, LINK, item.name),
+            campaign="test",
+            cycle=CYCLE,
+            scenario="export",
+            link=LINK,
+            item=item,
+            release=START,
+            lifetime=timedelta(days=2),
+            activity="Data Challenge",
+            service_priority=3,
+            contact="test@example.org",
+        )
+        for item in items
+    ]
+    outcomes = backend.submit(injections)
+    backend.speed = lambda _link: 0.0
+    for rule in backend.rules.values():
+        rule.moved = moved * 100 * GB
+        rule.completed = START if moved == 1 else None
+    entries = [
+        Entry(injection, State.LIVE, outcome.external_id, accepted_at=START)
+        for injection, outcome in zip(injections, outcomes, strict=True)
+    ]
+    ending = Ending(backends={"rucio": backend}, clock=clock, executor=InlineExecutor(clock), record=book)
+    return World(clock, backend, book, entries, ending)
+
+
+@pytest.mark.parametrize(
+    ("last", "now", "per_hour", "moment"),
+    [
+        (None, START, 600, START),  # the first one goes at once
+        (START, START, 600, START + timedelta(seconds=6)),
+        (START, START + timedelta(seconds=2), 600, START + timedelta(seconds=6)),
+        (START, START + timedelta(seconds=6), 600, START + timedelta(seconds=6)),
+        (START, START + HOUR, 600, START + HOUR),  # time lost is not made up
+        (START + HOUR, START, 600, START + HOUR + timedelta(seconds=6)),  # a clock that stepped back
+        (START, START, 1, START + HOUR),
+        (START, START, 0.5, START + 2 * HOUR),
+    ],
+)
+def test_the_pace(last: datetime | None, now: datetime, per_hour: float, moment: datetime) -> None:
+    """An hour / rate after the last one, never before now, and no burst after a delay."""
+    assert next_moment(last, now, per_hour) == moment
+
+
+def test_complete_rules_end_at_once_and_in_one_go() -> None:
+    """50 complete rules end without any time passing, each written down before it is asked for."""
+    w = world(50, moved=1.0)
+    standing = w.ending.look(w.entries)
+    assert (len(standing.complete), len(standing.unfinished), standing.files_left) == (50, 0, 0)
+    outcomes = list(w.ending.end(standing.complete))
+    assert len(outcomes) == 50
+    assert all(outcome.error is None for outcome in outcomes)
+    assert w.clock.now() == START
+    assert {key for _, key in w.book.asked} == {entry.injection.key for entry in w.entries}
+    assert w.ending.look(w.entries).gone == 50
+
+
+def test_unfinished_rules_are_counted_with_the_files_that_would_be_cancelled() -> None:
+    """Of 50 files 20 have arrived: 30 are left for each rule."""
+    w = world(3, moved=0.4)
+    standing = w.ending.look(w.entries)
+    assert (len(standing.complete), len(standing.unfinished), standing.files_left) == (0, 3, 90)
+
+
+def test_cancelling_keeps_the_pace() -> None:
+    """At 600 an hour the rules go 6 seconds apart, the first one at once."""
+    w = world(10, moved=0.4)
+    list(w.ending.cancel(w.ending.look(w.entries).unfinished, 600))
+    assert [moment for moment, _ in w.book.asked] == [START + timedelta(seconds=6 * n) for n in range(10)]
+
+
+def test_a_second_process_keeps_the_pace_of_the_first() -> None:
+    """What was cancelled a second ago counts, whoever did it."""
+    w = world(1)
+    before = START - timedelta(seconds=1)
+    list(w.ending.cancel(w.ending.look(w.entries).unfinished, 600, last=before))
+    assert w.book.asked[0][0] == START + timedelta(seconds=5)
+
+
+def test_what_has_moved_is_settled_before_the_end() -> None:
+    """The last look, an exact one, comes between the estimate and the end: no byte is lost for the account."""
+    w = world(1, moved=0.2)
+    standing = w.ending.look(w.entries)
+    w.backend.rules[w.entries[0].injection.key].moved = 70 * GB
+    list(w.ending.cancel(standing.unfinished, 600))
+    seen = w.book.seen[w.entries[0].injection.key]
+    assert (seen.moved, seen.exact) == (70 * GB, True)
+
+
+def test_a_rule_that_is_gone_meanwhile_is_a_success() -> None:
+    """Between the look and the end a rule expired: nothing is asked for, and it is no error."""
+    w = world(2)
+    standing = w.ending.look(w.entries)
+    for rule in w.backend.rules.values():
+        rule.ended = START
+    outcomes = list(w.ending.cancel(standing.unfinished, 600))
+    assert [outcome.error for outcome in outcomes] == [None, None]
+    assert not w.book.asked
+
+
+def test_ending_twice_is_the_same_as_once() -> None:
+    """The second time everything is gone already."""
+    w = world(5, moved=1.0)
+    list(w.ending.end(w.ending.look(w.entries).complete))
+    again = w.ending.look(w.entries)
+    assert (again.complete, again.unfinished, again.gone) == ((), (), 5)
+    assert all(outcome.error is None for outcome in w.ending.end(w.entries))
+
+
+def test_in_doubt_is_neither_ended_nor_called_gone() -> None:
+    """A rule whose answer was lost and that the service does not know is left for the injector to find out."""
+    w = world(1)
+    w.backend.rules.clear()
+    (entry,) = w.entries
+    doubt = Entry(entry.injection, State.CALLED, called_at=START)
+    standing = w.ending.look([doubt])
+    assert (standing.in_doubt, standing.gone) == (1, 0)
+
+
+def test_one_failure_does_not_stop_the_others() -> None:
+    """A call that fails is an outcome with its error; the next rule is cancelled all the same."""
+    w = world(3)
+    standing = w.ending.look(w.entries)
+    failing = iter([Temporary("busy")])
+
+    def fault(method: str, _subject: object) -> None:
+        if method == "end" and (error := next(failing, None)):
+            raise error
+
+    w.backend.fault = fault
+    outcomes = list(w.ending.cancel(standing.unfinished, 600))
+    assert [outcome.error is None for outcome in outcomes] == [False, True, True]
+
+
+@pytest.mark.parametrize(("error", "tried"), [(Temporary("busy"), 5), (Fatal("refused"), 1)])
+def test_a_service_that_does_not_work_is_left_alone(error: ServiceError, tried: int) -> None:
+    """After five failures in a row, or one that a person has to repair, nothing more is asked."""
+    w = world(20)
+    standing = w.ending.look(w.entries)
+
+    def fault(method: str, _subject: object) -> None:
+        if method == "end":
+            raise error
+
+    w.backend.fault = fault
+    assert len(list(w.ending.cancel(standing.unfinished, 600))) == tried
+
+
+def test_a_service_that_does_not_tell_ends_nothing() -> None:
+    """Without knowing how rules stand, none is touched."""
+    w = world(3)
+
+    def fault(_method: str, _subject: object) -> None:
+        raise Temporary("unreachable")
+
+    w.backend.fault = fault
+    with pytest.raises(Temporary, match="unreachable"):
+        w.ending.look(w.entries)
+    assert not w.book.asked
