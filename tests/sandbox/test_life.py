@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 from rucio.client import Client
-from rucio.common.exception import AccessDenied
+from rucio.common.exception import AccessDenied, RuleNotFound
 
 from dc_inject.sandbox import Link, Sandbox
 from tests.conftest import client_for
 from tests.sandbox.rules import inject, locks, state, until
 
-pytestmark = pytest.mark.sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("sandbox")]
 
 
 @pytest.fixture
@@ -42,6 +44,8 @@ def test_an_owner_deletes_its_rule_but_not_somebody_elses(sandbox, ordinary, fre
     pinned = [rule["id"] for rule in ordinary.list_did_rules(dataset.scope, dataset.name) if rule["id"] != mine]
     with pytest.raises(AccessDenied):
         ordinary.delete_replication_rule(pinned[0])
+    with pytest.raises(RuleNotFound):  # so the right can be asked for without harm
+        ordinary.update_replication_rule(uuid.uuid4().hex, {"lifetime": 0})
 
 
 def test_used_space_follows_what_is_there(ordinary, fresh_link):

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,8 @@ from dc_inject.sandbox.services import State
 from tests.conftest import client_for
 from tests.sandbox.rules import inject, locks, state, until
 
-pytestmark = pytest.mark.sandbox
+# one worker of a parallel run takes all of these, so that there is one small sandbox
+pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("small sandbox")]
 
 
 def everything_of(grid: Sandbox) -> list[int]:
@@ -79,6 +81,8 @@ def test_with_rucios_generic_policy_an_owner_cannot_end_its_rule(small):
         client.update_replication_rule(rule, {"lifetime": 0})
     with pytest.raises(AccessDenied):
         client.delete_replication_rule(rule)
+    with pytest.raises(AccessDenied):  # so the right can be asked for without harm
+        client.update_replication_rule(uuid.uuid4().hex, {"lifetime": 0})
     client_for(small.root_config).update_replication_rule(rule, {"lifetime": 0})
     until(lambda: state(client, rule) == "GONE")
 
@@ -127,7 +131,11 @@ def test_after_a_crash_of_the_starter_up_clears_and_works_and_down_leaves_nothin
     grid = Sandbox(folder)
     assert not grid.status().up
     orphans = State.read(grid.folder).marker
-    grid.up(grid=small_grid, env=sandbox_env)
+    with ThreadPoolExecutor() as pool:  # two at a time, as two terminals would
+        said: list[str] = []
+        both = [pool.submit(Sandbox(folder, said.append).up, grid=small_grid, env=sandbox_env) for _ in range(2)]
+    assert [up.result() for up in both] == [None, None]
+    assert sum("up already" in line for line in said) == 1
     assert processes.marked(orphans) == []
     assert grid.status().up
     marker = State.read(grid.folder).marker

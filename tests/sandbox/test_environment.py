@@ -1,0 +1,108 @@
+"""The server's environment: made once, made again when it is half made or of another lock."""
+
+from __future__ import annotations
+
+import re
+import threading
+from importlib.resources import files
+
+import pytest
+
+from dc_inject.errors import DcInjectError, ServiceError, UsageError
+from dc_inject.sandbox import environment
+from dc_inject.sandbox.locking import locked
+
+
+@pytest.fixture
+def installs(monkeypatch):
+    """Installations done, with the real installing left out."""
+    done: list[str] = []
+
+    def run(command: list[str]) -> None:
+        if "venv" in command:
+            python = environment.python_of(environment.Path(command[-1]))
+            python.parent.mkdir(parents=True)
+            python.touch()
+            (python.parent.parent / "pyvenv.cfg").touch()
+        else:
+            assert "--require-hashes" in command
+            done.append(command[0])
+
+    monkeypatch.setattr(environment, "_run", run)
+    return done
+
+
+def quiet(line: str) -> None:
+    pass
+
+
+def test_an_environment_is_installed_once(tmp_path, installs):
+    for _ in range(3):
+        environment.ensure_environment(tmp_path / "env", quiet)
+    assert len(installs) == 1
+    assert environment.is_complete(tmp_path / "env")
+
+
+def test_a_half_environment_and_one_of_another_lock_are_made_again(tmp_path, installs):
+    marker = tmp_path / "env" / ".dc_inject-complete"
+    environment.ensure_environment(tmp_path / "env", quiet)
+    marker.unlink()
+    environment.ensure_environment(tmp_path / "env", quiet)
+    marker.write_text("0" * 64)
+    environment.ensure_environment(tmp_path / "env", quiet)
+    assert len(installs) == 3
+
+
+def test_a_folder_of_something_else_is_never_replaced(tmp_path, installs):
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match="something else"):
+        environment.ensure_environment(tmp_path / "env", quiet)
+    assert (tmp_path / "env" / "thesis.tex").exists()
+
+
+def test_a_failing_installation_is_told_with_its_last_words(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment.sys, "executable", "/bin/false")
+    with pytest.raises(ServiceError, match="cannot be installed"):
+        environment.ensure_environment(tmp_path / "env", quiet)
+    assert not environment.is_complete(tmp_path / "env")
+
+
+def test_the_lock_has_hashes_for_everything_and_names_no_registry():
+    text = (files("dc_inject.sandbox") / "requirements.txt").read_text()
+    assert "://" not in text
+    assert "rucio==41.5.1" in text
+    for requirement in re.split(r"\n(?=[a-z])", text):
+        if "==" in requirement:
+            assert "--hash=sha256:" in requirement, requirement.splitlines()[0]
+
+
+def test_a_lock_lets_one_in_at_a_time_and_leaves_nothing(tmp_path):
+    inside, most, said = [], [], []
+
+    def work() -> None:
+        with locked(tmp_path / "thing", said.append):
+            inside.append(1)
+            most.append(len(inside))
+            inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    with locked(tmp_path / "thing", said.append):
+        for thread in threads:
+            thread.start()
+        while not said:  # one of them has to wait, and says so
+            threading.Event().wait(0.01)
+        assert most == []
+    for thread in threads:
+        thread.join(30)
+    assert most == [1] * 8
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_is_held_for_ever_is_not_waited_for_for_ever(tmp_path):
+    with (
+        locked(tmp_path / "thing", quiet),
+        pytest.raises(DcInjectError, match="another process holds"),
+        locked(tmp_path / "thing", quiet, patience=0.0),
+    ):
+        pass
