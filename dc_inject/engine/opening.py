@@ -76,7 +76,9 @@ class Opening:
         """
         desk, now = self._desk, self._desk.clock.now()
         dues = {row.key: row for row in desk.ledger.rows(cycle=cycle)}
-        flows = {key: pace.flow_now(campaign.flows, key, cycle) for key in dues}
+        speaking = pace.flows_now(campaign.flows, cycle)
+        # A menu may have lost a link since its due was written: then nothing speaks for it any more.
+        flows = {key: speaking[key] for key in dues if key in speaking}
         deadline = max(now + cycle.length * desk.settings.planning_part, now + timedelta(seconds=1))
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         facts = self._facts(flows.values(), deadline, last_try=last_try)

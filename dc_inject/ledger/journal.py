@@ -97,7 +97,8 @@ class Journal(Reader):
             for one in injections:
                 db.execute(
                     "INSERT OR IGNORE INTO injections (key, flow, cycle, item, bytes, files, release, lifetime,"
-                    " activity, service_priority, contact, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'intended')",
+                    " activity, service_priority, contact, state)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'intended')",
                     (
                         one.key,
                         self._flow(one.flow),
