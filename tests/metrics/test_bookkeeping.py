@@ -1,0 +1,176 @@
+"""A scrape tells the ledger's numbers exactly, whatever else happens to the ledger meanwhile."""
+
+from __future__ import annotations
+
+import sqlite3
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dc_inject import naming
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.metrics import Metrics
+from dc_inject.metrics.bookkeeping import COUNTED, GAUGED
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Item, Link, State
+from dc_inject.plan import Decision, Plan
+from dc_inject.ports import Identity, Observation, Outcome, Status
+
+START = datetime(2027, 2, 8, 10, tzinfo=UTC)
+CYCLE = Cycle(START, timedelta(minutes=15))
+GB = 10**9
+GOOD = FlowKey("t0-export", Link("T2_CH_CERN", "T1_US_FNAL_Disk"))
+DRY = FlowKey("t0-export", Link("T2_CH_CERN", 'T1_"ODD"\\_Disk'))  # a name that the text format has to escape
+UNTIL = START + timedelta(days=3)
+
+
+def injection(number: int) -> Injection:
+    name = f"cms:/data#{number}"
+    return Injection(
+        key=naming.key("dc27", GOOD.scenario, START, GOOD.link, name),
+        campaign="dc27",
+        cycle=CYCLE,
+        scenario=GOOD.scenario,
+        link=GOOD.link,
+        item=Item(name, 100 * GB, 10),
+        release=START,
+        lifetime=timedelta(hours=2),
+        activity="Data Challenge",
+        service_priority=3,
+        contact="dc@example.org",
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Path]:
+    """A ledger with one complete rule, one half way, one in doubt, and one link that is dry."""
+    path = tmp_path / "dc27.sqlite"
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        identity = Identity("rucio", "https://rucio", "41", "def", "dc", False, True, UNTIL)
+        ledger.bind("dc27", CYCLE.length, [identity], START)
+        ledger.open_cycle(CYCLE, {GOOD: (450 * GB, None), DRY: (90 * GB, None)}, START)
+        some = [injection(number) for number in range(3)]
+        nothing = {"cap": 0, "lifetime": timedelta(hours=2), "budget": 0, "items": ()}
+        good = Decision(GOOD, 450 * GB, 470 * GB, forgiven=7, held=None, pool_items=9, pool_bytes=900, **nothing)
+        dry = Decision(
+            DRY, 90 * GB, 90 * GB, forgiven=0, held=Held(Hold.POOL_DRY), pool_items=0, pool_bytes=0, **nothing
+        )
+        ledger.record_plan(Plan(CYCLE, (good, dry), tuple(some)), START)
+        keys = [one.key for one in some]
+        ledger.call(keys, START)
+        ledger.answer([Outcome(keys[0], "r0"), Outcome(keys[1], "r1", present=3)], START, {})
+        seen = [
+            Observation(keys[0], Status.COMPLETE, files_done=10),
+            Observation(keys[1], Status.MOVING, files_done=5, moved=50 * GB),
+        ]
+        ledger.observe(seen, START)
+        ledger.signal("free", "T1_US_FNAL_Disk", None, START, "403")
+        ledger.signal("quota_left", "T1_US_FNAL_Disk", 5, START)
+        ledger.pause("t0-export", "me", "lunch", START)
+    return path
+
+
+def scrape(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """The page as Prometheus reads it: (name, labels) -> value."""
+    with metrics.serve("0") as place, urllib.request.urlopen(f"http://{place}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def labels(key: FlowKey) -> frozenset[tuple[str, str]]:
+    link = key.link
+    named = {"scenario": key.scenario, "source": link.source, "destination": link.destination, "service": "rucio"}
+    return frozenset(named.items())
+
+
+def test_every_number_of_every_account_is_the_ledgers_own(path: Path) -> None:
+    """Due, injected, moved, forgiven, rules, resident and in doubt agree to the byte, for every link."""
+    found = scrape(Metrics(path))
+    with LedgerView.open(path) as view:
+        accounts = view.accounts()
+    assert accounts[GOOD].injected == 200 * GB - 3
+    assert accounts[GOOD].moved == 150 * GB - 3
+    assert set(accounts) == {GOOD, DRY}
+    for key, totals in accounts.items():
+        for field, (name, _) in COUNTED.items():
+            assert found[f"dc_inject_{name}_total", labels(key)] == getattr(totals, field), (field, key)
+        for field, (name, _) in GAUGED.items():
+            assert found[f"dc_inject_{name}", labels(key)] == getattr(totals, field), (field, key)
+
+
+def test_the_state_of_the_campaign(path: Path) -> None:
+    """Target, debt, pool, holds, rules, pauses, missing signals, credentials and build, as the ledger has them."""
+    found = scrape(Metrics(path))
+
+    def value(name: str, **some: str) -> float:
+        return found[f"dc_inject_{name}", frozenset(some.items())]
+
+    assert found["dc_inject_target_bytes_per_second", labels(GOOD)] == 450 * GB / 900
+    assert found["dc_inject_debt_bytes", labels(GOOD)] == 470 * GB - (200 * GB - 3) - 7
+    assert found["dc_inject_pool_items", labels(GOOD)] == 9
+    assert found["dc_inject_pool_bytes", labels(DRY)] == 0
+    assert value("held_links", hold="pool-dry") == 1
+    assert [value("held_links", hold=hold.value) for hold in Hold].count(0) == len(Hold) - 1
+    assert value("rules", state="complete") == 1
+    assert value("rules", state="live") == 1
+    assert value("rules", state="called") == 1
+    assert sum(value("rules", state=state.value) for state in State) == 3
+    assert value("pauses") == 1
+    assert value("signals_missing", signal="free") == 1
+    assert value("signals_missing", signal="quota_left") == 0
+    assert value("credentials_expiry_timestamp_seconds", service="rucio") == UNTIL.timestamp()
+    assert value("last_cycle_timestamp_seconds") == START.timestamp()
+    assert value("ledger_up") == 1
+    assert [name for name, _ in found].count("dc_inject_build_info") == 1
+
+
+def test_a_scrape_while_the_ledger_is_written(path: Path) -> None:
+    """Inside another process's transaction a scrape tells the state before it."""
+    metrics = Metrics(path)
+    before = scrape(metrics)
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    writer.execute("UPDATE flows SET due = due + 1")
+    during = scrape(metrics)
+    writer.execute("COMMIT")
+    writer.close()
+    assert during == before
+    assert scrape(metrics)["dc_inject_due_bytes_total", labels(GOOD)] == 450 * GB + 1
+
+
+def test_without_a_ledger_what_was_counted_is_still_told(tmp_path: Path) -> None:
+    """A ledger that is not there, or is none, fails neither the scrape nor the next one."""
+    path = tmp_path / "dc27.sqlite"
+    metrics = Metrics(path)
+    metrics.event("unexpected", kind="KeyError")
+    assert scrape(metrics)["dc_inject_ledger_up", frozenset()] == 0
+    path.write_bytes(b"this is not SQLite, and longer than any header of it would be " * 100)
+    found = scrape(metrics)
+    assert found["dc_inject_ledger_up", frozenset()] == 0
+    assert found["dc_inject_unexpected_errors_total", frozenset()] == 1
+    path.unlink()
+    with Ledger.open(path) as ledger:
+        ledger.open_cycle(CYCLE, {GOOD: (5, None)}, START)
+    assert scrape(metrics)["dc_inject_due_bytes_total", labels(GOOD)] == 5
+
+
+def test_a_counter_does_not_fall_when_an_estimate_was_too_high(path: Path) -> None:
+    """Prometheus takes a fall for a restart and would add the whole value to the rate."""
+    metrics = Metrics(path)
+    before = scrape(metrics)["dc_inject_moved_bytes_total", labels(GOOD)]
+    with Ledger.open(path) as ledger:
+        lower = Observation(injection(1).key, Status.MOVING, files_done=4, moved=40 * GB, exact=True)
+        ledger.observe([lower], START)
+        assert ledger.accounts()[GOOD].moved < before
+    assert scrape(metrics)["dc_inject_moved_bytes_total", labels(GOOD)] == before
+    with Ledger.open(path) as ledger:
+        ledger.observe([replace(lower, moved=90 * GB)], START)
+        assert scrape(metrics)["dc_inject_moved_bytes_total", labels(GOOD)] == ledger.accounts()[GOOD].moved
