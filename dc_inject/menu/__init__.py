@@ -6,5 +6,6 @@ from dc_inject.menu.campaigns import campaign
 from dc_inject.menu.draft import MenuDraft, read
 from dc_inject.menu.findings import CODES, findings
 from dc_inject.menu.schema import schema
+from dc_inject.menu.sums import peak
 
-__all__ = ["CODES", "MenuDraft", "campaign", "findings", "read", "schema"]
+__all__ = ["CODES", "MenuDraft", "campaign", "findings", "peak", "read", "schema"]

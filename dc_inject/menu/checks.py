@@ -66,6 +66,8 @@ def _wan(menu: Menu, complain: Complain) -> None:
 def _exclusion(
     document: Document, exclusion: ExcludeEntry, menu: Menu, complain: Complain, *, open_ends: bool
 ) -> None:
+    if not exclusion.understood:
+        return
     subjects = {"site", "rse", "link", "scenario"} & exclusion.model_fields_set
     if len(subjects) != 1:
         complain(

@@ -67,6 +67,15 @@ def _read(read: Callable[[str], T], otherwise: T) -> PlainValidator:
     return PlainValidator(lambda value, info: _one(lambda text, _: read(text.strip()), otherwise, value, info))
 
 
+def _name(read: Callable[[str], str]) -> PlainValidator:
+    """Read a name; a wrong one is kept, so that what is named so is looked at too."""
+
+    def validate(value: object, info: ValidationInfo) -> str:
+        return _one(lambda text, _: read(text.strip()), str(value) if isinstance(value, Text) else "", value, info)
+
+    return PlainValidator(validate)
+
+
 def _many(read: Callable[[str], T]) -> PlainValidator:
     """Read one text or a list of them."""
 
@@ -176,8 +185,8 @@ Counts = Annotated[tuple[int, int] | None, _read(values.counts, None), _text("1.
 Sizes = Annotated[tuple[int, int] | None, _read(values.sizes, None), _text("1..20 GB")]
 Moment = Annotated[datetime | None, PlainValidator(_moment), _text("2027-02-08 10:00", "2027-02-08 10:00+01:00")]
 Zone = Annotated[str, _read(lambda text: values.zone(text).key, "UTC"), _text("Europe/Zurich", "UTC")]
-Name = Annotated[str, _read(values.name, ""), _text("t0-export")]
-RseName = Annotated[str, _read(values.rse, ""), _text("T1_DE_KIT_Disk")]
+Name = Annotated[str, _name(values.name), _text("t0-export")]
+RseName = Annotated[str, _name(values.rse), _text("T1_DE_KIT_Disk")]
 Line = Annotated[str, _read(values.line, ""), _text()]
 Prose = Annotated[str, _read(str, ""), _text()]
 Activity = Annotated[str, _read(values.activity, ""), _text("Data Challenge")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import NamedTuple
 
 from dc_inject.model import Flow, Site
@@ -18,22 +19,23 @@ class Peak(NamedTuple):
 
 def peak(flows: Iterable[Flow]) -> Peak:
     """Return the largest sum of rates at any one time; NaN when a rate is not known."""
-    by_start: dict[object, list[Flow]] = {}
     some = list(flows)
+    changes: dict[datetime, float] = {}
     for flow in some:
-        by_start.setdefault((flow.start, flow.end), []).append(flow)
-    # A sum can only be largest where some window starts; windows are few, flows are many.
-    windows = [(part[0].start, part[0].end, math.fsum(f.rate for f in part), part) for part in by_start.values()]
-    best, members = 0.0, list[list[Flow]]()
-    for moment in {start for start, _, _, _ in windows}:
-        at_once = [window for window in windows if window[0] <= moment < window[1]]
-        total = math.fsum(rate for _, _, rate, _ in at_once)
-        if math.isnan(total):
-            return Peak(math.nan, None)
+        changes[flow.start] = changes.get(flow.start, 0.0) + flow.rate
+        changes[flow.end] = changes.get(flow.end, 0.0) - flow.rate
+    if any(math.isnan(change) for change in changes.values()):
+        return Peak(math.nan, None)
+    total, best, when = 0.0, 0.0, None
+    for moment in sorted(changes):
+        total += changes[moment]
         if total > best:
-            best, members = total, [part for _, _, _, part in at_once]
-    largest = max((flow for part in members for flow in part), key=lambda flow: flow.rate, default=None)
-    return Peak(best, largest)
+            best, when = total, moment
+    if when is None:
+        return Peak(0.0, None)
+    at_once = [flow for flow in some if flow.start <= when < flow.end]
+    # Summed anew: the running total has gathered the rounding of all changes before.
+    return Peak(math.fsum(flow.rate for flow in at_once), max(at_once, key=lambda flow: flow.rate))
 
 
 def site_of(sites: Iterable[Site]) -> dict[str, str]:
