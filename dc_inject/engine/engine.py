@@ -232,6 +232,7 @@ class Engine:
             return
         self._releasing.load(cycle)
         self._releasing.planned(opened.situation, opened.budgets)
+        self._desk.tell("planned", cycle=cycle, seconds=(self._clock.now() - now).total_seconds())
 
     def _brake(self) -> None:
         """Drop intents of what a person has paused since planning."""
