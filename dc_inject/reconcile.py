@@ -19,9 +19,10 @@ def backoff(attempt: int, key: str, first: timedelta = FIRST_RETRY) -> timedelta
     Jittered to between half and all of it, by a hash of key and attempt, so that 1,000 links that failed
     together do not come back together and a test sees the same wait each time.
     """
-    whole = min(first * 2 ** min(max(attempt - 1, 0), 20), LONGEST_RETRY)
+    whole: timedelta = min(first * 2 ** min(max(attempt - 1, 0), 20), LONGEST_RETRY)
     digest = hashlib.blake2b(f"{key} {attempt}".encode(), digest_size=4).digest()
-    return whole * (0.5 + int.from_bytes(digest) / 2**33)
+    jittered: timedelta = whole * (0.5 + int.from_bytes(digest) / 2**33)
+    return jittered
 
 
 def to_end(entries: Iterable[Entry], now: datetime, dwell: Callable[[Entry], timedelta]) -> list[Entry]:
@@ -41,9 +42,7 @@ def to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list
     return [
         entry
         for entry in entries
-        if entry.state is State.LIVE
-        and entry.expires_at is not None
-        and now < entry.expires_at <= now + ahead
+        if entry.state is State.LIVE and entry.expires_at is not None and now < entry.expires_at <= now + ahead
     ]
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from dc_inject import plan
 from dc_inject.engine.desk import Desk
@@ -77,7 +78,7 @@ def _look(desk: Desk, chosen: Sequence[Injection], deadline: datetime) -> dict[C
     for service, candidates in by_service.items():
         for start in range(0, len(candidates), LOOK_AT_ONCE):
             part = candidates[start : start + LOOK_AT_ONCE]
-            tasks[service, start] = lambda service=service, part=part: desk.backends[service].look(part)
+            tasks[service, start] = partial(desk.backends[service].look, part)
     results, errors = desk.calls.gather(tasks, deadline)
     for (service, _), error in errors.items():
         desk.fail(service, error)

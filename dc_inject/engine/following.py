@@ -6,6 +6,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from dc_inject import reconcile
 from dc_inject.engine.desk import Desk
@@ -57,7 +58,7 @@ class Following:
                 self._desk.ledger.end_asked(keys, self._desk.clock.now())
                 self._desk.tell("ending", keys=tuple(keys))
                 backend = self._desk.backends[service]
-                self._start(lambda backend=backend, part=part: backend.end(part), self._ended, service)
+                self._start(partial(backend.end, part), self._ended, service)
 
     def _observe(self, entries: Sequence[Entry], *, exact: bool) -> None:
         for service, some in _by_service(entries).items():
@@ -67,7 +68,7 @@ class Following:
                 def then(observations: list[Observation], _service: str, part: Sequence[Entry] = part) -> None:
                     self._seen(part, observations)
 
-                self._start(lambda backend=backend, part=part: backend.observe(part, exact=exact), then, service)
+                self._start(partial(backend.observe, part, exact=exact), then, service)
 
     def _seen(self, entries: Sequence[Entry], observations: Sequence[Observation]) -> None:
         desk, now = self._desk, self._desk.clock.now()
@@ -119,7 +120,7 @@ class Following:
                     ]
                     self._desk.ledger.gone(gone, self._desk.clock.now())
 
-                self._start(lambda backend=backend, places=places: backend.look(tuple(places)), then, service)
+                self._start(partial(backend.look, tuple(places)), then, service)
 
     def _start(self, task: Callable[[], object], done: Callable[..., None], service: str) -> None:
         self._calls += 1

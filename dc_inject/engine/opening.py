@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from dc_inject import pace, plan
@@ -15,7 +16,7 @@ from dc_inject.engine.desk import Desk
 from dc_inject.errors import ServiceError, Temporary
 from dc_inject.ledger import Pause
 from dc_inject.model import Campaign, Cycle, Flow, FlowKey, Held, Hold, Item, Limits, PoolKey, RseSpec, State
-from dc_inject.ports import RseFacts
+from dc_inject.ports import Backend, RseFacts
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class Opening:
             rses = sorted(names[service])
             for start in range(0, len(rses), RSES_AT_ONCE):
                 part = rses[start : start + RSES_AT_ONCE]
-                tasks[service, start] = lambda service=service, part=part: desk.backends[service].sites(part)
+                tasks[service, start] = partial(desk.backends[service].sites, part)
         results, errors = desk.calls.gather(tasks, deadline)
         self._complain(errors, last_try=last_try)
         facts = {(service, name): fact for (service, _), some in results.items() for name, fact in some.items()}
@@ -134,10 +135,7 @@ class Opening:
         for pool, service in wanted.items():
             read_at = desk.ledger.inventory_read_at(service, pool)
             if read_at is None or read_at + self._age(pool) <= now:
-                backend = desk.backends[service]
-                tasks[pool] = lambda backend=backend, pool=pool: list(
-                    backend.inventory(pool.source, pool.datasets)
-                )
+                tasks[pool] = partial(_read, desk.backends[service], pool)
         results, errors = desk.calls.gather(tasks, deadline)
         for pool, items in results.items():
             desk.ledger.store_inventory(wanted[pool], pool, items, desk.clock.now())
@@ -255,6 +253,10 @@ class Opening:
                 deletion_lag=spec.deletion_lag,
             )
         return result
+
+
+def _read(backend: Backend, pool: PoolKey) -> list[Item]:
+    return list(backend.inventory(pool.source, pool.datasets))
 
 
 def site_of(campaign: Campaign) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from dc_inject import plan
 from dc_inject.engine import choosing
@@ -87,7 +88,7 @@ class Releasing:
             self._desk.tell("called", keys=tuple(i.key for i in injections))
             self._answer(batch, outcomes or [Outcome(i.key, error=error) for i in injections])
 
-        self._desk.calls.start(lambda: backend.submit(injections), then)
+        self._desk.calls.start(partial(backend.submit, injections), then)
 
     def _answer(self, batch: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
         """Write down what the service answered, and decide what follows on each error."""
