@@ -1,0 +1,179 @@
+"""The pool: which datasets may be injected, and which of them a link takes for its budget.
+
+Taking is greedy in an order of preference. With `largest-first`: the largest of those of at most `grain` bytes
+first, then the smallest of the larger ones, so that traffic can be even. Sizes within 10 % count as equal and
+are visited in an order drawn from a seed, those that do not leave the source now before those that do.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+from math import gcd
+from operator import attrgetter
+
+from dc_inject.model import DatasetFilter, Item, Order
+
+_Match = Callable[[str], object]
+
+# --------------------------------------------------------------------------- what is eligible
+
+
+def matches(item: Item, datasets: DatasetFilter, *, in_container: bool = False) -> bool:
+    """Whether an item passes a filter: by its name, its number of files and its mean file size.
+
+    An item that a back end found in one of the filter's containers (`in_container`) needs no pattern that
+    fits its name; exclusions and bounds hold for it as well. An item without files or bytes never passes.
+    """
+    if item.files <= 0 or item.bytes <= 0:
+        return False
+    (fewest, most), (small, large) = datasets.files, datasets.mean_file
+    if not fewest <= item.files <= most:
+        return False
+    # small <= bytes / files <= large, without rounding
+    if not small * item.files <= item.bytes <= large * item.files:
+        return False
+    if _any(datasets.exclude, item.name):
+        return False
+    return in_container or _any(datasets.dids, item.name)
+
+
+def _any(patterns: tuple[str, ...], name: str) -> bool:
+    scope, colon, rest = name.partition(":")
+    if not colon:
+        scope, rest = "", name
+    return any(in_scope(scope) and in_name(rest) for in_scope, in_name in _compiled(patterns))
+
+
+@lru_cache(maxsize=1024)
+def _compiled(patterns: tuple[str, ...]) -> tuple[tuple[_Match, _Match], ...]:
+    """Compile `scope:name` patterns, each part by itself; without a colon a pattern is one of the name."""
+    pairs = []
+    for pattern in patterns:
+        scope, colon, name = pattern.partition(":")
+        if not colon:
+            scope, name = "*", pattern
+        pairs.append((re.compile(translate(scope)).match, re.compile(translate(name)).match))
+    return tuple(pairs)
+
+
+# --------------------------------------------------------------------------- what is taken
+
+
+@dataclass(frozen=True, slots=True)
+class Taste:
+    """How a link wants to choose: the order, the grain in bytes, and the seed of what is left to chance.
+
+    `seed` comes from campaign, cycle and link: it says where a link begins among equals, so that links which
+    share a source do not all want the same dataset.
+    """
+
+    order: Order
+    grain: int
+    seed: int
+
+
+class Pool:
+    """The eligible items of a source, sorted once per cycle and shared by all links that choose from it."""
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        """Take the items in any order; the result does not depend on it."""
+        self._items = sorted((item for item in items if item.bytes > 0), key=attrgetter("bytes", "name"))
+        self._sizes = [item.bytes for item in self._items]
+        self._by_name = dict(zip(map(attrgetter("name"), self._items), self._sizes, strict=True))
+        self.bytes = sum(self._sizes)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def among(self, names: AbstractSet[str]) -> tuple[int, int]:
+        """Return how many of these names are items of the pool, and their bytes."""
+        common = self._by_name.keys() & names
+        return len(common), sum(map(self._by_name.__getitem__, common))
+
+    def smallest(self, *taken: AbstractSet[str]) -> Item | None:
+        """Return the smallest item that is in none of the sets; None when the pool is dry."""
+        return next((item for item in self._items if not any(item.name in some for some in taken)), None)
+
+    def take(
+        self,
+        budget: int,
+        slack: int,
+        taste: Taste,
+        *,
+        room: int | None = None,
+        taken: AbstractSet[str] = frozenset(),
+        leaving: AbstractSet[str] = frozenset(),
+    ) -> list[Item]:
+        """Return the items to inject for a budget, in the order of preference; none that is in `taken`.
+
+        Items are taken while their sum is below `budget` and with the next one at most budget + slack. When
+        nothing fits any more, the smallest free item goes out if at least half of it is left of the budget.
+        So what is left over is less than half of the smallest item that is still free, and what is too much at
+        most slack or half of the last item. Their sum never exceeds `room` (bytes; None: no such limit).
+        """
+        left, fits = budget, budget + slack if room is None else min(budget + slack, room)
+        chosen: list[Item] = []
+        if left <= 0:
+            return chosen
+        for low, high in self._classes(taste, fits):
+            if self._sizes[low] > fits:
+                continue
+            for item in self._visit(low, high, taste.seed, leaving):
+                if item.bytes > fits or item.name in taken:
+                    continue
+                chosen.append(item)
+                left, fits = left - item.bytes, fits - item.bytes
+                if left <= 0:
+                    return chosen
+        last = self.smallest(taken, {item.name for item in chosen})
+        room_left = None if room is None else room - (budget - left)
+        if last and last.bytes <= 2 * left and (room_left is None or last.bytes <= room_left):
+            chosen.append(last)
+        return chosen
+
+    def _classes(self, taste: Taste, fits: int) -> Iterator[tuple[int, int]]:
+        """Yield slices of the items of at most `fits` bytes, each of about one size, the preferred first."""
+        end = bisect_right(self._sizes, fits)
+        if taste.order is Order.RANDOM:
+            if end:
+                yield 0, end
+            return
+        middle = 0 if taste.order is Order.SMALLEST_FIRST else min(end, bisect_right(self._sizes, taste.grain))
+        high = middle
+        while high > 0:
+            top = self._sizes[high - 1]
+            low = bisect_left(self._sizes, top - top // 10)
+            yield low, high
+            high = low
+        low = middle
+        while low < end:
+            bottom = self._sizes[low]
+            high = min(end, bisect_right(self._sizes, bottom + bottom // 10))
+            yield low, high
+            low = high
+
+    def _visit(self, low: int, high: int, seed: int, leaving: AbstractSet[str]) -> Iterator[Item]:
+        """Yield items[low:high] once each, in an order drawn from the seed; those that leave now at the end.
+
+        A walk with a step that has no divisor in common with the count visits everything once. It costs as
+        much as is taken, where shuffling a pool for each link would cost as much as the pool holds.
+        """
+        count = high - low
+        position, step = seed % count, (seed >> 64) % count or 1
+        while gcd(step, count) != 1:
+            step += 1
+        later = []
+        for _ in range(count):
+            item = self._items[low + position]
+            if item.name in leaving:
+                later.append(item)
+            else:
+                yield item
+            position = (position + step) % count
+        yield from later
