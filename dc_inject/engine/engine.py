@@ -82,13 +82,14 @@ class Engine:
         """Inject until the menus end (or `until`), then drain; with `once`, exactly the current cycle."""
         end = Cycle.at(self._clock.now(), self._campaign.cycle).end if once else until
         done = False
-        while not (done or self._stopping):
+        while not self._stopping:
             now = self._clock.now()
+            done = self._done(now, end, once=once)
+            if done:
+                break
             try:
                 self._step(now, end)
-                done = self._done(now, end, once=once)
-                if not done:
-                    self._calls.wait(self._next(now, end))
+                self._calls.wait(self._next(now, end))
             except LedgerError:
                 raise
             except Exception as error:  # noqa: BLE001  one bug in one cycle must not end twelve days
