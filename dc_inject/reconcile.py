@@ -13,13 +13,15 @@ LONGEST_RETRY = timedelta(minutes=5)
 ASK_AGAIN = timedelta(minutes=10)  # an end that was accepted and is not seen to work is asked for again
 
 
-def backoff(attempt: int, key: str, first: timedelta = FIRST_RETRY) -> timedelta:
-    """Return how long to wait before attempt + 1: doubling from `first`, at most `LONGEST_RETRY`.
+def backoff(
+    attempt: int, key: str, first: timedelta = FIRST_RETRY, longest: timedelta = LONGEST_RETRY
+) -> timedelta:
+    """Return how long to wait before attempt + 1: doubling from `first`, at most `longest`.
 
     Jittered to between half and all of it, by a hash of key and attempt, so that 1,000 links that failed
     together do not come back together and a test sees the same wait each time.
     """
-    whole: timedelta = min(first * 2 ** min(max(attempt - 1, 0), 20), LONGEST_RETRY)
+    whole: timedelta = min(first * 2 ** min(max(attempt - 1, 0), 20), longest)
     digest = hashlib.blake2b(f"{key} {attempt}".encode(), digest_size=4).digest()
     jittered: timedelta = whole * (0.5 + int.from_bytes(digest) / 2**33)
     return jittered

@@ -73,7 +73,8 @@ class Opening:
         """Ask the services, plan, look once more at what was chosen, and write the plan down.
 
         Raises the ServiceError for which it is worth to try again later in the cycle; with `last_try` it
-        plans without what a service does not tell, and those links hold.
+        plans without what a service does not tell, and those links hold. When nothing answers at all, a
+        plan would only waste the cycle: then it always raises.
         """
         desk, now = self._desk, self._desk.clock.now()
         dues = {row.key: row for row in desk.ledger.rows(cycle=cycle)}
@@ -114,7 +115,7 @@ class Opening:
                 part = rses[start : start + RSES_AT_ONCE]
                 tasks[service, start] = partial(desk.backends[service].sites, part)
         results, errors = desk.calls.gather(tasks, deadline)
-        self._complain(errors, last_try=last_try)
+        self._complain(errors, last_try=last_try and bool(results))
         facts = {(service, name): fact for (service, _), some in results.items() for name, fact in some.items()}
         now = desk.clock.now()
         for (_, name), fact in facts.items():
@@ -146,7 +147,8 @@ class Opening:
             for pool, error in errors.items()
             if desk.ledger.inventory_read_at(wanted[pool], pool) is None
         }
-        self._complain({(wanted[pool], 0): error for pool, error in never.items()}, last_try=last_try)
+        some = len(never) < len(wanted)
+        self._complain({(wanted[pool], 0): error for pool, error in never.items()}, last_try=last_try and some)
         pools = {
             pool: desk.ledger.inventory(service, pool) for pool, service in wanted.items() if pool not in never
         }

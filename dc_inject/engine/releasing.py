@@ -19,7 +19,7 @@ from dc_inject.reconcile import backoff
 
 log = logging.getLogger(__name__)
 
-WAIT_AFTER_REFUSAL = timedelta(minutes=10)  # first wait of a pair that was refused; it doubles
+LONGEST_WAIT = timedelta(hours=6)  # of a pair that was refused again and again
 
 
 class Releasing:
@@ -107,7 +107,9 @@ class Releasing:
         item, destination = injection.item.name, injection.link.destination
         match error:
             case AnotherNow():
-                wait = backoff(entry.attempt, injection.key, WAIT_AFTER_REFUSAL)
+                # At least a cycle, then growing: what is refused for replicas in deletion is refused for long.
+                times = self._desk.ledger.times_set_aside(item, destination) + 1
+                wait = backoff(times, injection.key, 2 * injection.cycle.length, LONGEST_WAIT)
                 self._desk.ledger.quarantine(item, destination, error.message, now, until=now + wait)
                 self._short.add(injection.flow)
                 self._desk.tell("another-now", service=injection.link.through)

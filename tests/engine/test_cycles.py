@@ -324,7 +324,7 @@ def test_stop_leaves_rules_live_and_the_next_start_goes_on(tmp_path):
     assert first
     assert all(rule.ended is None for rule in one.backend.rules.values())
     one.heard.at.clear()
-    one.run(cycles=2)
+    one.engine().run(until=START + 2 * CYCLE)
     assert first < set(one.backend.rules)
     assert abs(sum(row.injected for row in one.ledger.rows()) - 2 * DUE) <= 10 * GB
 
