@@ -1,0 +1,110 @@
+"""Rucio as a service that moves bytes: rules of an ordinary account, over REST only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from dc_inject.backends.rucio.client import QuietClient
+from dc_inject.backends.rucio.connection import Connection
+from dc_inject.backends.rucio.ending import Ending
+from dc_inject.backends.rucio.errors import Notes
+from dc_inject.backends.rucio.facts import Facts, resolve
+from dc_inject.backends.rucio.identity import check
+from dc_inject.backends.rucio.inventory import inventory
+from dc_inject.backends.rucio.look import Looking
+from dc_inject.backends.rucio.observing import Observing
+from dc_inject.backends.rucio.rules import Found, Rules
+from dc_inject.errors import Temporary
+from dc_inject.model import DatasetFilter, Entry, Injection, Item
+from dc_inject.ports import Candidate, Clock, Identity, Observation, Observer, Outcome, RseFacts, Sight
+
+__all__ = ["Found", "RucioBackend"]
+
+
+class RucioBackend:
+    """Implements `ports.Backend` with Rucio's own client, configured as the ecosystem has it."""
+
+    name = "rucio"
+
+    def __init__(
+        self,
+        *,
+        campaign: str,
+        clock: Clock,
+        observer: Observer,
+        timeout: float = 60.0,
+        batch_files: int = 2000,
+        batch_rules: int = 100,
+        estimates: int = 50,
+        make: Callable[[Notes, float], Any] = QuietClient,
+    ) -> None:
+        """Take what bounds a call: seconds without an answer, files and rules in a batch.
+
+        `estimates` are rules of one observation that are looked at one by one for their progress. `make` makes
+        the client of a thread. Nothing is asked before the first call.
+        """
+        self.campaign = campaign
+        self.connection = Connection(timeout=timeout, clock=clock, observer=observer, make=make)
+        self._rules = Rules(self.connection, self.name, batch_files=batch_files, batch_rules=batch_rules)
+        self._looking = Looking(self.connection)
+        self._observing = Observing(self.connection, self._rules, estimates)
+        self._ending = Ending(self.connection, self._rules)
+        self._facts = Facts(self.connection)
+
+    def check(self) -> Identity:
+        """Tell who we are and what we may do; configuration and credentials are read anew."""
+        with _understood():
+            return check(self.connection, self.name)
+
+    def resolve(self, expression: str) -> tuple[str, ...]:
+        """Return the RSEs that an expression means now, sorted; raises Permanent if it is not valid."""
+        with _understood():
+            return resolve(self.connection, expression)
+
+    def inventory(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+        """Stream the datasets of a source that pass the filter."""
+        with _understood():
+            yield from inventory(self.connection, source, datasets)
+
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
+        """Look at candidates in bulk."""
+        with _understood():
+            return self._looking.look(candidates)
+
+    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
+        """Make a rule for each injection, in batches; a duplicate of our own making is adopted."""
+        with _understood(lost=True):
+            return self._rules.submit(injections)
+
+    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+        """Tell how rules stand; `exact` adds up the bytes of the locks of those that are not complete."""
+        with _understood():
+            return self._observing.observe(entries, exact=exact)
+
+    def end(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """Let rules expire now; one that is gone already is a success."""
+        with _understood(lost=True):
+            return self._ending.end(entries)
+
+    def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
+        """Tell space, quota and availability; a signal that cannot be read is named as missing."""
+        with _understood():
+            return self._facts.sites(rses)
+
+    def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[Found]:
+        """Stream the rules of this campaign (or of another one) that Rucio has, found by their comments."""
+        with _understood():
+            yield from self._rules.ours(campaign or self.campaign, since=since)
+
+
+@contextmanager
+def _understood(*, lost: bool = False) -> Iterator[None]:
+    """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        message = f"Rucio's answer cannot be understood ({type(error).__name__}: {error})"
+        raise Temporary(message, "is it a Rucio server of version 32 or newer?", lost=lost) from error

@@ -1,0 +1,150 @@
+"""The connection to Rucio: one client for each thread, and the only way by which calls leave."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from rucio.common.config import clean_cached_config, config_get
+from rucio.common.exception import RuleNotFound
+
+from dc_inject.backends.rucio.client import QuietClient
+from dc_inject.backends.rucio.errors import Notes, scrub, translate
+from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
+from dc_inject.ports import Clock, Observer
+
+Row = Mapping[str, Any]
+T = TypeVar("T")
+
+
+class Connection:
+    """Calls of Rucio's client by name, from any thread; every error that leaves is a ServiceError.
+
+    Its cause is the error that Rucio's client raised, for whoever has to tell more than the classes do.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout: float,
+        clock: Clock,
+        observer: Observer,
+        make: Callable[[Notes, float], Any] = QuietClient,
+    ) -> None:
+        """Take seconds that a call may wait for an answer; `make` makes the client of a thread."""
+        self._timeout = timeout
+        self._clock = clock
+        self._observer = observer
+        self._make = make
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._generation = 0
+        self._notes: list[Notes] = []
+        self._kept: dict[tuple[str, ...], tuple[datetime, Any]] = {}
+
+    def call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
+        """Call a method of the client, and read what it streams to its end; say so if it `writes`."""
+        with self._translated(method, writes=writes) as client:
+            answer = getattr(client, method)(*args, **kwargs)
+            return list(answer) if isinstance(answer, Iterator) else answer
+
+    def stream(self, method: str, *args: object, **kwargs: object) -> Iterator[Row]:
+        """Call a method of the client and give its rows as they come."""
+        with self._translated(method, writes=False) as client:
+            yield from getattr(client, method)(*args, **kwargs)
+
+    def now(self) -> datetime:
+        """Return the present instant."""
+        return self._clock.now()
+
+    def kept(self, name: tuple[str, ...], age: timedelta, read: Callable[[], T]) -> T:
+        """Return what `read` gave at most `age` ago; it is asked again when that is older."""
+        with self._lock:
+            known = self._kept.get(name)
+        now = self._clock.now()
+        if known is not None and now - known[0] < age:
+            return known[1]  # type: ignore[no-any-return]  # the same name always has the same reader
+        value = read()
+        with self._lock:
+            self._kept[name] = now, value
+        return value
+
+    def client(self) -> Any:  # noqa: ANN401  rucio has no types
+        """Return this thread's client; made, and authenticated, when there is none."""
+        local = self._local
+        if getattr(local, "generation", None) != self._generation:
+            generation = self._generation
+            try:
+                local.client = self._make(self._my_notes(), self._timeout)
+            except Exception as error:
+                raise translate(error, self._my_notes(), making=True) from error
+            local.generation = generation
+        return local.client
+
+    def renew(self) -> None:
+        """Forget clients, configuration and what was kept: a person may have repaired something."""
+        clean_cached_config()
+        with self._lock:
+            self._generation += 1
+            self._kept.clear()
+
+    @property
+    def requests(self) -> int:
+        """How many requests have left so far, those for tokens and the client's own retries included."""
+        with self._lock:
+            return sum(notes.requests for notes in self._notes)
+
+    @property
+    def address(self) -> str:
+        """The server's address, as far as the configuration tells."""
+        host = getattr(getattr(self._local, "client", None), "host", None)
+        if host is None:
+            try:
+                host = config_get("client", "rucio_host")
+            except Exception:  # noqa: BLE001  whatever is wrong with it is told where it is used
+                return "(no address)"
+        return scrub(str(host))
+
+    @contextmanager
+    def _translated(self, method: str, *, writes: bool) -> Iterator[Any]:
+        notes, started, result = self._my_notes(), self._clock.now(), "ok"
+        notes.begin()
+        try:
+            yield self.client()
+        except Exception as error:  # noqa: BLE001  all of it is translated, here and nowhere else
+            translated = translate(error, notes, writes=writes)
+            if translated is not error:
+                translated.__cause__ = error
+            result = _result(translated)
+            raise translated from translated.__cause__
+        finally:
+            seconds = (self._clock.now() - started).total_seconds()
+            self._observer.event("call", service="rucio", method=method, seconds=seconds, result=result)
+
+    def _my_notes(self) -> Notes:
+        if not hasattr(self._local, "notes"):
+            self._local.notes = Notes()
+            with self._lock:
+                self._notes.append(self._local.notes)
+        notes: Notes = self._local.notes
+        return notes
+
+
+def _result(error: ServiceError) -> str:
+    """Return the word for what became of a call; that a rule is gone is news, but no trouble."""
+    if isinstance(error.__cause__, RuleNotFound):
+        return "ok"
+    match error:
+        case Temporary(lost=True):
+            return "lost"
+        case AnotherNow():
+            return "another-now"
+        case Permanent():
+            return "permanent"
+        case Fatal():
+            return "fatal"
+        case _:
+            return "temporary"

@@ -1,0 +1,191 @@
+"""From what Rucio, its client and the network raise to what has to happen next; no secret gets through.
+
+One principle decides between the classes: what is wrong with the item is AnotherNow or Permanent, what is wrong
+with anything else (quota, space, a site's brake, the database) is Temporary, and what only a person can repair
+is Fatal.
+"""
+
+from __future__ import annotations
+
+import configparser
+import logging
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import requests
+from rucio.common import exception as rucio
+
+from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
+
+log = logging.getLogger(__name__)
+
+LONGEST = 300  # characters of a message: servers have answered with whole pages
+WHERE = "set RUCIO_CONFIG, or put rucio.cfg into $RUCIO_HOME/etc, $VIRTUAL_ENV/etc or /opt/rucio/etc"
+
+_PERSON = (
+    rucio.CannotAuthenticate,
+    rucio.NoAuthInformation,
+    rucio.IdentityError,
+    rucio.IdentityNotFound,
+    rucio.MissingClientParameter,
+    rucio.MissingModuleException,
+    rucio.ErrorLoadingCredentials,
+)
+_CONFIGURATION = (
+    rucio.ConfigNotFound,
+    rucio.ConfigLoadingError,
+    rucio.ConfigurationError,
+    rucio.ClientProtocolNotFound,
+    rucio.ClientProtocolNotSupported,
+    configparser.Error,
+    requests.exceptions.InvalidURL,
+    requests.exceptions.InvalidSchema,
+    requests.exceptions.MissingSchema,
+)
+_LATER = (
+    rucio.DatabaseException,
+    rucio.ServiceUnavailable,
+    rucio.ResourceTemporaryUnavailable,
+    rucio.ServerConnectionException,
+    rucio.InsufficientAccountLimit,
+    rucio.InsufficientTargetRSEs,
+    rucio.RSEOverQuota,
+    rucio.RSEWriteBlocked,
+    requests.RequestException,
+)
+_ANOTHER = (
+    rucio.DuplicateRule,
+    rucio.ReplicationRuleCreationTemporaryFailed,  # replicas at the destination are still being deleted
+    rucio.MissingSourceReplica,
+)
+_HINTS: dict[type[Exception], str] = {
+    rucio.InsufficientAccountLimit: "ask for more quota at this destination, or let rules end sooner",
+    rucio.RSEOverQuota: "the destination is over its own limit: wait, or take another one",
+    rucio.RSEWriteBlocked: "the site does not take data now: wait, or exclude it",
+    rucio.AccessDenied: "the experiment's policy does not let this account do that",
+    rucio.InvalidObject: "one of activity, priority or comment is not allowed there; the menu sets the activity",
+    rucio.InvalidSourceReplicaExpression: "the source is no RSE (any more)",
+    rucio.InvalidRSEExpression: "see the Rucio documentation on RSE expressions; a plain name is safest",
+}
+_STATUS = re.compile(r"http status code: (\d{3})")
+
+
+@dataclass(slots=True)
+class Notes:
+    """What the network did during one call: the client's own retries hide it, and it decides what is in doubt.
+
+    `unanswered`: an attempt to change something may have been carried out without an answer to us.
+    """
+
+    unanswered: bool = False
+    status: int = 0  # of the last response; 0 when there was none
+    trouble: str = ""  # the last trouble of the network, in words
+    requests: int = 0  # since the beginning
+    secrets: set[str] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """Forget the last call."""
+        self.unanswered, self.status, self.trouble = False, 0, ""
+
+
+def translate(error: Exception, notes: Notes, *, writes: bool = False, making: bool = False) -> ServiceError:
+    """Return the error that says what to do next; `making` is for what comes up while a client is made.
+
+    If an attempt of a call that `writes` was left without an answer, that is what counts, whatever later
+    attempts were told: the call may have been carried out.
+    """
+    if isinstance(error, ServiceError):
+        return error
+    meant = _meant(error, notes, writes=writes, making=making)
+    if writes and notes.unanswered and not isinstance(error, rucio.DuplicateRule):
+        return Temporary(meant.message, meant.hint, lost=True)
+    return meant
+
+
+def _meant(error: Exception, notes: Notes, *, writes: bool, making: bool) -> ServiceError:
+    text = scrub(_text(error, notes), notes.secrets)
+    if isinstance(error, _PERSON) and notes.status >= 500:
+        return Temporary(text)  # the door is broken, not the key
+    if isinstance(error, _PERSON):
+        return Fatal(text, _credentials_hint(error), hold="credentials")
+    if isinstance(error, _CONFIGURATION):
+        return Fatal(text, WHERE)
+    if isinstance(error, _ANOTHER):
+        return AnotherNow(text)
+    if isinstance(error, _LATER):
+        return Temporary(text, _hint(error))
+    if type(error) is rucio.RucioException and (status := _STATUS.search(str(error))):
+        return _by_status(int(status[1]), text)
+    if isinstance(error, rucio.RucioException):
+        return Permanent(text, _hint(error))
+    if making or isinstance(error, OSError):
+        return Fatal(text, "check rucio.cfg, and that certificate, proxy or token exist", hold="credentials")
+    if isinstance(error, ValueError | KeyError):
+        return Temporary(f"Rucio's answer cannot be understood ({text})", lost=writes)
+    log.error("unexpected %s while Rucio was called", type(error).__name__, exc_info=error)
+    return Temporary(f"unexpected {text}", lost=writes)
+
+
+def _by_status(status: int, text: str) -> ServiceError:
+    """Judge an answer that did not come from Rucio itself, but from what stands before it."""
+    if status in {401, 403}:
+        return Fatal(text, "the credentials may have expired", hold="credentials")
+    if status == 413:
+        return Permanent(text, "the request is too large for the server")
+    if status == 429:
+        return Temporary(text, "the server asks for fewer calls: lower rules_per_hour")
+    return Temporary(text)
+
+
+def _text(error: Exception, notes: Notes) -> str:
+    if isinstance(error, rucio.ServerConnectionException):
+        return f"cannot connect to the Rucio server: {notes.trouble}" if notes.trouble else "cannot connect"
+    if isinstance(error, requests.Timeout):
+        return f"no answer in time ({error})"
+    if isinstance(error, rucio.RucioException):
+        details = " ".join(str(part) for part in error.args if part) or str(error)
+        return details if type(error) is rucio.RucioException else f"{type(error).__name__}: {details}"
+    return f"{type(error).__name__}: {error}"
+
+
+def _hint(error: Exception) -> str | None:
+    return next((hint for kind, hint in _HINTS.items() if isinstance(error, kind)), None)
+
+
+def _credentials_hint(error: Exception) -> str:
+    text = str(error).lower()
+    if "proxy" in text or "x509" in text or "x.509" in text:
+        return "make a new proxy (voms-proxy-init), or check client_cert and client_key in rucio.cfg"
+    if "token" in text or "oidc" in text:
+        return "renew the token (BEARER_TOKEN_FILE, or `rucio whoami` once by hand)"
+    return "check auth_type, username, password and account in rucio.cfg and RUCIO_*"
+
+
+# --------------------------------------------------------------------------- secrets
+
+_SECRETS = (
+    (re.compile(r"//[^/@\s]+@"), "//***@"),
+    (re.compile(r"((?:https?:/)?/[^\s?'\"]*)\?[^\s'\")]+"), r"\1?***"),
+    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.?[\w-]*"), "***"),  # a JWT
+    (re.compile(r"[^\s'\"=:]+-[^\s'\"]+-[0-9a-f]{32}\b"), "***"),  # one of Rucio's own tokens
+    (re.compile(r"\b(bearer)\s+[^\s'\",]+", re.IGNORECASE), r"\1 ***"),
+    (
+        re.compile(
+            r"\b([\w-]*(?:token|passw(?:or)?d|secret|passphrase|signature|authorization))"
+            r"(['\"]?\s*[:=]\s*)(?:'[^']*'|\"[^\"]*\"|[^\s,;}&]+)",
+            re.IGNORECASE,
+        ),
+        r"\1\2***",
+    ),
+)
+
+
+def scrub(text: str, secrets: Collection[str] = ()) -> str:
+    """Return a text of one bounded line without the known secrets, or anything that looks like one."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***") if secret else text
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -1,0 +1,132 @@
+"""Facts of RSEs: the sites' own brakes, space, and what our quota leaves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TypeVar
+
+from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.identity import account_of, is_admin
+from dc_inject.backends.rucio.look import utc
+from dc_inject.errors import Fatal, Permanent, ServiceError
+from dc_inject.ports import RseFacts
+
+_SHORT = timedelta(seconds=5)  # what all RSEs share is read once for the parts of one round of questions
+_LONG = timedelta(hours=12)  # attributes of RSEs, which RSEs an expression means
+_OLD = timedelta(hours=24)  # of a storage's own report of its space
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Signals:
+    """Reads signals; one that cannot be read is missing, with the reason, and stops nothing."""
+
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def read(self, name: str, reader: Callable[[], T]) -> T | None:
+        try:
+            return reader()
+        except Fatal:
+            raise
+        except ServiceError as error:
+            self.missing[name] = error.message
+            return None
+
+
+class Facts:
+    """Reads what Rucio knows of RSEs: one call for all of them, two for quotas, one or two for each."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Take the connection to ask."""
+        self._connection = connection
+
+    def sites(self, names: Iterable[str]) -> dict[str, RseFacts]:
+        """Return the facts of each RSE; raises a ServiceError when the list of RSEs cannot be read.
+
+        That list carries availability as it is now; an expression such as availability_write=True would be
+        answered from a cache of the server, up to 10 minutes old.
+        """
+        known = self._connection.kept(("rses",), _SHORT, self._rses)
+        shared = _Signals()
+        quotas = shared.read("quota_left", lambda: self._connection.kept(("quotas",), _SHORT, self._quotas))
+        return {name: self._facts(name, known.get(name), quotas, shared) for name in sorted(set(names))}
+
+    def _facts(self, name: str, rse: Row | None, quotas: Mapping[str, float] | None, shared: _Signals) -> RseFacts:
+        if rse is None:
+            return RseFacts(name, exists=False)
+        signals = _Signals(dict(shared.missing))
+        free = signals.read("free", lambda: self._free(name))
+        attributes = signals.read("site", lambda: self._attributes(name)) or {}
+        return RseFacts(
+            name,
+            readable=bool(rse["availability_read"]),
+            writable=bool(rse["availability_write"]),
+            free=free,
+            quota_left=None if quotas is None else _left(quotas.get(name, 0)),
+            tape=rse["rse_type"] == "TAPE",
+            site=str(attributes.get("site", "")),
+            missing=signals.missing,
+        )
+
+    def _rses(self) -> dict[str, Row]:
+        return {row["rse"]: row for row in self._connection.call("list_rses")}
+
+    def _attributes(self, name: str) -> Row:
+        def read() -> Row:
+            row: Row = self._connection.call("list_rse_attributes", name)
+            return row
+
+        return self._connection.kept(("attributes", name), _LONG, read)
+
+    def _free(self, name: str) -> int:
+        """Return the free space as the storage itself reports it."""
+        rows = self._connection.call("get_rse_usage", name)
+        told = next((row for row in rows if row["source"] == "storage" and row["free"] is not None), None)
+        if told is None:
+            raise Permanent("no report of the storage's free space")
+        updated = utc(told["updated_at"])
+        if updated is not None and self._connection.now() - updated > _OLD:
+            raise Permanent(f"the storage's last report of its free space is of {updated:%Y-%m-%dT%H:%MZ}")
+        return int(told["free"])
+
+    def _quotas(self) -> Mapping[str, float]:
+        """Return bytes left by RSE; what is not named has no limit set, which for Rucio is nothing left."""
+        if is_admin(self._connection):
+            return _Unlimited()
+        account = account_of(self._connection)
+        left = {
+            row["rse"]: float(row["bytes_remaining"])
+            for row in self._connection.call("get_local_account_usage", account)
+        }
+        for row in self._connection.call("get_global_account_usage", account):
+            for name in self._meant(row["rse_expression"]):
+                if name in left:
+                    left[name] = min(left[name], float(row["bytes_remaining"]))
+        return left
+
+    def _meant(self, expression: str) -> tuple[str, ...]:
+        return self._connection.kept(
+            ("expression", expression), _LONG, lambda: resolve(self._connection, expression)
+        )
+
+
+class _Unlimited(dict[str, float]):
+    """Quotas of an administrator: there are none."""
+
+    def get(self, name: str, default: float | None = None) -> float:  # type: ignore[override]
+        del name, default
+        return math.inf
+
+
+def resolve(connection: Connection, expression: str) -> tuple[str, ...]:
+    """Return the RSEs that an expression means, sorted; raises Permanent for one that is not valid."""
+    return tuple(sorted(row["rse"] for row in connection.call("list_rses", expression)))
+
+
+def _left(remaining: float) -> int | None:
+    """Return how large a dataset may be: Rucio wants more left than its size. None: no limit."""
+    return None if math.isinf(remaining) else max(int(remaining) - 1, 0)

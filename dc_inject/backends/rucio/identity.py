@@ -1,0 +1,83 @@
+"""Who we are at a Rucio, and what we may do there."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from typing import Any
+
+from rucio.common.exception import AccessDenied, RuleNotFound
+
+from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.errors import WHERE
+from dc_inject.backends.rucio.expiry import credentials_until
+from dc_inject.errors import Fatal, Permanent, ServiceError
+from dc_inject.ports import Identity
+
+_FOR_GOOD = timedelta.max
+
+
+def check(connection: Connection, service: str) -> Identity:
+    """Return who we are; raises Fatal with address and hint when nothing will work."""
+    connection.renew()
+    try:
+        version = str(connection.call("ping")["version"])
+        account = account_of(connection)
+        client = connection.client()
+        return Identity(
+            service=service,
+            address=connection.address,
+            version=version,
+            vo=str(client.vo),
+            account=account,
+            admin=is_admin(connection),
+            may_end=_may_end(connection),
+            credentials_until=credentials_until(client),
+        )
+    except Fatal as error:
+        message = f"Rucio at {connection.address}: {error.message}"
+        raise Fatal(message, error.hint, hold=error.hold) from error.__cause__
+    except ServiceError as error:
+        hint = error.hint or f"check rucio_host and auth_host in rucio.cfg, and that it runs; {WHERE}"
+        raise Fatal(f"Rucio at {connection.address}: {error.message}", hint) from error.__cause__
+
+
+def account_of(connection: Connection) -> str:
+    """Return the account that Rucio knows us by; asked once."""
+    return connection.kept(("account",), _FOR_GOOD, lambda: str(connection.call("whoami")["account"]))
+
+
+def is_admin(connection: Connection) -> bool:
+    """Whether this is an administrator's account, which Rucio lets go beyond quotas; asked once."""
+    account = account_of(connection)
+    return connection.kept(("admin",), _FOR_GOOD, lambda: account == "root" or _admin(connection, account))
+
+
+def _admin(connection: Connection, account: str) -> bool:
+    try:
+        rows = _flat(connection.call("list_account_attributes", account))
+    except Permanent:
+        return False  # who may not even read its own attributes is no administrator
+    return any(row["key"] == "admin" and str(row["value"]).lower() not in {"false", "0"} for row in rows)
+
+
+def _flat(rows: Iterable[Any]) -> Iterator[Row]:
+    """Give the attributes one by one: the server sends a list of them in one row."""
+    for row in rows:
+        if isinstance(row, list):
+            yield from _flat(row)
+        else:
+            yield row
+
+
+def _may_end(connection: Connection) -> bool | None:
+    """Find out without harm whether rules can be ended: the right is checked before the rule is looked for."""
+    try:
+        connection.call("update_replication_rule", uuid.uuid4().hex, {"lifetime": 0}, writes=True)
+    except ServiceError as error:
+        if isinstance(error.__cause__, RuleNotFound):
+            return True
+        if isinstance(error.__cause__, AccessDenied):
+            return False
+    return None

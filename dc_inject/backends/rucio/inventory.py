@@ -1,0 +1,91 @@
+"""The inventory of a source: the datasets there that could be injected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dc_inject import pool
+from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.dids import Did, bulk
+from dc_inject.errors import Permanent
+from dc_inject.model import DatasetFilter, Item
+
+_WILDCARDS = frozenset("*?[")
+_DEEPEST = 20  # containers within containers
+
+
+def inventory(connection: Connection, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+    """Stream the datasets at a source that pass the filter.
+
+    Datasets and containers that the filter names are looked up. For patterns, the dataset locks of the whole RSE
+    are streamed: what no rule holds at the source is not eligible anyway, and, unlike list_datasets_per_rse, the
+    server does not build this list in its memory.
+    """
+    named = [Did.read(text) for text in datasets.dids if not _WILDCARDS & set(text)]
+    members = _members(connection, [Did.read(text) for text in datasets.containers], named)
+    if len(named) < len(datasets.dids):
+        yield from _locked(connection, source, datasets, members)
+    else:
+        yield from _looked_up(connection, source, datasets, members)
+
+
+def _locked(
+    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str]
+) -> Iterator[Item]:
+    given: set[str] = set()
+    for row in connection.stream("get_dataset_locks_by_rse", source):
+        if row["state"] != "OK":
+            continue
+        item = Item(str(Did.of(row)), row["bytes"] or 0, row["length"] or 0)
+        if item.name not in given and pool.matches(item, datasets, in_container=item.name in members):
+            given.add(item.name)  # a dataset has a lock for every rule on it
+            yield item
+
+
+def _looked_up(
+    connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str]
+) -> Iterator[Item]:
+    rows = bulk(
+        map(Did.read, members),
+        lambda dids: connection.call("list_dataset_replicas_bulk", [did.row() for did in dids]),
+    )
+    for row in rows:
+        if row["rse"] == source and complete(row):
+            item = Item(str(Did.of(row)), row["bytes"], row["length"])
+            if pool.matches(item, datasets, in_container=True):
+                yield item
+
+
+def complete(replica: Row) -> bool:
+    """Whether a dataset's replica has all its files; Rucio lists empty ones as available too."""
+    length = replica["length"] or 0
+    return (
+        replica["state"] == "AVAILABLE"
+        and 0 < length <= (replica["available_length"] or 0)
+        and bool(replica["bytes"])
+    )
+
+
+def _members(connection: Connection, containers: Iterable[Did], named: Iterable[Did]) -> frozenset[str]:
+    """Return the datasets in containers, and those named; a container among the latter counts as one."""
+    rows = bulk(named, lambda dids: connection.call("get_metadata_bulk", [did.row() for did in dids]))
+    kinds = {Did.of(row): row["did_type"] for row in rows}
+    found = {str(did) for did, kind in kinds.items() if kind == "DATASET"}
+    level = {*containers, *(did for did, kind in kinds.items() if kind == "CONTAINER")}
+    seen: set[Did] = set()
+    for _ in range(_DEEPEST):
+        seen |= level
+        children = [row for did in sorted(level) for row in _content(connection, did)]
+        found |= {str(Did.of(row)) for row in children if row["type"] == "DATASET"}
+        level = {Did.of(row) for row in children if row["type"] == "CONTAINER"} - seen
+        if not level:
+            break
+    return frozenset(found)
+
+
+def _content(connection: Connection, container: Did) -> list[Row]:
+    try:
+        rows: list[Row] = connection.call("list_content", container.scope, container.name)
+    except Permanent:
+        return []  # it does not exist (any more): its datasets are not there, which the pool will show
+    return rows

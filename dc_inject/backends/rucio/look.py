@@ -1,0 +1,120 @@
+"""One more look, in bulk, at datasets that are about to be chosen, or whose rules have ended."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from rucio.common.exception import RuleNotFound
+
+from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.dids import Did, bulk
+from dc_inject.backends.rucio.inventory import complete
+from dc_inject.errors import Permanent
+from dc_inject.model import Item
+from dc_inject.ports import Candidate, Sight
+
+_EXPIRY_AGE = timedelta(hours=12)
+_EXPIRIES = 100_000  # rules whose expiry is kept
+_PAST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Looking:
+    """Looks at candidates; remembers for 12 hours when rules that hold datasets at sources expire."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Take the connection to ask."""
+        self._connection = connection
+        self._expiries: dict[str, tuple[datetime, datetime | None]] = {}  # rule -> when asked, expiry
+        self._lock = threading.Lock()
+
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
+        """Return what Rucio says of each candidate: three bulk calls for 200, and one for each new rule."""
+        dids = {candidate.item: Did.read(candidate.item) for candidate in candidates}
+        metadata = {Did.of(row): row for row in self._rows("get_metadata_bulk", dids.values())}
+        replicas = {
+            (Did.of(row), row["rse"]): row for row in self._rows("list_dataset_replicas_bulk", dids.values())
+        }
+        locks: dict[tuple[Did, str], list[Row]] = defaultdict(list)
+        for row in locks_of(self._connection, dids.values()):
+            locks[Did.of(row), row["rse"]].append(row)
+        sights = {}
+        for candidate in candidates:
+            did = dids[candidate.item]
+            at_source, at_destination = (did, candidate.link.source), (did, candidate.link.destination)
+            holding = [lock for lock in locks.get(at_source, []) if lock["state"] == "OK"]
+            source, destination = replicas.get(at_source), replicas.get(at_destination)
+            sights[candidate] = Sight(
+                item=_item(candidate.item, metadata.get(did), source),
+                closed=did in metadata and metadata[did]["is_open"] is False,
+                source_complete=source is not None and complete(source),
+                source_locked=bool(holding),
+                source_until=self._until(holding),
+                destination_bytes=_there(destination),
+                destination_locked=at_destination in locks,
+            )
+        return sights
+
+    def _rows(self, method: str, dids: Iterable[Did]) -> Iterable[Row]:
+        return bulk(dids, lambda some: self._connection.call(method, [did.row() for did in some]))
+
+    def _until(self, locks: Iterable[Row]) -> datetime | None:
+        """Return when the last of the rules ends that hold a dataset at its source; None if one never does."""
+        latest = _PAST
+        for rule in sorted({lock["rule_id"] for lock in locks}):
+            expiry = self._expiry(rule)
+            if expiry is None:
+                return None
+            latest = max(latest, expiry)
+        return latest
+
+    def _expiry(self, rule: str) -> datetime | None:
+        now = self._connection.now()
+        with self._lock:
+            known = self._expiries.get(rule)
+        # What should have expired and still holds a dataset was prolonged.
+        if known is not None and now - known[0] < _EXPIRY_AGE and (known[1] is None or known[1] > now):
+            return known[1]
+        try:
+            expiry = utc(self._connection.call("get_replication_rule", rule)["expires_at"])
+        except Permanent as error:
+            if not isinstance(error.__cause__, RuleNotFound):
+                raise
+            return _PAST
+        with self._lock:
+            if len(self._expiries) >= _EXPIRIES:
+                self._expiries.clear()
+            self._expiries[rule] = now, expiry
+        return expiry
+
+
+def locks_of(connection: Connection, dids: Iterable[Did]) -> list[Row]:
+    """Return the dataset locks of datasets at all RSEs."""
+    return list(
+        bulk(
+            dids,
+            lambda some: connection.call("get_locks_for_dids", [did.row(type="dataset") for did in some]),
+        )
+    )
+
+
+def utc(moment: datetime | None) -> datetime | None:
+    """Give a time of Rucio its zone: they are all UTC."""
+    return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+def _item(name: str, metadata: Row | None, source: Row | None) -> Item | None:
+    """Return the dataset as it is now; what was never closed has its size in its replica only."""
+    if metadata is None:
+        return None
+    told = [row for row in (metadata, source) if row is not None and row["bytes"] and row["length"]]
+    return Item(name, told[0]["bytes"], told[0]["length"]) if told else Item(name, 0, 0)
+
+
+def _there(destination: Row | None) -> int:
+    """Return the bytes that are available; a replica row without available files is a ghost."""
+    if destination is None or not destination["available_length"]:
+        return 0
+    return max(destination["available_bytes"] or 0, 1)

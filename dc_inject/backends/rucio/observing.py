@@ -1,0 +1,158 @@
+"""How rules of ours stand: dataset locks in bulk, and a closer look at a bounded number of rules."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from rucio.common.exception import RuleNotFound
+
+from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.dids import Did
+from dc_inject.backends.rucio.look import locks_of, utc
+from dc_inject.backends.rucio.rules import Rules, status
+from dc_inject.errors import Permanent, ServiceError
+from dc_inject.model import Entry
+from dc_inject.ports import Observation, Status
+
+log = logging.getLogger(__name__)
+
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_LOCK = {"OK": Status.COMPLETE, "REPLICATING": Status.MOVING, "STUCK": Status.STUCK}
+
+
+@dataclass(frozen=True, slots=True)
+class Observing:
+    """Tells how entries stand.
+
+    One bulk call tells what is complete. What is not gets a call of its own for its progress, but at most
+    `estimates` of them at a time, those seen longest ago first; the others keep the progress known of them.
+    """
+
+    connection: Connection
+    rules: Rules
+    estimates: int
+
+    def observe(self, entries: Sequence[Entry], *, exact: bool) -> list[Observation]:
+        """Return one observation for each entry."""
+        seen: dict[str, Observation] = {}
+        dids = {entry.injection.key: Did.read(entry.injection.item.name) for entry in entries}
+        locks = {row["rule_id"]: row for row in locks_of(self.connection, dids.values())}
+        moving: list[Entry] = []
+        for entry in entries:
+            lock = locks.get(entry.external_id)
+            if not entry.external_id:
+                seen[entry.injection.key] = self._in_doubt(entry)
+            elif lock is None:
+                seen[entry.injection.key] = self._closely(entry, exact=exact)
+            elif _LOCK.get(lock["state"]) is Status.COMPLETE:
+                seen[entry.injection.key] = self._complete(entry)
+            elif exact:
+                seen[entry.injection.key] = self._closely(entry, exact=True)
+            else:
+                moving.append(entry)
+        moving.sort(key=lambda entry: entry.observed_at or _NEVER)
+        seen |= {entry.injection.key: _glance(entry, locks) for entry in moving}
+        seen |= self._progress(moving[: self.estimates])
+        return [seen[entry.injection.key] for entry in entries]
+
+    def _progress(self, entries: Sequence[Entry]) -> dict[str, Observation]:
+        """Look at rules one by one, as long as Rucio answers: what they are is known, it is only how far."""
+        seen: dict[str, Observation] = {}
+        for entry in entries:
+            try:
+                seen[entry.injection.key] = self._closely(entry, exact=False)
+            except ServiceError as error:
+                log.debug("no progress of %d rules: %s", len(entries) - len(seen), error.message)
+                break
+        return seen
+
+    def _in_doubt(self, entry: Entry) -> Observation:
+        """Look for the rule of a call whose answer was lost."""
+        found, _ = self.rules.find(entry.injection.item.name, entry.injection.link.destination)
+        if found is None or found.key != entry.injection.key:
+            return Observation(entry.injection.key, Status.ABSENT)
+        return self._closely(replace(entry, external_id=found.rule), exact=False)
+
+    def _closely(self, entry: Entry, *, exact: bool) -> Observation:
+        """Look at one rule; `exact` adds up the bytes of its locks."""
+        try:
+            row: Row = self.connection.call("get_replication_rule", entry.external_id)
+        except Permanent as error:
+            if isinstance(error.__cause__, RuleNotFound):
+                return Observation(entry.injection.key, Status.ABSENT, entry.external_id)
+            raise
+        done, stuck = row["locks_ok_cnt"], row["locks_stuck_cnt"]
+        files = done + stuck + row["locks_replicating_cnt"]
+        told = status(row)
+        size = entry.injection.item.bytes
+        moved = size * done // files if files else 0
+        certain = told is Status.COMPLETE
+        if exact and not certain:
+            moved, certain = self._bytes_done(entry), True
+        return Observation(
+            entry.injection.key,
+            told,
+            entry.external_id,
+            files_done=done,
+            files_stuck=stuck,
+            moved=moved,
+            exact=certain,
+            present=self._present(entry) if done else None,
+            expires_at=utc(row["expires_at"]),
+            error=row["error"] or "",
+        )
+
+    def _complete(self, entry: Entry) -> Observation:
+        item = entry.injection.item
+        return Observation(
+            entry.injection.key,
+            Status.COMPLETE,
+            entry.external_id,
+            files_done=item.files,
+            moved=item.bytes,
+            exact=True,
+            present=self._present(entry),
+        )
+
+    def _bytes_done(self, entry: Entry) -> int:
+        """Add up the files whose locks are OK."""
+        did = Did.read(entry.injection.item.name)
+        locks = self.connection.call("list_replica_locks", entry.external_id)
+        done = {Did.of(lock) for lock in locks if lock["state"] == "OK"}
+        files = self.connection.call("list_files", did.scope, did.name)
+        return sum(file["bytes"] for file in files if Did.of(file) in done)
+
+    def _present(self, entry: Entry) -> int | None:
+        """Return the bytes that were at the destination at the birth of the rule, as its history tells.
+
+        Asked once, when files of it are first seen to be there. The history counts files, so that the bytes
+        are an estimate unless it was none or all of them. None: not known, or known from before.
+        """
+        if entry.files_done:
+            return None
+        did, item = Did.read(entry.injection.item.name), entry.injection.item
+        try:
+            rows = self.connection.call("list_replication_rule_full_history", did.scope, did.name)
+        except ServiceError as error:
+            log.debug("no history of %s: %s", did, error.message)
+            return None
+        born = next((row for row in rows if row["rule_id"] == entry.external_id), None)
+        if born is None:
+            return None
+        done = born["locks_ok_cnt"]
+        files = done + born["locks_replicating_cnt"] + born["locks_stuck_cnt"]
+        return item.bytes * done // files if files else None
+
+
+def _glance(entry: Entry, locks: Mapping[str, Row]) -> Observation:
+    """Return what the bulk call tells of a rule that is not looked at more closely now."""
+    return Observation(
+        entry.injection.key,
+        _LOCK.get(locks[entry.external_id]["state"], Status.MOVING),
+        entry.external_id,
+        files_done=entry.files_done,
+        files_stuck=entry.files_stuck,
+    )

@@ -1,0 +1,252 @@
+"""Rules of ours: read back from Rucio, and made."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from rucio.common import exception as rucio
+
+from dc_inject import __version__, naming
+from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.dids import Did
+from dc_inject.backends.rucio.identity import account_of
+from dc_inject.backends.rucio.look import utc
+from dc_inject.errors import AnotherNow, Permanent, ServiceError, Temporary
+from dc_inject.model import Injection, Link
+from dc_inject.ports import Outcome, Status
+
+_CONTACT = 200  # characters of a contact that go into a rule's metadata
+_OF_THE_ITEM = (rucio.DataIdentifierNotFound, rucio.UnsupportedDIDType, rucio.DIDError)
+_OF_THE_SUM = (rucio.InsufficientAccountLimit, rucio.RSEOverQuota)
+_DATE = "%a, %d %b %Y %H:%M:%S UTC"
+_STATUS = {
+    "OK": Status.COMPLETE,
+    "REPLICATING": Status.MOVING,
+    "STUCK": Status.STUCK,
+    "SUSPENDED": Status.SUSPENDED,
+    "INJECT": Status.WAITING,
+    "WAITING_APPROVAL": Status.WAITING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A rule of ours as Rucio has it. `key` is that of the injection it was made for; counts are of files."""
+
+    key: str
+    rule: str
+    campaign: str
+    scenario: str
+    cycle: datetime
+    link: Link
+    item: str
+    bytes: int | None
+    status: Status
+    done: int
+    moving: int
+    stuck: int
+    created_at: datetime
+    expires_at: datetime | None
+    error: str
+
+    @property
+    def files(self) -> int:
+        """How many files it has locks on; 0 until Rucio has begun with it."""
+        return self.done + self.moving + self.stuck
+
+
+def read(row: Row, service: str) -> Found | None:
+    """Return a rule of ours; None when its comment says that it is not."""
+    said = naming.read_comment(row["comments"])
+    if said is None:
+        return None
+    campaign, scenario, cycle = said
+    link = Link(row["source_replica_expression"] or "", row["rse_expression"], service)
+    item = str(Did.of(row))
+    created = utc(row["created_at"])
+    assert created is not None, "every rule of Rucio has the time of its birth"
+    return Found(
+        key=naming.key(campaign, scenario, cycle, link, item),
+        rule=row["id"],
+        campaign=campaign,
+        scenario=scenario,
+        cycle=cycle,
+        link=link,
+        item=item,
+        bytes=row.get("bytes"),
+        status=status(row),
+        done=row["locks_ok_cnt"],
+        moving=row["locks_replicating_cnt"],
+        stuck=row["locks_stuck_cnt"],
+        created_at=created,
+        expires_at=utc(row["expires_at"]),
+        error=row["error"] or "",
+    )
+
+
+def status(row: Row) -> Status:
+    """Return what a rule's state means; one that is new to us is taken as not yet at work."""
+    return _STATUS.get(row["state"], Status.WAITING)
+
+
+class Rules:
+    """Finds our rules and makes them."""
+
+    def __init__(self, connection: Connection, service: str, *, batch_files: int, batch_rules: int) -> None:
+        """Take the bounds of one call: a batch is one transaction behind a front end with little patience."""
+        self._connection = connection
+        self._service = service
+        self._batch_files = batch_files
+        self._batch_rules = batch_rules
+
+    # ------------------------------------------------------------------ find
+
+    def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[Found]:
+        """Stream our account's rules by their comments: of one campaign, or of all.
+
+        Rucio has no index for it: for recovery, and for ending without a ledger; not for every cycle.
+        """
+        filters = {"account": account_of(self._connection)}
+        if since is not None:
+            filters["created_after"] = since.strftime(_DATE)
+        for row in self._connection.stream("list_replication_rules", filters):
+            found = read(row, self._service)
+            if found is not None and campaign in {None, found.campaign}:
+                yield found
+
+    def find(self, item: str, destination: str) -> tuple[Found | None, int]:
+        """Return our rule for a dataset and destination, and how many rules our account has for the two."""
+        did = Did.read(item)
+        filters = {
+            "scope": did.scope,
+            "name": did.name,
+            "account": account_of(self._connection),
+            "rse_expression": destination,
+        }
+        rows = self._connection.call("list_replication_rules", filters)
+        return next((found for row in rows if (found := read(row, self._service))), None), len(rows)
+
+    # ------------------------------------------------------------------ make
+
+    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
+        """Make a rule for each; one call for as many as can share it, one outcome for each."""
+        outcomes: dict[str, Outcome] = {}
+        for batch in self._batches(injections):
+            outcomes |= {outcome.key: outcome for outcome in self._make(batch)}
+        return [outcomes[injection.key] for injection in injections]
+
+    def _batches(self, injections: Sequence[Injection]) -> Iterator[list[Injection]]:
+        """Give those that one call can make: alike in all that a call has only one of, few files together."""
+        alike: dict[tuple[object, ...], list[Injection]] = defaultdict(list)
+        for injection in injections:
+            alike[tuple(sorted(_call(injection).items()))].append(injection)
+        for some in alike.values():
+            batch: list[Injection] = []
+            for injection in some:
+                files = sum(other.item.files for other in batch) + injection.item.files
+                if batch and (files > self._batch_files or len(batch) == self._batch_rules):
+                    yield batch
+                    batch = []
+                batch.append(injection)
+            yield batch
+
+    def _make(self, batch: Sequence[Injection]) -> list[Outcome]:
+        try:
+            return self._add(batch)
+        except ServiceError as error:
+            if len(batch) == 1:
+                return [self._refused(batch[0], error)]
+            if not _may_be_one_of_them(error):
+                return [Outcome(injection.key, error=_of_the_link(error)) for injection in batch]
+        return self._one_by_one(batch)
+
+    def _one_by_one(self, batch: Sequence[Injection]) -> list[Outcome]:
+        """Make each rule in a call of its own; once one fails for a reason that all share, ask for no more."""
+        outcomes: list[Outcome] = []
+        for number, injection in enumerate(batch):
+            outcomes += self._make([injection])
+            error = outcomes[-1].error
+            if error is not None and not isinstance(error, AnotherNow | Permanent):
+                unasked = Temporary(error.message, error.hint)
+                return outcomes + [Outcome(other.key, error=unasked) for other in batch[number + 1 :]]
+        return outcomes
+
+    def _add(self, batch: Sequence[Injection]) -> list[Outcome]:
+        rules = self._connection.call(
+            "add_replication_rule",
+            dids=[Did.read(injection.item.name).row() for injection in batch],
+            copies=1,
+            writes=True,
+            **_call(batch[0]),
+        )
+        if not isinstance(rules, list) or len(rules) != len(batch):
+            raise Temporary("Rucio's answer cannot be understood (as many rules as datasets expected)", lost=True)
+        return [Outcome(injection.key, str(rule)) for injection, rule in zip(batch, rules, strict=True)]
+
+    def _refused(self, injection: Injection, error: ServiceError) -> Outcome:
+        if isinstance(error.__cause__, rucio.DuplicateRule):
+            return self._duplicate(injection)
+        return Outcome(injection.key, error=_of_the_link(error))
+
+    def _duplicate(self, injection: Injection) -> Outcome:
+        """Tell whose rule is in the way: that of an earlier call of ours is adopted."""
+        item, destination = injection.item.name, injection.link.destination
+        try:
+            found, count = self.find(item, destination)
+        except ServiceError as error:
+            # It may be the one that an earlier call has made, so it is in doubt until somebody has looked.
+            return Outcome(injection.key, error=Temporary(error.message, error.hint, lost=True))
+        if found is not None and found.key == injection.key:
+            return Outcome(injection.key, found.rule, adopted=True)
+        if found is not None:
+            why = f"an earlier rule of ours ({found.campaign}, {found.cycle:%Y-%m-%dT%H:%MZ}) is still resident"
+        elif count:
+            why = "the account has another rule for this dataset and destination"
+        else:
+            return Outcome(injection.key, error=Temporary("refused as a duplicate of a rule that has just gone"))
+        return Outcome(injection.key, error=AnotherNow(f"{item} to {destination}: {why}"))
+
+
+def _call(injection: Injection) -> dict[str, object]:
+    """Return what all rules of one call share."""
+    return {
+        "rse_expression": injection.link.destination,
+        "source_replica_expression": injection.link.source,
+        "priority": injection.service_priority,
+        "lifetime": math.ceil(injection.lifetime / timedelta(seconds=1)),
+        "activity": injection.activity,
+        "grouping": "DATASET",
+        "purge_replicas": True,
+        "ask_approval": False,
+        "asynchronous": False,
+        "comment": naming.comment(injection.campaign, injection.scenario, injection.cycle.start),
+        "meta": json.dumps(
+            {
+                "tool": f"dc_inject/{__version__}",
+                "campaign": injection.campaign,
+                "scenario": injection.scenario,
+                "contact": injection.contact[:_CONTACT],
+            }
+        ),
+    }
+
+
+def _may_be_one_of_them(error: ServiceError) -> bool:
+    """Whether a batch may have been refused because of a single member, or for being too much at once."""
+    return isinstance(error, AnotherNow | Permanent) or isinstance(error.__cause__, _OF_THE_SUM)
+
+
+def _of_the_link(error: ServiceError) -> ServiceError:
+    """Let a refusal that is not the dataset's fault be tried again: it would hit every dataset of the link."""
+    if not isinstance(error, Permanent) or isinstance(error.__cause__, _OF_THE_ITEM):
+        return error
+    if type(error.__cause__) is rucio.RucioException:
+        return error  # too large for one request
+    again = Temporary(error.message, error.hint)
+    again.__cause__ = error.__cause__
+    return again
