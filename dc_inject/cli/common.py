@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import getpass
 import logging
 import os
@@ -17,8 +18,9 @@ import click
 
 from dc_inject import ledger
 from dc_inject.clock import SystemClock
-from dc_inject.errors import MenuError, Problem, UsageError
+from dc_inject.errors import LedgerError, MenuError, Problem, UsageError
 from dc_inject.ledger import LedgerView
+from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
 from dc_inject.ports import Backend, Clock, Observer
 
@@ -28,9 +30,7 @@ class Moment(click.ParamType[datetime]):
 
     name = "time"
 
-    def convert(
-        self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime:
+    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         """Read ISO 8601 with an offset; a time without one is refused, since its zone would be a guess."""
         if isinstance(value, datetime):
             return value
@@ -39,14 +39,13 @@ class Moment(click.ParamType[datetime]):
         except ValueError:
             self.fail(f"{value!r} is not a time; write 2027-02-08T10:00Z", param, ctx)
         if moment.tzinfo is None:
-            self.fail(
-                f"{value!r} has no zone; write {value}Z for UTC, or an offset such as +01:00", param, ctx
-            )
+            self.fail(f"{value!r} has no zone; write {value}Z for UTC, or an offset such as +01:00", param, ctx)
         return moment.astimezone(UTC)
 
 
 TIME = Moment()
 MENUS = click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path))
+CAMPAIGN = click.argument("campaign", metavar="CAMPAIGN|LEDGER")
 LEDGER = click.option(
     "--ledger",
     "ledger_path",
@@ -61,9 +60,10 @@ FORMAT = click.option(
     show_default=True,
     help="How to print what was read.",
 )
-LINKS = click.option(
-    "--link", "links", multiple=True, metavar="SRC:DST", help="Only this link (may be repeated)."
-)
+LINKS = click.option("--link", "links", multiple=True, metavar="SRC:DST", help="Only this link (may be repeated).")
+SCENARIO = click.option("--scenario", metavar="NAME", help="Only this scenario.")
+LINK = click.option("--link", metavar="SRC:DST", help="Only this link.")
+WHY = click.option("--why", metavar="TEXT", default="", help="The reason, for the ledger and for others.")
 SCALE = click.option(
     "--scale",
     default=1.0,
@@ -79,6 +79,44 @@ TIMEOUT = click.option(
 def ledger_file(path: Path | None, campaign: str) -> Path:
     """Return the ledger's file: the one that was named, or the campaign's default place."""
     return path or ledger.default_path(campaign, os.environ)
+
+
+def existing_ledger(campaign: str, path: Path | None = None) -> Path:
+    """Return the ledger that a campaign has: the file that was named, with --ledger or in the campaign's place.
+
+    Raises LedgerError, with the campaigns that have a ledger, when there is none.
+    """
+    named = path or (Path(campaign) if os.sep in campaign or campaign.endswith(".sqlite") else None)
+    found = named or ledger.default_path(campaign, os.environ)
+    if found.is_file():
+        return found
+    folder = ledger.default_folder(os.environ)
+    known = ", ".join(sorted(file.stem for file in folder.glob("*.sqlite"))) or "none"
+    missing = "there is no ledger" if named else f"campaign {campaign!r} has no ledger"
+    raise LedgerError(f"{missing} at {found}", f"campaigns with a ledger in {folder}: {known}")
+
+
+def own_ledger(view: Reader, campaign: str, path: Path) -> str:
+    """Return the campaign of a ledger; raises LedgerError when another one was named together with it."""
+    found = view.fact("campaign") or path.stem
+    if Path(campaign) != path and campaign != found:
+        raise LedgerError(f"{path} is the ledger of campaign {found}, not of {campaign}", "name one of them")
+    return found
+
+
+def subject(view: Reader, scenario: str | None, link: str | None) -> str:
+    """Return what a stop is about: a scenario, a link `SRC:DST`, or `*`; raises UsageError for an unknown name."""
+    if scenario and link:
+        raise UsageError("a stop is for a scenario or for a link, not for both", "give two commands")
+    flows = view.accounts()
+    for name, kind, known in (
+        (scenario, "scenario", {flow.scenario for flow in flows}),
+        (link, "link", {str(flow.link) for flow in flows}),
+    ):
+        if name and known and name not in known:
+            near = difflib.get_close_matches(name, known, 1) or sorted(known)[:10]
+            raise UsageError(f"this campaign had no {kind} {name!r} so far", f"known: {', '.join(near)}")
+    return scenario or link or "*"
 
 
 def one_campaign(drafts: Sequence[MenuDraft]) -> str:

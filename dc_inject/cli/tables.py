@@ -18,12 +18,13 @@ PIPE_WIDTH = 10_000  # characters: wider than any row
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its key in a row, its head with the unit, and how a person wants to read it."""
+    """One column: its key in a row, its head, and how a person reads it; `quiet` ones are for programs only."""
 
     key: str
     head: str
     show: Callable[[Any], str] = str
     right: bool = False
+    quiet: bool = False
 
 
 def moment(when: datetime | None) -> str | None:
@@ -51,9 +52,12 @@ def console(*, err: bool = False) -> Console:
 
 def table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str = "") -> Table:
     """Return a table of the rows for a terminal."""
+    columns = [column for column in columns if not column.quiet]
     made = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        made.add_column(column.head, justify="right" if column.right else "left", no_wrap=True)
+        made.add_column(
+            column.head, justify="right" if column.right else "left", no_wrap=column.right, overflow="fold"
+        )
     for row in rows:
         values = (row.get(column.key) for column in columns)
         made.add_row(*("-" if v is None else _shown(c.show(v)) for c, v in zip(columns, values, strict=True)))

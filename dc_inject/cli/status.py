@@ -1,0 +1,292 @@
+"""`dc-inject status`: how a campaign stands, from its ledger alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dc_inject import units
+from dc_inject.cli import common, tables
+from dc_inject.clock import SystemClock
+from dc_inject.ledger import LedgerView, Line, Row
+from dc_inject.ledger.lock import lock_file
+from dc_inject.model import FlowKey, State
+
+CHANGES = 10  # how many of the last ones are shown
+NOTES = 5
+
+
+class About(int):
+    """A number of bytes of which a part is an estimate."""
+
+
+def size(value: int) -> str:
+    """Return a size for people, with `~` where it is an estimate."""
+    return ("~" if isinstance(value, About) else "") + units.format_size(value)
+
+
+def _numbers(numbers: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={value}" for name, value in numbers.items())
+
+
+def _holds(held: Mapping[str, int]) -> str:
+    return ", ".join(f"{cycles} {hold}" for hold, cycles in held.items())
+
+
+LINK = (
+    tables.Column("scenario", "scenario"),
+    tables.Column("source", "source"),
+    tables.Column("destination", "destination"),
+    tables.Column("service", "service", quiet=True),
+)
+ROWS = (
+    *LINK,
+    tables.Column("target", "target", units.format_rate, right=True),
+    tables.Column("due", "due", size, right=True),
+    tables.Column("budget", "budget", size, quiet=True),
+    tables.Column("injected", "injected", size, right=True),
+    tables.Column("moved", "moved", size, right=True),
+    tables.Column("moved_estimated", "estimated", size, quiet=True),
+    tables.Column("forgiven", "forgiven", size, quiet=True),
+    tables.Column("rules", "rules", right=True),
+    tables.Column("pool_items", "pool", quiet=True),
+    tables.Column("pool_bytes", "pool", size, quiet=True),
+    tables.Column("held", "held"),
+    tables.Column("numbers", "why", _numbers),
+)
+SUMMARY = (
+    *LINK,
+    tables.Column("due", "due", size, right=True),
+    tables.Column("injected", "injected", size, right=True),
+    tables.Column("injected_ratio", "injected/due", tables.percent, right=True),
+    tables.Column("moved", "moved", size, right=True),
+    tables.Column("moved_estimated", "estimated", size, quiet=True),
+    tables.Column("moved_ratio", "moved/injected", tables.percent, right=True),
+    tables.Column("rules", "rules", right=True),
+    tables.Column("forgiven", "forgiven", size, right=True),
+    tables.Column("cycles", "cycles", right=True),
+    tables.Column("held", "held (cycles)", _holds),
+)
+PAUSES = (
+    tables.Column("subject", "stopped", lambda subject: "everything" if subject == "*" else subject),
+    tables.Column("since", "since"),
+    tables.Column("who", "by"),
+    tables.Column("why", "why"),
+)
+SIGNALS = (
+    tables.Column("signal", "signal missing"),
+    tables.Column("subject", "of"),
+    tables.Column("since", "since"),
+    tables.Column("why", "why"),
+)
+CHANGED = (
+    tables.Column("at", "changed at"),
+    tables.Column("who", "by"),
+    tables.Column("what", "what"),
+    tables.Column("why", "why"),
+)
+
+
+@click.command()
+@common.CAMPAIGN
+@click.option("--summary", is_flag=True, help="The closing table: totals of each link since the start.")
+@common.LEDGER
+@common.FORMAT
+def status(campaign: str, summary: bool, ledger_path: Path | None, fmt: str) -> None:
+    r"""Show how a campaign stands: who injects, the current cycle, holds, stops, rights; or its totals.
+
+    Reads the ledger only, so it works while an injector runs, when none does, and without any service. In tables,
+    `~` marks bytes of which a part is an estimate.
+
+    \b
+    Example: dc-inject status dc27-rehearsal
+    Example: dc-inject status dc27-rehearsal --summary --format csv
+    """
+    path = common.existing_ledger(campaign, ledger_path)
+    with LedgerView.open(path) as view, view.snapshot():
+        name = common.own_ledger(view, campaign, path)
+        if summary:
+            closing = totals(name, view)
+            rows = [*closing["links"], closing["total"]] if fmt == "table" else closing["links"]
+            shown = closing
+        else:
+            shown = standing(name, view, SystemClock().now())
+            rows = shown["rows"]
+    if fmt == "json":
+        tables.emit_json(shown)
+    elif fmt == "csv" or summary:
+        tables.emit(fmt, SUMMARY if summary else ROWS, rows)
+    else:
+        _print(shown)
+
+
+# --------------------------------------------------------------------------- what is read
+
+
+def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
+    """Return how a campaign stands now; the keys are an interface, described in docs/status.md."""
+    cycle = view.last_cycle()
+    return {
+        "campaign": campaign,
+        "ledger": str(view.path),
+        "at": tables.moment(now),
+        "injector": _injector(view),
+        "cycle": None if cycle is None else {
+            "start": tables.moment(cycle.start),
+            "end": tables.moment(cycle.end),
+            "planned": view.is_planned(cycle),
+            "closed": cycle not in view.unclosed(),
+        },
+        "rows": [] if cycle is None else [_row(row) for row in view.rows(cycle=cycle)],
+        "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
+        "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
+        "signals_missing": [
+            {"signal": s.name, "subject": s.subject, "since": tables.moment(s.at), "why": s.why}
+            for s in view.signals()
+            if s.value is None
+        ],
+        "set_aside": len(view.quarantined(now)),
+        "rights": [
+            _timed({**asdict(known), "credentials_left": _left(known.credentials_until, now)})
+            for known in view.identities()
+        ],
+        "changes": [_timed(asdict(change)) for change in view.changes(CHANGES)],
+        "notes": [{"at": tables.moment(at), "text": text} for at, text in view.notes(NOTES)],
+    }  # fmt: skip
+
+
+def totals(campaign: str, view: LedgerView) -> dict[str, Any]:
+    """Return the closing table; the keys are an interface, described in docs/status.md."""
+    lines = view.summary()
+    return {
+        "campaign": campaign,
+        "ledger": str(view.path),
+        "links": [{**_link(line.key), **_sums([line])} for line in lines],
+        "total": {"scenario": "total", "source": "", "destination": "", "service": "", **_sums(lines)},
+    }
+
+
+def _injector(view: LedgerView) -> dict[str, Any] | None:
+    who = view.holder()
+    if who is None:
+        return None
+    since = lock_file(view.path).stat().st_mtime  # it is written once, by whoever takes the lock
+    return {"who": who, "since": tables.moment(datetime.fromtimestamp(since, UTC))}
+
+
+def _sums(lines: Sequence[Line]) -> dict[str, Any]:
+    """Add up links; of ratios, those of the sums. Cycles are those in which any of them was due something."""
+    due, injected = sum(line.due for line in lines), sum(line.injected for line in lines)
+    moved, estimated = sum(line.moved for line in lines), sum(line.estimated for line in lines)
+    held: Counter[str] = Counter()
+    for line in lines:
+        held.update({hold.value: cycles for hold, cycles in line.holds.items()})
+    return {
+        "due": due,
+        "injected": injected,
+        "injected_ratio": _ratio(injected, due),
+        "moved": _about(moved, estimated),
+        "moved_estimated": estimated,
+        "moved_ratio": _ratio(moved, injected),
+        "rules": sum(line.rules for line in lines),
+        "forgiven": sum(line.forgiven for line in lines),
+        "cycles": max((line.cycles for line in lines), default=0),
+        "held": dict(held.most_common()),
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {
+        **_link(row.key),
+        "target": row.due / row.cycle.length.total_seconds(),
+        "due": row.due,
+        "budget": row.budget,
+        "injected": row.injected,
+        "moved": _about(row.moved, row.estimated),
+        "moved_estimated": row.estimated,
+        "forgiven": row.forgiven,
+        "rules": row.rules,
+        "pool_items": row.pool_items,
+        "pool_bytes": row.pool_bytes,
+        "held": row.held.hold.value if row.held else None,
+        "numbers": dict(row.held.numbers) if row.held else {},
+    }
+
+
+def _link(key: FlowKey) -> dict[str, Any]:
+    link = key.link
+    return {
+        "scenario": key.scenario,
+        "source": link.source,
+        "destination": link.destination,
+        "service": link.through,
+    }
+
+
+def _timed(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: tables.moment(v) if isinstance(v, datetime) else v for k, v in values.items()}
+
+
+def _left(until: datetime | None, now: datetime) -> int | None:
+    return None if until is None else round((until - now).total_seconds())
+
+
+def _about(value: int, estimated: int) -> int:
+    return About(value) if estimated else value
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+# --------------------------------------------------------------------------- what a person sees
+
+
+def _print(shown: Mapping[str, Any]) -> None:
+    console = tables.console()
+    for line in _lines(shown):
+        console.print(line, soft_wrap=True)
+    for columns, key in ((ROWS, "rows"), (PAUSES, "pauses"), (SIGNALS, "signals_missing"), (CHANGED, "changes")):
+        if shown[key]:
+            console.print()
+            console.print(tables.table(columns, shown[key]))
+
+
+def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
+    yield f"campaign {shown['campaign']}, {shown['at']}, ledger {shown['ledger']}"
+    injector = shown["injector"]
+    yield f"injector: {injector['who']}, since {injector['since']}" if injector else "injector: none runs now"
+    cycle = shown["cycle"]
+    if cycle is None:
+        yield "cycle: none so far"
+    else:
+        state = "closed" if cycle["closed"] else "planned" if cycle["planned"] else "open, not planned"
+        yield f"cycle: {cycle['start']} to {cycle['end']}, {state}"
+    rules = ", ".join(f"{count} {state}" for state, count in shown["rules"].items() if count)
+    yield f"rules: {rules or 'none'}"
+    for right in shown["rights"]:
+        yield _right(right)
+    if shown["set_aside"]:
+        yield f"set aside: {shown['set_aside']} datasets for a destination"
+    if shown["notes"]:
+        yield f"notes: the last is of {shown['notes'][0]['at']}; --format json shows them"
+
+
+def _right(right: Mapping[str, Any]) -> str:
+    may = {True: "may", False: "may NOT", None: "perhaps may"}[right["may_end"]]
+    left = right["credentials_left"]
+    if left is None:
+        good = "end of credentials unknown"
+    else:
+        time = units.format_duration(timedelta(seconds=left))
+        good = f"credentials good for {time}" if left > 0 else "credentials EXPIRED"
+    return (
+        f"{right['service']}: {right['version']} at {right['address']} as {right['account']} (VO {right['vo']}); "
+        f"{may} end rules early; {good}"
+    )

@@ -1,0 +1,85 @@
+"""Ledgers for the tests of commands, made by the ledger's own methods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from dc_inject import naming
+from dc_inject.cli.root import root
+from dc_inject.ledger import Ledger
+from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, Injection, Item, Link
+from dc_inject.plan import Decision, Plan
+from dc_inject.ports import Identity, Outcome
+
+START = datetime(2027, 2, 8, 10, tzinfo=UTC)
+CYCLE = Cycle(START, timedelta(minutes=15))
+GB = 10**9
+FNAL = FlowKey("t0-export", Link("T2_CH_CERN", "T1_US_FNAL_Disk"))
+KIT = FlowKey("t0-export", Link("T2_CH_CERN", "T1_DE_KIT_Disk"))
+MESH = FlowKey("us-mesh", Link("T2_US_MIT", "T2_US_Nebraska"))
+ME = Identity("rucio", "sim://", "1", "def", "sim", admin=False, may_end=True, credentials_until=None)
+
+
+def injection(flow: FlowKey, number: int, cycle: Cycle = CYCLE) -> Injection:
+    """A dataset of 100 GB in 10 files for a flow."""
+    name = f"cms:/{flow.scenario}/data#{number:03}"
+    return Injection(
+        key=naming.key("dc27", flow.scenario, cycle.start, flow.link, name),
+        campaign="dc27",
+        cycle=cycle,
+        scenario=flow.scenario,
+        link=flow.link,
+        item=Item(name, 100 * GB, 10),
+        release=cycle.start,
+        lifetime=timedelta(hours=2),
+        activity="Data Challenge",
+        service_priority=3,
+        contact="dc@example.org",
+    )
+
+
+@dataclass
+class Made:
+    """A ledger on disk and the injections that are live in it."""
+
+    path: Path
+    entries: list[Entry]
+
+
+def make(path: Path, rules: dict[FlowKey, int], dry: tuple[FlowKey, ...] = ()) -> Made:
+    """A ledger after the plan of one cycle, with so many live rules for each flow, and flows that are dry."""
+    flows = [*rules, *dry]
+    injections = [injection(flow, number) for flow, count in rules.items() for number in range(count)]
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.bind("dc27", CYCLE.length, [ME], START)
+        ledger.open_cycle(CYCLE, dict.fromkeys(flows, (450 * GB, None)), START)
+        decisions = tuple(
+            Decision(
+                key=flow,
+                due=450 * GB,
+                want=450 * GB,
+                cap=900 * GB,
+                budget=0 if flow in dry else 450 * GB,
+                forgiven=0,
+                held=Held(Hold.POOL_DRY, {"free": 0}) if flow in dry else None,
+                lifetime=timedelta(hours=2),
+                items=(),
+                pool_items=0,
+                pool_bytes=0,
+            )
+            for flow in flows
+        )
+        ledger.record_plan(Plan(CYCLE, decisions, tuple(injections)), START)
+        keys = [one.key for one in injections]
+        ledger.call(keys, START)
+        ledger.answer([Outcome(key, f"sim-{key}") for key in keys], START, {})
+        return Made(path, ledger.entries())
+
+
+def run(*arguments: str | Path, text: str | None = None) -> Result:
+    """Run a command as a user does; errors of ours come back as the result's exception."""
+    return CliRunner().invoke(root, [str(argument) for argument in arguments], input=text)

@@ -1,0 +1,179 @@
+"""`status` tells the ledger's numbers, to people and to programs, whoever writes it meanwhile."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dc_inject.errors import LedgerError
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ports import Observation, Status
+from tests.cli.ledgers import FNAL, GB, KIT, MESH, START, Made, make, run
+
+DOCS = Path(__file__).parents[2] / "docs" / "status.md"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Made:
+    """Two links with rules, one dry; one rule complete, one half way, a stop and a missing signal."""
+    made = make(tmp_path / "dc27.sqlite", {FNAL: 3, MESH: 1}, dry=(KIT,))
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ours = [entry.injection.key for entry in made.entries if entry.injection.flow == FNAL]
+        ledger.observe([Observation(ours[0], Status.COMPLETE, files_done=10)], START)
+        ledger.observe([Observation(ours[1], Status.MOVING, files_done=5, moved=50 * GB)], START)
+        ledger.signal("free", "T1_US_FNAL_Disk", None, START, "403 Forbidden")
+        ledger.pause("us-mesh", "me@here", "lunch", START)
+        ledger.note("the trace of an error", START)
+    return made
+
+
+def test_the_summary_agrees_with_the_ledger_to_the_byte(made: Made) -> None:
+    """Every number of every link, and the sums."""
+    told = json.loads(run("status", "dc27", "--summary", "--ledger", made.path, "--format", "json").stdout)
+    with LedgerView.open(made.path) as view:
+        accounts = view.accounts()
+    assert len(told["links"]) == len(accounts) == 3
+    for line in told["links"]:
+        key = next(k for k in accounts if (k.scenario, *k.link) == tuple(line[name] for name in (
+            "scenario", "source", "destination", "service")))  # fmt: skip
+        for name in ("due", "injected", "moved", "rules", "forgiven"):
+            assert line[name] == getattr(accounts[key], name)
+        assert line["moved_estimated"] == accounts[key].estimated
+    for name in ("due", "injected", "moved", "rules", "forgiven"):
+        assert told["total"][name] == sum(getattr(one, name) for one in accounts.values())
+    assert told["total"]["injected_ratio"] == 400 / 1350
+    assert told["total"]["moved_ratio"] == 150 / 400
+    assert told["total"]["held"] == {"pool-dry": 1}
+
+
+def test_the_table_has_units_a_mark_for_estimates_and_a_row_of_totals(made: Made) -> None:
+    """What a person reads at the end of a day."""
+    lines = run("status", "dc27", "--summary", "--ledger", made.path).stdout.splitlines()
+    fnal = next(line for line in lines if "T1_US_FNAL_Disk" in line)
+    kit = next(line for line in lines if "T1_DE_KIT_Disk" in line)
+    assert re.search(r"450 GB +300 GB +66.7 % +~150 GB +50.0 % +3 +0 B +1", fnal)
+    assert kit.rstrip().endswith("1 pool-dry")
+    assert " - " in kit  # moved of nothing injected is no ratio
+    assert lines[-1].startswith("total")
+    assert "1.35 TB" in lines[-1]
+
+
+def test_a_ratio_of_nothing_is_null(tmp_path: Path) -> None:
+    """Neither a division by zero nor a lie."""
+    with Ledger.open(tmp_path / "new.sqlite") as ledger:
+        ledger.begin(START)
+    told = json.loads(run("status", tmp_path / "new.sqlite", "--summary", "--format", "json").stdout)
+    assert told["links"] == []
+    assert told["total"]["injected_ratio"] is None
+
+
+def test_what_stands_now_is_told_in_words(made: Made) -> None:
+    """Who injects, the cycle, rules, rights, holds, stops and missing signals."""
+    text = run("status", "dc27", "--ledger", made.path).stdout
+    for part in (
+        "injector: none runs now",
+        "cycle: 2027-02-08T10:00:00Z to 2027-02-08T10:15:00Z, planned",
+        "rules: 3 live, 1 complete",
+        "as sim (VO def); may end rules early; end of credentials unknown",
+        "4 Gb/s",
+        "~150 GB",
+        "pool-dry",
+        "free=0",
+        "me@here",
+        "403 Forbidden",
+        "notes: the last is of 2027-02-08T10:00:00Z",
+    ):
+        assert part in text, part
+
+
+def test_the_holder_of_the_ledger_is_named(made: Made) -> None:
+    """While somebody injects, status says who, and since when."""
+    with Ledger.open(made.path) as ledger, ledger.hold("me@here"):
+        told = json.loads(run("status", "dc27", "--ledger", made.path, "--format", "json").stdout)
+        assert "me@here" in told["injector"]["who"]
+        assert told["injector"]["since"].endswith("Z")
+
+
+def test_status_works_while_the_ledger_is_being_written(made: Made) -> None:
+    """Inside somebody's transaction it tells the state before it."""
+    writer = sqlite3.connect(made.path, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    writer.execute("UPDATE flows SET due = 0")
+    told = json.loads(run("status", made.path, "--summary", "--format", "json").stdout)
+    writer.execute("ROLLBACK")
+    writer.close()
+    assert told["total"]["due"] == 1350 * GB
+
+
+def test_csv_has_plain_numbers_and_every_key(made: Made) -> None:
+    """The heads are the keys of the JSON rows, also for a campaign without any."""
+    for option in ((), ("--summary",)):
+        text = run("status", made.path, *option, "--format", "csv").stdout
+        rows = list(csv.DictReader(io.StringIO(text)))
+        told = json.loads(run("status", made.path, *option, "--format", "json").stdout)
+        wanted = told["links" if option else "rows"]
+        assert len(rows) == 3
+        assert set(rows[0]) == set(wanted[0])
+        assert [int(row["due"]) for row in rows] == [row["due"] for row in wanted]
+
+
+def test_a_campaign_without_a_ledger_is_told_which_have_one(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit code 3, and the campaigns that are known in the default folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "state" / "dc_inject"
+    folder.mkdir(parents=True)
+    (folder / "dc28.sqlite").write_bytes(made.path.read_bytes())
+    error = run("status", "dc29").exception
+    assert isinstance(error, LedgerError)
+    assert error.exit_code == 3
+    assert "dc29" in error.message
+    assert "dc28" in (error.hint or "")
+
+
+def test_the_default_place_is_found_by_name(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without --ledger the campaign's name is enough."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    make(tmp_path / "state" / "dc_inject" / "dc27.sqlite", {FNAL: 1})
+    told = json.loads(run("status", "dc27", "--summary", "--format", "json").stdout)
+    assert told["total"]["rules"] == 1
+
+
+def test_the_wrong_ledger_for_a_campaign_is_refused(made: Made) -> None:
+    """A name and a file that do not belong together are an error, not a guess."""
+    error = run("status", "dc28", "--ledger", made.path).exception
+    assert isinstance(error, LedgerError)
+    assert "dc27" in error.message
+
+
+def test_what_is_no_ledger_is_said(tmp_path: Path) -> None:
+    """A text file in place of a ledger: exit code 3, no traceback."""
+    (tmp_path / "x.sqlite").write_text("hello " * 1000)
+    assert isinstance(run("status", tmp_path / "x.sqlite").exception, LedgerError)
+
+
+def keys(value: Any) -> Any:
+    """The keys of a JSON value, recursively; of a list, those of its first member."""
+    if isinstance(value, dict):
+        return {name: keys(part) for name, part in value.items() if name not in {"numbers", "held"}}
+    if isinstance(value, list):
+        return [keys(value[0])] if value else []
+    return None
+
+
+@pytest.mark.parametrize("kind", ["status", "summary"])
+def test_the_json_is_as_documented(made: Made, kind: str) -> None:
+    """The keys in docs/status.md are the keys that come out, in every part: a public interface."""
+    (example,) = re.findall(rf"```json {kind}\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    options = ["--summary"] if kind == "summary" else []
+    with Ledger.open(made.path) as ledger, ledger.hold("me@here"):
+        told = json.loads(run("status", made.path, *options, "--format", "json").stdout)
+    assert keys(told) == keys(json.loads(example))
