@@ -36,7 +36,7 @@ imports: $(READY) ## Check who imports whom
 	$(BIN)/lint-imports
 
 pytest: $(READY) ## Run the tests, those against the sandbox included
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
 format: $(READY) ## Format the code, and mend what can be mended without a person
 	$(BIN)/ruff check --fix-only --quiet .

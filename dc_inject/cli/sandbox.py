@@ -33,6 +33,7 @@ def sandbox() -> None:
 @_folder
 @click.option(
     "--env",
+    envvar="DC_INJECT_SANDBOX_ENV",
     type=click.Path(path_type=Path),
     help="Where the Rucio server is installed, at the first time  [default: below $XDG_CACHE_HOME/dc_inject]",
 )

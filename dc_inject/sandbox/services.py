@@ -133,7 +133,7 @@ class Services:
             return {}
         return progress
 
-    def wait(self, role: str, done: Callable[[], bool], patience: float = 60.0) -> None:
+    def wait(self, role: str, done: Callable[[], bool], patience: float = 180.0) -> None:
         """Wait until `done`; raises ServiceError when the process ends meanwhile, or after `patience` seconds."""
         deadline = time.monotonic() + patience
         while not done():

@@ -12,7 +12,7 @@ from dc_inject.sandbox import Link, Sandbox
 from tests.conftest import client_for
 from tests.sandbox.rules import inject, locks, state, until
 
-pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("sandbox")]
+pytestmark = pytest.mark.sandbox
 
 
 @pytest.fixture

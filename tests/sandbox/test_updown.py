@@ -21,8 +21,7 @@ from dc_inject.sandbox.services import State
 from tests.conftest import client_for
 from tests.sandbox.rules import inject, locks, state, until
 
-# one worker of a parallel run takes all of these, so that there is one small sandbox
-pytestmark = [pytest.mark.sandbox, pytest.mark.xdist_group("small sandbox")]
+pytestmark = pytest.mark.sandbox
 
 
 def everything_of(grid: Sandbox) -> list[int]:
