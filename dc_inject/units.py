@@ -18,11 +18,10 @@ _PREFIXES = {
     "K": 1000,  # written by many for k; there is no other reading of it in front of a bit or a byte
 }
 _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "day": 86400, "w": 604800}
-_NUMBER = r"(?P<number>[0-9][0-9_]*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
-_RATE = re.compile(
-    rf"{_NUMBER}\s*(?P<prefix>[kKMGTPE]?i?)(?P<unit>[bB])(?:(?P<ps>ps)|/(?P<per>s|min|h|d|day))"
-)
-_SIZE = re.compile(rf"{_NUMBER}\s*(?P<prefix>[kKMGTPE]?i?)(?P<unit>[bB])")
+_NUMBER = r"(?P<number>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
+_PREFIX = r"(?P<prefix>(?:[KMGTPE]i|[kKMGTPE])?)"
+_RATE = re.compile(rf"{_NUMBER}\s*{_PREFIX}(?P<unit>[bB])(?:ps|/(?P<per>s|min|h|d|day))")
+_SIZE = re.compile(rf"{_NUMBER}\s*{_PREFIX}(?P<unit>B)")
 _DURATION_PART = re.compile(rf"{_NUMBER}\s*(?P<unit>[a-z]+)")
 _BARE = re.compile(rf"{_NUMBER}")
 
@@ -33,7 +32,7 @@ def parse_rate(text: str) -> float:
     Raises ValueError, with a sentence for the writer of a menu, for anything else; a bare number has no unit.
     """
     match = _RATE.fullmatch(text.strip())
-    if match is None or match["prefix"] == "i":
+    if match is None:
         raise ValueError(_complaint(text, "rate", "10 Gb/s, 1.25 GB/s, 512 MiB/s, 450 GiB/h or 8000 Mbps"))
     amount = _number(match["number"]) * _bytes(match)
     return _finite(amount / _SECONDS[match["per"] or "s"], text)
@@ -42,7 +41,7 @@ def parse_rate(text: str) -> float:
 def parse_size(text: str) -> int:
     """Read a size such as `500 TB` or `2 PiB`; returns bytes, rounded to whole ones. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
-    if match is None or match["prefix"] == "i" or match["unit"] == "b":
+    if match is None:
         raise ValueError(_complaint(text, "size", "500 TB, 1.5 PB or 2 PiB, in bytes (B)"))
     return round(_finite(_number(match["number"]) * _bytes(match), text))
 

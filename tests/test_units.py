@@ -1,0 +1,189 @@
+"""Rates, sizes and durations: what a menu may write, what it may not, and what is written back."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dc_inject.units import (
+    format_duration,
+    format_rate,
+    format_size,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
+
+PARSERS = (parse_rate, parse_size, parse_duration)
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_per_second"),
+    [
+        ("10 Gb/s", 1.25e9),
+        ("1.25 GB/s", 1.25e9),
+        ("512 MiB/s", 512 * 1024**2),
+        ("450 GiB/h", 450 * 1024**3 / 3600),
+        ("8000 Mbps", 1e9),
+        ("1 TBps", 1e12),
+        ("8 Kib/s", 1024),
+        ("8 kb/s", 1000),
+        ("8 Kb/s", 1000),
+        ("86.4 TB/day", 1e9),
+        ("86.4 TB/d", 1e9),
+        ("6 MB/min", 1e5),
+        ("1_000 MB/s", 1e9),
+        ("1e3 MB/s", 1e9),
+        ("  10Gb/s\n", 1.25e9),
+        ("0 Gb/s", 0),
+    ],
+)
+def test_a_rate_is_read_to_bytes_per_second(text, bytes_per_second):
+    assert parse_rate(text) == pytest.approx(bytes_per_second, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("500 TB", 500 * 10**12),
+        ("2 PiB", 2 * 1024**5),
+        ("1.5 PB", 1_500_000_000_000_000),
+        ("5 kB", 5000),
+        ("5 KiB", 5120),
+        ("1 B", 1),
+        ("0.6 B", 1),
+        ("1 EB", 10**18),
+    ],
+)
+def test_a_size_is_read_to_whole_bytes(text, size):
+    assert parse_size(text) == size
+    assert isinstance(parse_size(text), int)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90 s", 90),
+        ("15 min", 900),
+        ("15m", 900),
+        ("2 h", 7200),
+        ("1 h 30 min", 5400),
+        ("1h30min", 5400),
+        ("1.5 d", 129600),
+        ("1 day", 86400),
+        ("1 w", 604800),
+        ("0 s", 0),
+        ("0.25 s", 0.25),
+    ],
+)
+def test_a_duration_is_the_sum_of_its_parts(text, seconds):
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "said"),
+    [
+        (parse_rate, "10", "has no unit"),
+        (parse_rate, "1_0.5e3", "has no unit"),
+        (parse_rate, "-10 Gb/s", "is negative"),
+        (parse_rate, "nan Gb/s", "is not a rate"),
+        (parse_rate, "inf Gb/s", "is not a rate"),
+        (parse_rate, "1e30 Gb/s", "out of any real range"),
+        (parse_rate, "1e99 Gb/s", "no number that a menu needs"),
+        (parse_rate, "10 Gb", "is not a rate"),
+        (parse_rate, "10 gb/s", "is not a rate"),
+        (parse_rate, "10 GB/S", "is not a rate"),
+        (parse_rate, "1 kiB/s", "is not a rate"),
+        (parse_rate, "1 iB/s", "is not a rate"),
+        (parse_rate, "1__0 GB/s", "'1__0 GB/s' is not a rate"),
+        (parse_rate, "1_ GB/s", "'1_ GB/s' is not a rate"),
+        (parse_rate, "1,5 GB/s", "is not a rate"),
+        (parse_rate, "\N{FULLWIDTH DIGIT ONE} GB/s", "is not a rate"),
+        (parse_rate, "", "is not a rate"),
+        (parse_size, "500", "has no unit"),
+        (parse_size, "500 Tb", "in bytes"),
+        (parse_size, "500 TB/s", "is not a size"),
+        (parse_size, "-1 B", "is negative"),
+        (parse_duration, "15", "has no unit"),
+        (parse_duration, "15 parsecs", "is not a duration"),
+        (parse_duration, "1 h -5 min", "is not a duration"),
+        (parse_duration, "1 h 5", "is not a duration"),
+        (parse_duration, "-1 h", "is negative"),
+        (parse_duration, "1e12 d", "too long for a duration"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_a_sentence(parse, text, said):
+    with pytest.raises(ValueError, match=said):
+        parse(text)
+
+
+OUR_WORDS = re.compile(
+    r" is not a (rate|size|duration); a | has no unit; | is negative; | is out of any real range$"
+    r"| is too long for a duration$| is no number that a menu needs$"
+)
+PIECES = st.sampled_from(
+    ["1", "0", "_", ".", "e", "+", "-", "9" * 45, " ", "k", "K", "Gi", "i", "b", "B", "/", "s", "h"]
+)
+
+
+@given(st.one_of(st.text(), st.lists(PIECES, max_size=8).map("".join)))
+@example("1__0 GB/s")
+@example("1 kiB/s")
+@example("1 s 1__0 min")
+@example("1e" + "9" * 5000 + " s")
+def test_any_text_at_all_is_read_or_refused_in_our_words(text):
+    for parse in PARSERS:
+        try:
+            value, said = parse(text), ""
+        except ValueError as error:
+            value, said = None, str(error)
+        if value is None:
+            assert OUR_WORDS.search(said), said
+            assert len(said) < 250
+        else:
+            assert type(value)() <= value <= (timedelta.max if parse is parse_duration else 1e24)
+
+
+@given(st.floats(min_value=1e-3, max_value=1e23))
+def test_what_is_written_reads_back_to_its_three_digits(value):
+    assert parse_rate(format_rate(value)) == pytest.approx(value, rel=0.0051)
+    if value >= 100:
+        assert parse_size(format_size(value)) == pytest.approx(value, rel=0.0051)
+
+
+@given(st.integers(min_value=60, max_value=10**9))
+def test_a_written_duration_reads_back_to_its_two_largest_units(seconds):
+    back = parse_duration(format_duration(timedelta(seconds=seconds))).total_seconds()
+    assert back <= seconds
+    assert seconds - back < max(1, seconds / 24)
+
+
+@given(
+    st.integers(min_value=0, max_value=10**6),
+    st.sampled_from("kMGTPE"),
+    st.sampled_from(["/s", "/min", "/h", "/d"]),
+)
+def test_a_byte_is_eight_bits_and_binary_is_not_decimal(count, prefix, per):
+    assert parse_rate(f"{8 * count} {prefix}b{per}") == parse_rate(f"{count} {prefix}B{per}")
+    if count:
+        assert parse_rate(f"{count} {prefix.upper()}iB{per}") > parse_rate(f"{count} {prefix}B{per}")
+
+
+@pytest.mark.parametrize(
+    ("value", "rate", "size"),
+    [(0, "0 b/s", "0 B"), (1.25e9, "10 Gb/s", "1.25 GB"), (999.6, "8 kb/s", "1 kB"), (-5e9, "-40 Gb/s", "-5 GB")],
+)
+def test_amounts_are_written_with_three_digits_and_a_decimal_prefix(value, rate, size):
+    assert (format_rate(value), format_size(value)) == (rate, size)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (45, "45 s"), (0.25, "0.25 s"), (5400, "1 h 30 min"), (90061, "1 d 1 h"), (-90, "-1 min 30 s")],
+)
+def test_a_duration_is_written_by_its_two_largest_units(seconds, text):
+    assert format_duration(timedelta(seconds=seconds)) == text
