@@ -81,12 +81,17 @@ def ledger_file(path: Path | None, campaign: str) -> Path:
     return path or ledger.default_path(campaign, os.environ)
 
 
+def ledger_named(campaign: str) -> Path | None:
+    """Return the file when a ledger was named in the place of a campaign."""
+    return Path(campaign) if os.sep in campaign or campaign.endswith(".sqlite") else None
+
+
 def existing_ledger(campaign: str, path: Path | None = None) -> Path:
     """Return the ledger that a campaign has: the file that was named, with --ledger or in the campaign's place.
 
     Raises LedgerError, with the campaigns that have a ledger, when there is none.
     """
-    named = path or (Path(campaign) if os.sep in campaign or campaign.endswith(".sqlite") else None)
+    named = path or ledger_named(campaign)
     found = named or ledger.default_path(campaign, os.environ)
     if found.is_file():
         return found
@@ -104,10 +109,8 @@ def own_ledger(view: Reader, campaign: str, path: Path) -> str:
     return found
 
 
-def subject(view: Reader, scenario: str | None, link: str | None) -> str:
-    """Return what a stop is about: a scenario, a link `SRC:DST`, or `*`; raises UsageError for an unknown name."""
-    if scenario and link:
-        raise UsageError("a stop is for a scenario or for a link, not for both", "give two commands")
+def known_names(view: Reader, scenario: str | None, link: str | None) -> None:
+    """Raise UsageError for a scenario or link that this campaign never had; before its first cycle all pass."""
     flows = view.accounts()
     for name, kind, known in (
         (scenario, "scenario", {flow.scenario for flow in flows}),
@@ -116,6 +119,13 @@ def subject(view: Reader, scenario: str | None, link: str | None) -> str:
         if name and known and name not in known:
             near = difflib.get_close_matches(name, known, 1) or sorted(known)[:10]
             raise UsageError(f"this campaign had no {kind} {name!r} so far", f"known: {', '.join(near)}")
+
+
+def subject(view: Reader, scenario: str | None, link: str | None) -> str:
+    """Return what a stop is about: a scenario, a link `SRC:DST`, or `*`; raises UsageError for an unknown name."""
+    if scenario and link:
+        raise UsageError("a stop is for a scenario or for a link, not for both", "give two commands")
+    known_names(view, scenario, link)
     return scenario or link or "*"
 
 

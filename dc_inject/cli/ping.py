@@ -59,8 +59,8 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
             failed.append(error)
     if rows:
         tables.emit(fmt, COLUMNS, rows)
-    for error in failed[:-1]:
-        click.echo(f"dc-inject: {error.message}", err=True)
+    for early in failed[:-1]:
+        click.echo(f"dc-inject: {early.message}", err=True)
     if failed:
         raise failed[-1]
 

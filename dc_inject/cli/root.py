@@ -44,6 +44,7 @@ class LazyGroup(click.Group):
             return None
         command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
         assert isinstance(command, click.Command)
+        _unwrapped(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -51,6 +52,13 @@ class LazyGroup(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+def _unwrapped(command: click.Command) -> None:
+    r"""Let `\b` mean to click what it wants to say: it looks for a backspace, and our docstrings are raw."""
+    command.help = (command.help or "").replace("\\b\n", "\b\n")
+    for part in command.commands.values() if isinstance(command, click.Group) else ():
+        _unwrapped(part)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

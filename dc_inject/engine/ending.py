@@ -9,12 +9,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from dc_inject.engine.calls import Calls
 from dc_inject.errors import Fatal, ServiceError
 from dc_inject.model import Entry, State
 from dc_inject.ports import Backend, Clock, Executor, Observation, Outcome, Status
+from dc_inject.reconcile import ASK_AGAIN
 
 OBSERVE_AT_ONCE = 200
 END_AT_ONCE = 20
@@ -36,10 +38,14 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Our rules as a service sees them now; `in_doubt` are those of lost answers that it does not know."""
+    """Our rules as a service sees them now.
+
+    `ending` are those ended a moment ago, `in_doubt` those of lost answers that the service does not know.
+    """
 
     complete: tuple[Entry, ...]
     unfinished: tuple[Entry, ...]
+    ending: int
     gone: int
     in_doubt: int
 
@@ -80,17 +86,21 @@ class Ending:
     def look(self, entries: Sequence[Entry]) -> Standing:
         """Ask how entries stand and write it down; raises the ServiceError of a service that does not tell."""
         seen = self._observe(entries)
-        complete, unfinished, gone, in_doubt = [], [], 0, 0
-        for entry in entries:
-            observation = seen[entry.injection.key]
-            if observation.status is Status.ABSENT:
-                in_doubt += entry.state is State.CALLED
-                gone += entry.state is not State.CALLED
-            elif observation.status is Status.COMPLETE:
-                complete.append(_updated(entry, observation, State.COMPLETE))
+        now = self._clock.now()
+        complete, unfinished, ending, gone, in_doubt = [], [], 0, 0, 0
+        for before in entries:
+            entry = _updated(before, seen[before.injection.key])
+            if entry.state is State.CALLED:
+                in_doubt += 1
+            elif entry.state is State.ENDED:
+                gone += 1
+            elif _is_ending(entry, now):
+                ending += 1
+            elif entry.state is State.COMPLETE:
+                complete.append(entry)
             else:
-                unfinished.append(_updated(entry, observation, State.LIVE))
-        return Standing(tuple(complete), tuple(unfinished), gone, in_doubt)
+                unfinished.append(entry)
+        return Standing(tuple(complete), tuple(unfinished), ending, gone, in_doubt)
 
     def end(self, complete: Sequence[Entry]) -> Iterator[Outcome]:
         """End complete rules as fast as the services take them; gives each outcome as it comes."""
@@ -139,7 +149,7 @@ class Ending:
         tasks: dict[object, Callable[[], Any]] = {}
         for number, (service, part) in enumerate(batches):
             backend = self._backends[service]
-            tasks[number] = lambda backend=backend, part=part: backend.end(part)
+            tasks[number] = partial(backend.end, part)
         results, errors = self._gather(tasks)
         outcomes: list[Outcome] = []
         for number, (_, part) in enumerate(batches):
@@ -153,7 +163,7 @@ class Ending:
             backend = self._backends[service]
             for start in range(0, len(some), OBSERVE_AT_ONCE):
                 part = some[start : start + OBSERVE_AT_ONCE]
-                tasks[service, start] = lambda backend=backend, part=part: backend.observe(part, exact=exact)
+                tasks[service, start] = partial(backend.observe, part, exact=exact)
         results, errors = self._gather(tasks)
         for error in errors.values():
             raise error
@@ -168,14 +178,23 @@ class Ending:
         return self._calls.gather(tasks, self._clock.now() + self._patience)
 
 
-def _updated(entry: Entry, seen: Observation, state: State) -> Entry:
+def _updated(entry: Entry, seen: Observation) -> Entry:
+    """Return an entry as it was seen; one in doubt that was not found stays in doubt."""
+    if seen.status is Status.ABSENT:
+        return entry if entry.state is State.CALLED else replace(entry, state=State.ENDED)
     return replace(
         entry,
-        state=state,
+        state=State.COMPLETE if seen.status is Status.COMPLETE else State.LIVE,
         external_id=seen.external_id or entry.external_id,
         files_done=seen.files_done,
+        present=entry.present if seen.present is None else seen.present,
         expires_at=seen.expires_at or entry.expires_at,
     )
+
+
+def _is_ending(entry: Entry, now: datetime) -> bool:
+    expired = entry.expires_at is not None and entry.expires_at <= now
+    return expired or (entry.end_asked_at is not None and now < entry.end_asked_at + ASK_AGAIN)
 
 
 def _by_service(entries: Iterable[Entry]) -> dict[str, list[Entry]]:

@@ -1,0 +1,290 @@
+"""`dc-inject end`: end rules of a campaign by hand; complete ones at once, others only with --cancel."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import click
+
+from dc_inject import naming, units
+from dc_inject.cli import common
+from dc_inject.clock import SystemClock
+from dc_inject.engine.ending import Ending, Standing
+from dc_inject.errors import LedgerError, Permanent, ServiceError, UsageError
+from dc_inject.executor import ThreadExecutor
+from dc_inject.ledger import Ledger
+from dc_inject.metrics import Silent
+from dc_inject.model import Cycle, Entry, Injection, Item, State
+from dc_inject.ports import Backend, Clock, Outcome
+
+if TYPE_CHECKING:
+    from dc_inject.backends.rucio import Found
+
+IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)
+TELL_EVERY = timedelta(seconds=10)
+THREADS = 8
+
+
+@runtime_checkable
+class Finder(Protocol):
+    """A service that can be searched for rules of a campaign."""
+
+    def ours(self, campaign: str) -> Iterator[Found]:
+        """Stream the rules of a campaign, found by their comments."""
+        ...
+
+
+class Pace(click.ParamType[float]):
+    """Rules per time, `600/h` or `10/min`; gives rules per hour."""
+
+    name = "pace"
+    _HOURS = {"h": 1, "min": 60}  # noqa: RUF012  never changed
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a number above 0 with its unit; a bare number is refused."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]+)?)\s*/\s*(h|min)", value)
+        if match is None or float(match[1]) == 0:
+            self.fail(f"{value!r} is no pace; write 600/h or 10/min", param, ctx)
+        return float(match[1]) * self._HOURS[match[2]]
+
+
+@click.command()
+@common.CAMPAIGN
+@common.SCENARIO
+@common.LINK
+@click.option("--cancel", is_flag=True, help="End unfinished rules too: their transfers are cancelled.")
+@click.option(
+    "--rate", type=Pace(), default="600/h", show_default=True, help="How many rules are cancelled in a time."
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common.LEDGER
+@click.option("--no-ledger", is_flag=True, help="Find the rules in the service, by their comment.")
+@common.TIMEOUT
+def end(
+    campaign: str,
+    scenario: str | None,
+    link: str | None,
+    cancel: bool,
+    rate: float,
+    yes: bool,
+    ledger_path: Path | None,
+    no_ledger: bool,
+    timeout: float,
+) -> None:
+    r"""End rules of a campaign, or of one scenario or link of it, before their lifetime is over.
+
+    Complete rules end at once. Unfinished ones are left to their lifetime: ending them cancels their transfers,
+    which has jammed FTS before. With --cancel they end too, at a pace. What will happen is said first, and asked
+    for. No injector may hold the ledger meanwhile; what is gone already is fine; Ctrl-C keeps what is done.
+
+    \b
+    Example: dc-inject end dc27-rehearsal
+    Example: dc-inject end dc27-rehearsal --scenario us-mesh --cancel --rate 300/h
+    """
+    common.talk(quiet=True)
+    clock = SystemClock()
+    with contextlib.ExitStack() as stack:
+        ledger, name = _open(stack, campaign, ledger_path, no_ledger=no_ledger)
+        if ledger is not None:
+            common.known_names(ledger, scenario, link)
+        backends = common.backends(
+            _services(ledger), campaign=name, clock=clock, observer=Silent(), timeout=timeout
+        )
+        _admit(backends.values(), ledger, clock)
+        known = ledger.entries(*IN_SERVICE) if ledger is not None else _found(backends.values(), name)
+        entries = [e for e in known if scenario in {None, e.injection.scenario} and link in {None, _link(e)}]
+        executor = ThreadExecutor(clock, THREADS)
+        stack.callback(executor.close)
+        ending = Ending(
+            backends=backends,
+            clock=clock,
+            executor=executor,
+            record=ledger,
+            patience=timedelta(seconds=3 * timeout),
+        )
+        standing = ending.look(entries)
+        _say(standing, cancel=cancel, rate=rate)
+        work = len(standing.complete) + (len(standing.unfinished) if cancel else 0)
+        if not work:
+            return
+        _confirm(yes=yes)
+        if ledger is not None:
+            what = f"end {len(standing.complete)} rules" + (
+                f", cancel {len(standing.unfinished)}" if cancel else ""
+            )
+            ledger.change(common.who(), what, "", clock.now())
+        last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
+        outcomes = _outcomes(ending, standing, last, cancel=cancel, rate=rate)
+        _carry_out(outcomes, work, clock)
+        if ledger is not None:
+            _look_again(ending, entries)
+
+
+# --------------------------------------------------------------------------- which rules
+
+
+def _open(
+    stack: contextlib.ExitStack, campaign: str, path: Path | None, *, no_ledger: bool
+) -> tuple[Ledger | None, str]:
+    """Return the ledger, held, with the campaign's name; None where the rules have to be found by comment."""
+    named = path or common.ledger_named(campaign)
+    if no_ledger and named:
+        raise UsageError(
+            "--no-ledger is for a campaign without the file of its ledger", "give the campaign's name"
+        )
+    file = common.ledger_file(named, campaign)
+    if no_ledger or not (named or file.exists()):
+        if not naming.NAME.fullmatch(campaign):
+            raise UsageError(f"{campaign!r} is no name of a campaign")
+        if not no_ledger:
+            click.echo(f"there is no ledger at {file}: looking for the rules by their comment", err=True)
+        return None, campaign
+    file = common.existing_ledger(campaign, path)
+    ledger = stack.enter_context(Ledger.open(file))
+    name = common.own_ledger(ledger, campaign, file)
+    try:
+        stack.enter_context(ledger.hold(common.who()))
+    except LedgerError as error:
+        hint = "an injector ends complete rules itself; to end by hand, end its process first (Ctrl-C, SIGTERM)"
+        raise LedgerError(error.message, hint) from None
+    return ledger, name
+
+
+def _services(ledger: Ledger | None) -> set[str]:
+    known = set() if ledger is None else {flow.link.through for flow in ledger.accounts()}
+    return known or {"rucio"}
+
+
+def _admit(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> None:
+    """Refuse another account than the ledger's, and one that may not end rules."""
+    for backend in backends:
+        identity = backend.check()
+        if ledger is not None:
+            ledger.identify(identity, clock.now())
+        if identity.may_end is False:
+            raise Permanent(
+                f"{identity.account} may not end rules at {identity.service} ({identity.address})",
+                "its rules end with their lifetime; an administrator of the service can end them earlier",
+            )
+
+
+def _found(backends: Iterable[Backend], campaign: str) -> list[Entry]:
+    """Return the campaign's rules as those services have them that can be searched."""
+    return [_entry(f) for backend in backends if isinstance(backend, Finder) for f in backend.ours(campaign)]
+
+
+def _entry(found: Found) -> Entry:
+    """Return a rule as a ledger would have it, as far as its service tells."""
+    injection = Injection(
+        key=found.key,
+        campaign=found.campaign,
+        cycle=Cycle(found.cycle, timedelta(0)),
+        scenario=found.scenario,
+        link=found.link,
+        item=Item(found.item, found.bytes or 0, found.files),
+        release=found.created_at,
+        lifetime=(found.expires_at or found.created_at) - found.created_at,
+        activity="",
+        service_priority=0,
+        contact="",
+    )
+    return Entry(
+        injection,
+        State.LIVE,
+        found.rule,
+        accepted_at=found.created_at,
+        expires_at=found.expires_at,
+        files_done=found.done,
+    )
+
+
+def _link(entry: Entry) -> str:
+    return str(entry.injection.link)
+
+
+# --------------------------------------------------------------------------- what is said and done
+
+
+def _say(standing: Standing, *, cancel: bool, rate: float) -> None:
+    """Say what is there, and what would be done, before anything is."""
+    count, files = len(standing.unfinished), standing.files_left
+    lines = [f"{len(standing.complete)} complete rules: will be ended at once"] if standing.complete else []
+    if count and cancel:
+        time = units.format_duration(timedelta(hours=(count - 1) / rate))
+        lines.append(f"{count} unfinished rules: will be ended in {time}; cancels {files} files under way")
+    elif count:
+        last = max((e.expires_at for e in standing.unfinished if e.expires_at), default=None)
+        until = f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else ""
+        lines.append(f"{count} unfinished rules with {files} files under way: left to their lifetime{until}")
+    for number, words in (
+        (standing.ending, "are ending already"),
+        (standing.gone, "are gone already"),
+        (standing.in_doubt, "are in doubt: the next start of `run` finds out"),
+    ):
+        if number:
+            lines.append(f"{number} rules {words}")
+    for line in lines or ["no rules to end"]:
+        click.echo(line, err=True)
+
+
+def _confirm(*, yes: bool) -> None:
+    if yes:
+        return
+    try:
+        agreed = click.confirm("End them?", err=True)
+    except click.Abort:
+        agreed = False
+    if not agreed:
+        raise UsageError("nothing was ended", "answer y, or give --yes where nobody can be asked")
+
+
+def _outcomes(
+    ending: Ending, standing: Standing, last: datetime | None, *, cancel: bool, rate: float
+) -> Iterator[Outcome]:
+    yield from ending.end(standing.complete)
+    if cancel:
+        yield from ending.cancel(standing.unfinished, rate, last)
+
+
+@dataclass
+class _Tally:
+    ended: int = 0
+    failed: int = 0
+    error: ServiceError | None = None
+
+
+def _carry_out(outcomes: Iterator[Outcome], work: int, clock: Clock) -> None:
+    """End them one after the other, and say how far it got; raises ServiceError when some could not be ended."""
+    tally, told = _Tally(), clock.now()
+    try:
+        for outcome in outcomes:
+            tally.ended += outcome.error is None
+            tally.failed += outcome.error is not None
+            tally.error = outcome.error or tally.error
+            if clock.now() >= told + TELL_EVERY:
+                told = clock.now()
+                click.echo(f"{tally.ended} of {work} ended", err=True)
+    except KeyboardInterrupt:
+        left = work - tally.ended
+        click.echo(f"interrupted: {tally.ended} ended, {left} left; run it again to go on", err=True)
+        raise click.exceptions.Exit(130) from None
+    if tally.error is not None:
+        message = f"{tally.ended} of {work} rules ended, {work - tally.ended} not: {tally.error.message}"
+        raise ServiceError(message, tally.error.hint or "run it again to go on")
+    click.echo(f"{tally.ended} rules ended", err=True)
+
+
+def _look_again(ending: Ending, entries: list[Entry]) -> None:
+    """Write down what is gone by now; the rest is seen by the next start of `run`, or of this."""
+    try:
+        ending.look(entries)
+    except ServiceError as error:
+        click.echo(f"what became of them is not known yet: {error.message}", err=True)

@@ -1,0 +1,275 @@
+"""`end` says what it will do, does only that, keeps its pace, and can be run again at any time."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.errors import LedgerError, ServiceError, Temporary, UsageError
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.model import Entry, Item, State
+from tests.cli.ledgers import FNAL, GB, MESH, START, make, run
+
+command = importlib.import_module("dc_inject.cli.end")
+
+
+class Searchable(SimBackend):
+    """A simulated service whose rules can be found by their campaign, as Rucio's can."""
+
+    def ours(self, campaign: str) -> Iterator[Any]:
+        for key, rule in self.rules.items():
+            one = rule.injection
+            if one.campaign == campaign and rule.ended is None:
+                yield SimpleNamespace(
+                    key=key, rule=f"sim-{key}", campaign=campaign, scenario=one.scenario, cycle=one.cycle.start,
+                    link=one.link, item=one.item.name, bytes=one.item.bytes, files=one.item.files,
+                    done=int(one.item.files * rule.moved / one.item.bytes),
+                    created_at=rule.created, expires_at=rule.expires,
+                )  # fmt: skip
+
+
+@dataclass
+class World:
+    """A ledger with rules at a simulated service, behind the command."""
+
+    path: Path
+    clock: SimClock
+    service: Searchable
+    entries: list[Entry]
+
+    def live(self) -> list[str]:
+        return [key for key, rule in self.service.rules.items() if rule.ended is None]
+
+    def states(self) -> dict[State, int]:
+        with LedgerView.open(self.path) as view:
+            return {state: count for state, (count, _) in view.state_counts().items()}
+
+    def end(self, *options: str, text: str | None = None) -> Any:
+        return run("end", "dc27", "--ledger", self.path, *options, text=text)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Three rules to FNAL that are complete, and two of the mesh with 4 of 10 files done each."""
+    made = make(tmp_path / "dc27.sqlite", {FNAL: 3, MESH: 2})
+    clock = SimClock(START)
+    items = [Item(entry.injection.item.name, 100 * GB, 10) for entry in made.entries]
+    service = Searchable(clock, {"T2_CH_CERN": items, "T2_US_MIT": items}, speed=lambda _link: 0.0)
+    service.submit([entry.injection for entry in made.entries])
+    for rule in service.rules.values():
+        done = rule.injection.flow == FNAL
+        rule.moved = (100 if done else 40) * GB
+        rule.completed = START if done else None
+    monkeypatch.setattr(command, "SystemClock", lambda: clock)
+    monkeypatch.setattr(command.common, "backends", lambda services, **_: {"rucio": service})
+
+    class Inline(InlineExecutor):
+        def __init__(self, clock: SimClock, _threads: int) -> None:
+            super().__init__(clock)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(command, "ThreadExecutor", Inline)
+    return World(made.path, clock, service, made.entries)
+
+
+def test_complete_rules_end_at_once_and_unfinished_ones_are_left(world: World) -> None:
+    """It says how many files are under way, and until when their rules live; no time passes."""
+    done = world.end("--yes")
+    assert done.exit_code == 0, done.exception
+    assert "3 complete rules: will be ended at once" in done.stderr
+    assert "2 unfinished rules with 12 files under way: left to their lifetime, the last until" in done.stderr
+    assert done.stdout == ""
+    assert len(world.live()) == 2
+    assert world.states() == {State.ENDED: 3, State.LIVE: 2}
+    assert world.clock.now() == START
+
+
+def test_what_has_moved_is_exact_in_the_ledger_after_cancelling(world: World) -> None:
+    """Unfinished rules are cancelled, at the pace, with their bytes settled."""
+    done = world.end("--yes", "--cancel")
+    assert done.exit_code == 0
+    assert "2 unfinished rules: will be ended in 6 s; cancels 12 files under way" in done.stderr
+    assert "5 rules ended" in done.stderr
+    assert world.live() == []
+    assert world.clock.now() == START + timedelta(seconds=6)
+    with LedgerView.open(world.path) as view:
+        totals = view.accounts()[MESH]
+        (change,) = view.changes()
+    assert (totals.moved, totals.estimated) == (80 * GB, 0)
+    assert change.what == "end 3 rules, cancel 2"
+
+
+def test_a_pace_of_ones_own(world: World) -> None:
+    """60 an hour: the second one a minute after the first."""
+    assert world.end("--yes", "--cancel", "--rate", "60/h").exit_code == 0
+    assert world.clock.now() == START + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("rate", ["600", "0/h", "-1/h", "600/day", "nan/h", "1e3/h", "/h"])
+def test_a_pace_needs_a_number_above_0_and_its_unit(world: World, rate: str) -> None:
+    """A bare number is refused: 600 a second and 600 an hour are not the same."""
+    done = world.end("--yes", "--cancel", "--rate", rate)
+    assert done.exit_code == 2
+    assert len(world.live()) == 5
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", ""])
+def test_without_a_yes_nothing_is_ended(world: World, answer: str) -> None:
+    """No, nothing said, and nobody there to ask are all the same."""
+    done = world.end("--cancel", text=answer)
+    assert isinstance(done.exception, UsageError)
+    assert "nothing was ended" in done.exception.message
+    assert len(world.live()) == 5
+    with LedgerView.open(world.path) as view:
+        assert view.changes() == ()
+
+
+def test_a_yes_ends(world: World) -> None:
+    """The question is asked after all has been said."""
+    done = world.end(text="y\n")
+    assert done.exit_code == 0
+    assert (
+        done.stderr.index("3 complete rules") < done.stderr.index("End them?") < done.stderr.index("3 rules ended")
+    )
+    assert len(world.live()) == 2
+
+
+def test_only_a_scenario_or_a_link(world: World) -> None:
+    """Others are not touched, nor counted."""
+    done = world.end("--yes", "--cancel", "--scenario", "us-mesh")
+    assert "complete" not in done.stderr
+    assert len(world.live()) == 3
+    assert world.end("--yes", "--link", "T2_CH_CERN:T1_US_FNAL_Disk").exit_code == 0
+    assert world.live() == []
+
+
+def test_an_unknown_scenario_is_refused(world: World) -> None:
+    """With the nearest name that is known."""
+    error = world.end("--yes", "--scenario", "us-mush").exception
+    assert isinstance(error, UsageError)
+    assert "us-mesh" in (error.hint or "")
+
+
+def test_twice_is_the_same_as_once(world: World) -> None:
+    """The second time there is nothing to end, and nothing is asked."""
+    world.end("--yes", "--cancel")
+    again = world.end("--cancel")
+    assert again.exit_code == 0
+    assert "no rules to end" in again.stderr
+
+
+def test_rules_that_are_gone_already_are_a_success(world: World) -> None:
+    """They expired while nobody looked: the ledger learns of it."""
+    for rule in world.service.rules.values():
+        rule.ended = START
+    done = world.end("--yes", "--cancel")
+    assert done.exit_code == 0
+    assert "5 rules are gone already" in done.stderr
+    assert world.states() == {State.ENDED: 5}
+
+
+def test_rules_that_were_asked_to_end_a_moment_ago_are_not_asked_again(world: World) -> None:
+    """Rucio takes a while to let a rule go: until then it is ending."""
+    with Ledger.open(world.path) as ledger:
+        ledger.end_asked([entry.injection.key for entry in world.entries], START)
+    done = world.end("--cancel")
+    assert done.exit_code == 0
+    assert "5 rules are ending already" in done.stderr
+    assert world.service.calls.get("end") is None
+
+
+def test_a_ledger_that_is_in_use_is_refused_with_its_holder(world: World) -> None:
+    """Two writers of one record would be one too many; exit code 3."""
+    with Ledger.open(world.path) as ledger, ledger.hold("me@vobox"):
+        error = world.end("--yes").exception
+    assert isinstance(error, LedgerError)
+    assert "me@vobox" in error.message
+    assert "SIGTERM" in (error.hint or "")
+    assert len(world.live()) == 5
+
+
+def test_without_the_right_nothing_is_tried(world: World) -> None:
+    """Exit code 4, and that the rules end with their lifetime."""
+    world.service.may_end = False
+    error = world.end("--yes").exception
+    assert isinstance(error, ServiceError)
+    assert error.exit_code == 4
+    assert "may not end rules" in error.message
+    assert world.service.calls.get("end") is None
+
+
+def test_another_account_than_the_ledgers_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ledger is bound to whom it was made for."""
+    other = replace(world.service.check(), account="somebody")
+    monkeypatch.setattr(world.service, "check", lambda: other)
+    assert isinstance(world.end("--yes").exception, LedgerError)
+    assert len(world.live()) == 5
+
+
+def test_a_failure_is_told_with_what_was_done(world: World) -> None:
+    """Exit code 4; run again, it goes on with what is left."""
+    failing = iter([Temporary("busy")])
+
+    def fault(method: str, _subject: object) -> None:
+        if method == "end" and (error := next(failing, None)):
+            raise error
+
+    world.service.fault = fault
+    error = world.end("--yes", "--cancel").exception
+    assert isinstance(error, ServiceError)
+    assert error.exit_code == 4
+    assert error.message == "2 of 5 rules ended, 3 not: busy"
+    assert len(world.live()) == 3
+    world.clock.advance(START + timedelta(hours=1))
+    assert world.end("--yes", "--cancel").exit_code == 0
+    assert world.live() == []
+
+
+def test_an_interruption_keeps_what_is_done_and_says_what_is_left(world: World) -> None:
+    """Ctrl-C while it waits for its pace: exit code 130, the ledger knows what was ended."""
+
+    def fault(method: str, _subject: object) -> None:
+        if method == "observe" and world.clock.now() > START:
+            raise KeyboardInterrupt
+
+    world.service.fault = fault
+    done = world.end("--yes", "--cancel")
+    assert done.exit_code == 130
+    assert "interrupted: 4 ended, 1 left" in done.stderr
+    assert len(world.live()) == 1
+    with LedgerView.open(world.path) as view:
+        assert sum(entry.end_asked_at is not None for entry in view.entries()) == 4
+
+
+@pytest.mark.parametrize("options", [("--no-ledger",), ()])
+def test_without_a_ledger_rules_are_found_by_their_comment(
+    world: World, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told to, or when there is no file; and no file is made."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
+    done = run("end", "dc27", "--yes", "--cancel", "--scenario", "us-mesh", *options)
+    assert done.exit_code == 0, done.exception
+    assert ("by their comment" in done.stderr) is not bool(options)
+    assert "2 unfinished rules: will be ended in 6 s; cancels 12 files under way" in done.stderr
+    assert len(world.live()) == 3
+    assert not (tmp_path / "empty").exists()
+
+
+def test_a_ledger_that_was_named_has_to_exist(tmp_path: Path) -> None:
+    """A typo in --ledger is not a reason to search the service."""
+    assert isinstance(run("end", "dc27", "--ledger", tmp_path / "none.sqlite").exception, LedgerError)
+
+
+def test_a_ledger_and_no_ledger_contradict_each_other(world: World) -> None:
+    """Exit code 2."""
+    assert isinstance(world.end("--no-ledger").exception, UsageError)
