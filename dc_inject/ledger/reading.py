@@ -203,6 +203,11 @@ class Reader:
         sql = "SELECT item, destination FROM quarantine WHERE until IS NULL OR until > ?"
         return {(row["item"], row["destination"]) for row in self._db.read(sql, micros(now))}
 
+    def times_set_aside(self, item: str, destination: str) -> int:
+        """Return how often an item was set aside for a destination, also when that has run out."""
+        found = self._db.one("SELECT times FROM quarantine WHERE item = ? AND destination = ?", item, destination)
+        return 0 if found is None else int(found["times"])
+
     def signals(self) -> tuple[Signal, ...]:
         """Return the latest of every signal."""
         return tuple(
