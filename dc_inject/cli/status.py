@@ -238,7 +238,7 @@ def _left(until: datetime | None, now: datetime) -> int | None:
 
 
 def _about(value: int, estimated: int) -> int:
-    return About(value) if estimated else value
+    return About(value) if estimated > 0 else value
 
 
 def _ratio(part: int, whole: int) -> float | None:
