@@ -28,8 +28,8 @@ def check(ctx: click.Context, menus: tuple[Path, ...], strict: bool, fmt: str) -
     Errors are what cannot work (exit code 2). Warnings are findings with a code; `run` refuses those that are
     outliers unless the menu accepts them (`accept: [code]`).
 
-    \b
     Example: dc-inject check menus/cms-t0-export.yaml
+
     Example: dc-inject check --strict --format json menus/
     """
     drafts: list[MenuDraft] = []

@@ -12,7 +12,6 @@ from dc_inject.menu import schema as menu_schema
 def menu() -> None:
     """Work with menu files.
 
-    \b
     Example: dc-inject menu schema
     """
 
@@ -21,7 +20,6 @@ def menu() -> None:
 def schema() -> None:
     """Print the JSON Schema of a menu, with which editors complete and check one while it is written.
 
-    \b
     Example: dc-inject menu schema > menu.schema.json
     """
     tables.emit_json(menu_schema())

@@ -63,8 +63,11 @@ def _check_sites(menus: Sequence[Menu], complain: Complain) -> None:
 
 def _check_limits(menus: Sequence[Menu], complain: Complain) -> None:
     """Where windows overlap the lowest limit holds for the sum."""
+    together: dict[tuple[str, ...], tuple[Menu, list[Menu]]] = {}
     for menu in menus:
         others = [other for other in menus if other.start <= menu.start < other.end]
+        together[tuple(other.name for other in others)] = menu, others
+    for menu, others in together.values():
         if len(others) > 1:
             limit = min(other.limits.total for other in others)
             at_once = [flow for other in others for flow in other.flows]

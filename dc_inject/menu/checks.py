@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Iterable
 
 from dc_inject import units
-from dc_inject.menu import findings, sums
+from dc_inject.menu import sums
+from dc_inject.menu.findings import CODES
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, ExcludeEntry
 from dc_inject.model import Flow, Menu
@@ -26,10 +27,8 @@ def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, op
     for exclusion in document.exclude:
         _exclusion(document, exclusion, menu, complain, open_ends=open_ends)
     for code in document.accept:
-        if code not in findings.CODES:
-            complain(
-                document.at("accept"), f"`accept`: no finding has the code {code!r}", _one_of(code, findings.CODES)
-            )
+        if code not in CODES:
+            complain(document.at("accept"), f"`accept`: no finding has the code {code!r}", _one_of(code, CODES))
     if whole:
         _sum(document, menu, complain)
 

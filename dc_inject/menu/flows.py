@@ -56,7 +56,8 @@ class Writer:
             self._complain(
                 scenario.place, "`rate` is missing", "add `rate: ...`, which its links share, such as 10 Gb/s"
             )
-        if "mesh" in given and scenario.both_ways:
+        turned = scenario.both_ways and "mesh" not in given
+        if scenario.both_ways and not turned:
             self._complain(scenario.at("both_ways"), "a mesh goes both ways already", "remove `both_ways`")
         said = self._terms(scenario)
         pairs: Pairs = {}
@@ -65,7 +66,7 @@ class Writer:
         elif scenario.from_ and scenario.to:
             pairs = self._naming.products(scenario.from_, scenario.to, said.through, scenario.at("to"))
         total = sum(pairs.values())
-        if scenario.both_ways:
+        if turned:
             pairs = self._naming.both_ways(pairs, scenario.at("both_ways"))
         if scenario.rate is not None:
             for pair, share in pairs.items():
@@ -76,8 +77,6 @@ class Writer:
         for key in ("rate", "both_ways"):
             if key in scenario.model_fields_set:
                 self._complain(scenario.at(key), f"`{key}` stands beside `links`", "write it on each link")
-        if scenario.links is not None and not scenario.links:
-            self._complain(scenario.at("links"), "`links` is empty", "write `- {from: ..., to: ..., rate: ...}`")
         common = None  # the terms of links that say nothing themselves
         for link in scenario.links or ():
             if link.model_fields_set <= _PLAIN:

@@ -6,6 +6,7 @@ parser's events are composed without recursion, so that neither deep nesting nor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -16,6 +17,7 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LARGEST_FILE = 20_000_000  # bytes
 MOST_NODES = 1_000_000  # after all anchors are expanded
 DEEPEST = 40  # levels of nesting
+_CONTROL = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # YAML 1.1, 5.1
 
 
 class Place(NamedTuple):
@@ -73,10 +75,16 @@ def decode(data: bytes, file: str, complain: Complain) -> str | None:
         complain(Place(file, 1), "the file is binary", "give a text file in UTF-8")
     else:
         try:
-            return data.decode("utf-8-sig")
+            text = data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             complain(Place(file, line), "the file is not encoded in UTF-8", "save it as UTF-8")
+            return None
+        control = _CONTROL.search(text)
+        if control is None:
+            return text
+        line = text.count("\n", 0, control.start()) + 1
+        complain(Place(file, line), f"there is a control character, U+{ord(control[0]):04X}", "remove it")
     return None
 
 
@@ -96,11 +104,6 @@ def compose(data: bytes, file: str, complain: Complain) -> Map | None:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(part for part in (error.context, error.problem) if part)
         complain(Place(file, mark.line + 1 if mark else 1), f"this is not YAML: {what}", "mend the syntax here")
-        return None
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        message = f"there is a control character, U+{ord(error.character):04X}"
-        complain(Place(file, line), message, "remove it")
         return None
     return composer.root_mapping()
 

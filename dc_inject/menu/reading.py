@@ -42,7 +42,7 @@ class Reading:
 
     def complain(self, place: Place, message: str, hint: str) -> None:
         """Note a problem; the same one is noted once (an anchor may repeat it)."""
-        problem = Problem(place.file, place.line, message, hint)
+        problem = Problem(place.file, place.line, _printable(message), _printable(hint))
         if problem not in self._seen:
             self._seen.add(problem)
             self.problems.append(problem)
@@ -66,7 +66,7 @@ class Reading:
 
     def rows(self, file: Text) -> Seq:
         """Return a CSV file of links as the list that could have been written in the menu."""
-        path, rows = self._path(file), Seq([], file.place)
+        path, rows, known = self._path(file), Seq([], file.place), len(self.problems)
         text = self._text(file)
         if text is None:
             return rows
@@ -93,7 +93,7 @@ class Reading:
                     rows.append(Map([(k, v) for k, v in zip(head, stripped, strict=False) if v], place))
         except csv.Error as error:
             self.complain(Place(path, lines.line_num), f"this is not CSV: {error}", "mend the syntax here")
-        if not rows and not self.problems:
+        if not rows and len(self.problems) == known:
             self.complain(file.place, f"{file} has no links", "begin with a line `from,to,rate`")
         return rows
 
@@ -197,3 +197,8 @@ def _joined(first: Seq, second: Seq) -> list[nodes.Node]:
     """Return both lists; what is from a file that was included on two ways is there once."""
     known = {one.place for one in first}
     return [*first, *(one for one in second if one.place not in known)]
+
+
+def _printable(text: str) -> str:
+    """Return a text that is safe on a terminal and in a log: what a menu holds is not always."""
+    return "".join(char if char.isprintable() else "?" for char in text)

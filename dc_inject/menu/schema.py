@@ -143,6 +143,8 @@ class LinkEntry(Windowed):
 
 def _rows(value: object, info: ValidationInfo) -> object:
     """Turn `{file: links.csv}` into the list that the file holds."""
+    if isinstance(value, Seq) and not value:
+        reading_of(info).complain(value.place, "`links` is empty", "write `- {from: ..., to: ..., rate: ...}`")
     if not isinstance(value, Map):
         return value
     file = value.get("file")

@@ -101,7 +101,7 @@ def _window(document: Document, levels: Sequence[Overrides], complain: Complain)
             complain(
                 level.at("end" if level.end else "start"),
                 "the window ends before it starts",
-                "swap `start` and `end`",
+                "`end` is later than `start`",
             )
     return start, end
 

@@ -1,0 +1,129 @@
+"""Menus that run together, and what looks wrong in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dc_inject import menu
+from dc_inject.errors import MenuError, Problem
+from dc_inject.model import Campaign
+from tests.menu.texts import read, scenarios, text
+
+SECOND = {"start": "start: 2027-02-09 10:00", "end": "end: 2027-02-10 10:00"}
+
+
+def campaign(*contents: str) -> Campaign:
+    return menu.campaign(
+        [read(content, name=f"{number}.yaml") for number, content in enumerate(contents, start=1)]
+    )
+
+
+def test_days_make_a_campaign() -> None:
+    """One after the other, or at the same time with other links."""
+    other = scenarios("one: {from: B, to: A, rate: 10 Gb/s}")
+    made = campaign(text(), text(**SECOND), other)
+    assert (made.name, made.contact, len(made.flows)) == ("rehearsal", "dc-ops@example.org", 3)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (text(**SECOND, campaign="campaign: other"), "the campaign is other, but rehearsal in 1.yaml"),
+        (text(**SECOND, contact="contact: somebody"), "the contact is somebody"),
+        (
+            text(**SECOND, defaults="defaults: {cycle: 5 min, datasets: {did: 'a:*'}}"),
+            "a cycle lasts 5 min, but 15 min",
+        ),
+        (text(), "A:B is in the scenario one twice at one time, first in 1.yaml:10"),
+        (text(**SECOND, x="sites: {Y: {rses: {A: {}}}}"), "A is in the site Y, but in X in 1.yaml"),
+        (
+            text(limits="limits: {total: 15 Gb/s}", scenarios="scenarios: {one: {from: B, to: A, rate: 6 Gb/s}}"),
+            "the rates sum to 16 Gb/s, above limits.total, 15 Gb/s",
+        ),
+    ],
+)
+def test_menus_that_do_not_fit_together(second: str, message: str) -> None:
+    """Each misfit is an error in the later menu that names the earlier one."""
+    with pytest.raises(MenuError) as caught:
+        campaign(text(x="sites: {X: {rses: {A: {}}}}"), second)
+    (problem,) = caught.value.problems
+    assert problem.message.startswith(message)
+    assert (problem.file, bool(problem.line), bool(problem.hint)) == ("2.yaml", True, True)
+
+
+def test_no_menu_is_no_campaign() -> None:
+    """At least one is needed."""
+    with pytest.raises(MenuError, match="there is no menu"):
+        menu.campaign([])
+
+
+# --------------------------------------------------------------------------- findings
+
+
+def findings(*contents: str) -> list[Problem]:
+    return list(menu.findings(campaign(*contents)))
+
+
+def links(*gbps: float) -> str:
+    lines = [f"    - {{from: S{number}, to: D{number}, rate: {rate} Gb/s}}" for number, rate in enumerate(gbps)]
+    return "one:\n  links:\n" + "\n".join(lines)
+
+
+def test_a_menu_that_is_right_has_no_finding() -> None:
+    """Nothing is said of what is usual."""
+    assert findings(text(), text(**SECOND)) == []
+
+
+def test_a_typing_error_among_rates_is_an_outlier() -> None:
+    """50,000 Mb/s beside 7,800: more than five times the median of the others, if these are three at least."""
+    (found,) = findings(scenarios(links(7.8, 7.8, 50, 7.8)))
+    assert (found.code, found.outlier, found.line) == ("rate-outlier", True, 14)
+    assert "50 Gb/s, 6.4 times the median" in found.message
+    assert findings(scenarios(links(7.8, 7.8, 50))) == []
+    assert findings(scenarios(links(10, 10, 50, 10))) == []
+    assert len(findings(scenarios(links(1, 1, 1, 1, 1, 20, 30)))) == 2
+    shared = "one: {from: A, to: {B: 1, C: 1, D: 1, E: 90}, rate: 100 Gb/s}"
+    assert findings(scenarios(shared)) == []
+
+
+def test_smallest_first_is_an_outlier() -> None:
+    """By mistake it cost half a day once; one finding for each scenario."""
+    order = "datasets: {did: 'a:*', order: smallest-first}"
+    (found,) = findings(scenarios(f"one: {{mesh: [A, B, C], rate: 6 Gb/s, {order}}}"))
+    assert (found.code, found.outlier) == ("smallest-first", True)
+
+
+def test_what_a_menu_accepts_is_no_finding() -> None:
+    """By its code, and only in the menu that accepts it."""
+    content = scenarios(links(7.8, 7.8, 50, 7.8))
+    assert findings(content + "accept: [rate-outlier]\n") == []
+    assert len(findings(content + "accept: [smallest-first]\n")) == 1
+
+
+def test_a_site_above_its_wan() -> None:
+    """Each direction is summed on its own, over all menus in force; traffic inside of a site is none."""
+    sites = "sites: {KIT: {wan: 15 Gb/s, rses: {A: {}, Z: {}}}}"
+    into = [scenarios(f"one: {{from: {source}, to: A, rate: 10 Gb/s}}") + sites for source in "BC"]
+    (found,) = findings(*into)
+    assert (found.code, found.outlier) == ("site-over-wan", False)
+    assert "ingress of KIT sums to 20 Gb/s, above its WAN, 15 Gb/s" in found.message
+    assert findings(into[0], text(x=sites)) == []  # 10 Gb/s in, 10 Gb/s out
+    inside = scenarios("one: {from: Z, to: A, rate: 10 Gb/s}\ntwo: {from: B, to: A, rate: 10 Gb/s}") + sites
+    assert findings(inside) == []
+
+
+def test_a_site_above_our_own_limit_will_be_held() -> None:
+    """The lower of max_ingress and limits.per_site is named; an RSE without a site counts as one."""
+    (found,) = findings(text(x="sites: {X: {max_ingress: 8 Gb/s, rses: {B: {}}}}"))
+    assert (found.code, found.outlier) == ("site-over-limit", False)
+    assert "ingress of X sums to 10 Gb/s, above sites.X.max_ingress, 8 Gb/s" in found.message
+    two = findings(text(limits="limits: {total: 1 Tb/s, per_site: 9 Gb/s}"))
+    assert [found.message.partition(" sums")[0] for found in two] == ["egress of A", "ingress of B"]
+    assert all("above limits.per_site, 9 Gb/s" in found.message for found in two)
+
+
+def test_findings_do_not_depend_on_the_order_of_menus() -> None:
+    """They come by file and line."""
+    contents = [scenarios(links(7.8, 7.8, 50, 7.8)), text(**SECOND, limits="limits: {per_site: 9 Gb/s}")]
+    menus = [read(content, name=f"{number}.yaml") for number, content in enumerate(contents)]
+    assert menu.findings(menu.campaign(menus)) == menu.findings(menu.campaign(menus[::-1]))

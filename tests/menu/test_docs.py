@@ -1,0 +1,110 @@
+"""Every example of docs/menus.md is read, every key is on the page, and every menu under menus/ is right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dc_inject import files, menu
+from dc_inject.menu.schema import (
+    Datasets,
+    Defaults,
+    Document,
+    ExcludeEntry,
+    LimitsEntry,
+    Mapping,
+    RseEntry,
+    SiteEntry,
+)
+from dc_inject.model import DatasetFilter, Limits, Link
+from tests.menu.texts import draft, rates, text
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "menus.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+FILES = {name: content for _, name, content in BLOCKS if name}
+EXAMPLES = [content for kind, name, content in BLOCKS if kind == "yaml" and not name]
+MENUS = sorted((ROOT / "menus").rglob("*.yaml"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_examples(example: str) -> None:
+    """An example is a menu, or together with the rest of a small one it is."""
+    whole = example.startswith("menu: 1")
+    content = example if whole else text(**dict.fromkeys(yaml.safe_load(example), "")) + example
+    made = draft(content, FILES)
+    campaign = menu.campaign([made.resolve({"tier=2&country=DE": ("T2_DE_DESY", "T2_DE_RWTH")})])
+    if whole:
+        assert menu.findings(campaign) == ()
+
+
+def test_there_are_examples() -> None:
+    """The page is really looked at."""
+    assert len(EXAMPLES) > 10
+    assert set(FILES) == {"t1-t2.csv", "datasets.txt", "_sites.yaml"}
+
+
+@pytest.mark.parametrize("part", [Document, Defaults, Datasets, SiteEntry, RseEntry, ExcludeEntry, LimitsEntry])
+def test_every_key_is_on_the_page(part: type[Mapping]) -> None:
+    """No key without its explanation."""
+    keys = {field.alias or name for name, field in part.model_fields.items()} - {"from", "to"}
+    assert {key for key in keys if not re.search(rf"`{key}\b", PAGE)} <= {
+        "rses",
+        "rse",
+        "link",
+        "site",
+        "scenario",
+    }
+
+
+def test_every_code_is_on_the_page() -> None:
+    """No finding without its explanation."""
+    assert set(re.findall(r"^\| `([a-z-]+)` \| (?:yes|no) \|", PAGE, re.MULTILINE)) == set(menu.CODES)
+
+
+def test_the_defaults_on_the_page_are_those_of_the_code() -> None:
+    """As a menu that names them shows."""
+    limits = "limits: {total: 100 Gb/s, per_site: 50 Gb/s, rules_per_hour: 1000, files_in_flight: 100000}"
+    assert draft(text(limits=limits)).preview.limits == Limits()
+    datasets = draft(text(defaults="defaults: {datasets: {did: 'a:*', files: 1..1000, mean_file: 1..20 GB}}"))
+    assert datasets.preview.flows[0].datasets == DatasetFilter(("a:*",))
+
+
+@pytest.mark.parametrize("path", MENUS, ids=[path.name for path in MENUS])
+def test_menus_of_the_real_thing(path: Path) -> None:
+    """Each menu that comes with the tool is right and has no finding."""
+    campaign = menu.campaign([made.resolve({}) for made in files.read_menus([path])])
+    assert menu.findings(campaign) == ()
+
+
+def test_cms_shares() -> None:
+    """FNAL gets 40 % of 250 Gb/s and six others 10 % each, as pledged (DC24 Final Report, 3.4)."""
+    (made,) = files.read_menus([ROOT / "menus" / "cms-t0-export.yaml"])
+    found = rates(made.preview)
+    assert found.pop("T2_CH_CERN:T1_US_FNAL_Disk") == 100
+    assert set(found.values()) == {25}
+    assert len(found) == 6
+
+
+def test_brunel() -> None:
+    """30 Gb/s, then 40 Gb/s, out of RAL (Mini-DC: UK edition)."""
+    (made,) = files.read_menus([ROOT / "menus" / "uk-brunel.yaml"])
+    assert [round(flow.rate * 8 / 1e9) for flow in made.preview.flows] == [30, 40]
+    assert {flow.link for flow in made.preview.flows} == {Link("T1_UK_RAL_Disk", "T2_UK_London_Brunel")}
+
+
+def test_the_schema_describes_what_is_read() -> None:
+    """The JSON Schema takes the whole example, knows every key, and refuses unknown ones but `x-` ones."""
+    made = menu.schema()
+    assert made["$schema"].endswith("2020-12/schema")
+    assert set(made["properties"]) == {field.alias or name for name, field in Document.model_fields.items()}
+    assert {"menu", "campaign", "contact", "start", "end", "scenarios"} == set(made["required"])
+    for part in (made, *made["$defs"].values()):
+        assert part["additionalProperties"] is False
+        assert part["patternProperties"] == {"^x-": {}}
+    assert {"items", "properties"} <= {
+        key for one in made["$defs"]["Scenario"]["properties"]["links"]["anyOf"] for key in one
+    }

@@ -1,0 +1,152 @@
+"""Whatever is given as a menu: back comes a menu, or a MenuError with place and hint for each problem."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dc_inject.errors import MenuError, Problem
+from dc_inject.menu.schema import (
+    Datasets,
+    Defaults,
+    Document,
+    ExcludeEntry,
+    Lifetime,
+    LimitsEntry,
+    LinkEntry,
+    Mapping,
+    RseEntry,
+    Scenario,
+    SiteEntry,
+)
+from tests.menu.texts import PARTS, draft
+
+WORDS = st.sampled_from(
+    [
+        "A", "B", "C", "KIT", "one", "tier=1", "A|B", "*", "", "~", "0", "-1", "1", "5", "7", "1.5",
+        "nan", "inf Gb/s", "10 Gb/s", "-10 Gb/s", "1 Tb/s", "10", "1..1000", "9..1", "1..20 GB", "..",
+        "500 TB", "15 min", "0 s", "3 h", "10 %", "200 %", "true", "no", "rucio", "fts",
+        "https://a.b/c", "random", "2027-02-08 12:00", "2027-02-09 09:00", "2027-03-28 02:30",
+        "2027-10-31 02:30", "1999-01-01", "2027-02-30", "2027-02-08T12:00+01:00", "Europe/Zurich",
+        "UTC", "/etc", "..", "cms:*", "cms", "A:B", "links.csv", "dids.txt", "part.yaml", "m.yaml",
+        "rate-outlier", "smallest-first", "\U0001f600", "\x85", "a" * 300, "\u2028", "a\nb",
+        "\x1b[31m", "1e30 Gb/s", "9" * 50,
+    ]
+)  # fmt: skip
+CLASSES: list[type[Mapping]] = [
+    Document, Defaults, Scenario, LinkEntry, Datasets, Lifetime, SiteEntry, RseEntry, ExcludeEntry, LimitsEntry,
+]  # fmt: skip
+KEYS = st.one_of(
+    st.sampled_from(sorted({field.alias or name for one in CLASSES for name, field in one.model_fields.items()})),
+    WORDS,
+)
+FILES = {
+    "links.csv": "from,to,rate\nA,B,10 Gb/s\nB,A,1\n",
+    "dids.txt": "cms:a\n# b\n\nbad\n",
+    "part.yaml": "include: [m.yaml, part.yaml]\nsites: {KIT: {wan: 1 Tb/s, rses: {A: {}}}}\nscenarios: {one: 3}\n",
+}
+
+
+def flow_style(node: object) -> str:
+    """Write a tree as YAML in flow style."""
+    if isinstance(node, dict):
+        return "{" + ", ".join(f"{quoted(key)}: {flow_style(value)}" for key, value in node.items()) + "}"
+    if isinstance(node, list):
+        return "[" + ", ".join(map(flow_style, node)) + "]"
+    return quoted(str(node))
+
+
+def quoted(word: str) -> str:
+    return json.dumps(word)  # in YAML too a double-quoted scalar
+
+
+TREES = st.recursive(
+    WORDS, lambda node: st.lists(node, max_size=4) | st.dictionaries(KEYS, node, max_size=6), max_leaves=20
+)
+
+
+def fields_of(part: type[Mapping], node: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    keys = sorted(field.alias or name for name, field in part.model_fields.items())
+    return st.dictionaries(st.sampled_from(keys), node, max_size=6)
+
+
+LINKS = st.lists(fields_of(LinkEntry, WORDS), max_size=4) | st.just({"file": "links.csv"})
+SCENARIO = st.fixed_dictionaries(
+    {},
+    optional={
+        "from": WORDS | st.lists(WORDS, max_size=3) | st.dictionaries(WORDS, WORDS, max_size=3),
+        "to": WORDS | st.lists(WORDS, max_size=3) | st.dictionaries(WORDS, WORDS, max_size=3),
+        "mesh": WORDS | st.lists(WORDS, max_size=3),
+        "rate": WORDS | st.just("10 Gb/s"),
+        "links": LINKS,
+        "both_ways": WORDS,
+        "start": WORDS,
+        "end": WORDS,
+        "datasets": fields_of(Datasets, WORDS),
+        "lifetime": fields_of(Lifetime, WORDS),
+    },
+)
+MENUS = st.fixed_dictionaries(
+    {},
+    optional={
+        "scenarios": st.dictionaries(WORDS, SCENARIO, max_size=3),
+        "sites": st.dictionaries(WORDS, fields_of(SiteEntry, WORDS | st.just({"A": {}})), max_size=2),
+        "exclude": st.lists(fields_of(ExcludeEntry, WORDS), max_size=3),
+        "limits": fields_of(LimitsEntry, WORDS),
+        "defaults": fields_of(Defaults, WORDS | TREES),
+        "tape": st.dictionaries(WORDS, WORDS, max_size=2),
+        "accept": WORDS | st.lists(WORDS),
+        "include": WORDS | st.lists(WORDS, max_size=3),
+        "timezone": WORDS,
+        "start": WORDS,
+        "end": WORDS,
+        "target": WORDS,
+    },
+)
+
+
+def only_menu_errors(text: str | bytes) -> None:
+    found: tuple[Problem, ...] = ()
+    try:
+        made = draft(text, FILES)
+        made.resolve({expression: ("X", "Y") for _, expression in made.expressions})
+    except MenuError as error:
+        found = error.problems
+    for problem in found:
+        assert problem.message
+        assert problem.hint
+        assert problem.line >= 1
+        assert str(problem).isprintable()
+
+
+@settings(deadline=None)
+@given(st.text() | st.binary())
+def test_any_text_or_bytes(content: str | bytes) -> None:
+    """Text and bytes of any kind lead to a MenuError, or to a menu."""
+    only_menu_errors(content)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="&*!<>{}[]:,-?|#%@`'\"ab1 \n\t~", max_size=60))
+def test_any_punctuation(content: str) -> None:
+    """So does what looks like YAML to the parser."""
+    only_menu_errors("a: " + content)
+
+
+@settings(max_examples=300, deadline=None)
+@given(MENUS)
+def test_any_menu(parts: dict[str, object]) -> None:
+    """So does a menu whose every part may be wrong."""
+    lines = PARTS | {key: f"{key}: {flow_style(value)}" for key, value in parts.items()}
+    only_menu_errors("\n".join(lines.values()))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(KEYS, TREES, max_size=8))
+def test_any_tree(tree: dict[str, object]) -> None:
+    """So does any tree of mappings and lists, with our keys in the wrong places."""
+    only_menu_errors("\n".join(PARTS[key] for key in PARTS if key not in tree) + "\n" + "\n".join(
+        f"{quoted(key)}: {flow_style(value)}" for key, value in tree.items()
+    ))  # fmt: skip

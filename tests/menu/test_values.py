@@ -1,0 +1,137 @@
+"""What the texts of a menu mean."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from dc_inject.menu import values
+
+ZURICH = ZoneInfo("Europe/Zurich")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2027-02-08 10:00", datetime(2027, 2, 8, 9, tzinfo=UTC)),
+        ("2027-02-08T10:00:30", datetime(2027, 2, 8, 9, 0, 30, tzinfo=UTC)),
+        ("2027-02-08", datetime(2027, 2, 7, 23, tzinfo=UTC)),
+        ("2027-07-01 10:00", datetime(2027, 7, 1, 8, tzinfo=UTC)),
+        ("2027-02-08 10:00Z", datetime(2027, 2, 8, 10, tzinfo=UTC)),
+        ("2027-02-08 10:00 UTC", datetime(2027, 2, 8, 10, tzinfo=UTC)),
+        ("2027-02-08 10:00-0500", datetime(2027, 2, 8, 15, tzinfo=UTC)),
+        ("2027-10-31 02:30+02:00", datetime(2027, 10, 31, 0, 30, tzinfo=UTC)),
+        ("2027-10-31 02:30+01:00", datetime(2027, 10, 31, 1, 30, tzinfo=UTC)),
+        ("2027-03-28 01:59", datetime(2027, 3, 28, 0, 59, tzinfo=UTC)),
+        ("2027-03-28 03:00", datetime(2027, 3, 28, 1, 0, tzinfo=UTC)),
+    ],
+)
+def test_moments(text: str, expected: datetime) -> None:
+    """A time is read in the menu's zone, or with the offset that it says."""
+    assert values.moment(text, ZURICH) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("2027-03-28 02:00", "does not exist", "2027-03-28 03:00"),
+        ("2027-03-28 02:59", "does not exist", "2027-03-28 03:59"),
+        ("2027-10-31 02:00", "happens twice", "2027-10-31 02:00+02:00 or 2027-10-31 02:00+01:00"),
+        ("2027-02-30 10:00", "on no calendar", "2027-02-08"),
+        ("2027-02-08 25:00", "on no calendar", "2027-02-08"),
+        ("10:00", "not a time", "2027-02-08 10:00"),
+        ("1812-01-01", "out of range", "2000"),
+        ("2027-02-08 10:00+24:00", "offset of a day", "+01:00"),
+    ],
+)
+def test_wrong_moments(text: str, message: str, hint: str) -> None:
+    """A time that clocks jump over, or show twice, or that is none, is refused with what to write."""
+    with pytest.raises(values.WrongError) as caught:
+        values.moment(text, ZURICH)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("read", "text", "expected"),
+    [
+        (values.rate, "8 Gb/s", 1e9),
+        (values.counts, "1..1000", (1, 1000)),
+        (values.counts, "5 .. 5", (5, 5)),
+        (values.sizes, "1..20 GB", (10**9, 20 * 10**9)),
+        (values.sizes, "0.5 .. 2 GiB", (2**29, 2**31)),
+        (values.sizes, "500 MB..20 GB", (5 * 10**8, 20 * 10**9)),
+        (values.fraction, "10 %", 0.1),
+        (values.fraction, "0.1", 0.1),
+        (values.fraction, "0", 0.0),
+        (values.part, "25%", 0.25),
+        (values.share, "15.79", 15.79),
+        (values.count, "3_000", 3000),
+        (values.priority, "5", 5),
+        (values.switch, "true", True),
+        (values.cycle, "15 min", timedelta(minutes=15)),
+        (values.duration, "0 s", timedelta(0)),
+        (values.did, "cms:/*/RAW#*", "cms:/*/RAW#*"),
+        (values.end, " tier=1&country=DE ", "tier=1&country=DE"),
+    ],
+)
+def test_values(read, text: str, expected: object) -> None:
+    """What is right is read."""
+    assert read(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("read", "text"),
+    [
+        (values.rate, "10"),
+        (values.rate, "10 Gb"),
+        (values.rate, "-1 Gb/s"),
+        (values.rate, "0 Gb/s"),
+        (values.rate, "inf Gb/s"),
+        (values.rate, "nan"),
+        (values.rate, "1e29 EB/s"),
+        (values.size, "10 Gb"),
+        (values.counts, "1000"),
+        (values.counts, "9..1"),
+        (values.counts, "a..b"),
+        (values.sizes, "1..20"),
+        (values.sizes, "20..1 GB"),
+        (values.fraction, "110 %"),
+        (values.fraction, "-0.1"),
+        (values.fraction, "1e-1"),
+        (values.part, "0"),
+        (values.share, "-1"),
+        (values.share, "nan"),
+        (values.share, "10 Gb/s"),
+        (values.count, "0"),
+        (values.count, "1.5"),
+        (values.count, "_"),
+        (values.priority, "6"),
+        (values.switch, "no"),
+        (values.cycle, "2 d"),
+        (values.cycle, "1.5 s"),
+        (values.lasting, "0 s"),
+        (values.zone, "Europe/Zürich"),
+        (values.zone, "/etc/passwd"),
+        (values.zone, "../UTC"),
+        (values.zone, "Europe"),
+        (values.zone, ""),
+        (values.did, "cms"),
+        (values.did, "cms:"),
+        (values.rse, "a b"),
+        (values.end, "a\nb"),
+        (values.name, "-x"),
+        (values.name, "x" * 65),
+        (values.activity, "x" * 51),
+        (values.line, "a\nb"),
+    ],
+)
+def test_wrong_values(read, text: str) -> None:
+    """What is wrong is explained, with what to write instead."""
+    with pytest.raises(ValueError, match=r".") as caught:
+        read(text)
+    message, hint = values.explain(caught.value)
+    assert message
+    assert hint

@@ -1,0 +1,68 @@
+"""Menus to test with: a small one that is right, whose parts a test replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dc_inject import menu
+from dc_inject.errors import MenuError, Problem
+from dc_inject.menu import MenuDraft
+from dc_inject.model import Menu
+
+PARTS = {
+    "menu": "menu: 1",
+    "campaign": "campaign: rehearsal",
+    "contact": "contact: dc-ops@example.org",
+    "timezone": "timezone: Europe/Zurich",
+    "start": "start: 2027-02-08 10:00",
+    "end": "end: 2027-02-09 10:00",
+    "limits": "limits: {total: 1 Tb/s, per_site: 1 Tb/s}",
+    "defaults": 'defaults: {datasets: {did: "cms:*"}}',
+    "scenarios": "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s",
+}
+
+
+def text(**parts: str) -> str:
+    """Return the text of a menu with some of its parts replaced ("" removes one); others go to the end."""
+    return "\n".join(part for part in (PARTS | parts).values() if part) + "\n"
+
+
+def scenarios(body: str) -> str:
+    """Return a menu with these lines under `scenarios:`, where they are indented by two."""
+    return text(scenarios="scenarios:\n" + "\n".join("  " + line for line in body.strip("\n").splitlines()))
+
+
+def draft(
+    menu_text: str | bytes, files: Mapping[str, str | bytes] | None = None, name: str = "m.yaml"
+) -> MenuDraft:
+    """Read a menu, with other files from a mapping."""
+
+    def load(path: str) -> bytes:
+        try:
+            found = (files or {})[path]
+        except KeyError:
+            raise FileNotFoundError(2, "No such file or directory", path) from None
+        return found.encode() if isinstance(found, str) else found
+
+    return menu.read(menu_text, name, load)
+
+
+def read(menu_text: str | bytes, files: Mapping[str, str | bytes] | None = None, name: str = "m.yaml") -> Menu:
+    """Read a menu without RSE expressions."""
+    made = draft(menu_text, files, name)
+    assert not made.expressions
+    return made.resolve({})
+
+
+def problems(menu_text: str | bytes, files: Mapping[str, str | bytes] | None = None) -> tuple[Problem, ...]:
+    """Return what is wrong with a menu, nothing if it is right."""
+    try:
+        draft(menu_text, files)
+    except MenuError as error:
+        return error.problems
+    return ()
+
+
+def rates(made: Menu) -> dict[str, float]:
+    """Return the rate of each link in Gb/s, rounded."""
+    return {str(flow.link): round(flow.rate * 8 / 1e9, 6) for flow in made.flows}
