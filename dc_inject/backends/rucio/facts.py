@@ -117,7 +117,7 @@ class Facts:
 class _Unlimited(dict[str, float]):
     """Quotas of an administrator: there are none."""
 
-    def get(self, name: str, default: float | None = None) -> float:  # type: ignore[override]
+    def get(self, name: str, default: float | None = None) -> float:  # type: ignore[override]  # one of its shapes is enough
         del name, default
         return math.inf
 
