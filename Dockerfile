@@ -15,7 +15,7 @@ COPY --from=build /wheels /wheels
 RUN pip install --no-cache-dir --no-deps --no-index /wheels/*.whl && rm -r /wheels
 RUN useradd --create-home --uid 1000 dcinject && install -d -o dcinject -m 0700 /ledger
 USER dcinject
-WORKDIR /home/dcinject
+WORKDIR /ledger
 # The ledger outlives the container: docker run -v ledger:/ledger ...
 ENV XDG_STATE_HOME=/ledger
 VOLUME /ledger

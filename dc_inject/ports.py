@@ -202,6 +202,6 @@ class Executor(Protocol):
 class Observer(Protocol):
     """Whoever is told what happens: metrics, the log, a test that wants to break it there."""
 
-    def event(self, name: str, **numbers: Any) -> None:  # noqa: ANN401  numbers of any kind, by name
+    def event(self, name: str, **numbers: Any) -> None:
         """Hear of one thing that has just been done and, if it was to be, written to the ledger."""
         ...

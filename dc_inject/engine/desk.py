@@ -51,7 +51,7 @@ class Desk:
     broken: dict[str, Fatal] = field(default_factory=dict)  # service -> what a person has to repair
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
 
-    def tell(self, event: str, **numbers: Any) -> None:  # noqa: ANN401  numbers of any kind, by name
+    def tell(self, event: str, **numbers: Any) -> None:
         """Tell the observer that something has been done."""
         self.observer.event(event, **numbers)
 

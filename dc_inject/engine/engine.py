@@ -43,7 +43,7 @@ class Engine:
         clock: Clock,
         executor: Executor,
         observer: Observer,
-        settings: Settings = Settings(),  # noqa: B008  frozen
+        settings: Settings = Settings(),
     ) -> None:
         """Put the parts together; `menus` is read anew at every cycle and may raise MenuError."""
         self._menus = menus

@@ -52,12 +52,12 @@ class Database:
         """Close the connection; twice is the same as once."""
         self._connection.close()
 
-    def read(self, sql: str, *values: Any) -> list[sqlite3.Row]:  # noqa: ANN401  what SQLite takes
+    def read(self, sql: str, *values: Any) -> list[sqlite3.Row]:
         """Return all rows of a query."""
         with translated(self.path):
             return self._connection.execute(sql, values).fetchall()
 
-    def one(self, sql: str, *values: Any) -> sqlite3.Row | None:  # noqa: ANN401  what SQLite takes
+    def one(self, sql: str, *values: Any) -> sqlite3.Row | None:
         """Return the first row of a query, or None."""
         with translated(self.path):
             found: sqlite3.Row | None = self._connection.execute(sql, values).fetchone()

@@ -23,7 +23,7 @@ LATE = 0.1  # of a cycle: what is closed later than this after its end has taken
 class Silent:
     """An observer that hears nothing."""
 
-    def event(self, name: str, **numbers: Any) -> None:  # noqa: ANN401  numbers of any kind, by name
+    def event(self, name: str, **numbers: Any) -> None:
         """Let it pass."""
 
 
@@ -73,7 +73,7 @@ class Metrics:
             "cycle-closed": self._cycle_closed,
         }
 
-    def event(self, name: str, **numbers: Any) -> None:  # noqa: ANN401  numbers of any kind, by name
+    def event(self, name: str, **numbers: Any) -> None:
         """Count one thing that happened; what nobody counts passes."""
         heard = self._heard.get(name)
         if heard is not None:

@@ -84,7 +84,7 @@ class Sandbox:
         if policy not in POLICIES:
             raise UsageError(f"there is no policy {policy!r}", f"known are {', '.join(POLICIES)}")
         wanted = grid if isinstance(grid, Grid) else read_grid(grid)
-        python = Path(os.path.abspath(env or default_environment()))  # noqa: PTH100
+        python = Path(os.path.abspath(env or default_environment()))  # noqa: PTH100 (as above)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with locked(self.folder, self._say):
             if self.status().up:

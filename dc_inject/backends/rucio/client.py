@@ -59,7 +59,7 @@ class _Watch(HTTPAdapter):
         self._notes = notes
         super().__init__()
 
-    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401  as requests has it
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         notes, writes = self._notes, request.method != "GET"
         notes.requests += 1
         try:

@@ -76,7 +76,7 @@ class Network:
         for pair, link in self._links.items():
             settings = self._of(pair)
             for key, flight in link.advance(now, settings["rate"], settings["streams"]).items():
-                dice = random.Random(f"{self._settings['seed']} {flight.name} {pair[1]} {flight.attempt}")  # noqa: S311
+                dice = random.Random(f"{self._settings['seed']} {flight.name} {pair[1]} {flight.attempt}")  # noqa: S311 (no secret)
                 ended[key] = dice.random() >= settings["failures"]
         return ended
 

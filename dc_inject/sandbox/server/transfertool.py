@@ -31,7 +31,7 @@ class LinkTransfertool(MockTransfertool):  # type: ignore[misc]  # Rucio's serve
         self,
         transfers: Iterable[Any],
         job_params: dict[str, str],  # noqa: ARG002 (the signature is Rucio's)
-        timeout: int | None = None,  # noqa: ARG002
+        timeout: int | None = None,  # noqa: ARG002 (the signature is Rucio's)
     ) -> str:
         """Take a job; returns its id."""
         job = str(uuid.uuid4())
@@ -62,7 +62,7 @@ class LinkTransfertool(MockTransfertool):  # type: ignore[misc]  # Rucio's serve
                     self.network.add(request_id, pair, flight, now)
         return answer
 
-    def cancel(self, transfer_ids: Iterable[str], timeout: int | None = None) -> bool:  # noqa: ARG002
+    def cancel(self, transfer_ids: Iterable[str], timeout: int | None = None) -> bool:  # noqa: ARG002 (as above)
         """Take cancelled transfers off their links."""
         for job in transfer_ids:
             self.network.cancel(job)

@@ -1,0 +1,203 @@
+"""The project keeps its own rules: locks, packaging, versions, and a core that is pure."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import dc_inject
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = ("requirements.txt", "requirements-dev.txt", "dc_inject/sandbox/requirements.txt")
+CONTRACTS = {contract["id"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]}
+LAYERS = CONTRACTS["layers"]["layers"]
+CORE = [module.strip() for layer in LAYERS[LAYERS.index("ports") :] for module in layer.split("|")]
+
+
+def tracked() -> list[Path]:
+    """Name the files that belong to the project."""
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [path for name in done.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def sources(*modules: str) -> list[Path]:
+    """Name the source files of modules of dc_inject, be they files or folders."""
+    found = []
+    for module in modules:
+        place = ROOT / "dc_inject" / module
+        found += sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]
+    return found
+
+
+# The core
+
+
+def impurities(source: str) -> list[str]:
+    """Name the calls that ask a clock, chance, a file or a terminal, each with its line."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        owner, _, name = called.rpartition(".")
+        if (
+            called in {"open", "print", "input", "__import__", "eval", "exec"}
+            or name in {"now", "utcnow", "today", "uuid1", "uuid4", "urandom", "read_text", "write_text"}
+            or owner in {"time", "random"}
+            or (name == "astimezone" and not node.args and not node.keywords)
+        ):
+            found.append(f"line {node.lineno}: {called}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "datetime.now(UTC)",
+        "datetime.datetime.utcnow()",
+        "date.today()",
+        "time.monotonic()",
+        "random.random()",
+        "uuid.uuid4()",
+        "open('menu')",
+        "print(1)",
+        "Path('menu').read_text()",
+        "when.astimezone()",
+    ],
+)
+def test_an_impure_call_is_seen(call):
+    assert impurities(f"def decide(when):\n    return {call}\n") == [f"line 2: {call.rpartition('(')[0]}"]
+
+
+@pytest.mark.parametrize("path", sources(*CORE), ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_core_asks_no_clock_no_chance_and_no_file(path):
+    assert impurities(path.read_text()) == []
+
+
+def test_the_contract_of_the_core_holds_for_everything_from_ports_down():
+    assert set(CONTRACTS["core"]["source_modules"]) == {f"dc_inject.{module}" for module in CORE}
+
+
+# Locks
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_a_lock_pins_everything_by_hash_and_names_no_host_and_no_path(name):
+    text = (ROOT / name).read_text()
+    assert "://" not in text
+    assert not re.search(r"^\s*(-\w|--(?!hash))", text, re.MULTILINE), "an option, an index or a path"
+    requirements = [
+        part for part in re.split(r"\n(?=\w)", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE)) if part
+    ]
+    assert len(requirements) > 20
+    for requirement in requirements:
+        assert re.match(r"[\w.-]+==[\w.+!]+( ;[^\\]+)? \\\n( +--hash=sha256:[0-9a-f]{64}( \\)?\n?)+$", requirement)
+
+
+def pins(name: str) -> dict[str, str]:
+    """Read a lock's versions by name."""
+    return dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / name).read_text(), re.MULTILINE))
+
+
+def names(requirements: list[str]) -> set[str]:
+    """Name the packages that requirements are about, as locks write them."""
+    return {re.split(r"[^\w.-]", one)[0].lower().replace("_", "-") for one in requirements}
+
+
+def test_what_the_project_asks_for_is_in_its_locks_in_one_version():
+    run, dev = pins("requirements.txt"), pins("requirements-dev.txt")
+    assert names(PROJECT["project"]["dependencies"]) <= run.keys()
+    assert names(PROJECT["dependency-groups"]["dev"]) <= dev.keys()
+    assert run.items() <= dev.items()
+
+
+# Packaging
+
+
+def test_the_version_stands_in_one_place_and_the_changelog_begins_with_it():
+    assert "version" not in PROJECT["project"]
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "dc_inject.__version__"}
+    newest = re.search(r"^## (\S+)", (ROOT / "docs" / "changelog.md").read_text(), re.MULTILINE)
+    assert newest
+    assert newest[1] in ("Unreleased", dc_inject.__version__)
+
+
+def test_every_data_file_of_the_package_is_installed_with_it():
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]["*"]
+    data = [path for path in tracked() if path.is_relative_to(ROOT / "dc_inject") and path.suffix != ".py"]
+    missing = [path for path in data if not any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)]
+    assert [path.name for path in missing] == ["requirements.in"]  # only `make lock` reads it
+
+
+def test_every_folder_of_the_package_is_a_package():
+    for path in sources(""):
+        assert (path.parent / "__init__.py").exists(), path
+
+
+def test_the_image_copies_only_what_is_here_and_let_in():
+    let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copies = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    copied = {name for line in copies for name in line.split()}
+    assert copied == let_in
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_image_runs_as_nobody_special_from_hashes_only():
+    text = (ROOT / "Dockerfile").read_text()
+    assert "://" not in text
+    assert re.search(r"^USER (?!root)\w+", text, re.MULTILINE)
+    for line in re.findall(r"pip (?:install|wheel) .*", text):
+        assert "--require-hashes" in line or "--no-deps" in line, line
+
+
+# Habits
+
+
+def test_ci_runs_what_a_developer_runs():
+    run = ROOT / ".ci" / "run"
+    assert os.access(run, os.X_OK)
+    assert re.findall(r"\bmake .*", run.read_text()) == ["make test </dev/null"]
+
+
+def test_every_target_says_what_it_does():
+    text = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.+)$", text, re.MULTILINE)
+    assert phony
+    assert set(re.findall(r"^([a-z-]+):.* ## \w", text, re.MULTILINE)) == set(phony[1].split())
+
+
+def test_the_readme_names_the_two_commands():
+    text = (ROOT / "README.md").read_text()
+    assert "make demo" in text
+    assert "make test" in text
+
+
+def test_no_path_of_this_machine_is_committed():
+    mine = [f"{place}/" for place in (ROOT, Path.home()) if len(place.parts) > 1]
+    for path in tracked():
+        text = path.read_text()
+        assert not [place for place in mine if place in text], path
+
+
+def test_every_rule_that_is_off_says_why():
+    settings = (ROOT / "pyproject.toml").read_text()
+    ignored = re.search(r"^ignore = \[\n(.+?)^\]", settings, re.MULTILINE | re.DOTALL)
+    assert ignored
+    bare = [line for line in ignored[1].splitlines() if not re.search(r"#.+\w", line)]
+    assert bare == []
+    silent = re.compile(r"#\s*(noqa(: [A-Z]+\d+(, [A-Z]+\d+)*)?|type: ignore(\[[\w, -]+\])?)\s*$", re.MULTILINE)
+    assert [str(path) for path in tracked() if path.suffix == ".py" and silent.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize("folder", ["dc_inject", "tests"])
+def test_every_module_reads_in_one_sitting(folder):
+    long = [str(path) for path in (ROOT / folder).rglob("*.py") if len(path.read_text().splitlines()) > 450]
+    assert long == []
