@@ -49,7 +49,7 @@ class Mapping(BaseModel):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _note(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:  # noqa: ANN401
+    def _note(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:  # noqa: ANN401  as pydantic has it
         """Note what is unknown, empty or missing; what is left is validated."""
         reading = reading_of(info)
         if not isinstance(data, Map):
@@ -157,14 +157,9 @@ def _rows(value: object, info: ValidationInfo) -> object:
 
 
 def _or_file(schema: dict[str, Any]) -> None:
-    array = {key: schema.pop(key) for key in ("type", "items") if key in schema}
-    file = {
-        "type": "object",
-        "properties": {"file": {"type": "string"}},
-        "required": ["file"],
-        "additionalProperties": False,
-    }
-    schema["anyOf"] = [array, file]
+    properties = {"file": {"type": "string"}}
+    file = {"type": "object", "properties": properties, "required": ["file"], "additionalProperties": False}
+    schema["anyOf"].append(file)
 
 
 class Scenario(Windowed):
@@ -250,12 +245,6 @@ def validate(data: Map, reading: Reading) -> Document | None:
             if one["input"] is not MISSING:
                 _misplaced(one["input"], "a list" if one["type"] == "tuple_type" else "a mapping", reading)
     return None
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a menu, so that editors can complete it."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dc_inject menu"}
-    return Document.model_json_schema(by_alias=True) | head
 
 
 def _misplaced(node: object, expected: str, reading: Reading) -> None:

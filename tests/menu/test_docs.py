@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -105,6 +106,7 @@ def test_the_schema_describes_what_is_read() -> None:
     for part in (made, *made["$defs"].values()):
         assert part["additionalProperties"] is False
         assert part["patternProperties"] == {"^x-": {}}
+    assert '"null"' not in json.dumps(made)
     assert {"items", "properties"} <= {
         key for one in made["$defs"]["Scenario"]["properties"]["links"]["anyOf"] for key in one
     }
