@@ -34,12 +34,16 @@ CAP = 2  # cycles' worth of debt that a cycle may make up
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The totals of one flow key up to now, in bytes, this cycle's due included (design: debt)."""
+    """The totals of one flow key up to now, in bytes, this cycle's due included (design: debt).
+
+    `extra` are the bytes that overheads added to the due of each cycle; None: the overhead was always today's.
+    """
 
     due: int = 0
     injected: int = 0
     forgiven: int = 0
     in_doubt: int = 0
+    extra: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ class Demand:
     `due` is this cycle's; `recent_due` the largest of the last three cycles, this one included.
     `intended` are bytes of intents of this cycle that are already in the ledger, and not yet in the account.
     `held` is a hold that is known before planning (paused, excluded, credentials, unavailable ...): budget 0.
-    `before` is the hold of the cycle before, None if it had none: what the debt comes from.
+    `before` is the hold of the cycle before, which the debt comes from; with none (None), or with `grain`, the debt
+    only waits for a dataset that it can pay for, and is not forgiven.
     `completion` is the measured time from release to completion, None while unknown (first four cycles).
     """
 
@@ -59,7 +64,7 @@ class Demand:
     account: Account
     intended: int = 0
     held: Held | None = None
-    before: Hold | None = None
+    before: Hold | None = Hold.NOT_RUNNING
     completion: timedelta | None = None
 
 
@@ -167,6 +172,8 @@ class _Line:
     want: int = 0
     cap: int = 0
     budget: int = 0
+    limited: int = 0  # of this cycle's due: what lasting limits do not let through
+    shared: int = 0  # of the budget: what others get of a limit in this cycle
     forgiven: int = 0
     left: int = 0  # bytes of the budget that no item was chosen for yet
     cuts: list[Cut] = field(default_factory=list)
@@ -208,7 +215,10 @@ class _Desk:
         flow, s = demand.flow, self._s
         name = flow.link.destination
         known = s.destinations.get(name, Destination())
-        lag, shortest, longest = known.deletion_lag, flow.lifetime_min, flow.lifetime_max
+        # What goes in the course of a cycle is free for planning at the start of the next one only: counted as lag,
+        # or every stay would end with a cycle that gets nothing.
+        lag = known.deletion_lag + s.cycle.length
+        shortest, longest = flow.lifetime_min, flow.lifetime_max
         fitted = lifetime.fitting(known.space, self._ingress[name], lag, shortest, longest)
         r = lifetime.stay(fitted, longest, demand.completion if s.may_end else None, flow.dwell)
         pool = self._pool(flow.pool)
@@ -258,26 +268,28 @@ class _Desk:
         dues = [0 if line.demand.held else line.due for line in self.lines]
         limited, first = holds.cut(dues, claims, lasting)
         for line, due, part in zip(self.lines, dues, limited, strict=True):
-            self._set_budget(line, due - part)
+            line.want = _debt(line.demand)
+            line.limited = due - part
+            self._cap(line)
         wants = [_claimed(line, part) for line, part in zip(self.lines, limited, strict=True)]
         parts, second = holds.cut(wants, claims, self._constraints)
         for i, (line, want, part) in enumerate(zip(self.lines, wants, parts, strict=True)):
-            line.budget -= want - part
-            line.left = line.budget - line.demand.intended
+            line.shared = want - part
             line.cuts = [cuts[i] for cuts in (first, second) if i in cuts]
+            self._cap(line)
 
-    def _set_budget(self, line: _Line, beyond_limits: int) -> None:
-        demand, account = line.demand, line.demand.account
-        due = _with_overhead(account.due, demand.flow)
-        line.want = due - account.forgiven - account.injected - account.in_doubt
+    def _cap(self, line: _Line) -> None:
+        """Set the budget and what is forgiven, with the smallest dataset that is free at this moment."""
+        demand, rest = line.demand, line.want - line.limited
         line.cap = max(CAP * _with_overhead(demand.recent_due, demand.flow), line.smallest)
-        line.forgiven = beyond_limits
-        rest = line.want - beyond_limits
-        # What waits for enough to send a whole dataset is not lost, also if a smaller one is free now; and with no
-        # pool to look at nobody knows what it waits for.
-        if demand.before is not Hold.GRAIN and line.pool is not None:
-            line.forgiven += max(0, rest - line.cap)
-        line.budget = 0 if demand.held else max(0, min(rest, line.cap))
+        if demand.before in {None, Hold.GRAIN} and line.pool is not None:
+            # It may have been saved up for half of a dataset that was the smallest then, and a smaller one has come
+            # free: that is no reason to forgive it.
+            line.cap = max(line.cap, min(rest, line.pool.largest // 2 + line.due))
+        # With no pool to look at nobody knows what a debt waits for: nothing is forgiven.
+        line.forgiven = line.limited + (max(0, rest - line.cap) if line.pool is not None else 0)
+        line.budget = 0 if demand.held else max(0, min(rest, line.cap) - line.shared)
+        line.left = line.budget - demand.intended
 
     # ------------------------------------------------------------------ which, and when
 
@@ -294,11 +306,19 @@ class _Desk:
         ready = [i for i, line in enumerate(self.lines) if line.left > 0 and line.pool is not None]
         ready.sort(key=lambda i: (-self.lines[i].claim.priority, self.lines[i].free_bytes / self.lines[i].left, i))
         for i in ready:
+            self._look_again(self.lines[i])
             tightest = min(bounds[i], key=lambda constraint: rooms[constraint])
             size = self._take(self.lines[i], tightest, rooms[tightest])
             for constraint in bounds[i]:
                 rooms[constraint] -= size
         self._brake(rules, files)
+
+    def _look_again(self, line: _Line) -> None:
+        """Cap the budget by what links before this one have left over: it may have to save up for a larger item."""
+        smallest = line.pool.smallest(line.taken) if line.pool else None
+        if smallest is not None and smallest.bytes != line.smallest and line.want:
+            line.smallest = smallest.bytes
+            self._cap(line)
 
     def _take(self, line: _Line, tightest: Constraint, room: int) -> int:
         """Choose the items of one line, note what it leaves undone and why; return their bytes."""
@@ -416,7 +436,13 @@ class _Desk:
             resident = line.pool.bytes - line.free_bytes if line.pool else 0
             numbers = {"pool_items": line.free_items, "pool_bytes": line.free_bytes, "resident": resident}
             return Held(Hold.POOL_DRY, numbers)
-        return Held(Hold.GRAIN, {"budget": line.budget, "smallest": last.bytes})
+        return Held(Hold.GRAIN, {"budget": line.budget, "left": line.left, "smallest": last.bytes})
+
+
+def _debt(demand: Demand) -> int:
+    account = demand.account
+    due = _with_overhead(account.due, demand.flow) if account.extra is None else account.due + account.extra
+    return due - account.forgiven - account.injected - account.in_doubt
 
 
 def _with_overhead(amount: int, flow: Flow) -> int:

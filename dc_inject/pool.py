@@ -87,6 +87,7 @@ class Pool:
         self._sizes = [item.bytes for item in self._items]
         self._by_name = dict(zip(map(attrgetter("name"), self._items), self._sizes, strict=True))
         self.bytes = sum(self._sizes)
+        self.largest = max(self._sizes, default=0)
 
     def __len__(self) -> int:
         return len(self._items)

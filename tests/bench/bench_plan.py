@@ -1,0 +1,83 @@
+"""Planning time and memory for 1,200 links and for ten times as many: `python -m tests.bench.bench_plan`.
+
+200 RSEs, 2,000 candidates at each, what eight cycles injected still resident. Inventories are read already: what
+is measured is what planning needs on top. Figures depend on the machine; the last line is a proportion.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+import tracemalloc
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from dc_inject.model import Cycle, DatasetFilter, Flow, Item, Limits, Link, PoolKey
+from dc_inject.plan import Account, Demand, Plan, Situation, plan
+
+RSES, CANDIDATES, LINKS, CYCLES = 200, 2000, 1200, 8
+ALL = DatasetFilter(("*:*",), mean_file=(1, 10**15))
+CYCLE = Cycle.at(datetime(2027, 2, 8, 10, tzinfo=UTC), timedelta(minutes=15))
+NO_LIMITS = Limits(total=1e15, per_site=1e15, rules_per_hour=10**9, files_in_flight=10**9)
+
+
+def inventories() -> dict[PoolKey, list[Item]]:
+    """Datasets of 0.05 to 8 TB, as many of each decade."""
+    draw = random.Random(1)
+    return {
+        PoolKey(f"RSE{rse}", ALL): [
+            Item(f"cms:/Primary{rse}/Era-v1/RAW#{number}", int(5e10 * 160 ** draw.random()), 100)
+            for number in range(CANDIDATES)
+        ]
+        for rse in range(RSES)
+    }
+
+
+def situation(links: int, pools: Mapping[PoolKey, Sequence[Item]]) -> Situation:
+    """Links between pairs of RSEs, most of 1 to 10 Gb/s, each with the residents of eight cycles."""
+    draw, demands, taken = random.Random(2), [], set()
+    pairs = draw.sample([(a, b) for a in range(RSES) for b in range(RSES) if a != b], links)
+    for source, destination in pairs:
+        rate = 1e9 / 8 * 10 ** draw.random()
+        link = Link(f"RSE{source}", f"RSE{destination}")
+        flow = Flow("bench", link, rate, CYCLE.start, CYCLE.start + timedelta(days=1), ALL)
+        due = int(rate * CYCLE.length.total_seconds())
+        demands.append(Demand(flow, due, due, Account(due=due)))
+        resident = draw.sample(pools[flow.pool], 4 * CYCLES)
+        taken.update((item.name, link.destination) for item in resident)
+    return Situation(
+        "bench", "nobody", CYCLE, CYCLE.start, tuple(demands), pools, frozenset(taken), limits=NO_LIMITS
+    )
+
+
+def measure(links: int, pools: Mapping[PoolKey, Sequence[Item]]) -> tuple[float, int, Plan]:
+    """Return seconds (best of three), peak bytes on top of what was there, and the plan."""
+    now, best = situation(links, pools), float("inf")
+    for _ in range(3):
+        gc.collect()
+        start = time.perf_counter()
+        made = plan(now)
+        best = min(best, time.perf_counter() - start)
+    tracemalloc.start()
+    plan(now)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return best, peak, made
+
+
+def main() -> None:
+    """Print both measurements and their ratio."""
+    pools = inventories()
+    seconds = {}
+    for links in (LINKS, 10 * LINKS):
+        seconds[links], peak, made = measure(links, pools)
+        print(
+            f"{links:>6} links, {RSES} RSEs, {CANDIDATES} candidates a source: {len(made.injections)} injections "
+            f"planned in {seconds[links]:.2f} s, {peak / 1e6:.0f} MB on top of the inventory"
+        )
+    print(f"ten times the links: {seconds[10 * LINKS] / seconds[LINKS]:.1f} times the time")
+
+
+if __name__ == "__main__":
+    main()
