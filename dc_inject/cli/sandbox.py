@@ -86,7 +86,14 @@ def down(folder: Path | None, *, keep: bool) -> None:
 
 @sandbox.command()
 @_folder
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print what was read.",
+)
 @click.pass_context
 def status(ctx: click.Context, folder: Path | None, form: str) -> None:
     r"""Tell whether the sandbox is up; exit code 0 when it is, 4 when not.

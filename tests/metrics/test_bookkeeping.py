@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import urllib.request
 from collections.abc import Iterator
@@ -15,10 +16,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from dc_inject import naming
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.metrics import Metrics
-from dc_inject.metrics.bookkeeping import COUNTED, GAUGED
+from dc_inject.metrics.bookkeeping import COUNTED, GAUGED, LINK
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Item, Link, State
 from dc_inject.plan import Decision, Plan
 from dc_inject.ports import Identity, Observation, Outcome, Status
+from tests.metrics.test_counters import drive
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 CYCLE = Cycle(START, timedelta(minutes=15))
@@ -174,3 +176,18 @@ def test_a_counter_does_not_fall_when_an_estimate_was_too_high(path: Path) -> No
     with Ledger.open(path) as ledger:
         ledger.observe([replace(lower, moved=90 * GB)], START)
         assert scrape(metrics)["dc_inject_moved_bytes_total", labels(GOOD)] == ledger.accounts()[GOOD].moved
+
+
+def test_every_metric_is_described_as_it_is(path: Path) -> None:
+    """docs/metrics.md names all metrics, with their types and labels, and no other ones."""
+    metrics = Metrics(path)
+    drive(metrics)
+    found = {}
+    for family in metrics.registry.collect():
+        name = family.name + ("_total" if family.type == "counter" else "")
+        names = {label for sample in family.samples for label in sample.labels} - {"le"}
+        found[name] = family.type, "link" if names == set(LINK) else ", ".join(f"`{n}`" for n in sorted(names))
+    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(dc_inject_\w+)` \| (\w+) \| ([^|]*?) ?\|", text, re.MULTILINE)
+    described = {name: (kind, ", ".join(sorted(labels.split(", ")))) for name, kind, labels in rows}
+    assert described == found

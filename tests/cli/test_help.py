@@ -1,0 +1,58 @@
+"""Every command says what it does, with an example, and can be asked without any service or file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from dc_inject.cli.root import COMMANDS, root
+from tests.cli.ledgers import run
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The paths of all commands, those of groups included."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+ALL = list(commands(root))
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_command_has_help_with_an_example(path: tuple[str, ...]) -> None:
+    """The example stands on a line of its own, as it can be typed."""
+    done = run(*path, "--help")
+    assert done.exit_code == 0
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert any("dc-inject " + " ".join(path) in line for line in lines if not line.startswith("Usage")), (
+        done.stdout
+    )
+    assert "\\b" not in done.stdout
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_every_option_is_explained(path: tuple[str, ...]) -> None:
+    """An option without a word of help is a riddle."""
+    command: click.Command = root
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.opts
+
+
+def test_the_overview_lists_every_command_in_one_line() -> None:
+    """`dc-inject --help` names all commands without importing them."""
+    text = run("--help").stdout
+    for name, (_, line) in COMMANDS.items():
+        assert any(row.split() == [name, *line.split()] for row in text.splitlines()), name
