@@ -49,7 +49,8 @@ def certificates_until(path: Path) -> datetime | None:
 
 def _not_after(certificate: bytes) -> datetime:
     """Read the end of validity of a certificate (RFC 5280, 4.1): the second time in its fifth field."""
-    signed = next(_elements(next(_elements(certificate))[1]))[1]
+    (_, whole), *_ = _elements(certificate)
+    (_, signed), *_ = _elements(whole)
     fields = [element for element in _elements(signed) if element[0] != _VERSION]
     _serial, _algorithm, _issuer, (tag, validity) = fields[:4]
     if tag != _SEQUENCE:

@@ -1,0 +1,136 @@
+"""Foreign errors are translated by what has to happen next, and let no secret through."""
+
+from __future__ import annotations
+
+import configparser
+import inspect
+
+import pytest
+import requests
+from hypothesis import given
+from hypothesis import strategies as st
+from rucio.common import exception as rucio
+
+from dc_inject.backends.rucio.errors import LONGEST, Notes, scrub, translate
+from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
+
+BARE = "no error information passed (http status code: {})"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (rucio.CannotAuthenticate("x"), Fatal),
+        (rucio.MissingClientParameter("x"), Fatal),
+        (rucio.ConfigNotFound("x"), Fatal),
+        (configparser.NoSectionError("client"), Fatal),
+        (requests.exceptions.InvalidSchema("x"), Fatal),
+        (rucio.DatabaseException("x"), Temporary),
+        (rucio.ServerConnectionException(), Temporary),
+        (rucio.InsufficientAccountLimit("x"), Temporary),
+        (rucio.RSEWriteBlocked("x"), Temporary),
+        (requests.ReadTimeout("x"), Temporary),
+        (requests.exceptions.ChunkedEncodingError("x"), Temporary),
+        (rucio.DuplicateRule("x"), AnotherNow),
+        (rucio.ReplicationRuleCreationTemporaryFailed("x"), AnotherNow),
+        (rucio.DataIdentifierNotFound("x"), Permanent),
+        (rucio.InvalidObject("x"), Permanent),
+        (rucio.AccessDenied("x"), Permanent),
+        (rucio.RucioException(BARE.format(401)), Fatal),
+        (rucio.RucioException(BARE.format(413)), Permanent),
+        (rucio.RucioException(BARE.format(429)), Temporary),
+        (rucio.RucioException(BARE.format(500)), Temporary),
+        (rucio.RucioException(BARE.format(404)), Temporary),
+        (rucio.RucioException("KeyError: 'dids' not defined"), Permanent),
+        (OSError("Could not find the TLS certificate file, invalid path: /tmp/x509up_u0"), Fatal),
+        (ValueError("Expecting value: line 1 column 1"), Temporary),
+        (KeyError("x-rucio-auth-token"), Temporary),
+    ],
+)
+def test_each_error_has_its_class(error: Exception, kind: type[ServiceError]) -> None:
+    assert type(translate(error, Notes())) is kind
+
+
+@pytest.mark.parametrize(
+    "kind", [k for _, k in inspect.getmembers(rucio, inspect.isclass) if issubclass(k, rucio.RucioException)]
+)
+def test_no_error_of_rucio_escapes(kind: type[rucio.RucioException]) -> None:
+    with pytest.raises(Exception) as caught:  # noqa: PT011  as the client does it, which not all survive
+        raise kind("what the server said")
+    assert isinstance(translate(caught.value, Notes()), ServiceError)
+
+
+def test_an_unforeseen_error_is_translated_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    assert isinstance(translate(ZeroDivisionError("x"), Notes()), Temporary)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_while_a_client_is_made_the_unforeseen_is_for_a_person() -> None:
+    error = translate(KeyError("client_proxy"), Notes(), making=True)
+    assert isinstance(error, Fatal)
+    assert error.hold == "credentials"
+
+
+@pytest.mark.parametrize(
+    "error", [rucio.InsufficientAccountLimit("x"), rucio.CannotAuthenticate("x"), OSError("x")]
+)
+def test_an_unanswered_attempt_leaves_it_in_doubt_whatever_came_after(error: Exception) -> None:
+    told = translate(error, Notes(unanswered=True), writes=True)
+    assert isinstance(told, Temporary)
+    assert told.lost
+
+
+def test_a_duplicate_is_looked_up_even_after_an_unanswered_attempt() -> None:
+    assert isinstance(translate(rucio.DuplicateRule("x"), Notes(unanswered=True), writes=True), AnotherNow)
+
+
+def test_a_broken_door_is_not_a_wrong_key() -> None:
+    error = rucio.CannotAuthenticate("<html>502 Bad Gateway</html>")
+    assert isinstance(translate(error, Notes(status=502)), Temporary)
+    assert isinstance(translate(error, Notes(status=401)), Fatal)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "gone"),
+    [
+        ("http://me:hunter2@rucio.example.org/rules failed", "rucio.example.org/rules failed", "hunter2"),
+        ("Max retries exceeded with url: /auth?username=me&password=hunter2 (x)", "(x)", "hunter2"),
+        ("GET https://h/x?token=abc123 gave 500", "gave 500", "abc123"),
+        ("header Authorization: Bearer abc.def-123 was refused", "was refused", "abc.def-123"),
+        ("token eyJhbGciOi.eyJzdWIiOiI.c2lnbmF0dXJl is bad", "is bad", "eyJzdWIiOiI"),
+        (
+            "X-Rucio-Auth-Token: root-ddmlab-unknown-0123456789abcdef0123456789abcdef",
+            "Auth-Token",
+            "0123456789abcdef",
+        ),
+        ("saw root-ddmlab-unknown-0123456789abcdef0123456789abcdef there", "there", "ddmlab"),
+        ("{'username': 'me', 'password': 'hunter2', 'x': 1}", "'username': 'me'", "hunter2"),
+        ('{"client_secret": "hunter2"}', "client_secret", "hunter2"),
+        ("ssh passphrase=hunter2, sorry", "sorry", "hunter2"),
+        ("the known hunter2 too", "too", "hunter2"),
+    ],
+)
+def test_secrets_are_taken_out_and_the_rest_stays(text: str, kept: str, gone: str) -> None:
+    clean = scrub(text, {"hunter2", ""})
+    assert kept in clean
+    assert gone not in clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Data identifier cms:/Primary/Run2024-v1/RAW#c86ca44e-2a18-4163-8bea-02276bc93c10 is not valid.",
+        "No rule with the id 6df328a9911944c3a1bbf117478658ed found",
+        "X509 proxy /tmp/x509up_u1000 not found; is the token there? yes",
+    ],
+)
+def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
+    assert scrub(text) == text
+
+
+@given(st.text(), st.text(alphabet="abcXYZ0189_-", min_size=6))
+def test_a_known_secret_never_gets_through(text: str, secret: str) -> None:
+    clean = scrub(f"{text}{secret}{text}", {secret})
+    assert secret not in clean
+    assert "\n" not in clean
+    assert len(clean) <= LONGEST
