@@ -16,7 +16,6 @@ from dc_inject.engine.calls import Calls
 from dc_inject.errors import Fatal, ServiceError
 from dc_inject.model import Entry, State
 from dc_inject.ports import Backend, Clock, Executor, Observation, Outcome, Status
-from dc_inject.reconcile import ASK_AGAIN
 
 OBSERVE_AT_ONCE = 200
 END_AT_ONCE = 20
@@ -40,7 +39,7 @@ class Record(Protocol):
 class Standing:
     """Our rules as a service sees them now.
 
-    `ending` are those ended a moment ago, `in_doubt` those of lost answers that the service does not know.
+    `ending` have just been ended or have expired, `in_doubt` are those of lost answers that are not known there.
     """
 
     complete: tuple[Entry, ...]
@@ -94,7 +93,7 @@ class Ending:
                 in_doubt += 1
             elif entry.state is State.ENDED:
                 gone += 1
-            elif _is_ending(entry, now):
+            elif _is_ending(entry.expires_at, now):
                 ending += 1
             elif entry.state is State.COMPLETE:
                 complete.append(entry)
@@ -138,7 +137,7 @@ class Ending:
             seen = self._observe([entry], exact=True)[key]
         except ServiceError as error:
             return Outcome(key, error=error)  # without it the bytes that it moved would be lost for the account
-        if seen.status is Status.ABSENT:
+        if seen.status is Status.ABSENT or _is_ending(seen.expires_at, self._clock.now()):
             return Outcome(key, entry.external_id)
         return self._end([(entry.injection.link.through, [entry])])[0]
 
@@ -192,9 +191,9 @@ def _updated(entry: Entry, seen: Observation) -> Entry:
     )
 
 
-def _is_ending(entry: Entry, now: datetime) -> bool:
-    expired = entry.expires_at is not None and entry.expires_at <= now
-    return expired or (entry.end_asked_at is not None and now < entry.end_asked_at + ASK_AGAIN)
+def _is_ending(expires_at: datetime | None, now: datetime) -> bool:
+    """Whether a rule has been ended, or has expired, and its service takes its time to let it go."""
+    return expires_at is not None and expires_at <= now
 
 
 def _by_service(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
