@@ -307,6 +307,18 @@ def test_ending_works_at_once_and_what_is_gone_is_a_success(
     assert {o.status for o in backend.observe(entries)} == {Status.ABSENT}
 
 
+def test_an_end_that_meets_the_cleaner_is_a_success_and_a_lost_one_is_asked_again(
+    backend: RucioBackend, server: FakeRucio, entries: list[Entry]
+) -> None:
+    server.losses["update_replication_rule"] = [rucio.RucioException("(http status code: 500)")]
+    (outcome,) = backend.end(entries[:1])
+    assert isinstance(outcome.error, Temporary)
+    assert outcome.error.lost
+    server.losses["update_replication_rule"] = [rucio.RucioException("(http status code: 500)")]
+    server.losses["get_replication_rule"] = [rucio.RuleNotFound("the cleaner was faster")]
+    assert backend.end(entries[:1])[0].error is None
+
+
 def test_without_the_right_to_end_nothing_is_asked_twice(
     backend: RucioBackend, server: FakeRucio, entries: list[Entry]
 ) -> None:

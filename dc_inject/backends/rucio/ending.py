@@ -9,7 +9,7 @@ from rucio.common.exception import AccessDenied, RuleNotFound
 
 from dc_inject.backends.rucio.connection import Connection
 from dc_inject.backends.rucio.rules import Rules
-from dc_inject.errors import Permanent, ServiceError
+from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.model import Entry
 from dc_inject.ports import Outcome
 
@@ -45,14 +45,31 @@ class Ending:
                 self.connection.call("delete_replication_rule", rule, purge_replicas=False, writes=True)
             self.connection.call("update_replication_rule", rule, {"lifetime": 0}, writes=True)
         except ServiceError as error:
-            if not isinstance(error.__cause__, RuleNotFound):
+            if not _is_gone(error) and not self._has_gone(rule, error):
                 raise
         return rule
+
+    def _has_gone(self, rule: str, error: ServiceError) -> bool:
+        """Whether a rule whose end was left without an answer is gone.
+
+        Rucio answers an update with a plain 500 when judge-cleaner removes the rule at the same moment.
+        """
+        if not (isinstance(error, Temporary) and error.lost):
+            return False
+        try:
+            self.connection.call("get_replication_rule", rule)
+        except ServiceError as answer:
+            return _is_gone(answer)
+        return False
 
     def _rule_of(self, entry: Entry) -> str:
         """Look for the rule of an entry in doubt."""
         found, _ = self.rules.find(entry.injection.item.name, entry.injection.link.destination)
         return found.rule if found is not None and found.key == entry.injection.key else ""
+
+
+def _is_gone(error: ServiceError) -> bool:
+    return isinstance(error.__cause__, RuleNotFound)
 
 
 def _told(error: ServiceError) -> ServiceError:

@@ -44,7 +44,11 @@ class Place:
         return [injection(self.items[n], self.link, **{"cycle": self.cycle, **more}) for n in numbers]
 
 
-@pytest.fixture(params=["sim", "fake", pytest.param("sandbox", marks=pytest.mark.sandbox)])
+# The simulation has no catalogue: it takes every item.
+REAL_CATALOGUES = ["fake", pytest.param("sandbox", marks=pytest.mark.sandbox)]
+
+
+@pytest.fixture(params=["sim", *REAL_CATALOGUES])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     if request.param == "sandbox":
         yield from _sandbox(request)

@@ -11,7 +11,7 @@ from dc_inject.model import Cycle, Entry, Item, State
 from dc_inject.ports import Candidate, Sight, Status
 
 from ..support import live
-from .conftest import Place
+from .conftest import REAL_CATALOGUES, Place
 
 
 def sight(place: Place, number: int) -> Sight:
@@ -119,11 +119,10 @@ def test_the_exact_look_is_exact(place: Place) -> None:
     assert 0 <= seen.moved <= entry.injection.item.bytes
 
 
+@pytest.mark.parametrize("place", REAL_CATALOGUES, indirect=True)
 def test_what_does_not_exist_is_refused_for_good(place: Place) -> None:
     ghost = Item("cms:/no/such/THING", 1, 1)
     (real,) = place.injections(0)
-    if place.backend.check().address == "sim://":
-        pytest.skip("the simulation takes every item")
     (outcome,) = place.backend.submit([replace(real, key="no matter", item=ghost)])
     assert isinstance(outcome.error, Permanent)
 
