@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from rucio.client import Client
 from rucio.common.config import clean_cached_config
 
@@ -25,6 +26,10 @@ from dc_inject.sandbox import (
     read_grid,
 )
 from dc_inject.sandbox.locking import locked
+
+# No test depends on how fast a machine is; with CI set, hypothesis also takes the same examples each time.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

@@ -163,7 +163,7 @@ def test_a_written_duration_reads_back_to_its_two_largest_units(seconds):
 
 
 @given(
-    st.integers(min_value=0, max_value=10**6),
+    st.integers(min_value=0, max_value=10**5),
     st.sampled_from("kMGTPE"),
     st.sampled_from(["/s", "/min", "/h", "/d"]),
 )
