@@ -64,13 +64,13 @@ SUMMARY = (
     *LINK,
     tables.Column("due", "due", size, right=True),
     tables.Column("injected", "injected", size, right=True),
-    tables.Column("injected_ratio", "injected/due", tables.percent, right=True),
+    tables.Column("injected_ratio", "inj/due", tables.percent, right=True),
     tables.Column("moved", "moved", size, right=True),
     tables.Column("moved_estimated", "estimated", size, quiet=True),
-    tables.Column("moved_ratio", "moved/injected", tables.percent, right=True),
+    tables.Column("moved_ratio", "moved/inj", tables.percent, right=True),
     tables.Column("rules", "rules", right=True),
     tables.Column("forgiven", "forgiven", size, right=True),
-    tables.Column("cycles", "cycles", right=True),
+    tables.Column("cycles", "cycles", quiet=True),
     tables.Column("held", "held (cycles)", _holds),
 )
 PAUSES = (

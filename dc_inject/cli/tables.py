@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-PIPE_WIDTH = 10_000  # characters: wider than any row
+WIDTH = 10_000  # characters: wider than any row
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ def percent(ratio: float) -> str:
 
 
 def console(*, err: bool = False) -> Console:
-    """Return a console that colours only a terminal, and never with NO_COLOR; in a pipe nothing is cut off."""
-    file = sys.stderr if err else sys.stdout
-    return Console(
-        file=file, width=None if file.isatty() else PIPE_WIDTH, highlight=False, markup=False, emoji=False
-    )
+    """Return a console that colours only a terminal, and never with NO_COLOR.
+
+    Nothing is cut off or folded: a terminal that is too narrow breaks the lines itself, and names stay whole.
+    """
+    return Console(file=sys.stderr if err else sys.stdout, width=WIDTH, highlight=False, markup=False, emoji=False)
 
 
 def table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str = "") -> Table:
@@ -55,9 +55,7 @@ def table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: s
     columns = [column for column in columns if not column.quiet]
     made = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        made.add_column(
-            column.head, justify="right" if column.right else "left", no_wrap=column.right, overflow="fold"
-        )
+        made.add_column(column.head, justify="right" if column.right else "left", no_wrap=True)
     for row in rows:
         values = (row.get(column.key) for column in columns)
         made.add_row(*("-" if v is None else _shown(c.show(v)) for c, v in zip(columns, values, strict=True)))
