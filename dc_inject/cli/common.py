@@ -103,7 +103,7 @@ def existing_ledger(campaign: str, path: Path | None = None) -> Path:
 
 def own_ledger(view: Reader, campaign: str, path: Path) -> str:
     """Return the campaign of a ledger; raises LedgerError when another one was named together with it."""
-    found = view.fact("campaign") or path.stem
+    found = view.campaign or path.stem
     if Path(campaign) != path and campaign != found:
         raise LedgerError(f"{path} is the ledger of campaign {found}, not of {campaign}", "name one of them")
     return found

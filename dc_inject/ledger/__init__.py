@@ -1,13 +1,9 @@
-"""The ledger: one SQLite file per campaign, and the only memory that the injector trusts."""
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-from pathlib import Path
+"""The durable record of a campaign: due, intents, outcomes, holds and changes, in one SQLite file."""
 
 from dc_inject.ledger.ledger import Ledger
-from dc_inject.ledger.reading import Change, Known, Pause, Quarantined, Row, Signal, Totals
-from dc_inject.ledger.view import LedgerView, Line
+from dc_inject.ledger.nouns import Change, Known, Line, MenuInForce, Pause, Quarantined, Row, Signal, Totals
+from dc_inject.ledger.place import default_folder, default_path
+from dc_inject.ledger.view import LedgerView
 
 __all__ = [
     "Change",
@@ -15,6 +11,7 @@ __all__ = [
     "Ledger",
     "LedgerView",
     "Line",
+    "MenuInForce",
     "Pause",
     "Quarantined",
     "Row",
@@ -23,14 +20,3 @@ __all__ = [
     "default_folder",
     "default_path",
 ]
-
-
-def default_folder(environ: Mapping[str, str]) -> Path:
-    """Return where ledgers are kept unless told otherwise: $XDG_STATE_HOME/dc_inject."""
-    state = environ.get("XDG_STATE_HOME") or str(Path(environ.get("HOME") or Path.home()) / ".local" / "state")
-    return Path(state) / "dc_inject"
-
-
-def default_path(campaign: str, environ: Mapping[str, str]) -> Path:
-    """Return a campaign's ledger unless told otherwise."""
-    return default_folder(environ) / f"{campaign}.sqlite"

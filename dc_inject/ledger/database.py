@@ -1,182 +1,275 @@
-"""The SQLite file under a ledger: opening it safely, transactions, and errors that a person can act on."""
+"""One SQLite connection: how it is opened, what a transaction is, and what its errors mean to a person."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from dc_inject.errors import LedgerError
-from dc_inject.ledger.schema import APPLICATION_ID, MIGRATIONS, VERSION
+from dc_inject.ledger import place, schema
+from dc_inject.model import EPOCH
 
-BUSY_SECONDS = 30.0  # how long a writer waits for another one (a stop from another terminal, say)
-NETWORK = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "lustre", "gpfs", "ceph", "beegfs", "9p"}
-    | {"fuse.sshfs", "fuse.cvmfs2", "fuse.eosxd", "fuse.glusterfs"}
-)
+PATIENCE = timedelta(seconds=30)  # how long a writer waits for another process's transaction
+SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+AT_ONCE = 500  # values in one statement
+_MAGIC = b"SQLite format 3\0"
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def stored(moment: datetime | timedelta) -> int:
+    """Return an aware time, or a duration, as the integer that the ledger keeps."""
+    return (moment - EPOCH if isinstance(moment, datetime) else moment) // _MICROSECOND
+
+
+def stored_or_none(moment: datetime | timedelta | None) -> int | None:
+    """Return what `stored` returns; None stays None."""
+    return None if moment is None else stored(moment)
+
+
+def moment(number: int) -> datetime:
+    """Return a stored time."""
+    return EPOCH + timedelta(microseconds=number)
+
+
+def moment_or_none(number: int | None) -> datetime | None:
+    """Return a stored time; None stays None."""
+    return None if number is None else moment(number)
+
+
+def duration(number: int) -> timedelta:
+    """Return a stored duration."""
+    return timedelta(microseconds=number)
 
 
 class Database:
-    """A connection to a ledger's file, for one thread; no sqlite3 exception leaves it."""
+    """A connection to one ledger file; no error of SQLite leaves it untranslated."""
 
-    def __init__(self, path: Path, *, synchronous: str = "FULL", readonly: bool = False) -> None:
-        """Open the file (and create it, unless `readonly`); raises LedgerError with a hint."""
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        """Take an open connection; use `writable` or `readable` to get one."""
         self.path = path
-        if synchronous not in {"OFF", "NORMAL", "FULL", "EXTRA"}:
-            raise LedgerError(f"synchronous cannot be {synchronous!r}")
-        refuse_network(path)
+        self._connection = connection
+        self._connection.row_factory = sqlite3.Row
+        self._writing = False
+
+    @classmethod
+    def writable(cls, path: Path, *, synchronous: str, patience: timedelta) -> Database:
+        """Open a ledger to write, and make it when there is none; raises LedgerError with a hint."""
+        if synchronous.upper() not in SYNCHRONOUS:
+            raise LedgerError(f"{synchronous!r} is no way to synchronise", f"take one of {', '.join(SYNCHRONOUS)}")
+        place.refuse_network(path)
+        _make(path)
         with translated(path):
-            if readonly:
-                if not path.exists():
-                    raise LedgerError(f"there is no ledger {path}")
-                self._connection = sqlite3.connect(
-                    f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None
-                )
-            else:
-                _private(path)
-                self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-            self._connection.row_factory = sqlite3.Row
-            self._recognise(readonly=readonly)
-            self._connection.execute("PRAGMA foreign_keys = ON")
-            if readonly:
-                self._connection.execute("PRAGMA query_only = ON")
-            else:
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.execute(f"PRAGMA synchronous = {synchronous}")
-                self._migrate()
+            connection = sqlite3.connect(path, timeout=patience.total_seconds(), isolation_level=None)
+        try:
+            database = cls(path, connection)
+            database._set_up(synchronous.upper())
+        except BaseException:
+            connection.close()
+            raise
+        return database
+
+    @classmethod
+    def readable(cls, path: Path) -> Database:
+        """Open a ledger that exists to read it, whatever others write; raises LedgerError with a hint."""
+        if not path.exists():
+            raise LedgerError(
+                f"there is no ledger at {path}", "check the campaign's name, or name the file by --ledger"
+            )
+        _refuse_foreign(path)
+        with translated(path):
+            uri = f"{path.absolute().as_uri()}?mode=ro"
+            connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE.total_seconds(), isolation_level=None)
+        try:
+            with translated(path):
+                connection.execute("PRAGMA query_only = ON")
+                _refuse_version(path, schema.version(connection), exactly=True)
+            return cls(path, connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _set_up(self, synchronous: str) -> None:
+        with translated(self.path):
+            run = self._connection.execute
+            _refuse_version(self.path, schema.version(self._connection))
+            mode = run("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise LedgerError(f"{self.path} cannot be written ahead ({mode})", "put it on a local disk")
+            run(f"PRAGMA synchronous = {synchronous}")
+            run("PRAGMA foreign_keys = ON")
+        with self.write():
+            number = schema.version(self._connection)  # once more: somebody else may have been first
+            if number is not None and number < schema.VERSION:
+                schema.migrate(self._connection, number)
 
     def close(self) -> None:
-        """Close the connection; twice is the same as once."""
-        self._connection.close()
-
-    def read(self, sql: str, *values: Any) -> list[sqlite3.Row]:
-        """Return all rows of a query."""
+        """Close the connection; twice is once."""
         with translated(self.path):
-            return self._connection.execute(sql, values).fetchall()
+            self._connection.close()
 
-    def one(self, sql: str, *values: Any) -> sqlite3.Row | None:
-        """Return the first row of a query, or None."""
-        with translated(self.path):
-            found: sqlite3.Row | None = self._connection.execute(sql, values).fetchone()
-            return found
+    # ------------------------------------------------------------------ statements
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection inside a transaction: all of it is on disk afterwards, or nothing."""
-        with translated(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+    @contextlib.contextmanager
+    def write(self) -> Iterator[None]:
+        """Make all that is done inside one transaction: everything of it is on disk afterwards, or nothing.
 
-    @contextmanager
-    def write(self) -> Iterator[sqlite3.Connection]:
-        """Give the connection for a part of a transaction that somebody else has begun."""
-        assert self._connection.in_transaction, "every write belongs to a transaction"
-        yield self._connection
-
-    @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Let several reads see one state of the ledger, whatever an injector writes meanwhile; may be nested."""
-        if self._connection.in_transaction:
+        Inside another one it is part of that. A writer waits for other processes' writers before it reads, so
+        what it reads inside is what it changes.
+        """
+        if self._writing:
             yield
             return
         with translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._writing = True
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            finally:
+                self._writing = False
+                if self._connection.in_transaction:  # an error came before or in the commit, perhaps Ctrl-C
+                    self._connection.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let several queries see one state, whatever others write meanwhile; may be nested."""
+        with translated(self.path):
+            if self._connection.in_transaction:
+                yield
+                return
             self._connection.execute("BEGIN")
             try:
                 yield
             finally:
                 self._connection.execute("ROLLBACK")
 
+    def run(self, sql: str, *values: object) -> int:
+        """Run one statement; returns how many rows it changed."""
+        with translated(self.path):
+            return self._connection.execute(sql, values).rowcount
+
+    def run_many(self, sql: str, values: Iterable[Sequence[object]]) -> None:
+        """Run one statement for each of many values."""
+        with translated(self.path):
+            self._connection.executemany(sql, values)
+
+    def rows(self, sql: str, *values: object) -> list[Any]:
+        """Return all rows of a query."""
+        with translated(self.path):
+            return self._connection.execute(sql, values).fetchall()
+
+    def row(self, sql: str, *values: object) -> Any:  # noqa: ANN401  what a query gives
+        """Return the first row of a query, or None."""
+        with translated(self.path):
+            return self._connection.execute(sql, values).fetchone()
+
+    def stream(self, sql: str, *values: object) -> Iterator[Any]:
+        """Yield the rows of a query one by one, for results too large to hold."""
+        with translated(self.path):
+            yield from self._connection.execute(sql, values)
+
+    def rows_among(self, sql: str, values: Sequence[object]) -> Iterator[Any]:
+        """Yield the rows of a query that asks for some values in `IN ({})`, in parts that SQLite can take."""
+        for start in range(0, len(values), AT_ONCE):
+            part = values[start : start + AT_ONCE]
+            yield from self.rows(sql.format(", ".join("?" * len(part))), *part)
+
     def copy_to(self, path: Path) -> None:
-        """Copy the ledger as it is now into another file, also while it is written."""
-        with translated(path):
-            _private(path)
-            target = sqlite3.connect(path)
-            try:
-                self._connection.backup(target)
-            finally:
-                target.close()
-
-    def _recognise(self, *, readonly: bool) -> None:
-        (application,) = self._connection.execute("PRAGMA application_id").fetchone()
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables and application != APPLICATION_ID:
-            raise LedgerError(f"{self.path} is a database of something else", "name another file with --ledger")
-        if version > VERSION:
-            raise LedgerError(
-                f"{self.path} is of version {version}, from a newer dc_inject (this one knows {VERSION})",
-                "use the newer dc_inject",
-            )
-        if readonly and version < VERSION:
-            raise LedgerError(
-                f"{self.path} is of version {version}, this dc_inject reads {VERSION}", "start `run` once"
-            )
-
-    def _migrate(self) -> None:
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        for number, script in enumerate(MIGRATIONS[version:], start=version + 1):
-            self._connection.executescript(
-                f"BEGIN IMMEDIATE; {script} PRAGMA application_id = {APPLICATION_ID};"
-                f" PRAGMA user_version = {number}; COMMIT;"
-            )
+        """Write a copy of the database as it is now; works while others write."""
+        _make(path)
+        with translated(path), contextlib.closing(sqlite3.connect(path)) as copy:
+            self._connection.backup(copy)
 
 
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the file system say into a LedgerError with a hint."""
+# --------------------------------------------------------------------------- files
+
+
+def _make(path: Path) -> None:
+    """Make the file, for us alone, in a folder that is ours alone when we have to make it."""
     try:
-        yield
-    except sqlite3.OperationalError as error:
-        text = str(error)
-        hint = "look at the disk, the folder's permissions, and who else writes there"
-        if "locked" in text:
-            hint = "another process keeps writing to it; is a backup or a second tool at work?"
-        elif "full" in text:
-            hint = "the disk is full; make room, and start again: nothing is lost"
-        elif "readonly" in text or "unable to open" in text:
-            hint = "the file and its folder have to be writable for this user"
-        raise LedgerError(f"the ledger {path} cannot be used: {text}", hint) from error
-    except sqlite3.DatabaseError as error:
-        raise LedgerError(
-            f"the ledger {path} cannot be used: {error}", "is it a ledger? name another file with --ledger"
-        ) from error
+        place.make_folder(path.parent)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        reason = error.strerror or str(error)
         raise LedgerError(
-            f"the ledger {path} cannot be used: {reason}", "name a place that this user can write, with --ledger"
-        ) from error
+            f"the ledger {path} cannot be opened for writing: {error.strerror}",
+            "name a file in a folder that you may write to, by --ledger or XDG_STATE_HOME",
+        ) from None
+    try:
+        known = os.fstat(handle)
+        if known.st_uid == os.geteuid() and known.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            os.fchmod(handle, 0o600)
+    finally:
+        os.close(handle)
+    _refuse_foreign(path)
 
 
-def refuse_network(path: Path, mounts: Path = Path("/proc/self/mounts")) -> None:
-    """Raise LedgerError when the file would be on a network file system, where locks cannot be trusted."""
-    if not mounts.exists():
-        return
-    target, best, kind = str(path.absolute()), "", ""
-    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        point = fields[1].replace("\\040", " ")
-        inside = target == point or target.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, fields[2]
-    if kind in NETWORK:
+def _refuse_foreign(path: Path) -> None:
+    """Raise LedgerError for a file that is no SQLite database, before SQLite touches it."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC))
+    except OSError as error:
+        raise LedgerError(f"the ledger {path} cannot be read: {error.strerror}", "check whose it is") from None
+    if start and start != _MAGIC:
+        raise LedgerError(f"{path} is no ledger: it is not even a database", "name another file by --ledger")
+
+
+def _refuse_version(path: Path, number: int | None, *, exactly: bool = False) -> None:
+    if number is None:
+        raise LedgerError(f"{path} is a database, but no ledger of dc_inject", "name another file by --ledger")
+    if number > schema.VERSION:
         raise LedgerError(
-            f"{path} is on a network file system ({kind} at {best}), where a ledger could be damaged",
-            "keep it on a local disk, with --ledger or XDG_STATE_HOME",
+            f"{path} was written by a newer dc_inject (ledger version {number}, this one knows {schema.VERSION})",
+            "use that newer version; nothing was changed",
+        )
+    if exactly and number < schema.VERSION:
+        raise LedgerError(
+            f"{path} is not (yet) a ledger of this version ({number} instead of {schema.VERSION})",
+            "`dc-inject run` makes it one",
         )
 
 
-def _private(path: Path) -> None:
-    """Make the folder (0700) and the file (0600) where they are missing."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    path.chmod(0o600)
+# --------------------------------------------------------------------------- errors
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite into LedgerError with what a person can do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _ledger_error(path, error) from error
+    except OverflowError as error:
+        raise LedgerError(f"a number is too large for the ledger {path}", "check rates and sizes") from error
+
+
+_MEANINGS = (  # the beginning of SQLite's name of an error, what it means, what to do
+    ("SQLITE_FULL", "the disk is full", "make room and start again: what was written before is safe"),
+    ("SQLITE_BUSY", "another process keeps it locked", "see who has it open (`lsof`, `fuser`), and start again"),
+    ("SQLITE_LOCKED", "another process keeps it locked", "see who has it open (`lsof`, `fuser`), and start again"),
+    ("SQLITE_READONLY", "it cannot be written", "check the rights on the file and its folder"),
+    ("SQLITE_PERM", "it cannot be written", "check the rights on the file and its folder"),
+    ("SQLITE_CANTOPEN", "it cannot be opened", "check the rights on the file, its -wal and -shm, and its folder"),
+    ("SQLITE_NOTADB", "it is no database", "name another file by --ledger"),
+    ("SQLITE_CORRUPT", "it is damaged", "keep it with its -wal for an investigation, and go on with a backup"),
+    ("SQLITE_IOERR", "the disk does not work", "look at the system's log; what was written before is safe"),
+    (
+        "SQLITE_CONSTRAINT",
+        "it refused what would make it wrong",
+        "this is a fault of dc_inject: please report it with this message",
+    ),
+)
+
+
+def _ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
+    name = getattr(error, "sqlite_errorname", "")
+    for start, meaning, hint in _MEANINGS:
+        if name.startswith(start):
+            return LedgerError(f"the ledger {path}: {meaning} ({error})", hint)
+    return LedgerError(f"the ledger {path}: {error}", "please report it with this message")

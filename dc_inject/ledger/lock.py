@@ -1,78 +1,90 @@
-"""One injector per ledger: a lock that frees itself when its process dies, and says who holds it."""
+"""The injector's lock: one at a time, freed by the kernel when its holder dies, with the holder's name inside."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from dc_inject.errors import LedgerError
-from dc_inject.ledger.database import translated
 
-_SLICE = 0.1  # seconds between two tries while waiting for the one before
-
-
-def lock_file(ledger: Path) -> Path:
-    """Return the lock's file of a ledger."""
-    return ledger.with_name(ledger.name + ".lock")
+_PAUSE = 0.05  # seconds between two tries
+_LEAST = 5  # tries: somebody who only asks who holds the lock has it for an instant
 
 
-@contextmanager
-def held(ledger: Path, who: str, patience: timedelta = timedelta(0)) -> Iterator[None]:
-    """Hold the injector's lock of a ledger; raises LedgerError with the holder's name after `patience`."""
-    path = lock_file(ledger)
-    with translated(path):
-        file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+@contextlib.contextmanager
+def held(path: Path, who: str, patience: timedelta) -> Iterator[None]:
+    """Hold the lock of a ledger inside the block; raises LedgerError with the holder's name.
+
+    flock belongs to the open file and not to the process, so that closing another handle of the same file (the
+    metrics look at it) does not free it. The file stays afterwards: removing it could take away somebody's lock.
+    """
+    file = lock_file(path)
     try:
-        tries = int(patience.total_seconds() / _SLICE)
-        while not _taken(file):
-            if tries <= 0:
-                raise LedgerError(
-                    f"{ledger} is in use: {holder(ledger) or 'another process'}",
-                    "one injector per ledger; `dc-inject stop` stops injecting from any terminal",
-                )
-            tries -= 1
-            time.sleep(_SLICE)
-        with translated(path):
-            os.truncate(file, 0)
-            text = json.dumps({"who": who, "pid": os.getpid(), "host": os.uname().nodename})
-            os.pwrite(file, text.encode(), 0)
-        yield
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        hint = "check the rights on it and on its folder"
+        raise LedgerError(f"the lock {file} cannot be had: {error.strerror}", hint) from None
+    try:
+        if not _taken(handle, fcntl.LOCK_EX, max(int(patience.total_seconds() / _PAUSE), _LEAST)):
+            since = datetime.fromtimestamp(os.fstat(handle).st_mtime, UTC)
+            raise LedgerError(
+                f"{path} is in use: {_said(handle)} injects with it since {since:%Y-%m-%d %H:%M:%SZ}",
+                "one injector per ledger; `dc-inject stop` stops injecting from any terminal",
+            )
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, json.dumps({"who": who, "pid": os.getpid(), "host": os.uname().nodename}).encode(), 0)
+        try:
+            yield
+        finally:
+            os.ftruncate(handle, 0)
     finally:
-        os.close(file)
+        os.close(handle)
 
 
-def holder(ledger: Path) -> str | None:
-    """Return who holds the injector's lock now, in words, or None if nobody does."""
-    path = lock_file(ledger)
+def holder(path: Path) -> str | None:
+    """Return who holds the lock of a ledger now, in words, or None; raises LedgerError when it cannot be told."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = os.open(lock_file(path), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise LedgerError(f"{path} cannot be read: {error.strerror}", "its owner or root can") from error
+        raise LedgerError(
+            f"the lock {lock_file(path)} cannot be read: {error.strerror}", "check whose it is"
+        ) from None
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = os.pread(file, 4096, 0).decode(errors="replace")
-        try:
-            found = json.loads(text)
-            return f"{found['who']}, process {found['pid']} on {found['host']}"
-        except (ValueError, KeyError, TypeError):
-            return "a process that has just begun"
+        return None if _taken(handle, fcntl.LOCK_SH, 1) else _said(handle)
     finally:
-        os.close(file)
-    return None
+        os.close(handle)
 
 
-def _taken(file: int) -> bool:
+def lock_file(path: Path) -> Path:
+    """Return the lock's file of a ledger; it was last written when its holder took the lock."""
+    real = path.resolve()  # a ledger that is reached by two names has one lock
+    return real.with_name(real.name + ".lock")
+
+
+def _taken(handle: int, kind: int, tries: int) -> bool:
+    for left in reversed(range(tries)):
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if left:
+                time.sleep(_PAUSE)
+        else:
+            return True
+    return False
+
+
+def _said(handle: int) -> str:
+    """Return what the holder wrote, in words."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        said = json.loads(os.pread(handle, 4096, 0))
+        return f"{said['who']}, process {said['pid']} on {said['host']}"
+    except (ValueError, KeyError, TypeError):
+        return "a process that has just begun"  # it has the lock, and has not written yet

@@ -1,142 +1,308 @@
-"""The ledger's tables and their versions. No SQL here reads the time, and none is newer than SQLite 3.34."""
+"""The tables of a ledger, and the steps from one version of them to the next.
+
+Times and durations are integers: microseconds since 1970-01-01T00:00Z. They compare, add and subtract in SQL as
+they do in Python, without any text that a time zone or a rounding could get into; `datetime(t / 1e6, 'unixepoch')`
+shows one to a person. Sizes are bytes. No SQL is newer than SQLite 3.34, so types are held by CHECK.
+
+Totals are kept by triggers, in the transaction of the event itself: whatever changes an injection or a row, with
+whatever statement, the account follows. Closed rows are kept from change by triggers too.
+"""
 
 from __future__ import annotations
 
-APPLICATION_ID = 0x64636A31  # "dcj1": tells a ledger from any other SQLite file
+import sqlite3
 
-# Times are whole microseconds since 1970 in UTC: exact, sortable, and the same in every zone.
-_V1 = """
-CREATE TABLE facts (
-    name TEXT PRIMARY KEY, value TEXT NOT NULL CHECK (typeof(value) = 'text')
-) WITHOUT ROWID;
+APPLICATION_ID = 0x64634A31  # "dcJ1": what `file` and we know a ledger by
 
-CREATE TABLE identities (
-    service TEXT PRIMARY KEY, address TEXT NOT NULL, vo TEXT NOT NULL, account TEXT NOT NULL,
-    version TEXT NOT NULL, may_end INTEGER CHECK (may_end IN (0, 1)),
-    credentials_until INTEGER CHECK (typeof(credentials_until) IN ('integer', 'null')),
-    since INTEGER NOT NULL CHECK (typeof(since) = 'integer')
-) WITHOUT ROWID;
+ENDS = "('gone', 'refused', 'withdrawn')"  # nothing follows after these: no cycle looks at them again
+_STATES = f"('intended', 'called', 'live', 'complete', 'ended', {ENDS[1:]}"
+_ACCEPTED = "('live', 'complete', 'ended', 'gone')"
 
-CREATE TABLE menus (
-    name TEXT NOT NULL, digest TEXT NOT NULL, text TEXT NOT NULL,
-    since INTEGER NOT NULL CHECK (typeof(since) = 'integer'),
-    until INTEGER CHECK (typeof(until) IN ('integer', 'null'))
-);
+# What one injection adds to each running total of its account, @ standing for the row.
+_MEASURES = {
+    "injected": "iif(@.accepted_at IS NULL, 0, @.bytes - @.present)",
+    "in_doubt": "iif(@.state = 'called', @.bytes, 0)",
+    "moved": "@.moved",
+    "estimated": "iif(@.moved_exact, 0, @.moved)",
+    "resident": f"iif(@.state IN {ENDS}, 0, @.bytes - @.present)",
+    "coming": "iif(@.state IN ('called', 'live'), @.bytes - @.present - @.moved, 0)",
+    "files_in_flight": "iif(@.state IN ('called', 'live'), @.files - @.files_done, 0)",
+    "rules": "(@.accepted_at IS NOT NULL)",
+}
+_TOLD = ("injected", "moved", "estimated", "rules")  # what closed rows have told of each account
 
-CREATE TABLE resolutions (
-    service TEXT NOT NULL, expression TEXT NOT NULL, names TEXT NOT NULL,
-    since INTEGER NOT NULL CHECK (typeof(since) = 'integer'),
-    PRIMARY KEY (service, expression)
-) WITHOUT ROWID;
 
-CREATE TABLE changes (
-    at INTEGER NOT NULL CHECK (typeof(at) = 'integer'), who TEXT NOT NULL, what TEXT NOT NULL, why TEXT NOT NULL
-);
+def _int(name: str, *, null: bool = False, least: int | None = 0, default: int | None = None) -> str:
+    """Return a column of integers, held to it."""
+    kind = "('integer', 'null')" if null else "('integer')"
+    bound = "" if least is None else f" AND {name} >= {least}"
+    value = "" if default is None else f" NOT NULL DEFAULT {default}"
+    return f"{name} INTEGER{value} CHECK (typeof({name}) IN {kind}{bound})"
 
-CREATE TABLE pauses (
-    subject TEXT PRIMARY KEY, who TEXT NOT NULL, why TEXT NOT NULL,
-    since INTEGER NOT NULL CHECK (typeof(since) = 'integer')
-) WITHOUT ROWID;
 
-CREATE TABLE notes (at INTEGER NOT NULL CHECK (typeof(at) = 'integer'), text TEXT NOT NULL);
+def _text(name: str, *, null: bool = False, filled: bool = False) -> str:
+    """Return a column of text, held to it; `filled` forbids the empty one."""
+    kind = "('text', 'null')" if null else "('text')"
+    return f"{name} TEXT CHECK (typeof({name}) IN {kind}{f' AND length({name}) > 0' if filled else ''})"
 
-CREATE TABLE quarantine (
-    item TEXT NOT NULL, destination TEXT NOT NULL, why TEXT NOT NULL,
-    since INTEGER NOT NULL CHECK (typeof(since) = 'integer'),
-    until INTEGER CHECK (typeof(until) IN ('integer', 'null')),
-    times INTEGER NOT NULL DEFAULT 1 CHECK (typeof(times) = 'integer'),
-    PRIMARY KEY (item, destination)
-) WITHOUT ROWID;
 
-CREATE TABLE flows (
-    id INTEGER PRIMARY KEY, scenario TEXT NOT NULL, source TEXT NOT NULL, destination TEXT NOT NULL,
-    service TEXT NOT NULL,
-    due INTEGER NOT NULL DEFAULT 0 CHECK (typeof(due) = 'integer'),
-    injected INTEGER NOT NULL DEFAULT 0 CHECK (typeof(injected) = 'integer'),
-    forgiven INTEGER NOT NULL DEFAULT 0 CHECK (typeof(forgiven) = 'integer'),
-    in_doubt INTEGER NOT NULL DEFAULT 0 CHECK (typeof(in_doubt) = 'integer'),
-    moved INTEGER NOT NULL DEFAULT 0 CHECK (typeof(moved) = 'integer'),
-    estimated INTEGER NOT NULL DEFAULT 0 CHECK (typeof(estimated) = 'integer'),
-    resident INTEGER NOT NULL DEFAULT 0 CHECK (typeof(resident) = 'integer'),
-    rules INTEGER NOT NULL DEFAULT 0 CHECK (typeof(rules) = 'integer'),
-    UNIQUE (scenario, source, destination, service)
-);
+def _time(name: str, *, null: bool = False) -> str:
+    return _int(name, null=null, least=None)
 
-CREATE TABLE cycles (
-    start INTEGER PRIMARY KEY CHECK (typeof(start) = 'integer'),
-    opened INTEGER NOT NULL CHECK (typeof(opened) = 'integer'),
-    planned INTEGER CHECK (typeof(planned) IN ('integer', 'null')),
-    closed INTEGER CHECK (typeof(closed) IN ('integer', 'null'))
-);
-CREATE INDEX cycles_open ON cycles (start) WHERE closed IS NULL;
 
-CREATE TABLE rows (
-    cycle INTEGER NOT NULL REFERENCES cycles (start), flow INTEGER NOT NULL REFERENCES flows (id),
-    due INTEGER NOT NULL CHECK (typeof(due) = 'integer'),
-    want INTEGER CHECK (typeof(want) IN ('integer', 'null')),
-    cap INTEGER CHECK (typeof(cap) IN ('integer', 'null')),
-    budget INTEGER CHECK (typeof(budget) IN ('integer', 'null')),
-    lifetime INTEGER CHECK (typeof(lifetime) IN ('integer', 'null')),
-    pool_items INTEGER CHECK (typeof(pool_items) IN ('integer', 'null')),
-    pool_bytes INTEGER CHECK (typeof(pool_bytes) IN ('integer', 'null')),
-    hold TEXT, numbers TEXT NOT NULL DEFAULT '{}',
-    injected INTEGER CHECK (typeof(injected) IN ('integer', 'null')),
-    forgiven INTEGER CHECK (typeof(forgiven) IN ('integer', 'null')),
-    moved INTEGER CHECK (typeof(moved) IN ('integer', 'null')),
-    estimated INTEGER CHECK (typeof(estimated) IN ('integer', 'null')),
-    rules INTEGER CHECK (typeof(rules) IN ('integer', 'null')),
-    closed INTEGER NOT NULL DEFAULT 0 CHECK (closed IN (0, 1)),
-    PRIMARY KEY (cycle, flow)
-) WITHOUT ROWID;
-CREATE TRIGGER rows_never_change BEFORE UPDATE ON rows WHEN OLD.closed = 1
-    BEGIN SELECT RAISE(ABORT, 'a closed row never changes'); END;
-CREATE TRIGGER rows_never_go BEFORE DELETE ON rows WHEN OLD.closed = 1
-    BEGIN SELECT RAISE(ABORT, 'a closed row never goes'); END;
+def _table(name: str, *parts: str, tail: str = "") -> str:
+    return f"CREATE TABLE {name} (\n  " + ",\n  ".join(parts) + f"\n){tail}"
 
-CREATE TABLE closed_totals (
-    flow INTEGER PRIMARY KEY REFERENCES flows (id),
-    injected INTEGER NOT NULL, forgiven INTEGER NOT NULL, moved INTEGER NOT NULL, estimated INTEGER NOT NULL,
-    rules INTEGER NOT NULL
-);
 
-CREATE TABLE injections (
-    key TEXT PRIMARY KEY, flow INTEGER NOT NULL REFERENCES flows (id),
-    cycle INTEGER NOT NULL CHECK (typeof(cycle) = 'integer'),
-    item TEXT NOT NULL, bytes INTEGER NOT NULL CHECK (typeof(bytes) = 'integer' AND bytes > 0),
-    files INTEGER NOT NULL CHECK (typeof(files) = 'integer' AND files > 0),
-    release INTEGER NOT NULL CHECK (typeof(release) = 'integer'),
-    lifetime INTEGER NOT NULL CHECK (typeof(lifetime) = 'integer'),
-    activity TEXT NOT NULL, service_priority INTEGER NOT NULL, contact TEXT NOT NULL,
-    state TEXT NOT NULL, external_id TEXT NOT NULL DEFAULT '', attempt INTEGER NOT NULL DEFAULT 0,
-    not_before INTEGER, called_at INTEGER, accepted_at INTEGER, expires_at INTEGER, completed_at INTEGER,
-    end_asked_at INTEGER, ended_at INTEGER, gone_at INTEGER, observed_at INTEGER,
-    present INTEGER NOT NULL DEFAULT 0 CHECK (typeof(present) = 'integer'),
-    moved INTEGER NOT NULL DEFAULT 0 CHECK (typeof(moved) = 'integer'),
-    moved_exact INTEGER NOT NULL DEFAULT 0 CHECK (moved_exact IN (0, 1)),
-    files_done INTEGER NOT NULL DEFAULT 0, files_stuck INTEGER NOT NULL DEFAULT 0, error TEXT NOT NULL DEFAULT ''
-) WITHOUT ROWID;
--- Work per cycle must not grow with the campaign: what is over is in none of these.
-CREATE INDEX injections_alive ON injections (state)
-    WHERE state IN ('intended', 'called', 'live', 'complete', 'ended');
-CREATE INDEX injections_cycle ON injections (cycle);
-CREATE INDEX injections_completed ON injections (completed_at) WHERE completed_at IS NOT NULL;
-CREATE INDEX injections_called ON injections (called_at) WHERE called_at IS NOT NULL;
+def _trigger(name: str, event: str, *statements: str) -> str:
+    return f"CREATE TRIGGER {name} {event} BEGIN {' '.join(f'{statement};' for statement in statements)} END"
 
-CREATE TABLE inventories (
-    id INTEGER PRIMARY KEY, service TEXT NOT NULL, source TEXT NOT NULL, filter TEXT NOT NULL,
-    read_at INTEGER NOT NULL CHECK (typeof(read_at) = 'integer'), UNIQUE (service, source, filter)
-);
-CREATE TABLE inventory_items (
-    inventory INTEGER NOT NULL REFERENCES inventories (id) ON DELETE CASCADE,
-    name TEXT NOT NULL, bytes INTEGER NOT NULL, files INTEGER NOT NULL,
-    PRIMARY KEY (inventory, name)
-) WITHOUT ROWID;
 
-CREATE TABLE signals (
-    name TEXT NOT NULL, subject TEXT NOT NULL, value, why TEXT NOT NULL,
-    at INTEGER NOT NULL CHECK (typeof(at) = 'integer'), PRIMARY KEY (name, subject)
-) WITHOUT ROWID;
-"""
+def _refused(name: str, event: str, why: str) -> str:
+    return _trigger(name, f"BEFORE {event}", f"SELECT RAISE(ABORT, '{why}')")
 
-MIGRATIONS: tuple[str, ...] = (_V1,)  # the n-th brings a ledger from version n to n + 1
+
+_COUNTED_OUT = "UPDATE state_count SET entries = entries - 1, bytes = bytes - OLD.bytes WHERE state = OLD.state"
+_COUNTED_IN = (
+    "INSERT INTO state_count VALUES (NEW.state, 1, NEW.bytes) ON CONFLICT (state) "
+    "DO UPDATE SET entries = entries + 1, bytes = bytes + NEW.bytes"
+)
+
+
+def _shared(*signs: tuple[str, str]) -> str:
+    """Return the statement that adds an injection's share to its account's totals, and takes an old one out."""
+    steps = (
+        f"{name} = {name}" + "".join(f" {sign} {share.replace('@', row)}" for sign, row in signs)
+        for name, share in _MEASURES.items()
+    )
+    return f"UPDATE account SET {', '.join(steps)} WHERE id = NEW.account"  # noqa: S608  our own words
+
+
+_MEASURED = ("state", "bytes", "files", "accepted_at", "present", "moved", "moved_exact", "files_done")
+_NEW_SHARE = " OR ".join(f"NEW.{name} IS NOT OLD.{name}" for name in _MEASURED)
+_IS_CLOSED = "(SELECT closed_at FROM cycle WHERE start = {row}.cycle) IS NOT NULL"
+_FOR_GOOD = "a closed cycle never changes"
+
+_VERSION_1 = (
+    _table(
+        "campaign",  # one row: what the ledger is bound to
+        "id INTEGER PRIMARY KEY CHECK (id = 1)",
+        _text("name", null=True, filled=True),
+        _int("cycle_length", null=True, least=1),
+        _time("bound_at", null=True),
+        _time("since", null=True),
+    ),
+    "INSERT INTO campaign (id) VALUES (1)",
+    _table(
+        "identity",
+        "service TEXT PRIMARY KEY NOT NULL",
+        *(_text(name) for name in ("address", "vo", "account", "version")),
+        "may_end INTEGER CHECK (may_end IN (0, 1))",
+        _time("credentials_until", null=True),
+        _time("seen_at"),
+    ),
+    _table(
+        "menu",
+        "id INTEGER PRIMARY KEY",
+        *(_text(name) for name in ("name", "digest", "text")),
+        _time("since"),
+        _time("until", null=True),
+    ),
+    "CREATE UNIQUE INDEX menu_in_force ON menu (name) WHERE until IS NULL",
+    _table(
+        "resolution",
+        _text("service"),
+        _text("expression"),
+        _text("names"),  # a JSON list
+        _time("at"),
+        "PRIMARY KEY (service, expression)",
+        tail=" WITHOUT ROWID",
+    ),
+    _table("change", "id INTEGER PRIMARY KEY", _time("at"), *(_text(name) for name in ("who", "what", "why"))),
+    _table("pause", "subject TEXT PRIMARY KEY NOT NULL", _text("who"), _text("why"), _time("since")),
+    _table("note", "id INTEGER PRIMARY KEY", _time("at"), _text("text")),
+    _table(
+        "quarantine",
+        _text("item", filled=True),
+        _text("destination", filled=True),
+        _text("why"),
+        _time("since"),
+        _time("until", null=True),
+        _int("times", least=1),
+        "PRIMARY KEY (item, destination)",
+        tail=" WITHOUT ROWID",
+    ),
+    "CREATE INDEX quarantine_until ON quarantine (until)",
+    _table(
+        "signal",
+        _text("name"),
+        _text("subject"),
+        "value CHECK (typeof(value) IN ('integer', 'real', 'text', 'null'))",
+        _time("at"),
+        _text("why"),
+        "PRIMARY KEY (name, subject)",
+        tail=" WITHOUT ROWID",
+    ),
+    _table(
+        "account",
+        "id INTEGER PRIMARY KEY",
+        *(_text(name, filled=True) for name in ("scenario", "source", "destination", "through")),
+        *(_int(name, default=0) for name in ("due", "forgiven", "cycles", *_MEASURES)),
+        *(_int(f"told_{name}", default=0) for name in _TOLD),
+        "UNIQUE (scenario, source, destination, through)",
+    ),
+    _table(
+        "account_hold",  # how many closed cycles each hold led, so that nobody has to count rows
+        "account INTEGER NOT NULL REFERENCES account (id)",
+        _text("hold", filled=True),
+        _int("cycles", least=1),
+        "PRIMARY KEY (account, hold)",
+        tail=" WITHOUT ROWID",
+    ),
+    _table(
+        "cycle",
+        "start INTEGER PRIMARY KEY NOT NULL",
+        _int("length", least=1),
+        _time("opened_at"),
+        _time("planned_at", null=True),
+        _time("closed_at", null=True),
+    ),
+    "CREATE INDEX cycle_unclosed ON cycle (start) WHERE closed_at IS NULL",
+    _table(
+        "cycle_row",
+        "cycle INTEGER NOT NULL REFERENCES cycle (start)",
+        "account INTEGER NOT NULL REFERENCES account (id)",
+        _int("due"),
+        *(_int(name, null=True, least=None) for name in ("want", "cap", "budget")),
+        _int("forgiven", default=0),
+        *(_int(name, default=0, least=None) for name in _TOLD),
+        _text("hold", null=True, filled=True),
+        _text("numbers", null=True),  # a JSON object
+        *(_int(name, null=True) for name in ("lifetime", "pool_items", "pool_bytes")),
+        "PRIMARY KEY (cycle, account)",
+        "CHECK ((hold IS NULL) = (numbers IS NULL))",
+        tail=" WITHOUT ROWID",
+    ),
+    _table(
+        "injection",
+        "key TEXT PRIMARY KEY NOT NULL",
+        "account INTEGER NOT NULL REFERENCES account (id)",
+        "cycle INTEGER NOT NULL REFERENCES cycle (start)",
+        _text("campaign", filled=True),
+        _text("item", filled=True),
+        _int("bytes"),
+        _int("files"),
+        _time("release"),
+        _int("lifetime"),
+        _text("activity"),
+        _int("service_priority"),
+        _text("contact"),
+        f"state TEXT NOT NULL CHECK (state IN {_STATES})",
+        _text("external_id"),
+        _int("attempt"),
+        _time("intended_at"),
+        *(
+            _time(name, null=True)
+            for name in (
+                "not_before",
+                "called_at",
+                "accepted_at",
+                "expires_at",
+                "completed_at",
+                "end_asked_at",
+                "ended_at",
+                "gone_at",
+                "dropped_at",  # refused or withdrawn
+                "observed_at",
+            )
+        ),
+        _int("present", default=0),
+        _int("moved", default=0),
+        "moved_exact INTEGER NOT NULL DEFAULT 0 CHECK (moved_exact IN (0, 1))",
+        _int("files_done", default=0),
+        _int("files_stuck", default=0),
+        _text("error"),
+        f"CHECK ((state IN {_ACCEPTED}) = (accepted_at IS NOT NULL))",
+        "CHECK (state <> 'called' OR called_at IS NOT NULL)",
+        "CHECK (accepted_at IS NOT NULL OR (moved = 0 AND present = 0))",
+        "CHECK (moved + present <= bytes AND files_done <= files)",
+    ),
+    f"CREATE INDEX injection_active ON injection (state) WHERE state NOT IN {ENDS}",
+    "CREATE INDEX injection_cycle ON injection (cycle)",
+    "CREATE INDEX injection_called ON injection (called_at) WHERE called_at IS NOT NULL",
+    "CREATE INDEX injection_completed ON injection (completed_at) WHERE completed_at IS NOT NULL",
+    _table(
+        "state_count", "state TEXT PRIMARY KEY NOT NULL", *(_int(name, default=0) for name in ("entries", "bytes"))
+    ),
+    _table(
+        "pool",
+        "id INTEGER PRIMARY KEY",
+        _text("service"),
+        _text("source"),
+        _text("datasets"),  # the filter as JSON
+        _time("read_at"),
+        "UNIQUE (service, source, datasets)",
+    ),
+    _table(
+        "pool_item",
+        "pool INTEGER NOT NULL REFERENCES pool (id)",
+        _text("item", filled=True),
+        _int("bytes"),
+        _int("files"),
+        "PRIMARY KEY (pool, item)",
+        tail=" WITHOUT ROWID",
+    ),
+    # ---- totals follow what happens
+    _trigger("injection_new", "AFTER INSERT ON injection", _shared(("+", "NEW")), _COUNTED_IN),
+    _trigger(
+        "injection_moved_on",
+        f"AFTER UPDATE OF {', '.join(_MEASURED)} ON injection WHEN {_NEW_SHARE}",
+        _shared(("+", "NEW"), ("-", "OLD")),
+        _COUNTED_OUT,
+        _COUNTED_IN,
+    ),
+    _trigger(
+        "row_new",
+        "AFTER INSERT ON cycle_row",
+        "UPDATE account SET due = due + NEW.due, cycles = cycles + (NEW.due > 0) WHERE id = NEW.account",
+        "UPDATE account SET forgiven = forgiven + NEW.forgiven WHERE id = NEW.account",
+    ),
+    _trigger(
+        "row_forgiven",
+        "AFTER UPDATE OF forgiven ON cycle_row",
+        "UPDATE account SET forgiven = forgiven + NEW.forgiven - OLD.forgiven WHERE id = NEW.account",
+    ),
+    # ---- what was written once stays
+    _refused("injection_stays", "DELETE ON injection", "an injection is never forgotten"),
+    _refused(
+        "injection_is_one", "UPDATE OF key, account, cycle, item ON injection", "an injection stays what it is"
+    ),
+    _refused("row_due", "UPDATE OF due, cycle, account ON cycle_row", "what was due does not change"),
+    _refused("row_insert", f"INSERT ON cycle_row WHEN {_IS_CLOSED.format(row='NEW')}", _FOR_GOOD),
+    _refused("row_update", f"UPDATE ON cycle_row WHEN {_IS_CLOSED.format(row='OLD')}", _FOR_GOOD),
+    _refused("row_delete", "DELETE ON cycle_row", _FOR_GOOD),
+    _refused("cycle_update", "UPDATE ON cycle WHEN OLD.closed_at IS NOT NULL", _FOR_GOOD),
+    _refused("cycle_delete", "DELETE ON cycle", _FOR_GOOD),
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1,)  # each brings a ledger to the version of its place, from 1
 VERSION = len(MIGRATIONS)
+
+
+def version(connection: sqlite3.Connection) -> int | None:
+    """Return the version of a ledger's tables, 0 for an empty database, None for somebody else's."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    number = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if application == APPLICATION_ID:
+        return number
+    tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    return 0 if (application, number, tables) == (0, 0, 0) else None
+
+
+def migrate(connection: sqlite3.Connection, number: int) -> None:
+    """Take the tables from version `number` to VERSION; the caller has a transaction open."""
+    for statements in MIGRATIONS[number:]:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")

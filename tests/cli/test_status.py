@@ -105,7 +105,7 @@ def test_status_works_while_the_ledger_is_being_written(made: Made) -> None:
     """Inside somebody's transaction it tells the state before it."""
     writer = sqlite3.connect(made.path, isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
-    writer.execute("UPDATE flows SET due = 0")
+    writer.execute("UPDATE account SET due = 0")
     told = json.loads(run("status", made.path, "--summary", "--format", "json").stdout)
     writer.execute("ROLLBACK")
     writer.close()

@@ -140,7 +140,7 @@ def test_a_scrape_while_the_ledger_is_written(path: Path) -> None:
     before = scrape(metrics)
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
-    writer.execute("UPDATE flows SET due = due + 1")
+    writer.execute("UPDATE account SET due = due + 1")
     during = scrape(metrics)
     writer.execute("COMMIT")
     writer.close()

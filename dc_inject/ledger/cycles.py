@@ -1,0 +1,207 @@
+"""Cycles and their rows: opened with dues, planned, and closed for good."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from datetime import datetime
+
+from dc_inject.ledger.database import duration, moment, stored
+from dc_inject.ledger.injections import InjectionReader, Injections
+from dc_inject.ledger.nouns import Row
+from dc_inject.ledger.part import flow_key, held, hold_columns
+from dc_inject.model import Cycle, FlowKey, Held
+from dc_inject.plan import Decision, Plan
+
+_TOLD = ("injected", "moved", "estimated", "rules")  # what closed rows have told of each account
+# A row of a cycle that is not closed shows what it would be closed with; news goes to the oldest such cycle.
+_NEWS = "closed_at IS NULL AND cycle = (SELECT min(start) FROM cycle WHERE closed_at IS NULL)"
+_ROWS = (
+    "SELECT cycle, length, closed_at IS NOT NULL AS closed, "  # noqa: S608  our own words
+    "scenario, source, destination, through, r.due, want, cap, budget, r.forgiven, hold, numbers, lifetime, "
+    "pool_items, pool_bytes, "
+    + ", ".join(f"iif({_NEWS}, a.{name} - told_{name}, r.{name}) AS {name}" for name in _TOLD)
+    + " FROM cycle_row AS r JOIN cycle ON cycle.start = cycle JOIN account AS a ON a.id = account"
+)
+
+
+class CycleReader(InjectionReader):
+    """What can be read of cycles."""
+
+    def last_cycle(self) -> Cycle | None:
+        """Return the newest cycle that was opened."""
+        row = self._db.row("SELECT start, length FROM cycle ORDER BY start DESC LIMIT 1")
+        return None if row is None else _cycle(row)
+
+    def last_closed(self) -> tuple[Cycle, datetime] | None:
+        """Return the newest closed cycle, and when it was closed."""
+        row = self._db.row("SELECT * FROM cycle WHERE closed_at IS NOT NULL ORDER BY start DESC LIMIT 1")
+        return None if row is None else (_cycle(row), moment(row["closed_at"]))
+
+    def last_planned(self) -> Cycle | None:
+        """Return the newest cycle whose plan is on disk."""
+        row = self._db.row("SELECT * FROM cycle WHERE planned_at IS NOT NULL ORDER BY start DESC LIMIT 1")
+        return None if row is None else _cycle(row)
+
+    def is_planned(self, cycle: Cycle) -> bool:
+        """Whether the plan of a cycle is on disk."""
+        row = self._db.row("SELECT planned_at FROM cycle WHERE start = ?", stored(cycle.start))
+        return row is not None and row["planned_at"] is not None
+
+    def unclosed(self) -> tuple[Cycle, ...]:
+        """Return the cycles that are open, oldest first."""
+        found = self._db.rows("SELECT start, length FROM cycle WHERE closed_at IS NULL ORDER BY start")
+        return tuple(_cycle(row) for row in found)
+
+    def rows(self, since: datetime | None = None, cycle: Cycle | None = None) -> tuple[Row, ...]:
+        """Return the rows of cycles from a start on, or of one cycle, by cycle, scenario and link."""
+        conditions, values = ["1"], []
+        if since is not None:
+            conditions.append("cycle >= ?")
+            values.append(stored(since))
+        if cycle is not None:
+            conditions.append("cycle = ?")
+            values.append(stored(cycle.start))
+        found = self._db.rows(f"{_ROWS} WHERE {' AND '.join(conditions)}", *values)
+        return tuple(sorted((_row(row) for row in found), key=lambda row: (row.cycle, row.key)))
+
+    def recent_due(self, cycle: Cycle, count: int = 3) -> Mapping[FlowKey, int]:
+        """Return, for each flow key, the largest due of the last `count` cycles, this one included."""
+        found = self._db.rows(
+            "SELECT scenario, source, destination, through, max(r.due) AS most FROM cycle_row AS r "
+            "JOIN account AS a ON a.id = account WHERE cycle BETWEEN ? AND ? GROUP BY account",
+            stored(cycle.start - (count - 1) * cycle.length),
+            stored(cycle.start),
+        )
+        return {flow_key(row): row["most"] for row in found}
+
+
+class Cycles(Injections, CycleReader):
+    """What happens to cycles; each method is one transaction, and doing it twice is doing it once."""
+
+    def open_cycle(self, cycle: Cycle, dues: Mapping[FlowKey, tuple[int, Held | None]], now: datetime) -> None:
+        """Write what each flow key is due in a cycle, and the hold of one that will get nothing."""
+        start = stored(cycle.start)
+        with self._db.write():
+            opened = self._db.run(
+                "INSERT INTO cycle (start, length, opened_at) VALUES (?, ?, ?) ON CONFLICT (start) DO NOTHING",
+                start,
+                stored(cycle.length),
+                stored(now),
+            )
+            if not opened:
+                return
+            accounts = self._account_ids(dues)
+            self._db.run_many(
+                "INSERT INTO cycle_row (cycle, account, due, hold, numbers) VALUES (?, ?, ?, ?, ?)",
+                ((start, accounts[key], due, *hold_columns(hold)) for key, (due, hold) in dues.items()),
+            )
+
+    def record_plan(self, plan: Plan, now: datetime) -> None:
+        """Write what was decided for each flow key of an open cycle, and the intents, at once."""
+        start = stored(plan.cycle.start)
+        with self._db.write():
+            planned = self._db.run(
+                "UPDATE cycle SET planned_at = ? WHERE start = ? AND planned_at IS NULL AND closed_at IS NULL",
+                stored(now),
+                start,
+            )
+            if not planned:
+                return
+            accounts = self._account_ids(decision.key for decision in plan.decisions)
+            self._db.run_many(
+                _DECIDE, ((start, accounts[decision.key], *_columns(decision)) for decision in plan.decisions)
+            )
+            self.add_injections(plan.injections, now)
+
+    def close_cycle(self, cycle: Cycle, now: datetime, holds: Mapping[FlowKey, Held] | None = None) -> None:
+        """Write what became known of each flow since the last close into the cycle's rows, for good.
+
+        Flows of which something became known get a row even if they were due nothing here. A row that got less
+        than its due and has no hold takes the one from `holds`.
+        """
+        start = stored(cycle.start)
+        with self._db.write():
+            open_ = self._db.row("SELECT 1 FROM cycle WHERE start = ? AND closed_at IS NULL", start)
+            if open_ is None:
+                return
+            news = " OR ".join(f"{name} <> told_{name}" for name in _TOLD)
+            self._db.run(
+                "INSERT INTO cycle_row (cycle, account, due) SELECT ?, id, 0 FROM account "  # noqa: S608  our own words
+                f"WHERE ({news}) AND NOT EXISTS (SELECT 1 FROM cycle_row WHERE cycle = ? AND account = id)",
+                start,
+                start,
+            )
+            self._db.run(_TELL, start)
+            accounts = self._account_ids()
+            self._db.run_many(
+                "UPDATE cycle_row SET hold = ?, numbers = ? "
+                "WHERE cycle = ? AND account = ? AND hold IS NULL AND injected < due",
+                (
+                    (*hold_columns(hold), start, accounts[key])
+                    for key, hold in (holds or {}).items()
+                    if key in accounts
+                ),
+            )
+            told = ", ".join(f"told_{name} = {name}" for name in _TOLD)
+            self._db.run(f"UPDATE account SET {told} WHERE {news}")  # noqa: S608  our own words
+            self._db.run(
+                "INSERT INTO account_hold SELECT account, hold, 1 FROM cycle_row "
+                "WHERE cycle = ? AND hold IS NOT NULL "
+                "ON CONFLICT (account, hold) DO UPDATE SET cycles = cycles + 1",
+                start,
+            )
+            self._db.run("UPDATE cycle SET closed_at = ? WHERE start = ?", stored(now), start)
+
+
+_NEWS_OF = ", ".join(f"{name} - told_{name}" for name in _TOLD)
+_TELL = (
+    f"UPDATE cycle_row SET ({', '.join(_TOLD)}) = (SELECT {_NEWS_OF} FROM account "  # noqa: S608  our own words
+    "WHERE id = cycle_row.account) WHERE cycle = ?"
+)
+_DECIDED = ("want", "cap", "budget", "forgiven", "lifetime", "pool_items", "pool_bytes")
+_DECIDE = (
+    f"INSERT INTO cycle_row (cycle, account, due, hold, numbers, {', '.join(_DECIDED)}) "  # noqa: S608  our own words
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (cycle, account) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _DECIDED)
+    + ", hold = coalesce(excluded.hold, hold), numbers = coalesce(excluded.numbers, numbers)"
+)
+
+
+def _columns(decision: Decision) -> tuple[object, ...]:
+    return (
+        decision.due,
+        *hold_columns(decision.held),
+        decision.want,
+        decision.cap,
+        decision.budget,
+        decision.forgiven,
+        stored(decision.lifetime),
+        decision.pool_items,
+        decision.pool_bytes,
+    )
+
+
+def _cycle(row: sqlite3.Row) -> Cycle:
+    return Cycle(moment(row["start"]), duration(row["length"]))
+
+
+def _row(row: sqlite3.Row) -> Row:
+    return Row(
+        cycle=Cycle(moment(row["cycle"]), duration(row["length"])),
+        key=flow_key(row),
+        due=row["due"],
+        want=row["want"] or 0,
+        cap=row["cap"] or 0,
+        budget=row["budget"] or 0,
+        forgiven=row["forgiven"],
+        injected=row["injected"],
+        moved=row["moved"],
+        estimated=row["estimated"],
+        rules=row["rules"],
+        held=held(row["hold"], row["numbers"]),
+        lifetime=None if row["lifetime"] is None else duration(row["lifetime"]),
+        pool_items=row["pool_items"],
+        pool_bytes=row["pool_bytes"],
+        closed=bool(row["closed"]),
+    )

@@ -1,0 +1,250 @@
+"""Injections: intents, what became of them, and what planning has to know of them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Any
+
+from dc_inject.errors import LedgerError
+from dc_inject.ledger import life
+from dc_inject.ledger.accounts import AccountReader
+from dc_inject.ledger.database import duration, moment, moment_or_none, stored, stored_or_none
+from dc_inject.ledger.part import flow_key
+from dc_inject.ledger.schema import ENDS
+from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item, State
+from dc_inject.ports import Observation, Outcome
+
+_JOINED = (
+    "SELECT injection.*, scenario, source, destination, through, length FROM injection "
+    "JOIN account ON account.id = injection.account JOIN cycle ON cycle.start = injection.cycle"
+)
+_TIMES = (
+    "not_before",
+    "called_at",
+    "accepted_at",
+    "expires_at",
+    "completed_at",
+    "end_asked_at",
+    "ended_at",
+    "gone_at",
+    "observed_at",
+)
+_PLAIN = ("external_id", "attempt", "present", "moved", "files_done", "files_stuck", "error")
+_DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
+
+
+class InjectionReader(AccountReader):
+    """What can be read of injections."""
+
+    def entries(self, *states: State, cycle: Cycle | None = None) -> list[Entry]:
+        """Return entries in these states (or in any), of one cycle or of all, in the order of release."""
+        return sorted(
+            self._entries(states, cycle), key=lambda e: (e.injection.cycle, e.injection.release, e.injection.key)
+        )
+
+    def entry(self, key: str) -> Entry:
+        """Return the entry of a key; raises LedgerError when there is none."""
+        row = self._db.row(f"{_JOINED} WHERE key = ?", key)
+        if row is None:
+            raise LedgerError(f"the ledger {self._db.path} knows no injection {key}")
+        return _entry(row)
+
+    def taken(self, now: datetime) -> set[tuple[str, str]]:
+        """Return every (item, destination) that is resident or on its way through Rucio, or set aside now."""
+        found = self._db.rows(
+            "SELECT item, destination FROM injection JOIN account ON account.id = account "  # noqa: S608  our own words
+            f"WHERE state NOT IN {ENDS} AND through = 'rucio' "
+            "UNION SELECT item, destination FROM quarantine WHERE until IS NULL OR until > ?",
+            stored(now),
+        )
+        return {(row["item"], row["destination"]) for row in found}
+
+    def leaving(self) -> set[tuple[str, str]]:
+        """Return every (item, source) that leaves that source now, or is about to."""
+        found = self._db.rows(
+            "SELECT DISTINCT item, source FROM injection JOIN account ON account.id = account "  # noqa: S608  our own words
+            f"WHERE state NOT IN {ENDS} AND state IN ('intended', 'called', 'live')"
+        )
+        return {(row["item"], row["source"]) for row in found}
+
+    def rules_since(self, since: datetime) -> int:
+        """Return how many rules or jobs were asked for since a moment and exist or may exist."""
+        return int(
+            self._db.row(
+                "SELECT count(*) FROM injection WHERE called_at >= ? "
+                "AND state NOT IN ('intended', 'refused', 'withdrawn')",
+                stored(since),
+            )[0]
+        )
+
+    def completion_times(self, since: datetime) -> Mapping[FlowKey, timedelta]:
+        """Return the median time from acceptance to completion of what was completed since a moment."""
+        found = self._db.rows(
+            "SELECT scenario, source, destination, through, completed_at - accepted_at AS taken "
+            "FROM injection JOIN account ON account.id = account WHERE completed_at >= ?",
+            stored(since),
+        )
+        times: dict[FlowKey, list[int]] = defaultdict(list)
+        for row in found:
+            times[flow_key(row)].append(max(row["taken"], 0))
+        return {key: duration(round(median(some))) for key, some in times.items()}
+
+    def _entries(self, states: Sequence[State], cycle: Cycle | None) -> Iterator[Entry]:
+        conditions, values = ["1"], []
+        if states:
+            conditions.append(f"state IN ({', '.join('?' * len(states))})")
+            values += [str(state) for state in states]
+            if all(f"'{state}'" not in ENDS for state in states):
+                conditions.append(
+                    f"state NOT IN {ENDS}"
+                )  # said in the words of the partial index, which it takes then
+        if cycle is not None:
+            conditions.append("cycle = ?")
+            values.append(stored(cycle.start))  # type: ignore[arg-type]
+        for row in self._db.stream(f"{_JOINED} WHERE {' AND '.join(conditions)}", *values):
+            yield _entry(row)
+
+
+class Injections(InjectionReader):
+    """What happens to injections; each method is one transaction, and doing it twice is doing it once."""
+
+    def add_injections(self, injections: Sequence[Injection], now: datetime) -> None:
+        """Write intents of an open cycle. One that was dropped before is intended again; others are left alone."""
+        with self._db.write():
+            accounts = self._account_ids(injection.flow for injection in injections)
+            self._db.run_many(_INTEND, (_columns(i, accounts[i.flow], now) for i in injections))
+
+    def call(self, keys: Sequence[str], now: datetime) -> tuple[str, ...]:
+        """Write that intents are about to be asked for; returns the keys for which that is so.
+
+        A key that is not intended (any more) is not among them and must not be sent.
+        """
+        with self._db.write():
+            intents = [entry for entry in self._found(keys) if entry.state is State.INTENDED]
+            self._save(intents, lambda entry: life.called(entry, now), now)
+        return tuple(entry.injection.key for entry in intents)
+
+    def answer(self, outcomes: Sequence[Outcome], now: datetime, retry_at: Mapping[str, datetime]) -> None:
+        """Write what the service answered: accepted, refused, to be tried again (`retry_at`, by key), or lost."""
+        news = {outcome.key: outcome for outcome in outcomes}
+        self._change(
+            list(news), lambda entry, key: life.answered(entry, news[key], now, retry_at.get(key, now)), now
+        )
+
+    def withdraw(self, keys: Sequence[str], why: str, now: datetime) -> None:
+        """Drop intents, and entries in doubt that are known not to have been carried out."""
+        self._change(keys, lambda entry, _key: life.withdrawn(entry, why), now)
+
+    def observe(self, observations: Sequence[Observation], now: datetime) -> None:
+        """Write how entries stand in the service; one that is absent has ended, unless it was in doubt."""
+        news = {seen.key: seen for seen in observations}
+        self._change(list(news), lambda entry, key: life.observed(entry, news[key], now), now)
+
+    def end_asked(self, keys: Sequence[str], now: datetime) -> None:
+        """Write that the service is about to be asked to end these."""
+        with self._db.write():
+            self._db.run_many(
+                "UPDATE injection SET end_asked_at = ? WHERE key = ?", ((stored(now), key) for key in keys)
+            )
+
+    def ended(self, keys: Sequence[str], now: datetime) -> None:
+        """Write that rules or jobs are gone from the service."""
+        self._change(keys, lambda entry, _key: life.ended(entry, now), now)
+
+    def gone(self, keys: Sequence[str], now: datetime) -> None:
+        """Write that the bytes of ended ones are gone from the destination."""
+        self._change(keys, lambda entry, _key: life.gone(entry, now), now)
+
+    def _change(self, keys: Sequence[str], after: Callable[[Entry, str], Entry], now: datetime) -> None:
+        if keys:
+            with self._db.write():
+                self._save(self._found(keys), lambda entry: after(entry, entry.injection.key), now)
+
+    def _found(self, keys: Sequence[str]) -> list[Entry]:
+        return [
+            _entry(row) for row in self._db.rows_among(_JOINED + " WHERE key IN ({})", list(dict.fromkeys(keys)))
+        ]
+
+    def _save(self, entries: Iterable[Entry], after: Callable[[Entry], Entry], now: datetime) -> None:
+        changed = ((before, after(before)) for before in entries)
+        self._db.run_many(_UPDATE, (_state(entry, now) for before, entry in changed if entry != before))
+
+
+_GIVEN = (
+    "bytes",
+    "files",
+    "release",
+    "lifetime",
+    "activity",
+    "service_priority",
+    "contact",
+    "state",
+    "intended_at",
+)
+_FIXED = ("key", "account", "cycle", "campaign", "item", *_GIVEN, "external_id", "attempt", "error")
+_INTEND = (
+    f"INSERT INTO injection ({', '.join(_FIXED)}) VALUES ({', '.join('?' * len(_FIXED))}) "  # noqa: S608  our own words
+    f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _GIVEN)}, "
+    "not_before = NULL, dropped_at = NULL, error = '' WHERE state IN ('refused', 'withdrawn')"
+)
+_UPDATE = (
+    f"UPDATE injection SET state = ?, moved_exact = ?, "  # noqa: S608  our own words
+    f"{', '.join(f'{name} = ?' for name in _PLAIN + _TIMES)}, dropped_at = coalesce(dropped_at, ?) WHERE key = ?"
+)
+
+
+def _columns(injection: Injection, account: int, now: datetime) -> tuple[object, ...]:
+    return (
+        injection.key,
+        account,
+        stored(injection.cycle.start),
+        injection.campaign,
+        injection.item.name,
+        injection.item.bytes,
+        injection.item.files,
+        stored(injection.release),
+        stored(injection.lifetime),
+        injection.activity,
+        injection.service_priority,
+        injection.contact,
+        str(State.INTENDED),
+        stored(now),
+        "",
+        0,
+        "",
+    )
+
+
+def _state(entry: Entry, now: datetime) -> tuple[object, ...]:
+    return (
+        str(entry.state),
+        int(entry.moved_exact),
+        *(getattr(entry, name) for name in _PLAIN),
+        *(stored_or_none(getattr(entry, name)) for name in _TIMES),
+        stored(now) if entry.state in _DROPPED else None,
+        entry.injection.key,
+    )
+
+
+def _entry(row: sqlite3.Row) -> Entry:
+    flow = flow_key(row)
+    injection = Injection(
+        key=row["key"],
+        campaign=row["campaign"],
+        cycle=Cycle(moment(row["cycle"]), duration(row["length"])),
+        scenario=flow.scenario,
+        link=flow.link,
+        item=Item(row["item"], row["bytes"], row["files"]),
+        release=moment(row["release"]),
+        lifetime=duration(row["lifetime"]),
+        activity=row["activity"],
+        service_priority=row["service_priority"],
+        contact=row["contact"],
+    )
+    news: dict[str, Any] = {name: row[name] for name in _PLAIN}
+    news |= {name: moment_or_none(row[name]) for name in _TIMES}
+    return Entry(injection, State(row["state"]), moved_exact=bool(row["moved_exact"]), **news)

@@ -1,0 +1,128 @@
+"""The life of an injection: what each piece of news makes of its entry. Pure; the ledger writes down the result.
+
+A rule that exists is never forgotten: news that it was accepted or found makes an entry live from whatever state
+it had before that. What has ended stays ended, and an estimate never takes the place of an exact number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from dc_inject.errors import AnotherNow, Fatal, Permanent, Temporary
+from dc_inject.model import Entry, State
+from dc_inject.ports import Observation, Outcome, Status
+
+ERROR_LIMIT = 1000  # characters of a service's message that are kept
+
+UNASKED = frozenset({State.INTENDED, State.CALLED})
+ALIVE = frozenset({State.LIVE, State.COMPLETE})
+
+
+def called(entry: Entry, now: datetime) -> Entry:
+    """Return an intent as it is when its call is about to go out."""
+    return replace(entry, state=State.CALLED, attempt=entry.attempt + 1, called_at=now, not_before=None)
+
+
+def answered(entry: Entry, outcome: Outcome, now: datetime, retry_at: datetime) -> Entry:
+    """Return an entry after the service's answer to its call."""
+    if outcome.error is None:
+        return _accepted(entry, outcome, now)
+    error = outcome.error.message[:ERROR_LIMIT]
+    if entry.state is not State.CALLED:
+        return entry  # it was found, or dropped, while the call was under way
+    match outcome.error:
+        case AnotherNow() | Permanent():
+            return replace(entry, state=State.REFUSED, error=error)
+        case Fatal() | Temporary(lost=False):
+            return replace(entry, state=State.INTENDED, not_before=retry_at, error=error)
+        case _:
+            return replace(entry, error=error)  # nobody knows whether it was carried out
+
+
+def withdrawn(entry: Entry, why: str) -> Entry:
+    """Return an entry that we drop, as long as nobody has accepted it."""
+    if entry.state not in UNASKED:
+        return entry
+    return replace(entry, state=State.WITHDRAWN, error=why[:ERROR_LIMIT])
+
+
+def observed(entry: Entry, seen: Observation, now: datetime) -> Entry:
+    """Return an entry after a look at it in the service."""
+    entry = replace(entry, observed_at=now)
+    if seen.status is Status.ABSENT:
+        if entry.state not in ALIVE:
+            return entry  # in doubt: the engine decides when it counts as never carried out
+        return ended(_measured(entry, seen), now)
+    if entry.accepted_at is None:
+        since = entry.called_at or now
+        entry = replace(
+            entry,
+            state=State.LIVE,
+            accepted_at=since,
+            expires_at=since + entry.injection.lifetime,
+            not_before=None,
+        )
+    if entry.state not in ALIVE:
+        return entry
+    entry = _measured(entry, seen)
+    if entry.state is State.LIVE and seen.status is Status.COMPLETE:
+        entry = replace(entry, state=State.COMPLETE, completed_at=now, files_stuck=0)
+    if entry.state is State.COMPLETE:
+        whole = entry.injection.item
+        entry = replace(entry, moved=whole.bytes - entry.present, moved_exact=True, files_done=whole.files)
+    return entry
+
+
+def ended(entry: Entry, now: datetime) -> Entry:
+    """Return an entry whose rule or job is gone from the service."""
+    return replace(entry, state=State.ENDED, ended_at=now) if entry.state in ALIVE else entry
+
+
+def gone(entry: Entry, now: datetime) -> Entry:
+    """Return an ended entry whose bytes are gone from the destination."""
+    return replace(entry, state=State.GONE, gone_at=now) if entry.state is State.ENDED else entry
+
+
+def _accepted(entry: Entry, outcome: Outcome, now: datetime) -> Entry:
+    entry = replace(entry, external_id=outcome.external_id or entry.external_id)
+    if entry.accepted_at is None:
+        entry = replace(
+            entry,
+            state=State.LIVE,
+            accepted_at=now,
+            expires_at=now + entry.injection.lifetime,
+            not_before=None,
+            error="",
+        )
+    return _with_present(entry, outcome.present) if outcome.present else entry
+
+
+def _measured(entry: Entry, seen: Observation) -> Entry:
+    """Return an entry with the numbers of an observation.
+
+    What a service sees of it at the destination includes what was there before: moved is the rest of it.
+    """
+    item = entry.injection.item
+    if seen.present is not None:
+        entry = _with_present(entry, seen.present)
+    if seen.moved is not None and (seen.exact or not entry.moved_exact):
+        moved = min(max(seen.moved - entry.present, 0), item.bytes - entry.present)
+        entry = replace(entry, moved=moved, moved_exact=seen.exact)
+    if seen.status is Status.ABSENT:
+        return entry  # it tells no more than that
+    return replace(
+        entry,
+        external_id=seen.external_id or entry.external_id,
+        expires_at=seen.expires_at or entry.expires_at,
+        files_done=min(max(seen.files_done, 0), item.files),
+        files_stuck=max(seen.files_stuck, 0),
+        error=seen.error[:ERROR_LIMIT],
+    )
+
+
+def _with_present(entry: Entry, present: int) -> Entry:
+    size = entry.injection.item.bytes
+    present = min(max(present, 0), size)
+    moved = size - present if entry.completed_at else min(entry.moved, size - present)
+    return replace(entry, present=present, moved=moved)

@@ -1,0 +1,167 @@
+"""What can be read from a ledger, all frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from dc_inject.model import Cycle, FlowKey, Held, Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The running totals of one flow key since its campaign began, in bytes but for `rules` and `files_in_flight`.
+
+    `estimated` is the part of `moved` that is an estimate. `resident` are bytes at the destination or on their way
+    there, intents included; `coming` those that were asked for and have not arrived.
+    """
+
+    due: int = 0
+    injected: int = 0
+    forgiven: int = 0
+    in_doubt: int = 0
+    moved: int = 0
+    estimated: int = 0
+    resident: int = 0
+    rules: int = 0
+    coming: int = 0
+    files_in_flight: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(*(getattr(self, name) + getattr(other, name) for name in Totals.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one cycle did for one flow key; it never changes once the cycle is closed.
+
+    `injected`, `moved` and `rules` are the account's totals less those at the last close, so that late news lands
+    in the cycle in which it became known and rows always sum to the account. `estimated` is the change of the part
+    of `moved` that is an estimate, negative when that has become exact. `want`, `cap` and `budget` are 0, and the
+    lifetime and the pool unknown, until the cycle is planned.
+    """
+
+    cycle: Cycle
+    key: FlowKey
+    due: int
+    want: int
+    cap: int
+    budget: int
+    forgiven: int
+    injected: int
+    moved: int
+    estimated: int
+    rules: int
+    held: Held | None
+    lifetime: timedelta | None
+    pool_items: int | None
+    pool_bytes: int | None
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A flow key in the closing table: its totals, its cycles with a due, how often each hold led."""
+
+    key: FlowKey
+    totals: Totals
+    cycles: int
+    holds: Mapping[Hold, int]
+
+    @property
+    def due(self) -> int:
+        """Bytes that it was to be given."""
+        return self.totals.due
+
+    @property
+    def injected(self) -> int:
+        """Bytes of accepted rules, less what was there already."""
+        return self.totals.injected
+
+    @property
+    def moved(self) -> int:
+        """Bytes that arrived, estimates included."""
+        return self.totals.moved
+
+    @property
+    def estimated(self) -> int:
+        """The part of `moved` that is an estimate."""
+        return self.totals.estimated
+
+    @property
+    def forgiven(self) -> int:
+        """Due that will not be made up."""
+        return self.totals.forgiven
+
+    @property
+    def rules(self) -> int:
+        """How many injections were accepted."""
+        return self.totals.rules
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Somebody stopped a subject: `*` (the campaign), a scenario, or a link `SRC:DST`."""
+
+    subject: str
+    who: str
+    why: str
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a person changed, and why."""
+
+    at: datetime
+    who: str
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """An (item, destination) that is set aside until a time (None: for good), and how often that happened."""
+
+    item: str
+    destination: str
+    why: str
+    since: datetime
+    until: datetime | None
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """The latest reading of a signal; without a value the signal is missing, and `why` says the reason."""
+
+    name: str
+    subject: str
+    value: float | str | None
+    at: datetime
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MenuInForce:
+    """A menu's text as it came into force; `until` is None while it is."""
+
+    name: str
+    digest: str
+    text: str = field(repr=False)
+    since: datetime
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Whom the ledger is bound to at a service, and what may be done there."""
+
+    service: str
+    address: str
+    vo: str
+    account: str
+    version: str
+    may_end: bool | None
+    credentials_until: datetime | None

@@ -1,0 +1,77 @@
+"""Where a ledger may live: our own folder by default, and never on a network file system."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from dc_inject.errors import LedgerError
+
+MOUNTS = Path("/proc/self/mounts")
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "afs", "auristorfs", "coda", "lustre", "gpfs"}
+    | {"ceph", "glusterfs", "beegfs", "pvfs2", "orangefs", "panfs", "gfs2", "ocfs2", "cvmfs", "eos"}
+)
+_NETWORK_FUSE = frozenset(
+    {"sshfs", "cvmfs2", "cvmfs", "eosxd", "eos", "ceph", "ceph-fuse", "glusterfs", "rclone", "s3fs", "davfs"}
+    | {"davfs2", "xrootdfs", "beegfs", "moosefs", "lizardfs", "juicefs", "gcsfuse", "curlftpfs"}
+)
+
+
+def default_folder(environ: Mapping[str, str]) -> Path:
+    """Return where ledgers live unless told otherwise: `$XDG_STATE_HOME/dc_inject`.
+
+    As the XDG specification wants, a relative XDG_STATE_HOME is ignored and `$HOME/.local/state` taken.
+    """
+    state = Path(environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        state = Path(environ.get("HOME") or Path.home()) / ".local" / "state"
+    return state / "dc_inject"
+
+
+def default_path(campaign: str, environ: Mapping[str, str]) -> Path:
+    """Return where a campaign's ledger lives unless told otherwise: `<campaign>.sqlite` in the default folder."""
+    return default_folder(environ) / f"{campaign}.sqlite"
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing, each for us alone; raises OSError."""
+    missing = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+
+
+def refuse_network(path: Path) -> None:
+    """Raise LedgerError when a path is on a network file system, whose locks and writes nobody can rely on."""
+    try:
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return  # without /proc nothing is known of mounts; that is no reason to refuse
+    kind = mounted_as(path.resolve(), mounts)
+    family, _, name = kind.partition(".")
+    if kind in _NETWORK or (family == "fuse" and name in _NETWORK_FUSE):
+        raise LedgerError(
+            f"the ledger {path} would be on a network file system ({kind})",
+            "name a file on a local disk, by --ledger or XDG_STATE_HOME",
+        )
+
+
+def mounted_as(path: Path, mounts: str) -> str:
+    """Return the type of the file system that holds an absolute path, by the text of /proc/mounts."""
+    kind, longest = "", -1
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = Path(_unescaped(fields[1]))
+        if path.is_relative_to(point) and len(point.parts) >= longest:  # a later mount hides an earlier one
+            kind, longest = fields[2], len(point.parts)
+    return kind
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

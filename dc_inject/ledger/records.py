@@ -1,0 +1,211 @@
+"""What else is kept: whom the ledger is bound to, menus in force, and what people did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+from dc_inject.errors import LedgerError
+from dc_inject.ledger.database import duration, moment, moment_or_none, stored, stored_or_none
+from dc_inject.ledger.nouns import Change, Known, MenuInForce, Pause
+from dc_inject.ledger.part import Part
+from dc_inject.ports import Identity
+from dc_inject.units import format_duration
+
+
+class RecordReader(Part):
+    """What can be read of the binding, the menus and what people did."""
+
+    @property
+    def campaign(self) -> str | None:
+        """The campaign's name; None before the ledger is bound."""
+        name = self._db.row("SELECT name FROM campaign")["name"]
+        return None if name is None else str(name)
+
+    @property
+    def cycle_length(self) -> timedelta | None:
+        """The campaign's cycle length; None before the ledger is bound."""
+        length = self._db.row("SELECT cycle_length FROM campaign")["cycle_length"]
+        return None if length is None else duration(length)
+
+    @property
+    def since(self) -> datetime | None:
+        """When the campaign's first run began; None before that."""
+        return moment_or_none(self._db.row("SELECT since FROM campaign")["since"])
+
+    def identities(self) -> tuple[Known, ...]:
+        """Return whom the ledger is bound to, by service, as it was when it was last checked."""
+        return tuple(
+            Known(
+                service=row["service"],
+                address=row["address"],
+                vo=row["vo"],
+                account=row["account"],
+                version=row["version"],
+                may_end=None if row["may_end"] is None else bool(row["may_end"]),
+                credentials_until=moment_or_none(row["credentials_until"]),
+            )
+            for row in self._db.rows("SELECT * FROM identity ORDER BY service")
+        )
+
+    def menus_in_force(self) -> tuple[MenuInForce, ...]:
+        """Return the menus in force, by name."""
+        return tuple(
+            MenuInForce(row["name"], row["digest"], row["text"], moment(row["since"]), None)
+            for row in self._db.rows("SELECT * FROM menu WHERE until IS NULL ORDER BY name")
+        )
+
+    def resolution(self, service: str, expression: str) -> tuple[str, ...] | None:
+        """Return what an RSE expression meant when its menu came into force; None when nobody has asked yet."""
+        row = self._db.row(
+            "SELECT names FROM resolution WHERE service = ? AND expression = ?", service, expression
+        )
+        return None if row is None else tuple(json.loads(row["names"]))
+
+    def pauses(self) -> tuple[Pause, ...]:
+        """Return what is paused now."""
+        return tuple(
+            Pause(row["subject"], row["who"], row["why"], moment(row["since"]))
+            for row in self._db.rows("SELECT * FROM pause ORDER BY subject")
+        )
+
+    def changes(self, limit: int = 20) -> tuple[Change, ...]:
+        """Return the last things that people changed, newest first."""
+        found = self._db.rows("SELECT * FROM change ORDER BY at DESC, id DESC LIMIT ?", limit)
+        return tuple(Change(moment(row["at"]), row["who"], row["what"], row["why"]) for row in found)
+
+    def notes(self, limit: int = 20) -> tuple[tuple[datetime, str], ...]:
+        """Return the last notes with their times, newest first."""
+        found = self._db.rows("SELECT * FROM note ORDER BY at DESC, id DESC LIMIT ?", limit)
+        return tuple((moment(row["at"]), row["text"]) for row in found)
+
+
+class Records(RecordReader):
+    """What is written of the binding, the menus and what people do."""
+
+    def bind(self, campaign: str, cycle_length: timedelta, identities: Sequence[Identity], now: datetime) -> None:
+        """Bind the ledger to a campaign, its cycle length, and an account at each service; later compare.
+
+        A service that is new to the campaign is added. Raises LedgerError that says what differs.
+        """
+        with self._db.write():
+            bound = self._db.row("SELECT name, cycle_length FROM campaign")
+            if bound["name"] is None:
+                self._db.run(
+                    "UPDATE campaign SET name = ?, cycle_length = ?, bound_at = ?",
+                    campaign,
+                    stored(cycle_length),
+                    stored(now),
+                )
+            elif bound["name"] != campaign:
+                raise self._other("campaign", bound["name"], campaign)
+            elif bound["cycle_length"] != stored(cycle_length):
+                was = format_duration(duration(bound["cycle_length"]))
+                raise self._other("cycle length", was, format_duration(cycle_length))
+            for identity in identities:
+                self.identify(identity, now)
+
+    def identify(self, identity: Identity, now: datetime) -> None:
+        """Write what a service says of us now; raises LedgerError when the ledger is bound to another account."""
+        with self._db.write():
+            known = {one.service: one for one in self.identities()}
+            if identity.service in known:
+                self._compare(known[identity.service], identity)
+            self._write(identity, now)
+
+    def begin(self, now: datetime) -> datetime:
+        """Return when the campaign's first run began: now, the first time that this is asked."""
+        with self._db.write():
+            self._db.run("UPDATE campaign SET since = ? WHERE since IS NULL", stored(now))
+            return moment(self._db.row("SELECT since FROM campaign")["since"])
+
+    def put_in_force(self, menus: Sequence[tuple[str, str, str]], now: datetime) -> None:
+        """Write the menus (name, digest, text) that are in force from now on; the others are no more."""
+        with self._db.write():
+            wanted = {name: (digest, text) for name, digest, text in menus}
+            for known in self.menus_in_force():
+                if wanted.get(known.name) == (known.digest, known.text):
+                    del wanted[known.name]
+                else:
+                    self._db.run(
+                        "UPDATE menu SET until = ? WHERE name = ? AND until IS NULL", stored(now), known.name
+                    )
+            self._db.run_many(
+                "INSERT INTO menu (name, digest, text, since) VALUES (?, ?, ?, ?)",
+                ((name, digest, text, stored(now)) for name, (digest, text) in wanted.items()),
+            )
+
+    def record_resolution(self, service: str, expression: str, names: Sequence[str], now: datetime) -> None:
+        """Write what an expression means; what was written first stays."""
+        with self._db.write():
+            self._db.run(
+                "INSERT INTO resolution VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                service,
+                expression,
+                json.dumps(list(names)),
+                stored(now),
+            )
+
+    def change(self, who: str, what: str, why: str, now: datetime) -> None:
+        """Write what a person changed, and why."""
+        with self._db.write():
+            self._db.run(
+                "INSERT INTO change (at, who, what, why) VALUES (?, ?, ?, ?)", stored(now), who, what, why
+            )
+
+    def pause(self, subject: str, who: str, why: str, now: datetime) -> bool:
+        """Stop a subject: `*` (the campaign), a scenario or `SRC:DST`; returns False if it is stopped already."""
+        with self._db.write():
+            new = self._db.run(
+                "INSERT INTO pause VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", subject, who, why, stored(now)
+            )
+            if new:
+                self.change(who, f"stop {subject}", why, now)
+        return bool(new)
+
+    def resume(self, subject: str, who: str, why: str, now: datetime) -> bool:
+        """Let a subject go on; returns False if it was not stopped."""
+        with self._db.write():
+            was = self._db.run("DELETE FROM pause WHERE subject = ?", subject)
+            if was:
+                self.change(who, f"resume {subject}", why, now)
+        return bool(was)
+
+    def note(self, text: str, now: datetime) -> None:
+        """Keep a remark or a trace."""
+        with self._db.write():
+            self._db.run("INSERT INTO note (at, text) VALUES (?, ?)", stored(now), text)
+
+    def _compare(self, known: Known, identity: Identity) -> None:
+        for what, was, now in (
+            ("host", _host(known.address), _host(identity.address)),
+            ("VO", known.vo, identity.vo),
+            ("account", known.account, identity.account),
+        ):
+            if was != now:
+                raise self._other(f"{what} at {identity.service}", was, now)
+
+    def _write(self, identity: Identity, now: datetime) -> None:
+        self._db.run(
+            "INSERT OR REPLACE INTO identity VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            identity.service,
+            identity.address,
+            identity.vo,
+            identity.account,
+            identity.version,
+            None if identity.may_end is None else int(identity.may_end),
+            stored_or_none(identity.credentials_until),
+            stored(now),
+        )
+
+    def _other(self, what: str, was: str, now: str) -> LedgerError:
+        return LedgerError(
+            f"the ledger {self._db.path} is bound to another {what}: {was}, not {now}",
+            "go on as before, or take another campaign name (or --ledger file) for something new",
+        )
+
+
+def _host(address: str) -> str:
+    return urlsplit(address).hostname or address
