@@ -1,0 +1,121 @@
+"""Planning of one cycle: from what is due and what is known, to what will be injected, when, and why not more.
+
+Everything here is pure: the same Situation gives the same Plan, whatever the order of its parts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dc_inject import holds, naming, pace
+from dc_inject.holds import Constraint, Destination
+from dc_inject.model import FlowKey, Injection, Link
+from dc_inject.plan.budget import set_budgets
+from dc_inject.plan.choice import brake, choose, why
+from dc_inject.plan.line import Line, Table
+from dc_inject.plan.situation import Account, Decision, Demand, Plan, Situation
+
+__all__ = ["Account", "Decision", "Demand", "Destination", "Plan", "Situation", "plan", "refill"]
+
+
+def plan(situation: Situation) -> Plan:
+    """Decide what every demand gets in this cycle."""
+    intended: dict[Link, int] = defaultdict(int)
+    for demand in situation.demands:
+        intended[demand.flow.link] += demand.intended
+    table = Table(situation, situation.demands)
+    constraints = _constraints(situation, table.lines, intended)
+    set_budgets(table.lines, constraints)
+    choose(table.lines, constraints, table.leaving)
+    _brake(situation, table.lines)
+    return Plan(situation.cycle, tuple(map(_decision, table.lines)), _injections(situation, table.lines))
+
+
+def refill(
+    situation: Situation, room: Mapping[FlowKey, int], given: Sequence[Injection] = ()
+) -> tuple[Injection, ...]:
+    """Choose more items for flows that have bytes of their budget left, in place of what could not be used.
+
+    `room` are the bytes left. Everything in `situation.taken` is passed by; `given` are the injections of this
+    cycle that stand, which count against what is free and against the limits.
+    """
+    used: dict[Link, int] = defaultdict(int)
+    for injection in given:
+        used[injection.link] += injection.item.bytes
+    wanting = [demand for demand in situation.demands if room.get(demand.flow.key, 0) > 0 and demand.held is None]
+    table = Table(situation, wanting, anew=False)
+    for line in table.lines:
+        line.left = room[line.demand.flow.key]
+    choose(table.lines, _constraints(situation, table.lines, used), table.leaving, budgets_stand=True)
+    _brake(situation, table.lines, given)
+    return _injections(situation, table.lines)
+
+
+def _constraints(situation: Situation, lines: Sequence[Line], used: Mapping[Link, int]) -> list[Constraint]:
+    """Return the limits for these lines, less what links have `used` of them in this cycle already."""
+    gone: dict[str, int] = defaultdict(int)
+    spent = defaultdict(int, situation.last_hour)
+    for link, some in used.items():
+        gone[link.destination] += some
+        spent[link] += some
+    destinations = {
+        name: replace(
+            known,
+            free=None if known.free is None else known.free - gone[name],
+            quota_left=None if known.quota_left is None else known.quota_left - gone[name],
+        )
+        for name, known in situation.destinations.items()
+    }
+    claims = [line.claim for line in lines]
+    length, limits = situation.cycle.length, situation.limits
+    return holds.constraints(claims, length, destinations, situation.sites, situation.site_of, limits, spent)
+
+
+def _brake(situation: Situation, lines: Sequence[Line], given: Sequence[Injection] = ()) -> None:
+    spent = situation.rules_last_hour, situation.files_in_flight
+    now = len(given), sum(injection.item.files for injection in given)
+    brake(lines, situation.limits, situation.cycle.length, spent, now)
+
+
+def _decision(line: Line) -> Decision:
+    return Decision(
+        key=line.demand.flow.key,
+        due=line.demand.due,
+        want=line.want,
+        cap=line.cap,
+        budget=line.budget,
+        forgiven=line.forgiven,
+        held=why(line),
+        lifetime=line.lifetime,
+        items=tuple(line.items),
+        pool_items=line.free_items,
+        pool_bytes=line.free_bytes,
+    )
+
+
+def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection, ...]:
+    """Return the intents of all lines, mixed so that every link and all together are given bytes evenly."""
+    sizes = {i: [item.bytes for item in line.items] for i, line in enumerate(lines) if line.items}
+    places = pace.interleave(sizes, {i: lines[i].seed for i in sizes})
+    times = pace.release_times([sizes[i][index] for i, index in places], situation.cycle, situation.now)
+    result = []
+    for (i, index), moment in zip(places, times, strict=True):
+        line, item = lines[i], lines[i].items[index]
+        flow = line.demand.flow
+        injection = Injection(
+            key=naming.key(situation.campaign, flow.scenario, situation.cycle.start, flow.link, item.name),
+            campaign=situation.campaign,
+            cycle=situation.cycle,
+            scenario=flow.scenario,
+            link=flow.link,
+            item=item,
+            release=moment,
+            lifetime=line.lifetime,
+            activity=flow.activity,
+            service_priority=flow.service_priority,
+            contact=situation.contact,
+        )
+        result.append(injection)
+    return tuple(result)

@@ -1,0 +1,128 @@
+"""Choosing: which items go out for the budgets, within what may not be exceeded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from dc_inject.holds import HOUR, Constraint
+from dc_inject.model import Held, Hold, Limits
+from dc_inject.plan.budget import cap
+from dc_inject.plan.line import Line
+from dc_inject.pool import Taste
+
+SLACK = 0.2  # of a cycle's due, by which a cycle may inject more than its budget
+QUARTER = timedelta(minutes=15)
+
+
+def choose(
+    lines: Sequence[Line],
+    constraints: Sequence[Constraint],
+    leaving: Mapping[str, set[str]],
+    *,
+    budgets_stand: bool = False,
+) -> None:
+    """Take items for every line with something left: by priority, and of equals the poorest pool first.
+
+    Poor is a pool with few bytes for each byte of budget. `leaving` are the items that leave a source now. With
+    `budgets_stand` what is left is not capped anew by what other lines have taken.
+    """
+    rooms = {constraint: constraint.room for constraint in constraints if constraint.room is not None}
+    bounds: list[list[Constraint]] = [[] for _ in lines]
+    for constraint in rooms:
+        for i in constraint.members:
+            bounds[i].append(constraint)
+    ready = [i for i, line in enumerate(lines) if line.left > 0 and line.pool is not None]
+    ready.sort(key=lambda i: (-lines[i].claim.priority, lines[i].free_bytes / lines[i].left, i))
+    for i in ready:
+        if not budgets_stand:
+            _look_again(lines[i])
+        tightest = min(bounds[i], key=lambda constraint: rooms[constraint])
+        size = _take(lines[i], tightest, rooms[tightest], leaving[lines[i].claim.link.source])
+        for constraint in bounds[i]:
+            rooms[constraint] -= size
+
+
+def _look_again(line: Line) -> None:
+    """Cap the budget by what lines before this one have left over: it may have to save up for a larger item."""
+    smallest = line.pool.smallest(line.taken) if line.pool else None
+    if smallest is not None and smallest.bytes != line.smallest:
+        line.smallest = smallest.bytes
+        cap(line)
+
+
+def _take(line: Line, tightest: Constraint, room: int, leaving: set[str]) -> int:
+    """Choose the items of one line, note by what it was stopped, and return their bytes."""
+    flow, pool = line.demand.flow, line.pool
+    assert pool is not None
+    slack = int(SLACK * line.demand.due)
+    taste = Taste(flow.order, int(flow.grain * line.due), line.seed)
+    line.items = pool.take(line.left, slack, taste, room=room, taken=line.taken, leaving=leaving)
+    names, size = {item.name for item in line.items}, sum(item.bytes for item in line.items)
+    line.taken |= names
+    leaving |= names
+    line.left -= size
+    if line.left > 0:
+        next_one = pool.smallest(line.taken)
+        if next_one and room - size < next_one.bytes <= line.left + max(slack, line.left):
+            line.stopped = tightest.held(next_one.bytes, room - size)
+    return size
+
+
+def brake(
+    lines: Sequence[Line], limits: Limits, length: timedelta, spent: tuple[int, int], given: tuple[int, int]
+) -> None:
+    """Drop what is beyond the rules and files that the campaign may have: by priority, then every line its part.
+
+    `spent` are the rules of the last hour and the files in flight, `given` the rules and files that this cycle has
+    already. Of each line the items go first that were chosen last. Which line's come first is drawn anew
+    in each cycle, so that a line with one item has its turn as often as one with many.
+    """
+    # Pacing by the cycle keeps the hour even; short cycles may take a quarter of an hour's worth at once.
+    paced = -(-limits.rules_per_hour * max(length, QUARTER) // HOUR)
+    rules = max(0, min(limits.rules_per_hour - spent[0], paced) - given[0])
+    files = max(0, limits.files_in_flight - spent[1] - given[1])
+    order = sorted(
+        (-line.claim.priority, (index + line.seed / 2**128) / len(line.items), line.seed, i, index)
+        for i, line in enumerate(lines)
+        for index in range(len(line.items))
+    )
+    kept: dict[int, set[int]] = defaultdict(set)
+    rules_left, files_left = rules, files
+    for _, _, _, i, index in order:
+        line = lines[i]
+        count = line.items[index].files
+        if rules_left >= 1 and files_left >= count:
+            rules_left, files_left = rules_left - 1, files_left - count
+            kept[i].add(index)
+        else:
+            limit, left = ("rules_per_hour", rules) if rules_left < 1 else ("files_in_flight", files)
+            line.stopped = Held(Hold.CAMPAIGN_LIMIT, {"limit": limit, "left": left, "wanted": len(order)})
+    for i, line in enumerate(lines):
+        line.items = [item for index, item in enumerate(line.items) if index in kept[i]]
+
+
+def why(line: Line) -> Held | None:
+    """Return the one reason why a line gets less than its due, or why some of its debt is forgiven."""
+    demand = line.demand
+    if demand.held is not None:
+        return demand.held
+    short = demand.due - demand.intended - sum(item.bytes for item in line.items)
+    if short <= 0 and line.forgiven == 0:
+        return None
+    strongest = max(line.cuts, key=lambda cut: cut.bytes, default=None)
+    # Debts wander by a dataset, so a limit that is just reached cuts a little now and then: not the reason.
+    if strongest is not None and 2 * strongest.bytes >= short:
+        return strongest.held
+    if line.stopped is not None:
+        return line.stopped
+    if short <= 0:
+        numbers = {"debt": line.want, "cap": line.cap, "forgiven": line.forgiven}
+        return Held(demand.before or Hold.NOT_RUNNING, numbers)
+    next_one = line.pool.smallest(line.taken) if line.pool else None
+    if next_one is None:
+        resident = line.pool.bytes - line.free_bytes if line.pool else 0
+        numbers = {"pool_items": line.free_items, "pool_bytes": line.free_bytes, "resident": resident}
+        return Held(Hold.POOL_DRY, numbers)
+    return Held(Hold.GRAIN, {"budget": line.budget, "left": line.left, "smallest": next_one.bytes})

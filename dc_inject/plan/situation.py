@@ -1,0 +1,107 @@
+"""What planning is told and what it answers: frozen snapshots, in bytes and aware UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from dc_inject.holds import Destination
+from dc_inject.model import Cycle, Flow, FlowKey, Held, Hold, Injection, Item, Limits, Link, PoolKey, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The totals of one flow key up to now, in bytes, this cycle's due included (design: debt).
+
+    `extra` are the bytes that overheads added to the due of each cycle; None: the overhead was always today's.
+    """
+
+    due: int = 0
+    injected: int = 0
+    forgiven: int = 0
+    in_doubt: int = 0
+    extra: int | None = None
+
+    def debt(self, overhead: float) -> int:
+        """Return due x (1 + overhead) - forgiven - injected - in doubt; negative when ahead of it."""
+        extra = round(self.due * overhead) if self.extra is None else self.extra
+        return self.due + extra - self.forgiven - self.injected - self.in_doubt
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one flow wants in this cycle.
+
+    `due` is this cycle's; `recent_due` the largest of the last three cycles, this one included.
+    `intended` are bytes of intents of this cycle that are already in the ledger, and not yet in the account.
+    `held` is a hold that is known before planning (paused, excluded, credentials, unavailable ...): budget 0.
+    `before` is the hold of the cycle before, which the debt comes from; with none (None), or with `grain`, the
+    debt only waits for a dataset that it can pay for, and is not forgiven.
+    `completion` is the measured time from release to completion, None while unknown (first four cycles).
+    """
+
+    flow: Flow
+    due: int
+    recent_due: int
+    account: Account
+    intended: int = 0
+    held: Held | None = None
+    before: Hold | None = Hold.NOT_RUNNING
+    completion: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """All that planning knows: the frozen snapshot of one cycle.
+
+    `rules_last_hour` and `last_hour` (bytes by link) count what was given in the cycles that began within an
+    hour before the END of this cycle, this cycle not included: so that four quarters of an hour make an hour.
+    """
+
+    campaign: str
+    contact: str
+    cycle: Cycle
+    now: datetime
+    demands: tuple[Demand, ...]
+    pools: Mapping[PoolKey, Sequence[Item]]
+    taken: AbstractSet[tuple[str, str]] = frozenset()  # (item, destination) resident, on its way or set aside
+    leaving: AbstractSet[tuple[str, str]] = frozenset()  # (item, source) that leaves that source now
+    destinations: Mapping[str, Destination] = field(default_factory=dict)
+    sites: tuple[Site, ...] = ()
+    site_of: Mapping[str, str] = field(default_factory=dict)  # RSE -> site; an RSE without one is its own
+    limits: Limits = field(default_factory=Limits)
+    rules_last_hour: int = 0
+    last_hour: Mapping[Link, int] = field(default_factory=dict)
+    files_in_flight: int = 0
+    may_end: bool = False  # complete rules can be ended early
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What planning decided for one flow: the row of the cycle, before it is known what comes of it.
+
+    `want` is the debt before anything of it is forgiven; `pool_items` and `pool_bytes` were free for this link.
+    """
+
+    key: FlowKey
+    due: int
+    want: int
+    cap: int
+    budget: int
+    forgiven: int
+    held: Held | None
+    lifetime: timedelta
+    items: tuple[Item, ...]
+    pool_items: int
+    pool_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Decisions for every demand (sorted by flow key) and the injections that follow from them."""
+
+    cycle: Cycle
+    decisions: tuple[Decision, ...]
+    injections: tuple[Injection, ...]
