@@ -36,7 +36,10 @@ DELETED_WITHIN = timedelta(seconds=60)
 )
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the grid and the ledger live meanwhile.")
 @click.option(
-    "--env", type=click.Path(path_type=Path), help="Where the Rucio server is installed, at the first time."
+    "--env",
+    envvar="DC_INJECT_SANDBOX_ENV",
+    type=click.Path(path_type=Path),
+    help="Where the Rucio server is installed, at the first time.",
 )
 @click.option("--keep", is_flag=True, help="Leave the grid and the ledger to look at.")
 def demo(cycles: int, seconds: int, folder: Path | None, env: Path | None, keep: bool) -> None:
