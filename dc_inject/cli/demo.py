@@ -15,13 +15,13 @@ from string import Template
 
 import click
 
-from dc_inject.cli import common
+from dc_inject.backends.rucio import RucioBackend
 from dc_inject.clock import SystemClock
 from dc_inject.errors import ServiceError, ThresholdMissed
 from dc_inject.executor import ThreadExecutor
 from dc_inject.ledger import LedgerView
 from dc_inject.metrics import Silent
-from dc_inject.model import Cycle
+from dc_inject.model import Cycle, FlowKey
 from dc_inject.ports import Candidate
 from dc_inject.sandbox import Sandbox, default_folder
 
@@ -113,7 +113,7 @@ def _accounts(ledger: Path) -> list[str]:
     """Check the closing numbers of every link."""
     faults = []
     with LedgerView.open(ledger) as view:
-        largest = {}
+        largest: dict[FlowKey, int] = {}
         for entry in view.entries():
             flow = entry.injection.flow
             largest[flow] = max(largest.get(flow, 0), entry.injection.item.bytes)
@@ -129,7 +129,7 @@ def _accounts(ledger: Path) -> list[str]:
 def _left_in_rucio(ledger: Path) -> list[str]:
     """Ask Rucio itself, as the same account, for rules of ours and for bytes at the destinations."""
     clock = SystemClock()
-    backend = common.backends(["rucio"], campaign="demo", clock=clock, observer=Silent(), timeout=10)["rucio"]
+    backend = RucioBackend(campaign="demo", timeout=10, observer=Silent(), clock=clock)
     with LedgerView.open(ledger) as view:
         places = [Candidate(e.injection.item.name, e.injection.link) for e in view.entries()]
     _step(f"asking Rucio for rules of ours, and for {len(places)} datasets at their destinations")

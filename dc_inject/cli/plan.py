@@ -151,9 +151,7 @@ def read_inventory(path: Path) -> dict[str, list[Item]]:
             if size > 0 and count > 0 and row["source"] and row["name"]:
                 items[row["source"]].append(Item(row["name"], size, count))
             else:
-                message = (
-                    "a dataset needs a source, a name, and bytes and files that are whole numbers above 0"
-                )
+                message = "a dataset needs a source, a name, and bytes and files that are whole numbers above 0"
                 problems.append(Problem(str(path), reader.line_num, message))
     if problems:
         raise MenuError(problems)
@@ -162,9 +160,7 @@ def read_inventory(path: Path) -> dict[str, list[Item]]:
 
 def _row(row: Row, entries: list[Entry]) -> dict[str, Any]:
     chosen = [
-        e.injection
-        for e in entries
-        if e.injection.flow == row.key and e.injection.cycle.start == row.cycle.start
+        e.injection for e in entries if e.injection.flow == row.key and e.injection.cycle.start == row.cycle.start
     ]
     return {
         "cycle": row.cycle.name,

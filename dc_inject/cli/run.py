@@ -37,13 +37,9 @@ HANDOVER = timedelta(seconds=20)  # how long --once waits for the one before it,
 @common.LEDGER
 @common.LINKS
 @common.SCALE
-@click.option(
-    "--no-drain", is_flag=True, help="Leave when the menus end, without waiting for our rules to end."
-)
+@click.option("--no-drain", is_flag=True, help="Leave when the menus end, without waiting for our rules to end.")
 @click.option("--end-on-stop", is_flag=True, help="When stopped, end our complete rules at once.")
-@click.option(
-    "--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics there [host: 127.0.0.1]."
-)
+@click.option("--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics there [host: 127.0.0.1].")
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @click.option(
     "--threads", default=8, show_default=True, type=click.IntRange(1, 64), help="Calls under way at once."
@@ -86,9 +82,7 @@ def run(
         stack.enter_context(ledger.hold(common.who(), patience=HANDOVER if once else timedelta(0)))
         metrics = Metrics(path)
         services = {service for draft in drafts for service in draft.services}
-        backends = common.backends(
-            services, campaign=campaign, clock=clock, observer=metrics, timeout=timeout
-        )
+        backends = common.backends(services, campaign=campaign, clock=clock, observer=metrics, timeout=timeout)
         if dry_run:
             backends = {service: DryBackend(backend, clock) for service, backend in backends.items()}
         identities = admit.identities(backends, allow_admin=allow_admin)
@@ -137,9 +131,7 @@ def _signals(engine: Engine) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _say_configuration(
-    campaign: Campaign, identities: Iterable[Identity], path: Path, *, dry_run: bool
-) -> None:
+def _say_configuration(campaign: Campaign, identities: Iterable[Identity], path: Path, *, dry_run: bool) -> None:
     """Print the effective configuration to stderr: what will be done, as whom, and within which limits."""
     lines = [f"campaign {campaign.name}" + (" (dry run: nothing is changed)" if dry_run else "")]
     lines += [
@@ -150,12 +142,12 @@ def _say_configuration(
     ]
     for menu in campaign.menus:
         total, limits = sum(flow.rate for flow in menu.flows), menu.limits
-        lines.append(
+        lines += [
             f"{menu.name}: {menu.start:%Y-%m-%d %H:%M:%SZ} to {menu.end:%Y-%m-%d %H:%M:%SZ}, "
-            f"{len(menu.flows)} links, {units.format_rate(total)}; limits: {units.format_rate(limits.total)} in total, "
-            f"{units.format_rate(limits.per_site)} a site, {limits.rules_per_hour} rules an hour, "
-            f"{limits.files_in_flight} files in flight"
-        )
+            f"{len(menu.flows)} links, {units.format_rate(total)}",
+            f"limits: {units.format_rate(limits.total)} in total, {units.format_rate(limits.per_site)} a site, "
+            f"{limits.rules_per_hour} rules an hour, {limits.files_in_flight} files in flight",
+        ]
     lines.append(f"cycle {units.format_duration(campaign.cycle)}; ledger {path}")
     for line in lines:
         log.info("%s", line)

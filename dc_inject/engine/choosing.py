@@ -24,11 +24,12 @@ def usable(
     chosen: Sequence[Injection],
     budgets: Mapping[FlowKey, int],
     deadline: datetime,
+    given: Sequence[Injection] = (),
 ) -> list[Injection]:
     """Return injections that will cause transfers: the chosen ones, or others for those that would not.
 
-    `budgets` are bytes for each flow, which the result keeps to as `plan.refill` does. Raises the ServiceError of
-    a look that failed: without it nothing is known.
+    `budgets` are bytes for each flow, which the result keeps to as `plan.refill` does; `given` are injections of
+    this cycle that stand already. Raises the ServiceError of a look that failed: without it nothing is known.
     """
     good: list[Injection] = []
     taken = set(situation.taken)
@@ -49,7 +50,7 @@ def usable(
         room = {flow: budgets[flow] - _bytes(good, flow) for flow in short}
         leaving = situation.leaving | {(injection.item.name, injection.link.source) for injection in good}
         again = replace(situation, now=desk.clock.now(), taken=frozenset(taken), leaving=leaving)
-        chosen = plan.refill(again, room) if short else ()
+        chosen = plan.refill(again, room, (*given, *good)) if short else ()
     return good
 
 

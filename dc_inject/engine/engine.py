@@ -223,7 +223,7 @@ class Engine:
         self._plan_at = None
         patience = cycle.start + cycle.length * self._desk.settings.planning_part
         try:
-            opened = self._opening.plan(self._campaign, cycle, last_try=now >= patience and self._tries > 0)
+            opened = self._opening.decide(self._campaign, cycle, last_try=now >= patience and self._tries > 0)
         except ServiceError as error:
             self._tries += 1
             again = self._clock.now() + backoff(self._tries, cycle.name, self._desk.settings.first_retry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -15,13 +16,14 @@ from dc_inject.engine import choosing
 from dc_inject.engine.desk import Desk
 from dc_inject.errors import ServiceError, Temporary
 from dc_inject.ledger import Pause
-from dc_inject.model import Campaign, Cycle, Flow, FlowKey, Held, Hold, Item, Limits, PoolKey, RseSpec, State
+from dc_inject.model import Campaign, Cycle, Flow, FlowKey, Held, Hold, Item, Limits, Link, PoolKey, RseSpec, State
 from dc_inject.ports import Backend, RseFacts
 
 log = logging.getLogger(__name__)
 
 UNKNOWN_CYCLES = 4  # observed rates are unknown in the first cycles (design 3)
 COMPLETION_WINDOW = timedelta(hours=6)
+HOUR = timedelta(hours=1)
 RSES_AT_ONCE = 50
 
 
@@ -69,7 +71,7 @@ class Opening:
                 cycle, {e.injection.flow: (0, None) for e in live}, self._desk.clock.now()
             )
 
-    def plan(self, campaign: Campaign, cycle: Cycle, *, last_try: bool) -> Opened:
+    def decide(self, campaign: Campaign, cycle: Cycle, *, last_try: bool) -> Opened:
         """Ask the services, plan, look once more at what was chosen, and write the plan down.
 
         Raises the ServiceError for which it is worth to try again later in the cycle; with `last_try` it
@@ -196,6 +198,13 @@ class Opening:
     ) -> plan.Situation:
         ledger, now = self._desk.ledger, self._desk.clock.now()
         accounts, recent = ledger.accounts(), ledger.recent_due(cycle)
+        earlier = [row for row in ledger.rows(since=cycle.end - HOUR) if row.cycle < cycle]
+        before = {
+            row.key: row.held.hold for row in earlier if row.cycle.end == cycle.start and row.held is not None
+        }
+        last_hour: dict[Link, int] = defaultdict(int)
+        for row in earlier:
+            last_hour[row.key.link] += row.injected
         since = ledger.begin(now)
         known = (cycle.start - since) / cycle.length >= UNKNOWN_CYCLES
         completion = ledger.completion_times(now - COMPLETION_WINDOW) if known else {}
@@ -209,6 +218,7 @@ class Opening:
                     accounts[key].due, accounts[key].injected, accounts[key].forgiven, accounts[key].in_doubt
                 ),
                 held=held[key],
+                before=before.get(key),
                 completion=completion.get(key),
             )
             for key, flow in flows.items()
@@ -228,7 +238,8 @@ class Opening:
             sites=tuple(site for menu in menus for site in menu.sites),
             site_of=site_of(campaign),
             limits=strictest(menu.limits for menu in menus),
-            rules_last_hour=ledger.rules_since(now - timedelta(hours=1)),
+            rules_last_hour=sum(row.rules for row in earlier),
+            last_hour=last_hour,
             files_in_flight=ledger.files_in_flight(),
             may_end=all(self._desk.identities[service].may_end for service in services),
         )

@@ -147,9 +147,11 @@ class Releasing:
         cycle, situation, ledger = self._cycle, self._situation, self._desk.ledger
         if cycle is None or situation is None or now >= cycle.end:
             return  # planned by an earlier process: the debt makes it up in the next cycle
-        given = ledger.entries(cycle=cycle)
+        given = [
+            e.injection for e in ledger.entries(cycle=cycle) if e.state not in {State.REFUSED, State.WITHDRAWN}
+        ]
         room = {
-            flow: self._budgets[flow] - sum(e.injection.item.bytes for e in given if _counts(e, flow))
+            flow: self._budgets[flow] - sum(one.item.bytes for one in given if one.flow == flow)
             for flow in flows
             if flow in self._budgets
         }
@@ -157,7 +159,8 @@ class Releasing:
         situation = replace(situation, now=now, taken=taken, leaving=leaving)
         deadline = now + min(cycle.length / 10, cycle.end - now)
         try:
-            chosen = choosing.usable(self._desk, situation, plan.refill(situation, room), room, deadline)
+            first = plan.refill(situation, room, given)
+            chosen = choosing.usable(self._desk, situation, first, room, deadline, given)
         except ServiceError as error:
             log.info("no replacement for refused items now: %s", error.message)
             return
@@ -167,10 +170,6 @@ class Releasing:
         """Put more intents of this cycle on disk, and let them wait for their release."""
         self._desk.ledger.add_injections(injections, self._desk.clock.now())
         self._waiting |= {i.key: Entry(i, State.INTENDED) for i in injections}
-
-
-def _counts(entry: Entry, flow: FlowKey) -> bool:
-    return entry.injection.flow == flow and entry.state not in {State.REFUSED, State.WITHDRAWN}
 
 
 def _lost(error: ServiceError) -> bool:

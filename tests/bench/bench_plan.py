@@ -52,13 +52,13 @@ def situation(links: int, pools: Mapping[PoolKey, Sequence[Item]]) -> Situation:
 
 
 def measure(links: int, pools: Mapping[PoolKey, Sequence[Item]]) -> tuple[float, int, Plan]:
-    """Return seconds (best of three), peak bytes on top of what was there, and the plan."""
+    """Return seconds of one core (best of three), peak bytes on top of what was there, and the plan."""
     now, best = situation(links, pools), float("inf")
     for _ in range(3):
         gc.collect()
-        start = time.perf_counter()
+        start = time.process_time()
         made = plan(now)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     tracemalloc.start()
     plan(now)
     peak = tracemalloc.get_traced_memory()[1]

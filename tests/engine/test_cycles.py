@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
 from dc_inject.errors import AnotherNow, Fatal, MenuError, Permanent, Problem, Temporary
-from dc_inject.model import Hold, State
+from dc_inject.model import Cycle, Hold, State
 from tests.engine.world import CYCLE, GB, START, TB, campaign, flow, items, world
 
 LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
@@ -42,8 +43,6 @@ def test_the_same_cycle_run_again_changes_nothing(tmp_path):
 
 
 def _cycle(one):
-    from dc_inject.model import Cycle
-
     return Cycle.at(one.clock.now(), CYCLE)
 
 
@@ -53,7 +52,7 @@ def test_releases_are_spread_over_the_cycle(tmp_path):
     created = sorted(rule.created for rule in one.backend.rules.values())
     assert created[0] < START + CYCLE / 5
     assert created[-1] > START + CYCLE * 0.75
-    gaps = [later - earlier for earlier, later in zip(created, created[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(created)]
     assert max(gaps) < CYCLE / 5
 
 
