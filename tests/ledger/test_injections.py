@@ -1,0 +1,303 @@
+"""The life of an injection: every answer and every look leads to the right state and the right bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.errors import AnotherNow, Fatal, LedgerError, Permanent, ServiceError, Temporary
+from dc_inject.model import Item, State
+from dc_inject.ports import Outcome, Status
+from tests.ledger.world import (
+    AB,
+    AC,
+    CYCLE,
+    DB,
+    GB,
+    LENGTH,
+    MINUTE,
+    START,
+    accepted,
+    injection,
+    opened,
+    plan,
+    seen,
+    started,
+)
+
+ONE = injection()
+LATER = START + 5 * MINUTE
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with opened(tmp_path) as made:
+        started(made, ONE)
+        yield made
+
+
+def state(ledger):
+    return ledger.entry(ONE.key).state
+
+
+def account(ledger, key=AB):
+    found = ledger.accounts()[key]
+    assert found == ledger.totals_from_rows()[key]
+    return found
+
+
+def test_an_intent_is_kept_whole(ledger):
+    assert ledger.entries() == [replace(ledger.entry(ONE.key))]
+    entry = ledger.entry(ONE.key)
+    assert entry.injection == ONE
+    assert (entry.state, entry.attempt, entry.injected) == (State.INTENDED, 0, 0)
+    assert account(ledger).resident == 100 * GB, "intents count for what may come to be there"
+
+
+def test_a_call_is_in_doubt_until_its_answer(ledger):
+    assert ledger.call([ONE.key, "unknown"], START) == (ONE.key,)
+    assert account(ledger).in_doubt == 100 * GB
+    assert ledger.call([ONE.key], LATER) == (), "only an intent is called: not twice"
+    ledger.answer([Outcome(ONE.key, "r1", present=GB)], LATER, {})
+    entry = ledger.entry(ONE.key)
+    assert (entry.state, entry.external_id, entry.accepted_at) == (State.LIVE, "r1", LATER)
+    assert entry.expires_at == LATER + timedelta(hours=1)
+    told = account(ledger)
+    assert (told.in_doubt, told.injected, told.rules) == (0, 99 * GB, 1)
+    assert (told.coming, told.files_in_flight) == (99 * GB, 50)
+
+
+@pytest.mark.parametrize(
+    ("error", "becomes"),
+    [
+        (Temporary("timed out", lost=True), State.CALLED),
+        (ServiceError("something odd"), State.CALLED),
+        (Temporary("503"), State.INTENDED),
+        (Fatal("token refused"), State.INTENDED),
+        (AnotherNow("being deleted"), State.REFUSED),
+        (Permanent("no such dataset"), State.REFUSED),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value,
+)
+def test_each_class_of_error_leads_to_its_state(ledger, error, becomes):
+    ledger.call([ONE.key], START)
+    ledger.answer([Outcome(ONE.key, error=error)], LATER, {ONE.key: LATER + MINUTE})
+    entry = ledger.entry(ONE.key)
+    assert (entry.state, entry.error, entry.attempt) == (becomes, error.message, 1)
+    assert entry.not_before == (LATER + MINUTE if becomes is State.INTENDED else None)
+    assert account(ledger).in_doubt == (100 * GB if becomes is State.CALLED else 0)
+    assert account(ledger).injected == 0
+
+
+def test_a_later_answer_wins_over_what_we_had_given_up(ledger):
+    """The rule exists, so it counts: also when its intent was given up, withdrawn or refused meanwhile."""
+    ledger.call([ONE.key], START)
+    ledger.withdraw([ONE.key], "looked up, not there", LATER)
+    assert state(ledger) is State.WITHDRAWN
+    ledger.answer([Outcome(ONE.key, "r1")], LATER + MINUTE, {})
+    assert state(ledger) is State.LIVE
+    assert account(ledger).injected == 100 * GB
+
+
+def test_an_error_that_comes_late_changes_nothing(ledger):
+    ledger.call([ONE.key], START)
+    ledger.observe([seen(ONE.key, Status.MOVING, external_id="r1")], LATER)
+    before = ledger.entry(ONE.key)
+    ledger.answer([Outcome(ONE.key, error=Temporary("timed out", lost=True))], LATER, {})
+    ledger.answer([Outcome(ONE.key, error=Permanent("refused"))], LATER, {})
+    assert ledger.entry(ONE.key) == before
+
+
+def test_what_was_in_doubt_and_is_found_counts_from_its_call(ledger):
+    ledger.call([ONE.key], START)
+    ledger.observe([seen(ONE.key, Status.STUCK, external_id="r9", files_stuck=3)], LATER)
+    entry = ledger.entry(ONE.key)
+    assert (entry.state, entry.accepted_at, entry.external_id) == (State.LIVE, START, "r9")
+    assert (entry.files_stuck, entry.observed_at) == (3, LATER)
+    assert (account(ledger).in_doubt, account(ledger).injected) == (0, 100 * GB)
+
+
+def test_what_was_in_doubt_and_is_not_found_is_left_to_the_engine(ledger):
+    ledger.call([ONE.key], START)
+    before = ledger.entry(ONE.key)
+    ledger.observe([seen(ONE.key, Status.ABSENT)], LATER)
+    assert ledger.entry(ONE.key) == replace(before, observed_at=LATER)
+
+
+def test_an_estimate_never_takes_the_place_of_an_exact_number(ledger):
+    accepted(ledger, ONE)
+    for moved, exact, expected in [
+        (30 * GB, False, (30 * GB, False)),
+        (20 * GB, False, (20 * GB, False)),
+        (25 * GB, True, (25 * GB, True)),
+        (60 * GB, False, (25 * GB, True)),
+        (None, False, (25 * GB, True)),
+        (70 * GB, True, (70 * GB, True)),
+    ]:
+        ledger.observe([seen(ONE.key, Status.MOVING, moved=moved, exact=exact, files_done=9)], LATER)
+        entry = ledger.entry(ONE.key)
+        assert (entry.moved, entry.moved_exact) == expected
+        assert account(ledger).moved == entry.moved
+        assert account(ledger).estimated == (0 if entry.moved_exact else entry.moved)
+
+
+def test_what_is_complete_has_moved_all_but_what_was_there(ledger):
+    accepted(ledger, ONE)
+    ledger.observe([seen(ONE.key, Status.MOVING, moved=50 * GB, present=10 * GB, files_done=20)], LATER)
+    assert ledger.entry(ONE.key).moved == 40 * GB, "what is seen there includes what was there before"
+    ledger.observe([seen(ONE.key, Status.COMPLETE)], LATER + MINUTE)
+    entry = ledger.entry(ONE.key)
+    assert (entry.state, entry.completed_at, entry.files_done) == (State.COMPLETE, LATER + MINUTE, 50)
+    told = account(ledger)
+    assert (told.injected, told.moved, told.estimated) == (90 * GB, 90 * GB, 0)
+    assert (told.coming, told.files_in_flight) == (0, 0)
+    ledger.observe([seen(ONE.key, Status.STUCK, moved=0)], LATER + 2 * MINUTE)
+    assert state(ledger) is State.COMPLETE, "a file that is lost later was moved all the same"
+    assert account(ledger).moved == 90 * GB
+
+
+def test_numbers_out_of_range_are_kept_within_it(ledger):
+    """A service may count more locks or bytes than a dataset had when it was chosen."""
+    accepted(ledger, ONE, present=300 * GB)
+    assert account(ledger).injected == 0
+    ledger.observe(
+        [seen(ONE.key, Status.MOVING, moved=10**15, present=-5, files_done=1000, files_stuck=-1)], LATER
+    )
+    entry = ledger.entry(ONE.key)
+    assert (entry.present, entry.moved, entry.files_done, entry.files_stuck) == (0, 100 * GB, 50, 0)
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_absent_is_ended_and_then_gone(ledger, complete):
+    accepted(ledger, ONE)
+    if complete:
+        ledger.observe([seen(ONE.key, Status.COMPLETE)], LATER)
+    ledger.end_asked([ONE.key], LATER)
+    ledger.gone([ONE.key], LATER)
+    assert state(ledger) in {State.LIVE, State.COMPLETE}, "only what has ended can be gone"
+    ledger.observe([seen(ONE.key, Status.ABSENT)], LATER + MINUTE)
+    entry = ledger.entry(ONE.key)
+    assert (entry.state, entry.end_asked_at, entry.ended_at) == (State.ENDED, LATER, LATER + MINUTE)
+    assert account(ledger).resident == 100 * GB
+    ledger.observe([seen(ONE.key, Status.MOVING)], LATER + MINUTE)
+    assert state(ledger) is State.ENDED, "a look from before its end does not bring it back"
+    ledger.gone([ONE.key], LATER + 2 * MINUTE)
+    assert ledger.entry(ONE.key).gone_at == LATER + 2 * MINUTE
+    told = account(ledger)
+    assert (told.resident, told.injected, told.moved) == (0, 100 * GB, 100 * GB if complete else 0)
+
+
+def test_every_step_done_twice_is_done_once(ledger):
+    steps = [
+        lambda: ledger.add_injections([ONE], START),
+        lambda: ledger.call([ONE.key], START),
+        lambda: ledger.answer([Outcome(ONE.key, "r1")], LATER, {}),
+        lambda: ledger.observe([seen(ONE.key, Status.COMPLETE)], LATER),
+        lambda: ledger.ended([ONE.key], LATER),
+        lambda: ledger.gone([ONE.key], LATER),
+    ]
+    for step in steps:
+        step()
+        before = ledger.entry(ONE.key), ledger.accounts()
+        step()
+        assert (ledger.entry(ONE.key), ledger.accounts()) == before
+
+
+def test_a_dropped_intent_can_be_intended_again(ledger):
+    """Stopped and resumed within a cycle, the same dataset may be chosen again, at another time."""
+    ledger.withdraw([ONE.key], "paused", LATER)
+    assert ledger.entry(ONE.key).error == "paused"
+    again = replace(ONE, release=START + 10 * MINUTE, item=Item(ONE.item.name, 90 * GB, 45))
+    ledger.add_injections([again], LATER)
+    entry = ledger.entry(ONE.key)
+    assert (entry.state, entry.injection, entry.error) == (State.INTENDED, again, "")
+    assert account(ledger).resident == 90 * GB
+
+
+def test_what_is_accepted_cannot_be_withdrawn_nor_intended_again(ledger):
+    accepted(ledger, ONE)
+    before = ledger.entry(ONE.key)
+    ledger.withdraw([ONE.key], "paused", LATER)
+    ledger.add_injections([replace(ONE, release=LATER)], LATER)
+    assert ledger.entry(ONE.key) == before
+
+
+def test_entries_are_found_by_state_and_cycle_in_the_order_of_release(ledger):
+    late, early = injection("cms:/b#1", AC, release=LATER), injection("cms:/c#1", DB, release=START)
+    following = injection("cms:/d#1", cycle=CYCLE.next)
+    ledger.open_cycle(CYCLE.next, {}, LATER)
+    ledger.add_injections([late, following, early], START)
+    assert [e.injection for e in ledger.entries()] == [early, ONE, late, following]
+    assert [e.injection for e in ledger.entries(cycle=CYCLE.next)] == [following]
+    ledger.call([late.key], START)
+    assert [e.injection for e in ledger.entries(State.CALLED)] == [late]
+    assert [e.injection for e in ledger.entries(State.CALLED, State.INTENDED, cycle=CYCLE)] == [early, ONE, late]
+    assert ledger.entries(State.GONE) == []
+
+
+def test_an_unknown_key_is_said(ledger):
+    with pytest.raises(LedgerError, match="knows no injection nokey"):
+        ledger.entry("nokey")
+    ledger.observe([seen("nokey", Status.COMPLETE)], LATER)
+    ledger.answer([Outcome("nokey", "r1")], LATER, {})
+    assert len(ledger.entries()) == 1
+
+
+# --------------------------------------------------------------------------- what planning asks
+
+
+def test_taken_is_all_that_is_or_may_be_there_and_what_is_set_aside(ledger):
+    ended, gone, refused = (injection(f"cms:/{name}#1", AC) for name in ("ended", "gone", "refused"))
+    other = injection("root://file", AC._replace(link=AC.link._replace(through="fts")))
+    ledger.add_injections([ended, gone, refused, other], START)
+    keys = accepted(ledger, ended, gone)
+    ledger.ended(keys, LATER)
+    ledger.gone([gone.key], LATER)
+    ledger.withdraw([refused.key], "stop", LATER)
+    ledger.quarantine("cms:/bad#1", "B", "broken", START)
+    ledger.quarantine("cms:/wait#1", "B", "being deleted", START, until=LATER)
+    there = {("cms:/a#1", "B"), ("cms:/ended#1", "C"), ("cms:/bad#1", "B")}
+    assert ledger.taken(START) == there | {("cms:/wait#1", "B")}
+    assert ledger.taken(LATER) == there
+    assert ledger.leaving() == {("cms:/a#1", "A"), ("root://file", "A")}
+
+
+def test_bytes_at_and_on_their_way_to_each_destination(ledger):
+    two, three = injection("cms:/b#1", AC), injection("cms:/c#1", DB)
+    ledger.add_injections([two, three], START)
+    accepted(ledger, ONE, two)
+    ledger.observe([seen(ONE.key, Status.MOVING, moved=40 * GB, files_done=20)], LATER)
+    assert ledger.resident() == {"B": 200 * GB, "C": 100 * GB}
+    assert ledger.on_its_way() == {"B": 60 * GB, "C": 100 * GB}
+    assert ledger.files_in_flight() == 80
+
+
+def test_rules_of_the_last_hour_are_those_that_exist_or_may_exist(ledger):
+    two, three = injection("cms:/b#1"), injection("cms:/c#1")
+    ledger.add_injections([two, three], START)
+    ledger.call([ONE.key, two.key, three.key], START)
+    ledger.answer([Outcome(ONE.key, "r1"), Outcome(two.key, error=Permanent("no"))], START, {})
+    assert ledger.rules_since(START - MINUTE) == 2
+    assert ledger.rules_since(START + MINUTE) == 0
+
+
+def test_completion_times_are_medians_of_what_was_completed_since(ledger):
+    some = [injection(f"cms:/{number}#1", AC) for number in range(3)]
+    ledger.add_injections(some, START)
+    accepted(ledger, ONE, *some)
+    for minutes, one in zip((3, 10, 5), some, strict=True):
+        ledger.observe([seen(one.key, Status.COMPLETE)], START + (2 + minutes) * MINUTE)
+    assert ledger.completion_times(START) == {AC: 5 * MINUTE}
+    assert ledger.completion_times(START + 7 * MINUTE) == {AC: timedelta(minutes=7, seconds=30)}
+    assert ledger.completion_times(START + LENGTH) == {}
+
+
+def test_a_batch_larger_than_one_statement_can_take(ledger):
+    many = [injection(f"cms:/{number}#1") for number in range(1203)]
+    ledger.open_cycle(CYCLE.next, {}, START)
+    ledger.record_plan(plan(many, CYCLE.next), START)
+    keys = [one.key for one in many]
+    assert set(ledger.call(keys, START)) == set(keys)
+    assert account(ledger).in_doubt == 1203 * 100 * GB
