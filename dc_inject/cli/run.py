@@ -142,12 +142,12 @@ def _say_configuration(campaign: Campaign, identities: Iterable[Identity], path:
     ]
     for menu in campaign.menus:
         total, limits = sum(flow.rate for flow in menu.flows), menu.limits
-        lines += [
-            f"{menu.name}: {menu.start:%Y-%m-%d %H:%M:%SZ} to {menu.end:%Y-%m-%d %H:%M:%SZ}, "
-            f"{len(menu.flows)} links, {units.format_rate(total)}",
+        window = f"{menu.start:%Y-%m-%d %H:%M:%SZ} to {menu.end:%Y-%m-%d %H:%M:%SZ}"
+        lines.append(f"{menu.name}: {window}, {len(menu.flows)} links, {units.format_rate(total)}")
+        lines.append(
             f"limits: {units.format_rate(limits.total)} in total, {units.format_rate(limits.per_site)} a site, "
-            f"{limits.rules_per_hour} rules an hour, {limits.files_in_flight} files in flight",
-        ]
+            f"{limits.rules_per_hour} rules an hour, {limits.files_in_flight} files in flight"
+        )
     lines.append(f"cycle {units.format_duration(campaign.cycle)}; ledger {path}")
     for line in lines:
         log.info("%s", line)

@@ -29,6 +29,7 @@ class Releasing:
         """Take what the engine's parts share."""
         self._desk = desk
         self._waiting: dict[str, Entry] = {}
+        self._called: set[str] = set()  # asked for by this process, and not answered yet
         self._cycle: Cycle | None = None
         self._situation: plan.Situation | None = None
         self._budgets: dict[FlowKey, int] = {}
@@ -83,8 +84,10 @@ class Releasing:
     def _call(self, batch: Sequence[Entry]) -> None:
         injections = [entry.injection for entry in batch]
         backend = self._desk.backends[injections[0].link.through]
+        self._called |= {injection.key for injection in injections}
 
         def then(outcomes: list[Outcome] | None, error: ServiceError | None) -> None:
+            self._called -= {injection.key for injection in injections}
             self._desk.tell("called", keys=tuple(i.key for i in injections))
             self._answer(batch, outcomes or [Outcome(i.key, error=error) for i in injections])
 
@@ -133,8 +136,14 @@ class Releasing:
             self._desk.ledger.withdraw([entry.injection.key], why, self._desk.clock.now())
 
     def not_carried_out(self, entries: Sequence[Entry]) -> None:
-        """Take back entries in doubt that the service does not know: again in this cycle, else withdrawn."""
+        """Take back entries in doubt that the service does not know: again in this cycle, else withdrawn.
+
+        A call of ours that is still under way may yet be carried out: it is left alone.
+        """
         now = self._desk.clock.now()
+        entries = [entry for entry in entries if entry.injection.key not in self._called]
+        if not entries:
+            return
         error = Temporary("the request was lost and not carried out")
         outcomes = [Outcome(entry.injection.key, error=error) for entry in entries]
         self._desk.ledger.answer(outcomes, now, {entry.injection.key: now for entry in entries})
