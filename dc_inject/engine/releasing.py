@@ -74,12 +74,13 @@ class Releasing:
         if not batches:
             return
         keys = [entry.injection.key for batch in batches.values() for entry in batch]
-        self._desk.ledger.call(keys, now)
+        called = frozenset(self._desk.ledger.call(keys, now))
         for key in keys:
             del self._waiting[key]
-        self._desk.tell("calling", keys=tuple(keys))
+        self._desk.tell("calling", keys=tuple(called))
         for batch in batches.values():
-            self._call([replace(e, attempt=e.attempt + 1) for e in batch])
+            if some := [replace(e, attempt=e.attempt + 1) for e in batch if e.injection.key in called]:
+                self._call(some)
 
     def _call(self, batch: Sequence[Entry]) -> None:
         injections = [entry.injection for entry in batch]
