@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import translate
@@ -85,21 +85,31 @@ class Pool:
         """Take the items in any order; the result does not depend on it."""
         self._items = sorted((item for item in items if item.bytes > 0), key=attrgetter("bytes", "name"))
         self._sizes = [item.bytes for item in self._items]
-        self._by_name = dict(zip(map(attrgetter("name"), self._items), self._sizes, strict=True))
         self.bytes = sum(self._sizes)
         self.largest = max(self._sizes, default=0)
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def among(self, names: AbstractSet[str]) -> tuple[int, int]:
-        """Return how many of these names are items of the pool, and their bytes."""
-        common = self._by_name.keys() & names
-        return len(common), sum(map(self._by_name.__getitem__, common))
+    def taken_at(self, places: Mapping[str, Iterable[str]]) -> dict[str, tuple[int, int]]:
+        """Return for each place how many of the pool's items it has, and their bytes.
 
-    def smallest(self, *taken: AbstractSet[str]) -> Item | None:
-        """Return the smallest item that is in none of the sets; None when the pool is dry."""
-        return next((item for item in self._items if not any(item.name in some for some in taken)), None)
+        `places` are the places that have an item, by its name. One walk over the pool answers for all
+        destinations, where one for each link would cost links x items.
+        """
+        found: dict[str, tuple[int, int]] = {}
+        for item in self._items:
+            for place in places.get(item.name, ()):
+                count, size = found.get(place, (0, 0))
+                found[place] = count + 1, size + item.bytes
+        return found
+
+    def smallest(self, taken: AbstractSet[str]) -> Item | None:
+        """Return the smallest item that is not taken; None when the pool is dry."""
+        for item in self._items:
+            if item.name not in taken:
+                return item
+        return None
 
     def take(
         self,
@@ -132,7 +142,7 @@ class Pool:
                 left, fits = left - item.bytes, fits - item.bytes
                 if left <= 0:
                     return chosen
-        last = self.smallest(taken, {item.name for item in chosen})
+        last = self.smallest(taken | {item.name for item in chosen} if chosen else taken)
         room_left = None if room is None else room - (budget - left)
         if last and last.bytes <= 2 * left and (room_left is None or last.bytes <= room_left):
             chosen.append(last)

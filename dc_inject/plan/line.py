@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -14,6 +13,8 @@ from dc_inject.holds import Claim, Cut, Destination
 from dc_inject.model import Flow, Held, Item, PoolKey
 from dc_inject.plan.situation import Demand, Situation
 from dc_inject.pool import Pool
+
+_Shelf = tuple[Pool | None, Mapping[str, tuple[int, int]]]
 
 
 @dataclass(slots=True)
@@ -55,11 +56,16 @@ class Table:
 
     def __init__(self, situation: Situation, demands: Iterable[Demand], *, anew: bool = True) -> None:
         """Lay out lines for some of the demands, sorted; not `anew` when this cycle's plan is just added to."""
-        self._s, self._anew = situation, anew
-        self._pools: dict[PoolKey, Pool] = {}
-        self._free: dict[tuple[PoolKey, str], tuple[int, int, int]] = {}
-        self._taken = _by_place(situation.taken)
-        self.leaving = _by_place(situation.leaving)
+        self._s, self._anew, self._cycle = situation, anew, situation.cycle.name
+        self._pools: dict[PoolKey, _Shelf] = {}
+        self._taken: defaultdict[str, set[str]] = defaultdict(set)
+        self._places: dict[str, list[str]] = {}  # by item: where it is taken
+        self.leaving: defaultdict[str, set[str]] = defaultdict(set)
+        for item, place in situation.taken:
+            self._taken[place].add(item)
+            self._places.setdefault(item, []).append(place)
+        for item, place in situation.leaving:
+            self.leaving[place].add(item)
         self._ingress: dict[str, float] = defaultdict(float)
         seconds = situation.cycle.length.total_seconds()
         for demand in sorted(situation.demands, key=_key):
@@ -70,10 +76,12 @@ class Table:
     def _line(self, demand: Demand) -> Line:
         flow, s = demand.flow, self._s
         name, unique = flow.link.destination, flow.link.through == "rucio"
-        pool = self._pool(flow.pool)
+        pool, at_places = self._pool(flow.pool)
         # Through FTS every copy has a name of its own, so that an item may go out again with the next cycle.
-        taken = self._taken[name] if unique or not self._anew else set()
-        free_items, free_bytes, smallest = self._free_of(flow.pool, pool, name, taken)
+        anyway = not unique and self._anew
+        taken = set() if anyway else self._taken[name]
+        count, size = (0, 0) if anyway else at_places.get(name, (0, 0))
+        smallest = pool.smallest(taken) if pool else None
         life, horizon = self._stays(demand)
         reusable = None if pool is None or not unique else pool.bytes
         return Line(
@@ -82,10 +90,10 @@ class Table:
             claim=Claim(flow.link, flow.priority, flow.pool, reusable, horizon),
             pool=pool,
             taken=taken,
-            free_items=free_items,
-            free_bytes=free_bytes,
-            smallest=smallest,
-            seed=_seed(s.campaign, s.cycle.name, str(flow.link), flow.link.through),
+            free_items=len(pool) - count if pool else 0,
+            free_bytes=pool.bytes - size if pool else 0,
+            smallest=smallest.bytes if smallest else 0,
+            seed=_seed(s.campaign, self._cycle, str(flow.link), flow.link.through),
         )
 
     def _stays(self, demand: Demand) -> tuple[timedelta, timedelta]:
@@ -101,21 +109,12 @@ class Table:
         r = lifetime.stay(fitted, longest, demand.completion if s.may_end else None, flow.dwell)
         return longest if s.may_end else fitted, lifetime.horizon(r, lag, flow.end - flow.start)
 
-    def _pool(self, key: PoolKey) -> Pool | None:
-        if key not in self._pools and key in self._s.pools:
-            self._pools[key] = Pool(self._s.pools[key])
-        return self._pools.get(key)
-
-    def _free_of(self, key: PoolKey, pool: Pool | None, name: str, taken: set[str]) -> tuple[int, int, int]:
-        """Return number and bytes of what a link may take, and the bytes of the smallest of it."""
-        if pool is None:
-            return 0, 0, 0
-        place = key, name if taken else ""
-        if place not in self._free:
-            count, size = pool.among(taken)
-            smallest = pool.smallest(taken)
-            self._free[place] = len(pool) - count, pool.bytes - size, smallest.bytes if smallest else 0
-        return self._free[place]
+    def _pool(self, key: PoolKey) -> _Shelf:
+        """Return a pool, and number and bytes of what is taken of it by destination."""
+        if key not in self._pools:
+            pool = Pool(self._s.pools[key]) if key in self._s.pools else None
+            self._pools[key] = pool, pool.taken_at(self._places) if pool else {}
+        return self._pools[key]
 
 
 def with_overhead(amount: int, flow: Flow) -> int:
@@ -125,13 +124,6 @@ def with_overhead(amount: int, flow: Flow) -> int:
 
 def _key(demand: Demand) -> tuple[object, ...]:
     return demand.flow.key
-
-
-def _by_place(pairs: AbstractSet[tuple[str, str]]) -> defaultdict[str, set[str]]:
-    places: defaultdict[str, set[str]] = defaultdict(set)
-    for item, place in pairs:
-        places[place].add(item)
-    return places
 
 
 def _seed(*parts: str) -> int:

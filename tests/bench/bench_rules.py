@@ -1,0 +1,197 @@
+"""Rules per second through the back end against bare calls of Rucio's client: `python -m tests.bench.bench_rules`.
+
+The same rules are made on the same server by the same threads, in interleaved pairs, until Rucio has them
+REPLICATING (which, for synchronous calls, is when the call returns; that is checked). Aims: the median of the
+pairs' ratios is at least 0.95 one by one and 1.7 with batches of five. Without --config a sandbox is brought up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from rucio.client import Client
+
+from dc_inject.backends.rucio import RucioBackend
+from dc_inject.backends.rucio.dids import Did
+from dc_inject.backends.rucio.rules import _call
+from dc_inject.clock import SystemClock
+from dc_inject.metrics import Silent
+from dc_inject.model import Cycle, DatasetFilter, Entry, Injection, Item, Link, State
+from dc_inject.ports import Candidate, Status
+from dc_inject.sandbox import Rse, Sandbox, default_environment, make_datasets
+
+from ..backends.support import injection
+from ..conftest import rucio_config
+
+PAIRS, FILES = 5, (10, 10)
+AIMS = {1: 0.95, 5: 1.7}
+
+
+@dataclass
+class Bench:
+    """A source with datasets, destinations that are used one after the other, and the threads."""
+
+    backend: RucioBackend
+    threads: ThreadPoolExecutor
+    items: Sequence[Item]
+    source: str
+    destinations: Iterator[str]
+
+    def fresh(self) -> list[Injection]:
+        """One injection of every dataset to a destination that none of them has been to."""
+        cycle = Cycle.at(SystemClock().now(), timedelta(minutes=15))
+        link = Link(self.source, next(self.destinations))
+        return [injection(item, link, campaign="bench", cycle=cycle) for item in self.items]
+
+    def timed(self, make: Callable[[Sequence[Injection]], object], size: int) -> tuple[float, list[Injection]]:
+        """Return rules per second, `size` of them handed over at a time, and the injections made."""
+        injections = self.fresh()
+        parts = [injections[start : start + size] for start in range(0, len(injections), size)]
+        start = time.perf_counter()
+        list(self.threads.map(make, parts))
+        seconds = time.perf_counter() - start
+        found = [rule for rule in self.backend.ours("bench") if rule.link == injections[0].link]
+        assert len(found) == len(injections), "not all rules were made"
+        assert {rule.status for rule in found} == {Status.MOVING}, "not all of them are REPLICATING"
+        return len(injections) / seconds, injections
+
+
+def main() -> None:
+    """Print rates, ratios and calls per rule."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--config", type=Path, help="rucio.cfg of a sandbox that is up (its folder is the sandbox)"
+    )
+    parser.add_argument(
+        "--env", type=Path, default=default_environment(), help="environment of the sandbox's server"
+    )
+    parser.add_argument("--rules", type=int, default=50, help="rules of one measurement")
+    parser.add_argument("--threads", type=int, default=1)
+    asked = parser.parse_args()
+    with grid(asked.config, asked.env) as sandbox, rucio_config(sandbox.config):
+        bench = prepare(sandbox, asked.rules, asked.threads)
+        calls(bench)
+        sandbox.settle()
+        sandbox.pause_daemons()
+        try:
+            for size, aim in AIMS.items():
+                compare(bench, size, aim)
+        finally:
+            sandbox.resume_daemons()
+            bench.threads.shutdown()
+            for rule in bench.backend.ours("bench"):
+                bare().update_replication_rule(rule.rule, {"lifetime": 0})
+
+
+@contextmanager
+def grid(config: Path | None, env: Path) -> Iterator[Sandbox]:
+    """Give the sandbox that the configuration belongs to, or one that goes away afterwards."""
+    if config is not None:
+        yield Sandbox(config.parent)
+        return
+    with tempfile.TemporaryDirectory(prefix="dc_inject-bench-") as folder:
+        sandbox = Sandbox(Path(folder) / "sandbox")
+        sandbox.up(env=env)
+        try:
+            yield sandbox
+        finally:
+            sandbox.down()
+
+
+def prepare(sandbox: Sandbox, rules: int, threads: int) -> Bench:
+    """Make a source, its datasets, and a destination for every measurement; let every thread log in."""
+    label = uuid.uuid4().hex[:8].upper()
+    source = f"T2_XX_{label}_From"
+    destinations = [f"T2_XX_{label}_To{number}" for number in range(2 * PAIRS * len(AIMS) + 1)]
+    datasets = make_datasets(source, rules, seed=label, files=FILES)
+    sandbox.add([Rse(source, 10**16), *(Rse(name, 10**15) for name in destinations)], {source: datasets})
+    backend = RucioBackend(campaign="bench", clock=SystemClock(), observer=Silent())
+    pool, all_there = ThreadPoolExecutor(threads), threading.Barrier(threads)
+
+    def log_in(_: int) -> None:
+        backend.connection.client()
+        bare()
+        all_there.wait(60)
+
+    list(pool.map(log_in, range(threads)))
+    anything = DatasetFilter(("cms:*",), mean_file=(1, 10**12))
+    items = sorted(backend.inventory(source, anything), key=str)
+    return Bench(backend, pool, items, source, iter(destinations))
+
+
+_local = threading.local()
+
+
+def bare() -> Client:
+    """Return this thread's plain client."""
+    if not hasattr(_local, "client"):
+        _local.client = Client()
+    return _local.client
+
+
+def compare(bench: Bench, size: int, aim: float) -> None:
+    """Measure interleaved pairs: single bare calls, and the tool with batches of `size`."""
+
+    def single(injections: Sequence[Injection]) -> None:
+        for one in injections:
+            bare().add_replication_rule([Did.read(one.item.name).row()], copies=1, **_call(one))
+
+    plain, tool, requests = [], [], 0
+    for pair in range(PAIRS):
+        for ours in (False, True) if pair % 2 else (True, False):
+            before = bench.backend.connection.requests
+            rate, made = bench.timed(bench.backend.submit if ours else single, size if ours else 1)
+            (tool if ours else plain).append(rate)
+            requests += bench.backend.connection.requests - before - 1 if ours else 0  # one is the check
+    ratio = statistics.median(one / other for one, other in zip(tool, plain, strict=True))
+    print(
+        f"batches of {size}: {statistics.median(tool):.1f} rules/s against {statistics.median(plain):.1f} by bare "
+        f"single calls; ratio {ratio:.2f} (aim {aim}); {requests / PAIRS / len(made):.2f} REST calls per rule"
+    )
+
+
+def calls(bench: Bench) -> None:
+    """Count the REST calls of whole lives: look, make, observe to the end, end."""
+    backend, injections = bench.backend, bench.fresh()
+    counted = {"look": 0, "make": 0, "observe once": 0, "end": 0}
+    at = backend.connection.requests
+
+    def count(name: str) -> None:
+        nonlocal at
+        counted[name] += backend.connection.requests - at
+        at = backend.connection.requests
+
+    backend.look([Candidate(one.item.name, one.link) for one in injections])
+    count("look")
+    outcomes = backend.submit(injections)
+    count("make")
+    entries = [Entry(i, State.LIVE, o.external_id) for i, o in zip(injections, outcomes, strict=True)]
+    deadline = time.monotonic() + 120
+    while True:
+        at = backend.connection.requests
+        seen = backend.observe(entries)
+        if {o.status for o in seen} == {Status.COMPLETE}:
+            break
+        entries = [replace(e, files_done=o.files_done) for e, o in zip(entries, seen, strict=True)]
+        assert time.monotonic() < deadline, "the rules do not complete"
+        time.sleep(1)
+    count("observe once")
+    backend.end(entries)
+    count("end")
+    told = ", ".join(f"{name} {number / len(entries):.2f}" for name, number in counted.items())
+    print(f"REST calls per rule, {len(entries)} at a time, all complete: {told}")
+
+
+if __name__ == "__main__":
+    main()
