@@ -1,0 +1,274 @@
+"""The file under a ledger: where it lives, who may read it, and what is said when it cannot be used."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from dc_inject.errors import LedgerError
+from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, place, schema
+from tests.ledger.world import CYCLE, START, dues, injection, opened, started
+
+
+def refused(match, call, *args, **more):
+    """Assert that a call is refused with this message and a hint, and with no error of SQLite in its text."""
+    with pytest.raises(LedgerError, match=match) as error:
+        call(*args, **more)
+    assert error.value.hint
+    assert error.value.exit_code == 3
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# --------------------------------------------------------------------------- its place
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"XDG_STATE_HOME": "/state", "HOME": "/home/me"}, "/state/dc_inject"),
+        ({"HOME": "/home/me"}, "/home/me/.local/state/dc_inject"),
+        ({"XDG_STATE_HOME": "relative", "HOME": "/home/me"}, "/home/me/.local/state/dc_inject"),
+        ({"XDG_STATE_HOME": "", "HOME": "/home/me"}, "/home/me/.local/state/dc_inject"),
+    ],
+)
+def test_the_default_place(environ, folder):
+    assert default_folder(environ) == Path(folder)
+    assert default_path("dc27", environ) == Path(folder) / "dc27.sqlite"
+
+
+def test_a_ledger_is_private_with_all_that_belongs_to_it(tmp_path):
+    path = tmp_path / "state" / "dc_inject" / "dc27.sqlite"
+    with Ledger.open(path) as ledger, ledger.hold("me"):
+        ledger.note("one", START)
+        names = {"dc27.sqlite", "dc27.sqlite-wal", "dc27.sqlite-shm", "dc27.sqlite.lock"}
+        assert {file.name for file in path.parent.iterdir()} == names
+        assert {mode(file) for file in path.parent.iterdir()} == {0o600}
+        assert (mode(path.parent), mode(path.parent.parent)) == (0o700, 0o700)
+        with LedgerView.open(path) as view:
+            view.copy_to(tmp_path / "backup" / "copy.sqlite")
+    assert mode(tmp_path / "backup" / "copy.sqlite") == 0o600
+
+
+def test_a_ledger_that_others_could_read_is_closed_to_them(tmp_path):
+    opened(tmp_path).close()
+    (tmp_path / "dc27.sqlite").chmod(0o644)
+    opened(tmp_path).close()
+    assert mode(tmp_path / "dc27.sqlite") == 0o600
+
+
+MOUNTS = r"""/dev/sda1 / ext4 rw 0 0
+server:/home /home nfs4 rw 0 0
+/dev/sdb1 /home/local xfs rw 0 0
+sshfs#host /mnt/my\040disk fuse.sshfs rw 0 0
+eos /eos fuse.eosxd rw 0 0
+portal /run/user/doc fuse.portal rw 0 0
+AFS /afs afs rw 0 0
+/dev/sdc1 /over ext4 rw 0 0
+cifs /over cifs rw 0 0
+broken
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/var/lib/x.sqlite", "ext4"),
+        ("/home/me/x.sqlite", "nfs4"),
+        ("/homework/x.sqlite", "ext4"),
+        ("/home/local/x.sqlite", "xfs"),
+        ("/mnt/my disk/x.sqlite", "fuse.sshfs"),
+        ("/over/x.sqlite", "cifs"),
+        ("/afs/cern.ch/x.sqlite", "afs"),
+    ],
+)
+def test_the_file_system_of_a_path_is_that_of_its_nearest_mount(path, kind):
+    assert place.mounted_as(Path(path), MOUNTS) == kind
+
+
+@pytest.mark.parametrize(
+    "kind", ["nfs", "nfs4", "cifs", "smb3", "afs", "lustre", "gpfs", "fuse.sshfs", "fuse.eosxd"]
+)
+def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monkeypatch, kind):
+    mounts = tmp_path / "mounts"
+    monkeypatch.setattr(place, "MOUNTS", mounts)
+    mounts.write_text(f"somewhere {tmp_path} {kind} rw 0 0\n")
+    refused(f"network file system \\({kind}\\)", Ledger.open, tmp_path / "new" / "dc27.sqlite")
+    assert not (tmp_path / "new").exists()
+    for fine in ("ext4", "fuse.portal", "tmpfs", "overlay"):
+        mounts.write_text(f"somewhere {tmp_path} {fine} rw 0 0\n")
+        opened(tmp_path).close()
+    mounts.unlink()
+    opened(tmp_path).close()
+
+
+# --------------------------------------------------------------------------- what is no ledger
+
+
+def test_what_is_no_database_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "menu.yaml"
+    path.write_text("menu: 1\n" * 1000)
+    refused("no ledger: it is not even a database", Ledger.open, path)
+    refused("no ledger: it is not even a database", LedgerView.open, path)
+    assert path.read_text() == "menu: 1\n" * 1000
+
+
+def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path):
+    path = tmp_path / "other.sqlite"
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE mine (a)")
+    other.close()
+    before = path.read_bytes()
+    refused("no ledger of dc_inject", Ledger.open, path)
+    refused("no ledger of dc_inject", LedgerView.open, path)
+    assert path.read_bytes() == before
+
+
+def test_a_newer_ledger_is_refused_and_left_alone(tmp_path):
+    ledger = opened(tmp_path)
+    ledger.close()
+    newer = sqlite3.connect(ledger.path)
+    newer.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    newer.close()
+    before = ledger.path.read_bytes()
+    refused("newer dc_inject", Ledger.open, ledger.path)
+    refused("newer dc_inject", LedgerView.open, ledger.path)
+    assert ledger.path.read_bytes() == before
+
+
+def test_an_older_ledger_is_migrated_in_one_step_and_not_shown_before(tmp_path, monkeypatch):
+    with opened(tmp_path) as ledger:
+        started(ledger, injection())
+        entries = ledger.entries()
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, ("CREATE TABLE later (a)",)))
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    refused("not \\(yet\\) a ledger of this version", LedgerView.open, ledger.path)
+    with opened(tmp_path) as ledger:
+        assert ledger.entries() == entries
+    with LedgerView.open(ledger.path) as view:
+        assert view.entries() == entries
+
+
+def test_a_damaged_ledger_is_said(tmp_path):
+    with opened(tmp_path) as ledger:
+        started(ledger, *(injection(f"cms:/{number}#1") for number in range(100)))
+    whole = bytearray(ledger.path.read_bytes())
+    whole[4096:] = b"\xff" * (len(whole) - 4096)
+    ledger.path.write_bytes(bytes(whole))
+    refused("damaged", lambda: LedgerView.open(ledger.path).entries())
+
+
+def test_a_missing_ledger_is_not_made_by_looking_at_it(tmp_path):
+    refused("there is no ledger", LedgerView.open, tmp_path / "none.sqlite")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["/proc/dc27.sqlite", "/proc/new/dc27.sqlite", "/dev/null/dc27.sqlite", "/tmp"])
+def test_a_place_that_cannot_be_written_is_said(path):
+    refused("cannot be", Ledger.open, Path(path))
+
+
+def test_an_empty_file_becomes_a_ledger(tmp_path):
+    """A first start that was killed right after it made the file."""
+    (tmp_path / "dc27.sqlite").touch()
+    opened(tmp_path).close()
+    LedgerView.open(tmp_path / "dc27.sqlite").close()
+
+
+# --------------------------------------------------------------------------- trouble while writing
+
+
+def test_a_full_disk_is_said_and_loses_nothing_that_was_written(tmp_path):
+    with opened(tmp_path) as ledger:
+        started(ledger, injection())
+        run = ledger._db._connection.execute
+        run(f"PRAGMA max_page_count = {run('PRAGMA page_count').fetchone()[0]}")
+        many = [injection(f"cms:/{number}#1") for number in range(2000)]
+        refused("the disk is full", ledger.add_injections, many, START)
+        assert [entry.injection for entry in ledger.entries()] == [injection()]
+        run("PRAGMA max_page_count = 1000000")
+        ledger.add_injections(many, START)
+        assert len(ledger.entries()) == 2001
+
+
+def test_a_ledger_that_another_process_keeps_locked_is_said(tmp_path):
+    with opened(tmp_path, patience=timedelta(0)) as ledger:
+        other = sqlite3.connect(ledger.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        refused("another process keeps it locked", ledger.note, "one", START)
+        other.execute("ROLLBACK")
+        other.close()
+        ledger.note("two", START)
+
+
+def test_a_ledger_that_became_read_only_is_said(tmp_path):
+    with opened(tmp_path) as ledger:
+        ledger._db._connection.execute("PRAGMA query_only = ON")
+        refused("cannot be written", ledger.note, "one", START)
+
+
+def test_a_closed_ledger_and_a_number_too_large_are_errors_of_ours(tmp_path):
+    ledger = opened(tmp_path)
+    refused("too large", ledger.open_cycle, CYCLE, dues(2**70), START)
+    assert ledger.unclosed() == ()
+    ledger.close()
+    ledger.close()
+    refused("closed database", ledger.pauses)
+
+
+def test_a_way_to_synchronise_that_there_is_not_is_refused(tmp_path):
+    refused("no way to synchronise", Ledger.open, tmp_path / "a.sqlite", synchronous="FULL; DROP TABLE x")
+    for way, number in {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}.items():
+        with Ledger.open(tmp_path / "a.sqlite", synchronous=way) as ledger:
+            assert ledger._db.row("PRAGMA synchronous")[0] == number
+
+
+# --------------------------------------------------------------------------- readers beside a writer
+
+
+def test_a_view_reads_while_a_transaction_is_open_and_changes_nothing(tmp_path):
+    with opened(tmp_path) as ledger, LedgerView.open(ledger.path) as view:
+        started(ledger, injection())
+        with ledger.together():
+            ledger.withdraw([injection().key], "stop", START)
+            assert view.entries()[0].error == ""
+        assert view.entries()[0].error == "stop"
+        refused("cannot be written", view._db.run, "DELETE FROM injection")
+
+
+def test_what_is_read_in_a_snapshot_is_of_one_instant(tmp_path):
+    with opened(tmp_path) as ledger, LedgerView.open(ledger.path) as view:
+        started(ledger, injection())
+        with view.snapshot():
+            assert view.notes() == ()
+            ledger.note("one", START)
+            with view.snapshot():
+                assert view.notes() == ()
+        assert len(view.notes()) == 1
+
+
+def test_a_copy_is_a_ledger_of_its_own(tmp_path):
+    with opened(tmp_path) as ledger:
+        started(ledger, injection())
+        with LedgerView.open(ledger.path) as view, view.snapshot():
+            view.copy_to(tmp_path / "copy.sqlite")
+        ledger.withdraw([injection().key], "stop", START)
+    with Ledger.open(tmp_path / "copy.sqlite") as copy:
+        assert copy.entries()[0].error == ""
+        copy.note("one", START)
+        assert copy.accounts() == copy.totals_from_rows()
+
+
+def test_no_sql_is_newer_than_sqlite_3_34():
+    """EL9 has it: no RETURNING, STRICT, MATERIALIZED, DROP COLUMN, JSON arrows or math functions."""
+    text = "\n".join(path.read_text() for path in Path(schema.__file__).parent.glob("*.py"))
+    for word in ("RETURNING", "STRICT", "MATERIALIZED", "DROP COLUMN", "unixepoch()", "jsonb", "format("):
+        assert f" {word} " not in text
+    assert "CURRENT_TIMESTAMP" not in text
+    assert "strftime('" not in text

@@ -1,0 +1,220 @@
+"""Binding, menus, what people do, inventories, signals and quarantine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.errors import LedgerError, Temporary
+from dc_inject.ledger import Pause
+from dc_inject.model import Item, PoolKey
+from tests.ledger.world import LENGTH, ME, MINUTE, POOL, START, opened
+
+LATER = START + LENGTH
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with opened(tmp_path) as made:
+        yield made
+
+
+def test_a_ledger_is_bound_at_its_first_run(ledger):
+    assert (ledger.campaign, ledger.cycle_length, ledger.since, ledger.identities()) == (None, None, None, ())
+    ledger.bind("dc27", LENGTH, (ME,), START)
+    ledger.bind("dc27", LENGTH, (replace(ME, version="42", may_end=None, credentials_until=LATER),), LATER)
+    assert (ledger.campaign, ledger.cycle_length) == ("dc27", LENGTH)
+    (known,) = ledger.identities()
+    assert (known.service, known.account, known.vo, known.address) == ("rucio", "dcops", "def", ME.address)
+    assert (known.version, known.may_end, known.credentials_until) == ("42", None, LATER), (
+        "what may change follows"
+    )
+
+
+@pytest.mark.parametrize(
+    ("campaign", "length", "identity", "says"),
+    [
+        ("dc28", LENGTH, ME, "another campaign: dc27, not dc28"),
+        ("dc27", 2 * LENGTH, ME, "another cycle length: 15 min, not 30 min"),
+        ("dc27", LENGTH, replace(ME, account="root"), "another account at rucio: dcops, not root"),
+        ("dc27", LENGTH, replace(ME, vo="atl"), "another VO at rucio: def, not atl"),
+        (
+            "dc27",
+            LENGTH,
+            replace(ME, address="https://other:443"),
+            "another host at rucio: rucio.example.org, not other",
+        ),
+    ],
+    ids=["campaign", "cycle", "account", "vo", "host"],
+)
+def test_a_ledger_refuses_another_one_and_says_which(ledger, campaign, length, identity, says):
+    ledger.bind("dc27", LENGTH, (ME,), START)
+    with pytest.raises(LedgerError, match=says) as error:
+        ledger.bind(campaign, length, (identity,), LATER)
+    assert error.value.hint
+    ledger.bind("dc27", LENGTH, (ME,), LATER)
+    assert [known.account for known in ledger.identities()] == ["dcops"], "a refusal changes nothing"
+
+
+def test_another_port_or_path_of_the_same_host_is_the_same_service(ledger):
+    ledger.bind("dc27", LENGTH, (ME,), START)
+    ledger.bind("dc27", LENGTH, (replace(ME, address="https://rucio.example.org/api"),), LATER)
+    with pytest.raises(LedgerError, match="another account"):
+        ledger.identify(replace(ME, account="root"), LATER)
+
+
+def test_a_service_can_be_added_later(ledger):
+    ledger.bind("dc27", LENGTH, (ME,), START)
+    ledger.bind("dc27", LENGTH, (replace(ME, service="fts", address="https://fts:8446"),), LATER)
+    assert [known.service for known in ledger.identities()] == ["fts", "rucio"]
+
+
+def test_the_first_run_is_written_once(ledger):
+    assert ledger.begin(START) == START
+    assert ledger.begin(LATER) == START
+    assert ledger.since == START
+
+
+def test_menus_in_force_are_those_of_the_last_reading(ledger):
+    ledger.put_in_force([("a.yaml", "1", "menu: 1"), ("b.yaml", "2", "menu: 2")], START)
+    ledger.put_in_force([("a.yaml", "1", "menu: 1"), ("b.yaml", "3", "menu: 3")], LATER)
+    ledger.put_in_force([("a.yaml", "1", "menu: 1"), ("b.yaml", "3", "menu: 3")], LATER + MINUTE)
+    assert [(m.name, m.digest, m.text, m.since) for m in ledger.menus_in_force()] == [
+        ("a.yaml", "1", "menu: 1", START),
+        ("b.yaml", "3", "menu: 3", LATER),
+    ]
+    ledger.put_in_force([], LATER)
+    assert ledger.menus_in_force() == ()
+
+
+def test_what_an_expression_meant_first_stays(ledger):
+    assert ledger.resolution("rucio", "tier=1") is None
+    ledger.record_resolution("rucio", "tier=1", ["A", "B"], START)
+    ledger.record_resolution("rucio", "tier=1", ["C"], LATER)
+    assert ledger.resolution("rucio", "tier=1") == ("A", "B")
+    assert ledger.resolution("fts", "tier=1") is None
+
+
+def test_a_stop_holds_until_it_is_lifted_and_both_are_changes(ledger):
+    assert ledger.pause("*", "me", "too much", START)
+    assert not ledger.pause("*", "you", "still", LATER)
+    assert ledger.pause("A:B", "me", "", START + MINUTE)
+    assert ledger.pauses() == (Pause("*", "me", "too much", START), Pause("A:B", "me", "", START + MINUTE))
+    assert ledger.resume("*", "you", "enough", LATER)
+    assert not ledger.resume("*", "you", "enough", LATER)
+    assert [pause.subject for pause in ledger.pauses()] == ["A:B"]
+    ledger.change("me", "scale 0.5", "gently", LATER)
+    assert [(c.at, c.who, c.what, c.why) for c in ledger.changes()] == [
+        (LATER, "me", "scale 0.5", "gently"),
+        (LATER, "you", "resume *", "enough"),
+        (START + MINUTE, "me", "stop A:B", ""),
+        (START, "me", "stop *", "too much"),
+    ]
+    assert len(ledger.changes(2)) == 2
+
+
+def test_notes_are_told_newest_first(ledger):
+    ledger.note("one", START)
+    ledger.note("two", LATER)
+    assert ledger.notes() == ((LATER, "two"), (START, "one"))
+    assert ledger.notes(1) == ((LATER, "two"),)
+
+
+def test_a_pair_is_set_aside_until_the_latest_end_that_was_named(ledger):
+    pair = ("cms:/a#1", "B")
+    assert ledger.times_set_aside(*pair) == 0
+    ledger.quarantine(*pair, "being deleted", START, until=START + 5 * MINUTE)
+    ledger.quarantine(*pair, "again", START, until=START + 2 * MINUTE)
+    assert ledger.quarantined(START + 4 * MINUTE) == {pair}
+    assert ledger.quarantined(START + 5 * MINUTE) == set()
+    assert ledger.times_set_aside(*pair) == 2
+    ledger.quarantine(*pair, "never", LATER)
+    ledger.quarantine(*pair, "a while", LATER, until=LATER + MINUTE)
+    (one,) = ledger.quarantine_list(LATER + timedelta(days=400))
+    assert (one.item, one.destination, one.why, one.since, one.until, one.times) == (
+        *pair,
+        "a while",
+        LATER,
+        None,
+        4,
+    )
+
+
+def test_the_latest_reading_of_a_signal_is_kept(ledger):
+    ledger.signal("free", "B", 10**30, START)
+    ledger.signal("free", "C", 5, START)
+    ledger.signal("free", "C", None, LATER, "403")
+    ledger.signal("quota", "B", math.inf, START)
+    ledger.signal("load", "B", math.nan, START)
+    ledger.signal("mode", "B", "read-only", START)
+    told = {(s.name, s.subject): (s.value, s.at, s.why) for s in ledger.signals()}
+    assert told == {
+        ("free", "B"): (1e30, START, ""),
+        ("free", "C"): (None, LATER, "403"),
+        ("quota", "B"): (math.inf, START, ""),
+        ("load", "B"): (None, START, "it is not a number"),
+        ("mode", "B"): ("read-only", START, ""),
+    }
+
+
+# --------------------------------------------------------------------------- inventories
+
+
+def test_an_inventory_is_replaced_as_a_whole(ledger):
+    assert ledger.inventory("rucio", POOL) == []
+    assert ledger.inventory_read_at("rucio", POOL) is None
+    ledger.store_inventory("rucio", POOL, (Item(f"cms:/{n}", n, 1) for n in (3, 1, 2)), START)
+    ledger.store_inventory("rucio", PoolKey("Z", POOL.datasets), [Item("cms:/z", 1, 1)], START)
+    assert [item.bytes for item in ledger.inventory("rucio", POOL)] == [1, 2, 3]
+    ledger.store_inventory("rucio", POOL, [Item("cms:/9", 9, 1), Item("cms:/9", 8, 2)], LATER)
+    assert ledger.inventory("rucio", POOL) == [Item("cms:/9", 8, 2)]
+    assert ledger.inventory_read_at("rucio", POOL) == LATER
+    assert ledger.inventory("fts", POOL) == []
+    assert len(ledger.inventory("rucio", PoolKey("Z", POOL.datasets))) == 1
+
+
+def test_an_inventory_that_breaks_off_leaves_the_old_one(ledger):
+    ledger.store_inventory("rucio", POOL, [Item("cms:/1", 1, 1)], START)
+
+    def broken():
+        yield Item("cms:/2", 2, 1)
+        raise Temporary("the stream broke")
+
+    with pytest.raises(Temporary, match="the stream broke"):
+        ledger.store_inventory("rucio", POOL, broken(), LATER)
+    assert ledger.inventory("rucio", POOL) == [Item("cms:/1", 1, 1)]
+    assert ledger.inventory_read_at("rucio", POOL) == START
+    ledger.store_inventory("rucio", POOL, [], LATER)
+    assert ledger.inventory("rucio", POOL) == []
+
+
+def test_others_can_write_while_an_inventory_is_streamed(ledger):
+    with opened(ledger.path.parent, patience=timedelta(0)) as other:
+
+        def slow():
+            yield Item("cms:/1", 1, 1)
+            assert other.pause("*", "me", "stop it now", START)
+            yield Item("cms:/2", 2, 1)
+
+        ledger.store_inventory("rucio", POOL, slow(), START)
+    assert len(ledger.inventory("rucio", POOL)) == 2
+
+
+def test_writes_can_be_put_together_and_fail_together(ledger):
+    with ledger.together():
+        ledger.note("one", START)
+        ledger.signal("free", "B", 1, START)
+
+    def interrupted():
+        with ledger.together():
+            ledger.note("two", START)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [text for _, text in ledger.notes()] == ["one"]
+    ledger.note("three", START)
+    assert len(ledger.notes()) == 2
