@@ -72,12 +72,13 @@ class Following:
 
     def _seen(self, entries: Sequence[Entry], observations: Sequence[Observation]) -> None:
         desk, now = self._desk, self._desk.clock.now()
+        before = {entry.injection.key: entry for entry in entries}
+        # The answer to a call may have come after the look began, and then "absent" is older than "accepted".
+        stale = {key for key, entry in before.items() if desk.ledger.entry(key).state is not entry.state}
+        observations = [seen for seen in observations if seen.key not in stale]
         desk.ledger.observe(observations, now)
-        absent = {seen.key for seen in observations if seen.status is Status.ABSENT}
-        grace = desk.settings.call_grace
-        lost = [e for e in entries if e.injection.key in absent and reconcile.given_up(e, now, grace)]
-        # A refused intent may have come back to life in the meantime: only what is still in doubt counts.
-        self._not_carried_out([e for e in lost if desk.ledger.entry(e.injection.key).state is State.CALLED])
+        absent = [before[seen.key] for seen in observations if seen.status is Status.ABSENT]
+        self._not_carried_out([e for e in absent if reconcile.given_up(e, now, desk.settings.call_grace)])
         desk.tell("observed", observations=tuple(observations))
 
     def _ended(self, outcomes: list[Outcome], service: str) -> None:

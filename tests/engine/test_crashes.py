@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from dc_inject.ledger import Ledger
 from dc_inject.model import State
-from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
+from tests.engine.world import CYCLE, GB, START, campaign, flow, items, opened, world
 
 STEPS = ["cycle-opened", "intended", "calling", "called", "answered", "observed", "ending", "end-called", "ended"]
 LINKS = [flow("A", "B", 1.0), flow("A", "C", 0.5), flow("D", "B", 1.0)]
@@ -53,7 +52,7 @@ def test_killed_at_a_step_and_started_again_gives_what_an_undisturbed_run_gives(
         _end(wild)
     assert time or left == [-1]
     wild.ledger.close()
-    wild.ledger = Ledger.open(wild.path / "test.sqlite", synchronous="OFF")
+    wild.ledger = opened(wild.path)
     wild.heard.at.clear()
     _end(wild)
     if cycles == 1:

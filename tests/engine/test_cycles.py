@@ -10,6 +10,7 @@ import pytest
 
 from dc_inject.errors import AnotherNow, Fatal, MenuError, Permanent, Problem, Temporary
 from dc_inject.model import Cycle, Hold, State
+from dc_inject.ports import Observation, Status
 from tests.engine.world import CYCLE, GB, START, TB, campaign, flow, items, world
 
 LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
@@ -336,3 +337,18 @@ def test_end_on_stop_ends_what_is_live(tmp_path):
     engine.run(until=START + 2 * CYCLE)
     assert one.backend.rules
     assert all(rule.ended for rule in one.backend.rules.values())
+
+
+def test_a_look_that_was_older_than_the_answer_ends_nothing(tmp_path, monkeypatch):
+    """A rule that did not exist when it was looked for may exist by the time that we hear of it."""
+    one = world(tmp_path, campaign([LINK]), {"A": items("A", 200, 10 * GB)}, speed=lambda _link: 1e6)
+    observe = one.backend.observe
+
+    def early(entries, *, exact=False):
+        new = {entry.injection.key for entry in entries if not entry.external_id}
+        return [Observation(s.key, Status.ABSENT) if s.key in new else s for s in observe(entries, exact=exact)]
+
+    monkeypatch.setattr(one.backend, "observe", early)
+    one.settings = replace(one.settings, looks_per_cycle=60)
+    one.run(cycles=1)
+    assert {entry.state for entry in one.ledger.entries()} == {State.LIVE}

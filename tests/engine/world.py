@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -70,6 +71,14 @@ class Heard:
         self.events.append((name, numbers))
         if name in self.at:
             self.at[name]()
+
+
+LEFT_OPEN = ExitStack()  # what conftest.py closes after each test
+
+
+def opened(path: Path) -> Ledger:
+    """The world's ledger, opened once more."""
+    return LEFT_OPEN.enter_context(Ledger.open(path / "test.sqlite", synchronous="OFF"))
 
 
 @dataclass
