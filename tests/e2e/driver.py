@@ -1,0 +1,57 @@
+"""`python -m tests.e2e.driver ARGUMENTS`: the real command line, at a time of our choice, with an accident on its way.
+
+Only what the tests set in the environment makes a difference, and no code of the product knows of it:
+
+- `E2E_NOW`: what the system's clock shows at its first reading (ISO 8601); it goes on from there.
+- `E2E_ACCIDENT`: `EVENT:COUNT:SIGNAL[,SIGNAL]`: signals that the process sends to itself when the engine tells its
+  observer of EVENT for the COUNT-th time. The engine tells of each step right after it, so these are the boundaries.
+- `E2E_TOLD`: the file that then gets the time on that clock, for whoever goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from dc_inject.cli import root
+from dc_inject.clock import SystemClock
+from dc_inject.metrics import Metrics
+
+
+def set_clock(start: datetime) -> None:
+    """Let the clock begin at `start` when it is read for the first time."""
+    begun: list[float] = []
+
+    def now(self: SystemClock) -> datetime:
+        begun.append(time.monotonic()) if not begun else None
+        return start + timedelta(seconds=time.monotonic() - begun[0])
+
+    SystemClock.now = now  # type: ignore[method-assign]
+
+
+def arrange(accident: str, told: Path) -> None:
+    """Arrange for the accident."""
+    name, count, signals = accident.split(":")
+    left, tell = [int(count)], Metrics.event
+
+    def event(self: Metrics, happened: str, **numbers: Any) -> None:
+        tell(self, happened, **numbers)
+        left[0] -= happened == name
+        if happened == name and left[0] == 0:
+            told.write_text(SystemClock().now().isoformat())
+            for one in signals.split(","):
+                os.kill(os.getpid(), signal.Signals[one])
+
+    Metrics.event = event  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    if "E2E_NOW" in os.environ:
+        set_clock(datetime.fromisoformat(os.environ["E2E_NOW"]).astimezone(UTC))
+    if "E2E_ACCIDENT" in os.environ:
+        arrange(os.environ["E2E_ACCIDENT"], Path(os.environ["E2E_TOLD"]))
+    root.main()
