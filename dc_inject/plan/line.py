@@ -83,7 +83,9 @@ class Table:
         count, size = (0, 0) if anyway else at_places.get(name, (0, 0))
         smallest = pool.smallest(taken) if pool else None
         life, horizon = self._stays(demand)
-        reusable = None if pool is None or not unique else pool.bytes
+        # While it is not known how soon datasets come back, a pool is not paced: it is no harm when it runs dry.
+        unknown = s.may_end and demand.completion is None
+        reusable = None if pool is None or unknown or not unique else pool.bytes
         return Line(
             demand=demand,
             lifetime=life,

@@ -46,7 +46,10 @@ def demand(what: Flow, due: int, **more: Any) -> Demand:
 
 
 def situation(demands: Sequence[Demand], pool: Sequence[Item], **more: Any) -> Situation:
-    """A situation in which every link chooses from the same pool, and nothing is limited."""
-    values: dict[str, Any] = {"now": CYCLE.start, "limits": NO_LIMITS, **more}
+    """A situation in which every link chooses from the same pool, and nothing is limited.
+
+    Rules can be ended early, but it is not known yet how soon: so the pool is not paced.
+    """
+    values: dict[str, Any] = {"now": CYCLE.start, "limits": NO_LIMITS, "may_end": True, **more}
     pools = {PoolKey(d.flow.link.source, d.flow.datasets): pool for d in demands}
     return Situation("camp", "me@example.org", CYCLE, demands=tuple(demands), pools=pools, **values)

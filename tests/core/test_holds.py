@@ -1,0 +1,163 @@
+"""Limits: what they let through, who gets it, and what is said about it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dc_inject import holds
+from dc_inject.holds import Claim, Constraint, Destination
+from dc_inject.model import Hold, Limits, Link, PoolKey, Site
+from tests.core.builders import ALL, LENGTH, NO_LIMITS
+
+H = timedelta(hours=1)
+
+
+def claim(source: str = "A", destination: str = "B", priority: int = 3, pool: int | None = None, stays=H) -> Claim:
+    """A claim on what limits a link."""
+    return Claim(Link(source, destination), priority, PoolKey(source, ALL), pool, stays)
+
+
+def limit(capacity: float, *members: int, hold: Hold = Hold.SITE_LIMIT, weights: tuple[float, ...] = ()):
+    """A constraint on members."""
+    return Constraint(hold, members, capacity, lasting=True, weights=weights)
+
+
+SHARED = [
+    ("enough for all", [(3, 10), (3, 20)], 30, [10, 20]),
+    ("in proportion", [(3, 10), (3, 20)], 15, [5, 10]),
+    ("by priority", [(3, 10), (5, 20)], 25, [5, 20]),
+    ("by priority, then in proportion", [(3, 10), (4, 20), (3, 30)], 28, [2, 20, 6]),
+    ("the highest takes all", [(1, 10), (2, 20)], 10, [0, 10]),
+    ("nothing there", [(3, 10), (5, 20)], 0, [0, 0]),
+    ("less than nothing there", [(3, 10)], -5, [0]),
+    ("who wants nothing loses nothing", [(3, 0), (5, 20)], 10, [0, 10]),
+]
+
+
+@pytest.mark.parametrize(("why", "wants", "capacity", "expected"), SHARED, ids=[row[0] for row in SHARED])
+def test_what_is_scarce_is_shared_by_priority_then_in_proportion(why, wants, capacity, expected) -> None:
+    """5 is first, 1 last."""
+    claims = [claim(priority=priority) for priority, _ in wants]
+    left, cuts = holds.cut([want for _, want in wants], claims, [limit(capacity, *range(len(wants)))])
+    assert left == expected
+    assert {i: c.bytes for i, c in cuts.items()} == {
+        i: want - got for i, ((_, want), got) in enumerate(zip(wants, expected, strict=True)) if want > got
+    }
+
+
+def test_what_one_limit_takes_away_is_there_for_others_of_the_next() -> None:
+    """A full destination does not use up a part of the campaign's limit."""
+    full, campaign = limit(0, 0, hold=Hold.DESTINATION_FULL), limit(100, 0, 1, hold=Hold.CAMPAIGN_LIMIT)
+    left, cuts = holds.cut([100, 100], [claim(), claim()], [full, campaign])
+    assert left == [0, 100]
+    assert cuts.keys() == {0}
+
+
+def test_the_limit_that_took_most_is_the_reason_and_says_both_sides() -> None:
+    """Of equals the one that comes first in the order of holds."""
+    quota, site = limit(60, 0, hold=Hold.QUOTA), limit(50, 0)
+    _, cuts = holds.cut([100], [claim()], [quota, site])
+    assert cuts[0].held.hold is Hold.QUOTA
+    assert cuts[0].held.numbers == {"wanted": 100, "budget": 60}
+    _, cuts = holds.cut([100], [claim()], [limit(80, 0), limit(60, 0, hold=Hold.QUOTA)])
+    assert cuts[0].held.hold is Hold.QUOTA
+
+
+def test_what_stays_is_weighed_by_how_long_it_stays() -> None:
+    """100 bytes of space and a stay of four cycles let 25 bytes a cycle through."""
+    left, _ = holds.cut([40, 10], [claim(), claim()], [limit(100, 0, 1, weights=(4.0, 4.0))])
+    assert left == [20, 5]
+
+
+@given(
+    wants=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 10**15)), min_size=1, max_size=12),
+    capacity=st.integers(0, 10**16),
+)
+@settings(deadline=None, derandomize=True)
+def test_a_limit_is_kept_and_used_up_and_no_lower_priority_comes_first(wants, capacity) -> None:
+    """To a byte for each member."""
+    claims = [claim(priority=priority) for priority, _ in wants]
+    left, _ = holds.cut([want for _, want in wants], claims, [limit(capacity, *range(len(wants)))])
+    asked = sum(want for _, want in wants)
+    assert sum(left) <= max(capacity, 0) + 1
+    assert sum(left) >= min(asked, capacity) - len(wants) - 1
+    for (priority, want), got in zip(wants, left, strict=True):
+        assert 0 <= got <= want
+        if got < want - 1:
+            lower = [g for (p, _), g in zip(wants, left, strict=True) if p < priority]
+            assert max(lower, default=0) <= 1
+
+
+def kept(claims: list[Claim], **more) -> dict[Hold, list[Constraint]]:
+    """The constraints on these claims, by hold."""
+    values = {"destinations": {}, "sites": (), "site_of": {}, "limits": NO_LIMITS, "last_hour": {}, **more}
+    found: dict[Hold, list[Constraint]] = {}
+    for constraint in holds.constraints(claims, LENGTH, **values):
+        found.setdefault(constraint.hold, []).append(constraint)
+    return found
+
+
+def test_a_destination_has_space_in_the_long_run_and_room_now() -> None:
+    """Space is for what stays, free bytes and quota are for now; quota to less than the last byte."""
+    known = {"B": Destination(space=1000, free=70, quota_left=50)}
+    found = kept([claim(), claim("C", "D")], destinations=known)
+    space, free = found[Hold.DESTINATION_FULL]
+    assert (space.capacity, space.weights, space.lasting, space.room) == (1000, (4.0,), True, None)
+    assert (free.capacity, free.lasting, free.room) == (70, False, 70)
+    (quota,) = found[Hold.QUOTA]
+    assert (quota.room, quota.lasting, quota.members) == (49, False, (0,))
+    none = kept([claim()], destinations={"B": Destination(free=-5, quota_left=0)})
+    assert [c.room for c in none[Hold.DESTINATION_FULL] + none[Hold.QUOTA]] == [0, 0]
+
+
+def test_a_signal_that_is_missing_holds_nothing() -> None:
+    """No space, no free bytes, no quota known: only rates are left."""
+    assert kept([claim()], destinations={"B": Destination()}).keys() == {Hold.SITE_LIMIT, Hold.CAMPAIGN_LIMIT}
+
+
+def test_a_pool_is_paced_by_how_soon_its_datasets_come_back() -> None:
+    """Two scenarios on one link share one pool; a pool that was never read paces nothing."""
+    found = kept([claim(pool=800), claim(pool=800), claim("C", pool=None)])
+    (pool,) = found[Hold.POOL_DRY]
+    assert (pool.members, pool.capacity, pool.weights) == ((0, 1), 800, (4.0, 4.0))
+
+
+SITE_LIMITS = [
+    (None, 100),
+    (Site("X"), 100),
+    (Site("X", wan=50), 50),
+    (Site("X", wan=200), 100),
+    (Site("X", max_ingress=150), 150),
+    (Site("X", wan=120, max_ingress=150), 120),
+]
+
+
+@pytest.mark.parametrize(("site", "expected"), SITE_LIMITS)
+def test_a_site_has_its_own_limit_or_the_campaigns_and_never_more_than_its_wan(site, expected) -> None:
+    """Bytes per second, in; out likewise."""
+    limits = Limits(per_site=100)
+    assert holds.site_limit(site, "in", limits) == expected
+    if site is not None:
+        turned = Site("X", wan=site.wan, max_egress=site.max_ingress, max_ingress=1)
+        assert holds.site_limit(turned, "out", limits) == expected
+
+
+def test_rse_limits_add_up_in_their_site_and_an_hour_is_never_exceeded() -> None:
+    """What was given in the last hour is missing from the room, not from the share of a cycle."""
+    claims = [claim("A", "B1"), claim("C", "B2")]
+    found = kept(
+        claims,
+        sites=(Site("X", wan=10), Site("X", wan=8, max_ingress=9)),
+        site_of={"B1": "X", "B2": "X"},
+        limits=Limits(total=20, per_site=100),
+        last_hour={Link("A", "B1"): 20_000, Link("Q", "B2"): 1_000, Link("Q", "Z"): 500},
+    )
+    into = next(c for c in found[Hold.SITE_LIMIT] if c.numbers["site"] == "X")
+    assert (into.members, into.capacity, into.room) == ((0, 1), 8 * 900, 8 * 3600 - 21_000)
+    (total,) = found[Hold.CAMPAIGN_LIMIT]
+    assert (total.members, total.capacity, total.room) == ((0, 1), 20 * 900, 20 * 3600 - 21_500)
+    assert {c.numbers["direction"] for c in found[Hold.SITE_LIMIT]} == {"in", "out"}
