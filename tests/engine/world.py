@@ -116,7 +116,7 @@ def world(path: Path, made: Campaign | Callable[[], Campaign], stock: dict[str, 
     clock = more.pop("clock", SimClock(START))
     settings = more.pop("settings", Settings(drain=False, poll=CYCLE / 5))
     backend = SimBackend(clock, stock, **more)
-    ledger = Ledger.open(path / "test.sqlite", synchronous="OFF")
+    ledger = opened(path)
     menus = made if callable(made) else lambda: made
     ledger.bind("test", CYCLE, (backend.check(),), clock.now())
     return World(path, menus, clock, backend, ledger, settings=settings)
