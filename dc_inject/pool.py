@@ -104,10 +104,10 @@ class Pool:
                 found[place] = count + 1, size + item.bytes
         return found
 
-    def smallest(self, taken: AbstractSet[str]) -> Item | None:
-        """Return the smallest item that is not taken; None when the pool is dry."""
+    def smallest(self, taken: AbstractSet[str], chosen: AbstractSet[str] = frozenset()) -> Item | None:
+        """Return the smallest item that is neither taken nor chosen; None when the pool is dry."""
         for item in self._items:
-            if item.name not in taken:
+            if item.name not in taken and item.name not in chosen:
                 return item
         return None
 
@@ -142,7 +142,7 @@ class Pool:
                 left, fits = left - item.bytes, fits - item.bytes
                 if left <= 0:
                     return chosen
-        last = self.smallest(taken | {item.name for item in chosen} if chosen else taken)
+        last = self.smallest(taken, {item.name for item in chosen})
         room_left = None if room is None else room - (budget - left)
         if last and last.bytes <= 2 * left and (room_left is None or last.bytes <= room_left):
             chosen.append(last)
