@@ -1,10 +1,10 @@
-"""`python -m tests.e2e.driver ARGUMENTS`: the real command line, at a time of our choice, with an accident on its way.
+"""`python -m tests.e2e.driver ARGUMENTS`: the real command line, at a time of our choice, with an accident.
 
 Only what the tests set in the environment makes a difference, and no code of the product knows of it:
 
 - `E2E_NOW`: what the system's clock shows at its first reading (ISO 8601); it goes on from there.
-- `E2E_ACCIDENT`: `EVENT:COUNT:SIGNAL[,SIGNAL]`: signals that the process sends to itself when the engine tells its
-  observer of EVENT for the COUNT-th time. The engine tells of each step right after it, so these are the boundaries.
+- `E2E_ACCIDENT`: `EVENT:COUNT:SIGNAL[,SIGNAL]`: signals that the process sends to itself when the engine tells
+  its observer of EVENT for the COUNT-th time. It tells of each step right after it: these are the boundaries.
 - `E2E_TOLD`: the file that then gets the time on that clock, for whoever goes on.
 """
 

@@ -64,7 +64,7 @@ def _menu(tool, world, cycle):
 
 
 def test_killed_or_stopped_at_a_boundary_the_next_once_of_the_cycle_completes_it(tool, sandbox, label):
-    """Same datasets, destinations and sources as in a run that nothing happened to; ledger and Rucio agree on rules."""
+    """Same datasets, destinations and sources as in a calm run; every rule once in the ledger, and the reverse."""
     calm = World("calm", label)
     wild = {name: World(name, label) for name in BOUNDARIES}
     worlds = [calm, *wild.values()]

@@ -1,4 +1,4 @@
-"""The command line as a user runs it, in processes of its own; a menu for it; and what Rucio says of the result."""
+"""The command line as a user runs it, in processes of its own; a menu; and what Rucio says of the result."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from dc_inject.errors import LedgerError
 from dc_inject.ledger import LedgerView
 from dc_inject.model import Cycle, Entry, State
 from dc_inject.sandbox import Dataset, Rse, Sandbox
@@ -144,11 +145,12 @@ class Tool:
         return self.state / "dc_inject" / f"{campaign}.sqlite"
 
     def entries(self, campaign: str) -> list[Entry]:
-        """Everything that the ledger has; nothing before there is one."""
-        if not self.ledger(campaign).exists():
+        """Everything that the ledger has; nothing before it is one."""
+        try:
+            with LedgerView.open(self.ledger(campaign)) as view:
+                return view.entries()
+        except LedgerError:
             return []
-        with LedgerView.open(self.ledger(campaign)) as view:
-            return view.entries()
 
     def status(self, campaign: str, *more: str) -> Any:
         return self.run("status", campaign, "--format", "json", *more).json
@@ -208,7 +210,7 @@ def asked(some: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
 
 
 def stock(source: str, count: int = 12, step: float = 1.2) -> tuple[Dataset, ...]:
-    """Datasets of two files, each 20 % larger than the one before: so different that no draw decides between them."""
+    """Datasets of two files, each 20 % larger than the one before: so unlike that no draw decides between them."""
     sizes = [round(GB * step**number) for number in range(count)]
     return tuple(Dataset("cms", f"/E2E_{source}/v1/RAW#{n:03}", (size, size)) for n, size in enumerate(sizes))
 

@@ -1,0 +1,149 @@
+"""While it runs: what it shows to Prometheus, what a person can do from another terminal, how it can be left."""
+
+from __future__ import annotations
+
+import signal
+import urllib.request
+from datetime import datetime
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dc_inject.model import State
+from dc_inject.sandbox import Link
+from tests.e2e.tool import add_stock, asked, given, rules, this_cycle, until
+
+pytestmark = pytest.mark.sandbox
+
+CYCLE = 6  # seconds
+
+
+@pytest.fixture
+def three(sandbox, label):
+    """A source and two destinations."""
+    names = [f"T2_{label}_{end}" for end in ("From", "To1", "To2")]
+    add_stock(sandbox, names[:1], names[1:], count=16)
+    return names
+
+
+def _counters(place):
+    """Return due and injected of every link, as a scrape tells them."""
+    with urllib.request.urlopen(f"http://{place}/metrics", timeout=30) as answer:
+        families = {f.name: f for f in text_string_to_metric_families(answer.read().decode())}
+    told = {}
+    for word in ("due", "injected"):
+        for sample in families[f"dc_inject_{word}_bytes"].samples:
+            if sample.name.endswith("_total"):
+                told[sample.labels["source"], sample.labels["destination"], word] = sample.value
+    return told
+
+
+def test_a_run_ends_what_it_made_and_its_metrics_are_the_numbers_of_status(tool, sandbox, three, label):
+    """Menu, rules, moved, ended, deleted; every byte accounted for; nothing of ours is left."""
+    source, one, two = three
+    cycle, campaign = this_cycle(CYCLE), f"metrics-{label}"
+    rates = {(source, one): "10 Gb/s", (source, two): "6 Gb/s"}
+    menu = tool.menu(campaign, rates, start=cycle.start, cycles=2, cycle=CYCLE)
+    running = tool.start("run", menu, "--metrics-address", "127.0.0.1:0", now=cycle.start)
+    place = running.says("metrics at http://").split("http://")[1].removesuffix("/metrics")
+    assert place.startswith("127.0.0.1:")
+
+    def same():
+        before = _counters(place)
+        links = tool.status(campaign, "--summary")["links"]
+        if not before or before != _counters(place):
+            return None  # it has just gone on
+        status = {(r["source"], r["destination"], w): r[w] for r in links for w in ("due", "injected")}
+        assert before == status
+        return status if all(status.values()) else None
+
+    until(same, "an injected byte on each link")
+    running.ends()
+    assert {e.state for e in tool.entries(campaign)} == {State.GONE}
+    assert rules(sandbox.config, campaign) == []
+    largest = max(e.injection.item.bytes for e in tool.entries(campaign))
+    for link in tool.status(campaign, "--summary")["links"]:
+        assert abs(link["injected"] - link["due"]) <= largest
+        assert link["moved"] == link["injected"] > 0
+        assert link["moved_estimated"] == 0
+
+
+def test_stop_and_resume_from_another_terminal_and_end_afterwards(tool, sandbox, three, label):
+    source, one, two = three
+    cycle, campaign = this_cycle(CYCLE), f"hands-{label}"
+    rates = {(source, one): "6 Gb/s", (source, two): "4 Gb/s"}
+    menu = tool.menu(campaign, rates, start=cycle.start, cycles=10, cycle=CYCLE, dwell=3600)
+    running = tool.start("run", menu, now=cycle.start)
+    until(lambda: given(tool.entries(campaign)), "a rule")
+
+    assert "will hear of it" in tool.run("stop", campaign, "--why", "lunch").err
+
+    def paused():
+        rows = tool.status(campaign)["rows"]
+        return rows and all(row["held"] == "paused" and row["due"] == 0 for row in rows)
+
+    until(paused, "a cycle in which nothing is due")
+    before = given(tool.entries(campaign))
+    assert not [e for e in tool.entries(campaign) if e.state in {State.INTENDED, State.CALLED}]
+    assert "tool" not in tool.run("end", campaign, "--yes", code=3).out  # the injector holds the ledger
+    assert given(tool.entries(campaign)) == before
+    assert "goes on" in tool.run("resume", campaign).err
+    until(lambda: len(given(tool.entries(campaign))) > len(before), "a rule after the resume")
+    running.send(signal.SIGTERM)
+    running.ends()
+
+    made = asked(rules(sandbox.config, campaign))
+    assert made == given(tool.entries(campaign))
+    until(lambda: all(rule["state"] == "OK" for rule in rules(sandbox.config, campaign)), "all have arrived")
+    tool.run("end", campaign, code=2)  # nobody is there to be asked
+    assert asked(rules(sandbox.config, campaign)) == made
+    ended = tool.run("end", campaign, "--link", f"{source}:{one}", "--yes").err
+    assert f"{sum(to == one for _, to, _ in made)} rules ended" in ended
+    until(lambda: {to for _, to, _ in asked(rules(sandbox.config, campaign))} == {two}, "one link's rules go")
+    tool.ledger(campaign).rename(tool.state / "elsewhere.sqlite")
+    ended = tool.run("end", campaign, "--no-ledger", "--yes").err
+    assert f"{sum(to == two for _, to, _ in made)} rules ended" in ended
+    until(lambda: not rules(sandbox.config, campaign), "they go")
+
+
+def test_a_second_ctrl_c_leaves_at_once_and_one_at_the_start_is_clean(tool, three, label):
+    source, one, two = three
+    cycle, campaign = this_cycle(60), f"twice-{label}"
+    menu = tool.menu(campaign, {(source, one): "1 Gb/s", (source, two): "1 Gb/s"}, start=cycle.start, cycle=60)
+    accidents = {"twice": "calling:1:SIGINT,SIGINT", "at the start": "call:1:SIGINT"}
+    started = [
+        tool.start(
+            "run", menu, "--ledger", tool.state / f"{name}.sqlite",
+            now=cycle.start, accident=accident, told=tool.state / name,
+        )
+        for name, accident in accidents.items()
+    ]  # fmt: skip
+    for process in started:
+        done = process.ends(130)
+        assert done.err.strip().splitlines()[-1] == "dc-inject: interrupted"
+
+
+def test_end_on_stop_ends_complete_rules_and_leaves_the_others_to_their_lifetime(tool, sandbox, three, label):
+    source, quick, slow = three
+    sandbox.set_links({(source, quick): Link(rate=1e12), (source, slow): Link(rate=1e12, latency=3600)})
+    cycle, campaign = this_cycle(CYCLE), f"leave-{label}"
+    rates = {(source, quick): "10 Gb/s", (source, slow): "10 Gb/s"}
+    menu = tool.menu(campaign, rates, start=cycle.start, cycles=20, cycle=CYCLE, dwell=3600)
+    running = tool.start("run", menu, "--end-on-stop", now=cycle.start)
+
+    def some_complete():
+        entries = tool.entries(campaign)
+        unfinished = [e for e in entries if e.state is State.LIVE and e.injection.link.destination == slow]
+        return unfinished and any(e.state is State.COMPLETE for e in entries)
+
+    until(some_complete, "a complete rule and an unfinished one")
+    running.send(signal.SIGINT)
+    running.ends()
+    complete = {e.external_id for e in tool.entries(campaign) if e.completed_at}
+    until(lambda: not complete & {rule["id"] for rule in rules(sandbox.config, campaign)}, "complete rules go")
+    left = {rule["id"] for rule in rules(sandbox.config, campaign) if rule["rse_expression"] == slow}
+    assert left == {
+        e.external_id for e in tool.entries(campaign) if e.injection.link.destination == slow and e.external_id
+    }
+    expiries = [rule["expires_at"] for rule in rules(sandbox.config, campaign) if rule["rse_expression"] == slow]
+    assert min(expiries) > datetime.now()  # noqa: DTZ005  Rucio's are naive
