@@ -112,7 +112,12 @@ class SimBackend:
     name: str = "rucio"
     rules: dict[str, _Rule] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
+    _there: dict[tuple[str, str], _Rule] = field(default_factory=dict)  # what is not deleted, by item, destination
     _seen: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Index the items by source and name."""
+        self._named = {source: {item.name: item for item in some} for source, some in self.items.items()}
 
     def check(self) -> Identity:
         """Tell who we are: the simulated account."""
@@ -135,12 +140,7 @@ class SimBackend:
         """Say which candidates are whole at the source and which are at the destination."""
         self._call("look", candidates)
         self._advance()
-        there = {
-            (rule.injection.item.name, rule.injection.link.destination): rule
-            for rule in self.rules.values()
-            if rule.deleted is None
-        }
-        return {candidate: self._sight(candidate, there) for candidate in candidates}
+        return {candidate: self._sight(candidate) for candidate in candidates}
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Accept each injection unless its (item, destination) is taken; the same key is adopted."""
@@ -178,9 +178,9 @@ class SimBackend:
         self._advance()
         used: dict[str, float] = dict.fromkeys(names, 0.0)
         locked: dict[str, int] = dict.fromkeys(names, 0)
-        for rule in self.rules.values():
+        for rule in self._there.values():
             destination = rule.injection.link.destination
-            if rule.deleted is None and destination in used:
+            if destination in used:
                 used[destination] += rule.moved
             if rule.ended is None and destination in locked:
                 locked[destination] += rule.injection.item.bytes
@@ -204,16 +204,15 @@ class SimBackend:
         if known is not None:
             return Outcome(injection.key, f"sim-{injection.key}", adopted=True)
         pair = (injection.item.name, injection.link.destination)
-        for rule in self.rules.values():
-            if rule.deleted is None and (rule.injection.item.name, rule.injection.link.destination) == pair:
-                return Outcome(injection.key, error=AnotherNow(f"{pair[0]} is at {pair[1]} already"))
+        if pair in self._there:
+            return Outcome(injection.key, error=AnotherNow(f"{pair[0]} is at {pair[1]} already"))
         now = self.clock.now()
-        self.rules[injection.key] = _Rule(injection, now, now + injection.lifetime)
+        self.rules[injection.key] = self._there[pair] = _Rule(injection, now, now + injection.lifetime)
         return Outcome(injection.key, f"sim-{injection.key}")
 
-    def _sight(self, candidate: Candidate, there: Mapping[tuple[str, str], _Rule]) -> Sight:
-        item = next((i for i in self.items.get(candidate.link.source, ()) if i.name == candidate.item), None)
-        rule = there.get((candidate.item, candidate.link.destination))
+    def _sight(self, candidate: Candidate) -> Sight:
+        item = self._named.get(candidate.link.source, {}).get(candidate.item)
+        rule = self._there.get((candidate.item, candidate.link.destination))
         return Sight(
             item=item,
             closed=True,
@@ -246,9 +245,7 @@ class SimBackend:
         since = self._seen or now
         self._seen = now
         room: dict[Link, float] = {}
-        for rule in self.rules.values():
-            if rule.deleted is not None:
-                continue
+        for pair, rule in tuple(self._there.items()):
             link, size = rule.injection.link, rule.injection.item.bytes
             if rule.ended is None and rule.completed is None:
                 left = room.setdefault(link, self.speed(link) * (now - since).total_seconds())
@@ -261,3 +258,4 @@ class SimBackend:
                 rule.ended = rule.expires
             if rule.ended is not None and rule.ended + self.deletion_lag <= now:
                 rule.deleted = rule.ended + self.deletion_lag
+                del self._there[pair]

@@ -217,6 +217,14 @@ def test_limits_are_never_exceeded_over_an_hour_and_are_made_use_of(seed: int) -
             assert abs(drift(books, end)) <= within(books, end) + 2 * max(books.due)
 
 
+def test_no_hour_has_more_rules_than_the_limit_and_every_cycle_has_some() -> None:
+    """A hundred an hour are twenty-five a cycle, not a hundred and then nothing."""
+    flows = grid(6)
+    limits = Limits(1e15, 1e15, rules_per_hour=100, files_in_flight=10**9)
+    day = Day(sources(6), lambda c: flows, limits=limits).run(24)
+    assert [len(made.injections) for made in day.plans] == [25] * 24
+
+
 def test_a_saturated_limit_is_used_up_and_shared_by_priority() -> None:
     """Half of what three links want: the first priority gets all of it, the others the rest in proportion."""
     flows = [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -227,6 +229,51 @@ def test_a_way_to_synchronise_that_there_is_not_is_refused(tmp_path):
     for way, number in {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}.items():
         with Ledger.open(tmp_path / "a.sqlite", synchronous=way) as ledger:
             assert ledger._db.row("PRAGMA synchronous")[0] == number
+
+
+# --------------------------------------------------------------------------- several processes
+
+MANY = """
+import sys
+from pathlib import Path
+from dc_inject.ledger import Ledger
+from tests.ledger.world import START
+with Ledger.open(Path(sys.argv[1]), synchronous="OFF") as ledger:
+    sys.stdin.readline()
+    for number in range(50):
+        assert ledger.pause(f"{sys.argv[2]}:{number}", sys.argv[2], "", START)
+        ledger.quarantine("cms:/a#1", "B", "busy", START)
+        assert ledger.resume(f"{sys.argv[2]}:{number}", sys.argv[2], "", START)
+"""
+
+
+def test_processes_that_write_at_the_same_time_wait_for_each_other_and_lose_nothing(tmp_path):
+    """Stops, resumes and counts from three terminals while an injector writes: all of them are there."""
+    with opened(tmp_path) as ledger:
+        started(ledger, *(injection(f"cms:/{number}#1") for number in range(100)))
+        command = [sys.executable, "-c", MANY, str(ledger.path)]
+        others = [subprocess.Popen([*command, who], stdin=subprocess.PIPE, text=True) for who in ("x", "y", "z")]
+        for other in others:
+            other.stdin.write("go\n")
+            other.stdin.flush()
+        for number in range(100):
+            ledger.call([injection(f"cms:/{number}#1").key], START)
+        for other in others:
+            other.communicate(timeout=60)
+        assert [other.returncode for other in others] == [0, 0, 0]
+        assert len(ledger.changes(1000)) == 300
+        assert ledger.times_set_aside("cms:/a#1", "B") == 150
+        assert ledger.pauses() == ()
+        assert ledger.accounts() == ledger.totals_from_rows()
+
+
+def test_what_a_writer_reads_is_what_it_changes(tmp_path):
+    """A transaction has the write lock from its first read on, so nobody can change what it decides upon."""
+    with opened(tmp_path) as ledger, opened(tmp_path, patience=timedelta(0)) as other:
+        with ledger.together():
+            assert ledger.pauses() == ()
+            refused("another process keeps it locked", other.pause, "*", "me", "", START)
+        assert other.pause("*", "me", "", START)
 
 
 # --------------------------------------------------------------------------- readers beside a writer

@@ -51,22 +51,24 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(
         target=keys,
-        names=st.lists(st.integers(0, 9), max_size=3, unique=True),
+        names=st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True),
         flow=st.sampled_from(FLOWS),
-        size=st.integers(0, 100),
-        planned=st.booleans(),
-        forgiven=st.integers(0, 50),
+        size=st.integers(1, 100),
+        forgiven=st.none() | st.integers(0, 50),
+        far=st.sampled_from(["intended", "called", "live", "live"]),
     )
-    def intend(self, names, flow, size, planned, forgiven):
+    def intend(self, names, flow, size, forgiven, far):
+        """Intents of the current cycle, with or without its plan; most of them get further at once."""
         some = [injection(f"i{name}", flow, self.cycle, item=Item(f"i{name}", size, size)) for name in names]
-        if planned:
+        if forgiven is not None:
             self.ledger.record_plan(plan(some, self.cycle, forgiven=forgiven), self.now)
-        else:
-            self.ledger.add_injections(some, self.now)
-        return multiple(*(one.key for one in some if self._known(one.key)))
-
-    def _known(self, key):
-        return any(entry.injection.key == key for entry in self.ledger.entries())
+        self.ledger.add_injections(some, self.now)
+        keys = [one.key for one in some]
+        if far != "intended":
+            self.ledger.call(keys, self.now)
+        if far == "live":
+            self.ledger.answer([Outcome(key, "r") for key in keys], self.now, {})
+        return multiple(*keys)
 
     @rule(some=st.lists(keys, max_size=4))
     def call(self, some):
@@ -79,7 +81,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(
         key=keys,
-        status=st.sampled_from(list(Status)),
+        status=st.sampled_from([*Status, Status.COMPLETE, Status.MOVING]),
         done=BYTES,
         moved=st.none() | BYTES,
         exact=st.booleans(),
@@ -96,6 +98,13 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(some=st.lists(keys, max_size=4))
     def withdraw(self, some):
         self.ledger.withdraw(some, "why not", self.now)
+
+    @rule(key=keys, moved=st.integers(1, 100), present=st.integers(0, 5))
+    def arrive(self, key, moved, present):
+        """The usual thing: an estimate, then all of it."""
+        self.ledger.observe([Observation(key, Status.MOVING, "r", moved=moved, present=present)], self.now)
+        self.accounts_are_what_was_written()
+        self.ledger.observe([Observation(key, Status.COMPLETE, "r")], self.now)
 
     @rule(due=st.integers(0, 100), flows=st.lists(st.sampled_from(FLOWS), unique=True), closing=st.booleans())
     def turn(self, due, flows, closing):
