@@ -1,0 +1,225 @@
+"""What the Rucio in memory assumes, asked of a real one: how it refuses, and what it tells."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rucio.client import Client
+from rucio.common.exception import DatabaseException
+
+from dc_inject.backends.rucio import RucioBackend
+from dc_inject.clock import SystemClock
+from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.model import Cycle, DatasetFilter, Injection, Item, Link
+from dc_inject.ports import Candidate, Status
+from dc_inject.sandbox import Dataset, Rse, Sandbox, make_datasets
+
+from ..conftest import client_for, rucio_config
+from ..sandbox.rules import until
+from .support import Heard, injection, live
+
+pytestmark = pytest.mark.sandbox
+TESTS = 10  # more than there are
+
+
+@dataclass
+class Real:
+    """A back end on a real Rucio, as an ordinary account, and root for what only root may do."""
+
+    backend: RucioBackend
+    root: Client
+    link: Link
+    datasets: tuple[Dataset, ...]
+
+    @property
+    def items(self) -> list[Item]:
+        return [Item(f"{d.scope}:{d.name}", d.size, len(d.files)) for d in self.datasets]
+
+    def injections(self, *numbers: int, **more: Any) -> list[Injection]:
+        cycle = Cycle.at(SystemClock().now(), timedelta(seconds=15))
+        link = more.pop("link", self.link)
+        return [injection(self.items[n], link, cycle=cycle, **more) for n in numbers]
+
+
+@pytest.fixture(scope="module")
+def stock(sandbox: Sandbox) -> tuple[str, Iterator[str], Iterator[Dataset]]:
+    """A source, and for each test a destination and datasets of its own; made together, which is quick."""
+    label = uuid.uuid4().hex[:8].upper()
+    source, destinations = f"T2_XX_{label}_From", [f"T2_XX_{label}_To{n}" for n in range(TESTS)]
+    datasets = make_datasets(source, 3 * TESTS, seed=label, files=(2, 4))
+    sandbox.add([Rse(source, 10**16), *(Rse(name, 10**15) for name in destinations)], {source: datasets})
+    return source, iter(destinations), iter(datasets)
+
+
+@pytest.fixture
+def real(sandbox: Sandbox, stock: tuple[str, Iterator[str], Iterator[Dataset]]) -> Iterator[Real]:
+    source, destinations, datasets = stock
+    root = client_for(sandbox.root_config)
+    with rucio_config(sandbox.config):
+        backend = RucioBackend(campaign="test", clock=SystemClock(), observer=Heard())
+        yield Real(backend, root, Link(source, next(destinations)), tuple(islice(datasets, 3)))
+
+
+def at_last(call: Callable[..., Any], *args: Any) -> Any:
+    """Call as root, again while the database is busy with the daemons: SQLite refuses then, and Rucio says so."""
+    answers: list[Any] = []
+
+    def done() -> bool:
+        with contextlib.suppress(DatabaseException):
+            answers.append(call(*args))
+        return bool(answers)
+
+    until(done)
+    return answers[0]
+
+
+def kind(real: Real, injections: list[Injection]) -> list[type[ServiceError] | None]:
+    return [type(o.error) if o.error else None for o in real.backend.submit(injections)]
+
+
+def test_refusals_are_understood(real: Real) -> None:
+    """One rule after another that a real server refuses; where it says so, nothing is in doubt."""
+    destination = real.link.destination
+    wrong_activity = real.injections(0, activity="No Such Activity")
+    nowhere = real.injections(0, link=Link(real.link.source, "NO_SUCH_RSE"))
+    for injections in (wrong_activity, nowhere):
+        (outcome,) = real.backend.submit(injections)
+        assert type(outcome.error) is Temporary
+        assert not outcome.error.lost
+        assert outcome.error.hint
+    from_nowhere = real.injections(0, link=Link("NO_SUCH_RSE", destination))
+    assert kind(real, from_nowhere) == [Temporary]  # a 500 without a word, so that it is in doubt
+    missing = injection(Item("cms:/no/such/THING", 1, 1), real.link)
+    assert kind(real, [missing, *real.injections(1)]) == [Permanent, None]
+
+    at_last(real.root.set_local_account_limit, "dcops", destination, real.items[0].bytes)
+    assert kind(real, real.injections(0)) == [Temporary]
+    at_last(real.root.set_local_account_limit, "dcops", destination, -1)
+    assert real.backend.sites([destination])[destination].quota_left is None
+
+    at_last(real.root.update_rse, destination, {"availability_write": False, "availability_read": False})
+    assert kind(real, real.injections(2)) == [Temporary]
+
+
+def test_facts_follow_what_the_site_says(real: Real) -> None:
+    destination = real.link.destination
+    at_last(real.root.set_local_account_limit, "dcops", destination, 1000)
+    at_last(real.root.update_rse, destination, {"availability_write": False})
+    told = real.backend.sites([destination, "NO_SUCH_RSE"])
+    assert (told[destination].writable, told[destination].readable) == (False, True)
+    assert told[destination].quota_left == 999
+    assert told[destination].free is not None
+    assert not told["NO_SUCH_RSE"].exists
+
+
+def test_files_that_were_there_are_told_when_a_rule_is_first_seen(real: Real) -> None:
+    dataset, files = real.datasets[0], real.root.list_files("cms", real.datasets[0].name)
+    first = next(iter(files))
+    rule = at_last(
+        real.root.add_replication_rule, [{"scope": "cms", "name": first["name"]}], 1, real.link.destination
+    )
+    until(lambda: real.root.get_replication_rule(rule[0])["state"] == "OK", 60)
+    made = real.injections(0)
+    (entry,) = live(made, real.backend.submit(made))
+    (seen,) = real.backend.observe([entry])
+    assert seen.files_done >= 1
+    assert seen.present == dataset.size // len(dataset.files)
+
+
+def test_datasets_are_found_by_name_pattern_and_container(real: Real) -> None:
+    name = f"/container/{real.link.source}/RAW"
+    at_last(real.root.add_container, "cms", name)
+    at_last(
+        real.root.add_containers_to_container,
+        "cms",
+        name,
+        [{"scope": "cms", "name": d.name} for d in real.datasets[:2]],
+    )
+    any_size = {"mean_file": (1, 10**12)}
+    in_container = DatasetFilter((), containers=(f"cms:{name}",), **any_size)  # type: ignore[arg-type]
+    named = DatasetFilter((real.items[2].name, "cms:not/there"), **any_size)  # type: ignore[arg-type]
+    assert set(real.backend.inventory(real.link.source, in_container)) == set(real.items[:2])
+    assert set(real.backend.inventory(real.link.source, named)) == {real.items[2]}
+    with pytest.raises(Permanent):
+        list(real.backend.inventory("NO_SUCH_RSE", DatasetFilter(("cms:*",))))
+
+
+def test_an_open_dataset_and_one_whose_source_expires_are_told(real: Real) -> None:
+    name = f"open.{real.link.source}"
+    at_last(real.root.add_dataset, "cms", name)
+    opened, held = Candidate(f"cms:{name}", real.link), Candidate(real.items[0].name, real.link)
+    sights = real.backend.look([opened, held])
+    assert not sights[opened].closed
+    assert (sights[held].closed, sights[held].source_locked, sights[held].source_until) == (True, True, None)
+
+
+def test_rules_are_found_by_their_comment(real: Real) -> None:
+    mine = real.injections(0, 1, campaign=f"c-{real.link.source}")
+    outcomes = real.backend.submit(mine)
+    found = list(real.backend.ours(mine[0].campaign, since=mine[0].cycle.start - timedelta(days=1)))
+    assert {(f.key, f.rule, f.files) for f in found} == {
+        (o.key, o.external_id, i.item.files) for i, o in zip(mine, outcomes, strict=True)
+    }
+    assert not list(real.backend.ours(mine[0].campaign, since=SystemClock().now() + timedelta(hours=1)))
+
+
+# ---------------------------------------------------------------------------------------- without rights
+
+PLAIN = """
+seed: 1
+scopes: [cms]
+account: {name: dcops, quota: 10 TB}
+rses:
+  T2_CH_CERN: {tier: 0, space: 5 PB}
+  T1_DE_KIT_Disk: {tier: 1, space: 1 PB}
+default_link: {rate: 10 Tb/s}
+datasets:
+  - {sources: [T2_CH_CERN], scope: cms, count: 3, files: 2..3, file_size: 1 GB..2 GB}
+"""
+
+
+@pytest.fixture(scope="module")
+def plain(sandbox_env: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A grid of our own with Rucio's generic permissions."""
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "grid.yaml").write_text(PLAIN)
+    grid = Sandbox(folder / "sandbox")
+    grid.up(grid=folder / "grid.yaml", policy="generic", env=sandbox_env)
+    try:
+        yield grid
+    finally:
+        grid.down()
+
+
+def test_without_the_right_to_end_the_rest_works_also_after_the_server_was_away(plain: Sandbox) -> None:
+    """Under plain permission=generic, and while the server goes and comes back."""
+    link = Link("T2_CH_CERN", "T1_DE_KIT_Disk")
+    with rucio_config(plain.config):
+        backend = RucioBackend(campaign="test", clock=SystemClock(), observer=Heard())
+        assert backend.check().may_end is False
+        items = list(backend.inventory(link.source, DatasetFilter(("cms:*",), mean_file=(1, 10**12))))
+        made = [injection(item, link) for item in items]
+        entries = live(made[:2], backend.submit(made[:2]))
+        until(lambda: {o.status for o in backend.observe(entries)} == {Status.COMPLETE}, 60)
+        outcomes = backend.end(entries)
+        assert all(type(o.error) is Permanent and o.error.hint for o in outcomes)
+
+        plain.stop_server()
+        (outcome,) = backend.submit(made[2:])
+        assert type(outcome.error) is Temporary
+        assert not outcome.error.lost
+        with pytest.raises(Temporary):
+            backend.observe(entries)
+        with pytest.raises(Fatal, match=r"127\.0\.0\.1"):
+            backend.check()
+        plain.start_server()
+        assert not backend.submit(made[2:])[0].error
+        assert all(o.adopted for o in backend.submit(made))
