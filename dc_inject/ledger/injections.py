@@ -94,17 +94,16 @@ class InjectionReader(AccountReader):
         return {key: duration(round(median(some))) for key, some in times.items()}
 
     def _entries(self, states: Sequence[State], cycle: Cycle | None) -> Iterator[Entry]:
-        conditions, values = ["1"], []
+        conditions: list[str] = ["1"]
+        values: list[str | int] = []
         if states:
             conditions.append(f"state IN ({', '.join('?' * len(states))})")
             values += [str(state) for state in states]
             if all(f"'{state}'" not in ENDS for state in states):
-                conditions.append(
-                    f"state NOT IN {ENDS}"
-                )  # said in the words of the partial index, which it takes then
+                conditions.append(f"state NOT IN {ENDS}")  # in the words of the partial index, which it takes then
         if cycle is not None:
             conditions.append("cycle = ?")
-            values.append(stored(cycle.start))  # type: ignore[arg-type]
+            values.append(stored(cycle.start))
         for row in self._db.stream(f"{_JOINED} WHERE {' AND '.join(conditions)}", *values):
             yield _entry(row)
 

@@ -181,7 +181,10 @@ def test_rules_that_are_gone_already_are_a_success(world: World) -> None:
 def test_rules_that_are_ending_already_are_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rucio takes a while to let a rule go whose lifetime is over: until then there is nothing to do."""
     observe = world.service.observe
-    expired = lambda *args, **kwargs: [replace(seen, expires_at=START) for seen in observe(*args, **kwargs)]  # noqa: E731
+
+    def expired(*args, **kwargs):
+        return [replace(seen, expires_at=START) for seen in observe(*args, **kwargs)]
+
     monkeypatch.setattr(world.service, "observe", expired)
     done = world.end("--cancel")
     assert done.exit_code == 0
