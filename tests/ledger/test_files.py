@@ -163,7 +163,12 @@ def test_a_damaged_ledger_is_said(tmp_path):
     whole = bytearray(ledger.path.read_bytes())
     whole[4096:] = b"\xff" * (len(whole) - 4096)
     ledger.path.write_bytes(bytes(whole))
-    refused("damaged", lambda: LedgerView.open(ledger.path).entries())
+
+    def read() -> None:
+        with LedgerView.open(ledger.path) as view:
+            view.entries()
+
+    refused("damaged", read)
 
 
 def test_a_missing_ledger_is_not_made_by_looking_at_it(tmp_path):
