@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.model import Item, Link
+from dc_inject.model import Entry, Item, Link
 
 from .fake import GB, FakeRse, FakeRucio
-from .support import Heard
+from .support import Heard, injection, live
 
 SOURCE, DESTINATION = "T2_CH_CERN", "T1_DE_KIT_Disk"
 
@@ -53,3 +53,9 @@ def make(server: FakeRucio, heard: Heard) -> Callable[..., RucioBackend]:
 @pytest.fixture
 def backend(make: Callable[..., RucioBackend]) -> RucioBackend:
     return make()
+
+
+@pytest.fixture
+def entries(backend: RucioBackend, items: list[Item], link: Link) -> list[Entry]:
+    injections = [injection(item, link) for item in items[:4]]
+    return live(injections, backend.submit(injections))

@@ -1,0 +1,155 @@
+"""Reading what there is to inject: inventories, and the last look at what was chosen."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.backends.rucio import RucioBackend
+from dc_inject.errors import Permanent
+from dc_inject.model import DatasetFilter, Item, Link
+from dc_inject.ports import Candidate
+
+from .fake import GB, FakeRucio
+from .support import ANYTHING, injection
+
+# ---------------------------------------------------------------------------------------- inventory
+
+
+def names(backend: RucioBackend, source: str, datasets: DatasetFilter) -> list[str]:
+    return sorted(item.name.rpartition("#")[2] for item in backend.inventory(source, datasets))
+
+
+def test_an_inventory_by_pattern_is_one_streamed_call(
+    backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link
+) -> None:
+    server._rule("cms", "/data/RAW#3", link.source, "somebody", {"comments": None, "expires_at": None})
+    assert sorted(backend.inventory(link.source, ANYTHING), key=str) == sorted(items, key=str)
+    assert [name for name, _, _ in server.calls] == ["get_dataset_locks_by_rse"]
+
+
+def test_what_is_incomplete_or_empty_at_the_source_is_left_out(
+    backend: RucioBackend, server: FakeRucio, link: Link
+) -> None:
+    server.add("cms:/data/RAW#empty", link.source, files=0)
+    server.add("cms:/data/RAW#partial", link.source)
+    next(r for r in server.rules.values() if r.row["name"].endswith("partial")).files["/data/RAW#partial/0"] = (
+        "STUCK"
+    )
+    server.replicas[link.source].discard("/data/RAW#partial/0")
+    assert not {"empty", "partial"} & set(names(backend, link.source, ANYTHING))
+    named = DatasetFilter(("cms:/data/RAW#empty", "cms:/data/RAW#partial", "cms:/data/RAW#1"))
+    assert names(backend, link.source, named) == ["1"]
+
+
+def test_what_is_named_is_looked_up_and_nothing_else_is_read(
+    backend: RucioBackend, server: FakeRucio, link: Link
+) -> None:
+    server.add("cms:/data/RAW#elsewhere", link.destination)
+    wanted = DatasetFilter(
+        (
+            "cms:/data/RAW#1",
+            "cms:/data/RAW#2",
+            "cms:/data/RAW#nowhere",
+            "cms:/data/RAW#elsewhere",
+            "cms:/bad!name",
+        ),
+        exclude=("cms:*#2",),
+    )
+    assert names(backend, link.source, wanted) == ["1"]
+    assert server.called("get_dataset_locks_by_rse") == 0
+
+
+def test_the_datasets_of_containers_count_also_of_containers_in_them(
+    backend: RucioBackend, server: FakeRucio, link: Link
+) -> None:
+    server.containers["cms", "/inner"] = [("cms", "/data/RAW#2"), ("cms", "/outer")]
+    server.containers["cms", "/outer"] = [("cms", "/data/RAW#1"), ("cms", "/inner")]
+    assert names(backend, link.source, DatasetFilter((), containers=("cms:/outer", "cms:/nowhere"))) == ["1", "2"]
+    assert names(backend, link.source, DatasetFilter(("cms:/outer",))) == ["1", "2"]
+    mixed = DatasetFilter(("cms:*#7", "cms:/data/RAW#8"), containers=("cms:/outer",))
+    assert names(backend, link.source, mixed) == ["1", "2", "7", "8"]
+
+
+def test_an_unknown_source_is_permanent(backend: RucioBackend) -> None:
+    with pytest.raises(Permanent):
+        list(backend.inventory("NOWHERE", ANYTHING))
+
+
+# ---------------------------------------------------------------------------------------- look
+
+
+def test_a_fresh_dataset_is_whole_at_the_source_and_not_at_the_destination(
+    backend: RucioBackend, items: list[Item], link: Link
+) -> None:
+    candidate = Candidate(items[0].name, link)
+    sight = backend.look([candidate])[candidate]
+    assert sight.item == items[0]
+    assert (sight.closed, sight.source_complete, sight.source_locked) == (True, True, True)
+    assert (sight.source_until, sight.destination_bytes, sight.destination_locked) == (None, 0, False)
+
+
+def test_any_number_of_candidates_is_three_calls_and_one_for_each_rule_that_holds_them(
+    backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link
+) -> None:
+    candidates = [Candidate(item.name, link) for item in items]
+    assert set(backend.look(candidates)) == set(candidates)
+    assert len(server.calls) == 3 + len(items)
+    backend.look(candidates)
+    assert len(server.calls) == 6 + len(items)  # when rules expire is known by now
+    server.clock.time += timedelta(hours=13)
+    backend.look(candidates)
+    assert len(server.calls) == 9 + 2 * len(items)
+
+
+def test_an_unknown_dataset_has_no_item_and_spoils_nothing(
+    backend: RucioBackend, items: list[Item], link: Link
+) -> None:
+    unknown, bad, good = (Candidate(name, link) for name in ("cms:nope", "cms:bad!", items[0].name))
+    sights = backend.look([unknown, bad, good])
+    assert [sights[c].item for c in (unknown, bad, good)] == [None, None, items[0]]
+
+
+def test_an_open_dataset_is_told(backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link) -> None:
+    server.opened.add(("cms", "/data/RAW#0"))
+    candidate = Candidate(items[0].name, link)
+    sight = backend.look([candidate])[candidate]
+    assert not sight.closed
+    assert sight.item == items[0]  # its size is that of its replica
+
+
+def test_a_ghost_is_not_there_and_a_lock_or_a_single_file_is(
+    backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link
+) -> None:
+    server.ghosts.add(("cms", "/data/RAW#0", link.destination))
+    server.replicas[link.destination] = {"/data/RAW#1/0"}
+    backend.submit([injection(items[2], link)])
+    candidates = [Candidate(item.name, link) for item in items[:3]]
+    sights = backend.look(candidates)
+    there = [(sights[c].destination_bytes, sights[c].destination_locked) for c in candidates]
+    assert there == [(0, False), (2 * GB, False), (0, True)]
+
+
+def test_the_source_is_safe_until_the_last_rule_that_holds_it_ends(
+    backend: RucioBackend, server: FakeRucio, link: Link
+) -> None:
+    soon, later = (server.clock.now() + timedelta(hours=h) for h in (1, 2))
+    server.add("cms:/data/RAW#x", link.source, expires=soon)
+    candidate = Candidate("cms:/data/RAW#x", link)
+    assert backend.look([candidate])[candidate].source_until == soon
+    server.add("cms:/data/RAW#x", link.source, expires=later)
+    assert backend.look([candidate])[candidate].source_until == later
+    server.add("cms:/data/RAW#x", link.source)
+    assert backend.look([candidate])[candidate].source_until is None
+
+
+def test_a_holding_rule_that_should_have_expired_is_asked_for_again(
+    backend: RucioBackend, server: FakeRucio, link: Link
+) -> None:
+    server.add("cms:/data/RAW#x", link.source, expires=server.clock.now() + timedelta(hours=1))
+    candidate = Candidate("cms:/data/RAW#x", link)
+    backend.look([candidate])
+    next(r for r in server.rules.values() if r.row["name"].endswith("#x")).row["expires_at"] = None
+    server.clock.time += timedelta(hours=2)
+    assert backend.look([candidate])[candidate].source_until is None
