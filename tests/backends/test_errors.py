@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import configparser
 import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import requests
@@ -58,6 +62,29 @@ def test_no_error_of_rucio_escapes(kind: type[rucio.RucioException]) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011  as the client does it, which not all survive
         raise kind("what the server said")
     assert isinstance(translate(caught.value, Notes()), ServiceError)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["password hunter2", "[client]\npassword hunter2", "[client]\npassword = %hunter2", "[client]\n[client]"],
+)
+def test_a_configuration_that_cannot_be_read_is_not_shown(text: str) -> None:
+    parser = configparser.ConfigParser()
+    with pytest.raises(configparser.Error) as caught:
+        parser.read_string(text)
+        parser.get("client", "password")
+    error = translate(caught.value, Notes())
+    assert isinstance(error, Fatal)
+    assert "hunter2" not in error.message
+
+
+@pytest.mark.parametrize("content", [None, "no section", "[client"])
+def test_a_wrong_configuration_does_not_stop_the_import(tmp_path: Path, content: str | None) -> None:
+    config = tmp_path / "rucio.cfg"
+    if content is not None:
+        config.write_text(content)
+    env = {**os.environ, "RUCIO_CONFIG": str(config)}
+    subprocess.run([sys.executable, "-c", "import dc_inject.backends.rucio"], env=env, check=True, timeout=60)
 
 
 def test_an_unforeseen_error_is_translated_and_logged(caplog: pytest.LogCaptureFixture) -> None:

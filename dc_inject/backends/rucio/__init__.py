@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from dc_inject.backends.rucio.client import QuietClient
-from dc_inject.backends.rucio.connection import Connection
+from dc_inject.backends.rucio.connection import Connection, quiet_client
 from dc_inject.backends.rucio.ending import Ending
 from dc_inject.backends.rucio.errors import Notes
 from dc_inject.backends.rucio.facts import Facts, resolve
@@ -39,7 +38,7 @@ class RucioBackend:
         batch_files: int = 2000,
         batch_rules: int = 100,
         estimates: int = 50,
-        make: Callable[[Notes, float], Any] = QuietClient,
+        make: Callable[[Notes, float], Any] = quiet_client,
     ) -> None:
         """Take what bounds a call: seconds without an answer, files and rules in a batch.
 

@@ -11,13 +11,20 @@ from typing import Any, TypeVar
 from rucio.common.config import clean_cached_config, config_get
 from rucio.common.exception import RuleNotFound
 
-from dc_inject.backends.rucio.client import QuietClient
 from dc_inject.backends.rucio.errors import Notes, scrub, translate
 from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
 from dc_inject.ports import Clock, Observer
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
+
+
+def quiet_client(notes: Notes, timeout: float) -> Any:  # noqa: ANN401  rucio has no types
+    """Make a client for this thread."""
+    # Only here: the import reads rucio.cfg, and what is wrong with it has to be told like any other trouble.
+    from dc_inject.backends.rucio.client import QuietClient  # noqa: PLC0415
+
+    return QuietClient(notes, timeout)
 
 
 class Connection:
@@ -32,7 +39,7 @@ class Connection:
         timeout: float,
         clock: Clock,
         observer: Observer,
-        make: Callable[[Notes, float], Any] = QuietClient,
+        make: Callable[[Notes, float], Any] = quiet_client,
     ) -> None:
         """Take seconds that a call may wait for an answer; `make` makes the client of a thread."""
         self._timeout = timeout

@@ -139,13 +139,18 @@ def _by_status(status: int, text: str) -> ServiceError:
 
 
 def _text(error: Exception, notes: Notes) -> str:
+    if isinstance(error, configparser.ParsingError):
+        return f"{error.source} cannot be parsed"  # its own words show the line, which may be a password
+    if isinstance(error, configparser.InterpolationError):
+        return f"option {error.option} in section {error.section} has a % that has to be written %%"
     if isinstance(error, rucio.ServerConnectionException):
         return f"cannot connect to the Rucio server: {notes.trouble}" if notes.trouble else "cannot connect"
     if isinstance(error, requests.Timeout):
         return f"no answer in time ({error})"
     if isinstance(error, rucio.RucioException):
         details = " ".join(str(part) for part in error.args if part) or str(error)
-        return details if type(error) is rucio.RucioException else f"{type(error).__name__}: {details}"
+        name = type(error).__name__
+        return details if name == "RucioException" or details.startswith(name) else f"{name}: {details}"
     return f"{type(error).__name__}: {error}"
 
 

@@ -10,7 +10,6 @@ from typing import Any
 from rucio.common.exception import AccessDenied, RuleNotFound
 
 from dc_inject.backends.rucio.connection import Connection, Row
-from dc_inject.backends.rucio.errors import WHERE
 from dc_inject.backends.rucio.expiry import credentials_until
 from dc_inject.errors import Fatal, Permanent, ServiceError
 from dc_inject.ports import Identity
@@ -39,7 +38,7 @@ def check(connection: Connection, service: str) -> Identity:
         message = f"Rucio at {connection.address}: {error.message}"
         raise Fatal(message, error.hint, hold=error.hold) from error.__cause__
     except ServiceError as error:
-        hint = error.hint or f"check rucio_host and auth_host in rucio.cfg, and that it runs; {WHERE}"
+        hint = error.hint or "check rucio_host and auth_host in rucio.cfg, and that the server runs"
         raise Fatal(f"Rucio at {connection.address}: {error.message}", hint) from error.__cause__
 
 
