@@ -43,7 +43,7 @@ format: $(READY) ## Format the code, and mend what can be mended without a perso
 	$(BIN)/ruff format .
 
 bench: $(READY) ## Measure planning, rules a second and start-up; prints, judges nothing
-	$(BIN)/python -m tests.bench
+	@for one in tests/bench/bench_*.py; do $(BIN)/python -m tests.bench.$$(basename $$one .py) || exit 1; echo; done
 
 venv: $(READY) ## Make the tool's environment from its lock; PYTHON=python3.12 chooses the interpreter
 
