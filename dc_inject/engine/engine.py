@@ -165,14 +165,21 @@ class Engine:
 
     def _leave(self, *, done: bool) -> None:
         """Hear the answers that are under way; the rest is in the ledger and goes on at the next start."""
+        deadline = self._clock.now() + GRACE
         if self._desk.settings.end_on_stop and self._stopping:
             self._releasing.withdraw(None, "stopped")
-            self._following.end(self._desk.ledger.entries(State.LIVE, State.COMPLETE))
-        deadline = self._clock.now() + GRACE
-        while self._calls.under_way and self._clock.now() < deadline:
-            self._calls.wait(deadline)
+            self._hear(deadline)
+            self._following.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
+            self._hear(deadline)
+            self._following.end(self._desk.ledger.entries(State.COMPLETE))
+        self._hear(deadline)
         if self._cycle in self._desk.ledger.unclosed() and (done or self._clock.now() >= self._cycle.end):
             self._close(self._cycle)
+
+    def _hear(self, deadline: datetime) -> None:
+        """Wait for the calls that are under way."""
+        while self._calls.under_way and self._clock.now() < deadline:
+            self._calls.wait(deadline)
 
     # ------------------------------------------------------------------ the turn of a cycle
 

@@ -329,14 +329,21 @@ def test_stop_leaves_rules_live_and_the_next_start_goes_on(tmp_path):
     assert abs(sum(row.injected for row in one.ledger.rows()) - 2 * DUE) <= 10 * GB
 
 
-def test_end_on_stop_ends_what_is_live(tmp_path):
-    one = world(tmp_path, campaign([LINK]), {"A": items("A", 400, 5 * GB)}, speed=lambda _link: 1e6)
+def test_end_on_stop_ends_what_is_complete_and_cancels_nothing(tmp_path):
+    """Also what nobody has seen complete yet; ending the others would cancel their transfers."""
+    links = [replace(LINK, dwell=CYCLE), replace(flow("A", "C", 1.0), dwell=CYCLE)]
+    fast = links[0].link
+    stock = {"A": items("A", 400, 5 * GB)}
+    one = world(tmp_path, campaign(links), stock, speed=lambda link: 1e12 if link == fast else 1e6)
     one.settings = replace(one.settings, end_on_stop=True)
     engine = one.engine()
     one.heard.at["answered"] = lambda: engine.stop() if one.clock.now() > START + CYCLE / 3 else None
     engine.run(until=START + 2 * CYCLE)
-    assert one.backend.rules
-    assert all(rule.ended for rule in one.backend.rules.values())
+    rules = one.backend.rules.values()
+    assert {rule.injection.link for rule in rules} == {link.link for link in links}
+    complete = [rule for rule in rules if rule.completed]
+    assert len(complete) > 1
+    assert all((rule.ended is not None) == (rule.completed is not None) for rule in rules)
 
 
 def test_a_look_that_was_older_than_the_answer_ends_nothing(tmp_path, monkeypatch):
