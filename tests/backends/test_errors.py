@@ -69,10 +69,13 @@ def test_no_error_of_rucio_escapes(kind: type[rucio.RucioException]) -> None:
     ["password hunter2", "[client]\npassword hunter2", "[client]\npassword = %hunter2", "[client]\n[client]"],
 )
 def test_a_configuration_that_cannot_be_read_is_not_shown(text: str) -> None:
-    parser = configparser.ConfigParser()
-    with pytest.raises(configparser.Error) as caught:
+    def read() -> None:
+        parser = configparser.ConfigParser()
         parser.read_string(text)
         parser.get("client", "password")
+
+    with pytest.raises(configparser.Error) as caught:
+        read()
     error = translate(caught.value, Notes())
     assert isinstance(error, Fatal)
     assert "hunter2" not in error.message
