@@ -8,6 +8,7 @@ pairs' ratios is at least 0.95 one by one and 1.7 with batches of five. Without 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import threading
@@ -73,9 +74,8 @@ def main() -> None:
     parser.add_argument(
         "--config", type=Path, help="rucio.cfg of a sandbox that is up (its folder is the sandbox)"
     )
-    parser.add_argument(
-        "--env", type=Path, default=default_environment(), help="environment of the sandbox's server"
-    )
+    environment = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
+    parser.add_argument("--env", type=Path, default=environment, help="environment of the sandbox's server")
     parser.add_argument("--rules", type=int, default=50, help="rules of one measurement")
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()

@@ -22,7 +22,7 @@ T = TypeVar("T")
 def quiet_client(notes: Notes, timeout: float) -> Any:  # noqa: ANN401  rucio has no types
     """Make a client for this thread."""
     # Only here: the import reads rucio.cfg, and what is wrong with it has to be told like any other trouble.
-    from dc_inject.backends.rucio.client import QuietClient  # noqa: PLC0415
+    from dc_inject.backends.rucio.client import QuietClient  # noqa: PLC0415  as said
 
     return QuietClient(notes, timeout)
 
