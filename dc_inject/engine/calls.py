@@ -26,6 +26,7 @@ class Calls:
         self._clock = clock
         self._then: dict[int, Then] = {}
         self._tags = itertools.count()
+        self.stopping = False  # set when the program is to end: then no gathering waits any longer
 
     def start(self, task: Callable[[], Any], then: Then) -> None:
         """Run `task` beside the engine; `then(result, error)` is called in the engine's thread."""
@@ -34,10 +35,19 @@ class Calls:
         self._executor.submit(tag, task)
 
     def wait(self, until: datetime) -> None:
-        """Wait for ends of tasks, a wake, or `until`; run the continuations of what has ended."""
+        """Wait for ends of tasks, a wake, or `until`; run the continuations of what has ended.
+
+        One that fails keeps no other from running; the first failure is raised when all have run.
+        """
+        failures: list[Exception] = []
         for finished in self._executor.wait(until):
             error = None if finished.error is None else _as_service_error(finished.error)
-            self._then.pop(int(str(finished.tag)))(finished.result, error)
+            try:
+                self._then.pop(int(str(finished.tag)))(finished.result, error)
+            except Exception as failure:  # noqa: BLE001  raised again below
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def gather(
         self, tasks: Mapping[K, Callable[[], Any]], deadline: datetime
@@ -60,7 +70,7 @@ class Calls:
 
         for name, task in tasks.items():
             self.start(task, keep(name))
-        while len(results) + len(errors) < len(tasks) and self._clock.now() < deadline:
+        while len(results) + len(errors) < len(tasks) and self._clock.now() < deadline and not self.stopping:
             self.wait(deadline)
         late = Temporary("no answer before the deadline of this cycle", lost=True)
         failed = {name: errors.get(name, late) for name in tasks if name not in results}

@@ -25,21 +25,28 @@ def usable(
     budgets: Mapping[FlowKey, int],
     deadline: datetime,
     given: Sequence[Injection] = (),
-) -> list[Injection]:
+) -> tuple[list[Injection], frozenset[FlowKey]]:
     """Return injections that will cause transfers: the chosen ones, or others for those that would not.
 
+    The second are flows whose candidates a service did not tell about: nothing is known of those, so they are
+    left out, and somebody has to try again.
+
     `budgets` are bytes for each flow, which the result keeps to as `plan.refill` does; `given` are injections of
-    this cycle that stand already. Raises the ServiceError of a look that failed: without it nothing is known.
+    this cycle that stand already.
     """
     good: list[Injection] = []
+    unseen: set[FlowKey] = set()
     taken = set(situation.taken)
     for _ in range(ROUNDS):
         if not chosen:
             break
         taken |= {(injection.item.name, injection.link.destination) for injection in chosen}
-        sights = _look(desk, chosen, deadline)
+        sights, failed = _look(desk, chosen, deadline)
+        unseen |= failed
         short: set[FlowKey] = set()
         for injection in chosen:
+            if injection.flow in failed:
+                continue
             sight = sights.get(Candidate(injection.item.name, injection.link))
             why = why_not(sight, injection)
             if why or sight is None or sight.item is None:
@@ -51,7 +58,7 @@ def usable(
         leaving = situation.leaving | {(injection.item.name, injection.link.source) for injection in good}
         again = replace(situation, now=desk.clock.now(), taken=frozenset(taken), leaving=leaving)
         chosen = plan.refill(again, room, (*given, *good)) if short else ()
-    return good
+    return good, frozenset(unseen)
 
 
 def why_not(sight: Sight | None, injection: Injection) -> str:
@@ -71,20 +78,27 @@ def why_not(sight: Sight | None, injection: Injection) -> str:
     return ""
 
 
-def _look(desk: Desk, chosen: Sequence[Injection], deadline: datetime) -> dict[Candidate, Sight]:
-    by_service: dict[str, list[Candidate]] = defaultdict(list)
+def _look(
+    desk: Desk, chosen: Sequence[Injection], deadline: datetime
+) -> tuple[dict[Candidate, Sight], set[FlowKey]]:
+    """Look in bulk, source by source, so that trouble at one source is no trouble of the others."""
+    by_source: dict[tuple[str, str], list[Injection]] = defaultdict(list)
     for injection in chosen:
-        by_service[injection.link.through].append(Candidate(injection.item.name, injection.link))
-    tasks = {}
-    for service, candidates in by_service.items():
-        for start in range(0, len(candidates), LOOK_AT_ONCE):
-            part = candidates[start : start + LOOK_AT_ONCE]
-            tasks[service, start] = partial(desk.backends[service].look, part)
+        by_source[injection.link.through, injection.link.source].append(injection)
+    tasks, parts = {}, {}
+    for (service, source), some in by_source.items():
+        for start in range(0, len(some), LOOK_AT_ONCE):
+            part = some[start : start + LOOK_AT_ONCE]
+            parts[service, source, start] = part
+            candidates = [Candidate(injection.item.name, injection.link) for injection in part]
+            tasks[service, source, start] = partial(desk.backends[service].look, candidates)
     results, errors = desk.calls.gather(tasks, deadline)
-    for (service, _), error in errors.items():
-        desk.fail(service, error)
-        raise error
-    return {candidate: sight for result in results.values() for candidate, sight in result.items()}
+    failed: set[FlowKey] = set()
+    for name, error in errors.items():
+        flows = {injection.flow for injection in parts[name]}
+        desk.fail(name[0], error, sorted(flows))
+        failed |= flows
+    return {candidate: sight for result in results.values() for candidate, sight in result.items()}, failed
 
 
 def _set_aside(desk: Desk, injection: Injection, why: str) -> None:

@@ -18,7 +18,7 @@ from dc_inject.engine.desk import Desk, Settings
 from dc_inject.engine.following import LIVE, Following
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.releasing import Releasing
-from dc_inject.errors import LedgerError, MenuError, ServiceError
+from dc_inject.errors import DcInjectError, LedgerError, ServiceError
 from dc_inject.ledger import Ledger, Row
 from dc_inject.model import Campaign, Cycle, Held, Hold, State
 from dc_inject.ports import Backend, Clock, Executor, Identity, Observer
@@ -75,7 +75,7 @@ class Engine:
 
     def stop(self) -> None:
         """Stop injecting as soon as possible; rules stay live. May be called from a signal handler."""
-        self._stopping = True
+        self._stopping = self._calls.stopping = True
         self._executor.wake()
 
     def run(self, *, until: datetime | None = None, once: bool = False) -> None:
@@ -113,6 +113,8 @@ class Engine:
             self._turn(cycle, injecting=end is None or cycle.start < end)
         if self._plan_at is not None and now >= self._plan_at:
             self._plan(now)
+        if self._stopping:
+            return
         self._mend(now)
         self._brake()
         if end is not None and now >= end:
@@ -219,7 +221,9 @@ class Engine:
     def _take_up_menus(self) -> None:
         try:
             self._campaign = self._menus()
-        except (MenuError, ServiceError) as error:
+        except LedgerError:
+            raise
+        except DcInjectError as error:
             log.warning("the menus are not taken up, the last good ones stay in force:\n%s", error)
             self._desk.tell("menus-refused", message=str(error))
 
@@ -239,7 +243,7 @@ class Engine:
             log.warning("cycle %s is not planned yet: %s", cycle, error.message)
             return
         self._releasing.load(cycle)
-        self._releasing.planned(opened.situation, opened.budgets)
+        self._releasing.planned(opened.situation, opened.budgets, opened.unseen)
         self._desk.tell("planned", cycle=cycle, seconds=(self._clock.now() - now).total_seconds())
 
     def _brake(self) -> None:
@@ -247,7 +251,8 @@ class Engine:
         pauses = self._desk.ledger.pauses()
         if pauses:
             flows = {flow.key for flow in self._campaign.flows if paused(pauses, flow.key)}
-            self._releasing.withdraw(flows, "paused")
+            for flow in self._releasing.withdraw(flows, "paused"):
+                self._desk.trouble(flow, Hold.PAUSED, "in the middle of the cycle")
 
     def _close(self, cycle: Cycle) -> None:
         """Write the cycle's rows for good, each with the reason why it got less than its due."""

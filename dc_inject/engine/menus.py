@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dc_inject import files, menu
 from dc_inject.engine import admit
-from dc_inject.errors import MenuError, Problem, UsageError
+from dc_inject.errors import MenuError, Problem
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign
 from dc_inject.ports import Backend, Clock
@@ -46,6 +46,10 @@ class Menus:
         digests = tuple(draft.digest for draft in drafts)
         if self._campaign is not None and digests == self._digests:
             return self._campaign
+        for draft in drafts:
+            if unknown := sorted(draft.services - set(self._backends)):
+                message = f"nobody speaks to {', '.join(unknown)} in this run"
+                raise MenuError([Problem(draft.name, 0, message, "start anew to use another service")])
         names = {
             (through, expression): self._resolve(through, expression)
             for draft in drafts
@@ -55,8 +59,11 @@ class Menus:
             draft.resolve({expression: found for (_, expression), found in names.items()}) for draft in drafts
         ]
         campaign = self._narrow(menu.campaign(menus))
-        if self._campaign is not None and campaign.name != self._campaign.name:
-            raise MenuError([Problem(menus[0].name, 0, f"the campaign's name changed to {campaign.name!r}")])
+        if self._campaign is not None:
+            for what in ("name", "cycle"):
+                if getattr(campaign, what) != getattr(self._campaign, what):
+                    message = f"the campaign's {what} cannot change while it is in force"
+                    raise MenuError([Problem(menus[0].name, 0, message, "a new campaign has a name of its own")])
         admit.findings(campaign)
         admit.ends(campaign, lambda service, rses: self._backends[service].sites(rses))
         now = self._clock.now()
@@ -77,10 +84,9 @@ class Menus:
     def _narrow(self, campaign: Campaign) -> Campaign:
         unknown = self._links - {str(flow.link) for flow in campaign.flows}
         if unknown:
-            raise UsageError(
-                f"no menu has the link {', '.join(sorted(unknown))}",
-                "write --link SOURCE:DESTINATION as in the menu",
-            )
+            message = f"no menu has the link {', '.join(sorted(unknown))}"
+            hint = "write --link SOURCE:DESTINATION as in the menu"
+            raise MenuError([Problem(campaign.menus[0].name, 0, message, hint)])
         menus = tuple(
             replace(
                 one,

@@ -33,6 +33,7 @@ class Opened:
 
     situation: plan.Situation
     budgets: dict[FlowKey, int]
+    unseen: frozenset[FlowKey]  # flows for which nothing could be chosen yet, since a service did not answer
 
 
 def paused(pauses: Iterable[Pause], flow: FlowKey) -> Pause | None:
@@ -86,16 +87,17 @@ class Opening:
         deadline = max(now + cycle.length * desk.settings.planning_part, now + timedelta(seconds=1))
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         facts = self._facts(flows.values(), deadline, last_try=last_try)
+        self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         pools, unread = self._pools(flows.values(), deadline, last_try=last_try)
         held = {key: self._held(flow, dues[key].held, facts, unread.get(flow.pool)) for key, flow in flows.items()}
         situation = self._situation(campaign, cycle, flows, held, facts, pools)
         made = plan.plan(situation)
         budgets = {decision.key: decision.budget for decision in made.decisions}
-        chosen = choosing.usable(desk, situation, made.injections, budgets, deadline)
+        chosen, unseen = choosing.usable(desk, situation, made.injections, budgets, deadline)
         made = replace(made, injections=tuple(chosen))
         desk.ledger.record_plan(made, desk.clock.now())
         desk.tell("intended", keys=tuple(injection.key for injection in chosen))
-        return Opened(situation, budgets)
+        return Opened(situation, budgets, unseen)
 
     def _refuse_broken(self, services: set[str], *, last_try: bool) -> None:
         """Raise Temporary while services wait for a person: with the others we go on after a while."""

@@ -33,7 +33,9 @@ class Releasing:
         self._cycle: Cycle | None = None
         self._situation: plan.Situation | None = None
         self._budgets: dict[FlowKey, int] = {}
-        self._short: set[FlowKey] = set()  # flows with a refusal that another item may replace
+        self._short: set[FlowKey] = set()  # flows that lack an item which another one may replace
+        self._replace_at = desk.clock.now()
+        self._tries = 0  # of replacing, in a row, for which the services did not answer
 
     def load(self, cycle: Cycle) -> None:
         """Take the intents of this cycle from the ledger; those of earlier cycles are withdrawn."""
@@ -46,25 +48,26 @@ class Releasing:
             self._cycle, self._situation, self._budgets = cycle, None, {}
             self._short.clear()
 
-    def planned(self, situation: plan.Situation, budgets: dict[FlowKey, int]) -> None:
-        """Keep what replacements are chosen from, and what each flow may have in this cycle."""
+    def planned(self, situation: plan.Situation, budgets: dict[FlowKey, int], short: frozenset[FlowKey]) -> None:
+        """Keep what replacements are chosen from, what each flow may have, and which ones lack something."""
         self._situation, self._budgets = situation, budgets
+        self._lack(short)
 
     def next_release(self) -> datetime | None:
-        """When the next intent is due to go out."""
-        return min((_moment(entry) for entry in self._waiting.values()), default=None)
+        """When the next intent is due to go out, or a replacement to be tried."""
+        moments = [_moment(entry) for entry in self._waiting.values()]
+        return min(moments + [self._replace_at] * bool(self._short), default=None)
 
-    def withdraw(self, flows: set[FlowKey] | None, why: str) -> None:
-        """Drop intents that wait (of these flows, or of all): their bytes stay in the debt."""
+    def withdraw(self, flows: set[FlowKey] | None, why: str) -> set[FlowKey]:
+        """Drop intents that wait (of these flows, or of all), and return whose: their bytes stay in the debt."""
         keys = [key for key, e in self._waiting.items() if flows is None or e.injection.flow in flows]
         if keys:
             self._desk.ledger.withdraw(keys, why, self._desk.clock.now())
-        for key in keys:
-            del self._waiting[key]
+        return {self._waiting.pop(key).injection.flow for key in keys}
 
     def send(self, now: datetime) -> None:
         """Call the services for every intent whose moment has come, batched by link and release time."""
-        if self._short:
+        if self._short and now >= self._replace_at:
             self._replace(now)
         batches: dict[tuple[str, Link, datetime], list[Entry]] = defaultdict(list)
         for entry in self._waiting.values():
@@ -168,13 +171,17 @@ class Releasing:
         taken, leaving = frozenset(ledger.taken(now)), frozenset(ledger.leaving())
         situation = replace(situation, now=now, taken=taken, leaving=leaving)
         deadline = now + min(cycle.length / 10, cycle.end - now)
-        try:
-            first = plan.refill(situation, room, given)
-            chosen = choosing.usable(self._desk, situation, first, room, deadline, given)
-        except ServiceError as error:
-            log.info("no replacement for refused items now: %s", error.message)
-            return
+        first = plan.refill(situation, room, given)
+        chosen, unseen = choosing.usable(self._desk, situation, first, room, deadline, given)
+        self._tries = self._tries + 1 if unseen else 0
+        self._lack(unseen)
         self.add(chosen)
+
+    def _lack(self, flows: frozenset[FlowKey]) -> None:
+        """Try again soon to choose for flows whose candidates could not be looked at."""
+        self._short |= flows
+        wait = backoff(self._tries, "replace", self._desk.settings.first_retry) if flows else timedelta(0)
+        self._replace_at = self._desk.clock.now() + wait
 
     def add(self, injections: Sequence[Injection]) -> None:
         """Put more intents of this cycle on disk, and let them wait for their release."""
