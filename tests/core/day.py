@@ -40,6 +40,7 @@ class Books:
     injected: list[int] = field(default_factory=list)
     forgiven: list[int] = field(default_factory=list)
     held: list[Held | None] = field(default_factory=list)
+    caps: list[int] = field(default_factory=list)
     smallest: list[int] = field(default_factory=list)  # free candidate, after the cycle was carried out
     largest: list[int] = field(default_factory=list)  # dataset chosen in the cycle
 
@@ -101,6 +102,9 @@ class Day:
                     if not part.bytes
                     else self.held(cycle, speaking[key]),
                     before=books.held[-1].hold if books.held and books.held[-1] else None,
+                    saved=books.caps[-1]
+                    if books.held and books.held[-1] and books.held[-1].hold is Hold.GRAIN
+                    else 0,
                 )
             )
         if self.down(cycle):
@@ -159,5 +163,6 @@ class Day:
         books.injected.append(sum(sizes))
         books.forgiven.append(decision.forgiven)
         books.held.append(decision.held)
+        books.caps.append(decision.cap)
         books.smallest.append(smallest)
         books.largest.append(max(sizes, default=0))

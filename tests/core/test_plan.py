@@ -88,14 +88,13 @@ def test_a_coarse_link_sends_a_dataset_when_half_of_it_is_covered(debt: int, cou
     assert decision.forgiven == max(0, debt - 400) * GB
 
 
-@pytest.mark.parametrize("before", [None, Hold.GRAIN])
-def test_a_debt_that_waits_for_a_large_dataset_is_not_forgiven_when_a_small_one_comes_free(before) -> None:
+def test_a_debt_that_waits_for_a_large_dataset_is_not_forgiven_when_a_small_one_comes_free() -> None:
     """900 GB were saved up for half of 2 TB; then 100 GB are free."""
-    books = {"account": Account(900 * GB), "recent_due": 50 * GB, "before": before}
+    books = {"account": Account(900 * GB), "recent_due": 50 * GB, "before": Hold.GRAIN, "saved": 2000 * GB}
     decision = one([100, 2000], due=50 * GB, more=books)
     assert decision.forgiven == 0
     assert [item.bytes // GB for item in decision.items] == [100]
-    lost = one([100, 2000], due=50 * GB, more={**books, "before": Hold.QUOTA})
+    lost = one([100, 2000], due=50 * GB, more={**books, "before": Hold.QUOTA, "saved": 0})
     assert lost.forgiven == 800 * GB
     assert lost.held == Held(Hold.QUOTA, {"debt": 900 * GB, "cap": 100 * GB, "forgiven": 800 * GB})
 
@@ -296,6 +295,20 @@ def test_a_pool_is_paced_once_it_is_known_how_soon_its_datasets_come_back() -> N
     assert decision.held.hold is Hold.POOL_DRY
 
 
+def test_what_a_coarse_link_has_saved_up_is_not_asked_of_a_limit_again() -> None:
+    """A limit that lets all dues through cuts nobody because one of them waits for half of 600 GB."""
+    fine, coarse = flow("A", "B"), flow("C", "D")
+    demands = [
+        demand(fine, 50 * GB),
+        demand(coarse, 50 * GB, account=Account(250 * GB), before=Hold.GRAIN),
+    ]
+    limits = Limits(total=100e9 / 900, per_site=1e15, rules_per_hour=10**6)
+    now = situation(demands, [], limits=limits)
+    made = plan(replace(now, pools={fine.pool: items(*[GB] * 200), coarse.pool: items(600 * GB)}))
+    budgets = {decision.key: decision.budget for decision in made.decisions}
+    assert budgets == {fine.key: 50 * GB, coarse.key: 250 * GB}
+
+
 # --------------------------------------------------------------------------- choices
 
 
@@ -310,6 +323,16 @@ def test_the_poorest_pool_chooses_first() -> None:
         chosen = {d.key.link.source: d.items for d in plan(replace(now, pools=pools)).decisions}
         assert chosen[poor] == tuple(shared)
         assert chosen[other] != chosen[poor]
+
+
+def test_a_link_saves_up_for_what_others_have_left_over() -> None:
+    """When the smallest dataset goes to another link, the cap follows the next one, and half of it is covered."""
+    first = demand(flow("A", "B"), 300 * GB, recent_due=300 * GB, account=Account(100 * GB))
+    books = {"recent_due": 50 * GB, "account": Account(300 * GB), "before": Hold.QUOTA}
+    second = demand(flow("C", "B", priority=2), 50 * GB, **books)
+    made = plan(situation([first, second], items(100 * GB, 500 * GB)))
+    assert [[item.bytes // GB for item in decision.items] for decision in made.decisions] == [[100], [500]]
+    assert made.decisions[1].forgiven == 0
 
 
 def test_a_pair_is_taken_once_whatever_source_and_scenario_but_through_fts_again() -> None:
