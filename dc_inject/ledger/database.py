@@ -126,15 +126,14 @@ class Database:
             yield
             return
         with translated(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
             self._writing = True
             try:
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield
                 self._connection.execute("COMMIT")
             finally:
                 self._writing = False
-                if self._connection.in_transaction:  # an error came before or in the commit, perhaps Ctrl-C
-                    self._connection.execute("ROLLBACK")
+                self._roll_back()
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -143,11 +142,16 @@ class Database:
             if self._connection.in_transaction:
                 yield
                 return
-            self._connection.execute("BEGIN")
             try:
+                self._connection.execute("BEGIN")
                 yield
             finally:
-                self._connection.execute("ROLLBACK")
+                self._roll_back()
+
+    def _roll_back(self) -> None:
+        """Leave a transaction that was not committed: an error came before or in the commit, perhaps Ctrl-C."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     def run(self, sql: str, *values: object) -> int:
         """Run one statement; returns how many rows it changed."""

@@ -40,11 +40,10 @@ _DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
 class InjectionReader(AccountReader):
     """What can be read of injections."""
 
-    def entries(self, *states: State, cycle: Cycle | None = None) -> list[Entry]:
-        """Return entries in these states (or in any), of one cycle or of all, in the order of release."""
-        return sorted(
-            self._entries(states, cycle), key=lambda e: (e.injection.cycle, e.injection.release, e.injection.key)
-        )
+    def entries(self, *states: State, cycle: Cycle | None = None, since: datetime | None = None) -> list[Entry]:
+        """Return entries in these states (or in any), of one cycle, or of those from a start on, by release."""
+        found = self._entries(states, cycle, since)
+        return sorted(found, key=lambda e: (e.injection.cycle, e.injection.release, e.injection.key))
 
     def entry(self, key: str) -> Entry:
         """Return the entry of a key; raises LedgerError when there is none."""
@@ -93,7 +92,9 @@ class InjectionReader(AccountReader):
             times[flow_key(row)].append(max(row["taken"], 0))
         return {key: duration(round(median(some))) for key, some in times.items()}
 
-    def _entries(self, states: Sequence[State], cycle: Cycle | None) -> Iterator[Entry]:
+    def _entries(
+        self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
+    ) -> Iterator[Entry]:
         conditions: list[str] = ["1"]
         values: list[str | int] = []
         if states:
@@ -104,6 +105,9 @@ class InjectionReader(AccountReader):
         if cycle is not None:
             conditions.append("cycle = ?")
             values.append(stored(cycle.start))
+        if since is not None:
+            conditions.append("cycle >= ?")
+            values.append(stored(since))
         for row in self._db.stream(f"{_JOINED} WHERE {' AND '.join(conditions)}", *values):
             yield _entry(row)
 

@@ -55,4 +55,4 @@ class Ledger(Cycles, Records, Stock, Reader):
                 "FROM cycle_row AS r JOIN account ON id = account GROUP BY id"
             )
             dues = {flow_key(row): (row["due"], row["forgiven"]) for row in found}
-            return recomputed(dues, self._entries((), None))
+            return recomputed(dues, self._entries())

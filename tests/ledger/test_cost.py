@@ -16,6 +16,7 @@ OFTEN = {
     "entries of states": lambda one: one.entries(State.CALLED, State.LIVE, State.COMPLETE),
     "entries of one state": lambda one: one.entries(State.ENDED),
     "entries of a cycle": lambda one: one.entries(cycle=CYCLE),
+    "entries since": lambda one: one.entries(since=START),
     "entry": lambda one: one.entry(ONE.key),
     "accounts": lambda one: one.accounts(),
     "taken": lambda one: one.taken(START),

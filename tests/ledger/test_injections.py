@@ -231,6 +231,8 @@ def test_entries_are_found_by_state_and_cycle_in_the_order_of_release(ledger):
     ledger.add_injections([late, following, early], START)
     assert [e.injection for e in ledger.entries()] == [early, ONE, late, following]
     assert [e.injection for e in ledger.entries(cycle=CYCLE.next)] == [following]
+    assert [e.injection for e in ledger.entries(since=CYCLE.next.start)] == [following]
+    assert len(ledger.entries(State.INTENDED, since=START)) == 4
     ledger.call([late.key], START)
     assert [e.injection for e in ledger.entries(State.CALLED)] == [late]
     assert [e.injection for e in ledger.entries(State.CALLED, State.INTENDED, cycle=CYCLE)] == [early, ONE, late]
