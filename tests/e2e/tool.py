@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dc_inject.errors import LedgerError
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import LedgerView, Row
 from dc_inject.model import Cycle, Entry, State
 from dc_inject.sandbox import Dataset, Rse, Sandbox
 from tests.conftest import client_for
@@ -151,6 +151,11 @@ class Tool:
                 return view.entries()
         except LedgerError:
             return []
+
+    def rows(self, campaign: str) -> list[Row]:
+        """The rows of all cycles, in their order."""
+        with LedgerView.open(self.ledger(campaign)) as view:
+            return sorted(view.rows(), key=lambda row: row.cycle)
 
     def status(self, campaign: str, *more: str) -> Any:
         return self.run("status", campaign, "--format", "json", *more).json
