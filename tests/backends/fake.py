@@ -326,9 +326,7 @@ class FakeClient:
         return self.server.make_rules(dids, **asked)
 
     def get_replication_rule(self, rule: str) -> Row:
-        if rule not in self.server.rules:
-            raise rucio.RuleNotFound(f"No rule with the id {rule} found")
-        return self.server.told(self.server.rules[rule])
+        return self.server.told(self._known(rule))
 
     def list_replication_rules(self, filters: Row) -> Iterator[Row]:
         exact = {key: value for key, value in filters.items() if key != "created_after"}
@@ -357,18 +355,21 @@ class FakeClient:
 
     def update_replication_rule(self, rule: str, options: Row) -> bool:
         self._right()
-        self.get_replication_rule(rule)
-        self.server.rules[rule].row["expires_at"] = _naive(
+        self._known(rule).row["expires_at"] = _naive(
             self.server.clock.now() + timedelta(seconds=options["lifetime"])
         )
         return True
 
     def delete_replication_rule(self, rule: str, purge_replicas: bool | None = None) -> bool:
         self._right()
-        self.get_replication_rule(rule)
         if purge_replicas is not None:
-            self.server.rules[rule].row["purge_replicas"] = purge_replicas
+            self._known(rule).row["purge_replicas"] = purge_replicas
         return True
+
+    def _known(self, rule: str) -> FakeRule:
+        if rule not in self.server.rules:
+            raise rucio.RuleNotFound(f"No rule with the id {rule} found")
+        return self.server.rules[rule]
 
     def _right(self) -> None:
         if not self.server.may_end:

@@ -251,7 +251,9 @@ def test_a_read_that_breaks_off_is_tried_again_later(place: Place) -> None:
 
 
 def test_a_wrong_password_is_for_a_person_and_is_not_told(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    place.script.answers["/auth/userpass"] = [refusal(401, "CannotAuthenticate", f"wrong password={PASSWORD}")]
+    place.script.answers["/auth/userpass"] = [
+        refusal(401, "CannotAuthenticate", f"{PASSWORD} is wrong, so is password={PASSWORD}")
+    ]
     caplog.set_level(logging.DEBUG)
     with pytest.raises(Fatal) as caught:
         place.backend.check()
@@ -270,7 +272,7 @@ def test_a_repaired_configuration_is_taken_up_by_the_next_check(place: Place) ->
     place.script.answers["/accounts/other/attr"] = [Answer(body="[]")]
     place.script.answers["/rules"] = [refusal(404, "RuleNotFound")]
     place.config.write_text(place.config.read_text().replace("account = dcops", "account = other"))
-    assert place.backend.check().account == "other"
+    assert place.backend.check().account == place.backend.connection.client().account == "other"
 
 
 @pytest.mark.parametrize(
@@ -339,6 +341,7 @@ def test_the_client_says_nothing_whatever_the_log_level(
     submit(place)
     printed = capfd.readouterr()
     assert (printed.out, printed.err) == ("", "")
+    assert {record.name.partition(".")[0] for record in caplog.records} <= {"urllib3", "dogpile", "dc_inject"}
     assert PASSWORD not in caplog.text
     assert TOKEN not in caplog.text
 

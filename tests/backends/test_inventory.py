@@ -67,6 +67,7 @@ def test_the_datasets_of_containers_count_also_of_containers_in_them(
     server.containers["cms", "/inner"] = [("cms", "/data/RAW#2"), ("cms", "/outer")]
     server.containers["cms", "/outer"] = [("cms", "/data/RAW#1"), ("cms", "/inner")]
     assert names(backend, link.source, DatasetFilter((), containers=("cms:/outer", "cms:/nowhere"))) == ["1", "2"]
+    assert server.called("list_content") == 3
     assert names(backend, link.source, DatasetFilter(("cms:/outer",))) == ["1", "2"]
     mixed = DatasetFilter(("cms:*#7", "cms:/data/RAW#8"), containers=("cms:/outer",))
     assert names(backend, link.source, mixed) == ["1", "2", "7", "8"]
@@ -153,3 +154,13 @@ def test_a_holding_rule_that_should_have_expired_is_asked_for_again(
     next(r for r in server.rules.values() if r.row["name"].endswith("#x")).row["expires_at"] = None
     server.clock.time += timedelta(hours=2)
     assert backend.look([candidate])[candidate].source_until is None
+
+
+def test_a_rule_that_is_still_copying_to_the_source_holds_nothing_there(
+    backend: RucioBackend, server: FakeRucio, link: Link
+) -> None:
+    server.add("cms:/data/RAW#x", link.source)
+    rule = next(r for r in server.rules.values() if r.row["name"].endswith("#x"))
+    rule.files |= {"/data/RAW#x/0": "REPLICATING"}
+    candidate = Candidate("cms:/data/RAW#x", link)
+    assert not backend.look([candidate])[candidate].source_locked

@@ -97,6 +97,16 @@ def test_an_intent_in_doubt_that_was_never_carried_out_is_absent(
     assert (seen.status, seen.external_id) == (Status.ABSENT, "")
 
 
+def test_an_intent_in_doubt_is_not_taken_for_another_rule_of_its_dataset(
+    backend: RucioBackend, entries: list[Entry], items: list[Item], link: Link
+) -> None:
+    other = injection(items[0], link, scenario="other")
+    (seen,) = backend.observe([Entry(other, State.CALLED)])
+    assert seen.status is Status.ABSENT
+    assert backend.end([Entry(other, State.CALLED)])[0].external_id == ""
+    assert backend.observe(entries[:1])[0].status is Status.MOVING
+
+
 def test_a_bounded_number_of_rules_is_looked_at_closely_those_seen_longest_ago_first(
     make: Callable[..., RucioBackend], server: FakeRucio, entries: list[Entry]
 ) -> None:
