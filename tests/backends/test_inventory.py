@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.backends.rucio import RucioBackend
+from dc_inject.backends.rucio.inventory import complete
 from dc_inject.errors import Permanent
 from dc_inject.model import DatasetFilter, Item, Link
 from dc_inject.ports import Candidate
@@ -164,3 +165,21 @@ def test_a_rule_that_is_still_copying_to_the_source_holds_nothing_there(
     rule.files |= {"/data/RAW#x/0": "REPLICATING"}
     candidate = Candidate("cms:/data/RAW#x", link)
     assert not backend.look([candidate])[candidate].source_locked
+
+
+@pytest.mark.parametrize(
+    ("state", "length", "available", "size", "whole"),
+    [
+        ("AVAILABLE", 3, 3, 9, True),
+        ("AVAILABLE", 3, 2, 9, False),
+        ("AVAILABLE", 0, 0, 0, False),
+        ("AVAILABLE", None, None, None, False),
+        ("AVAILABLE", 3, 3, None, False),
+        ("UNAVAILABLE", 3, 3, 9, False),
+    ],
+)
+def test_a_replica_is_complete_when_rucio_says_so_and_the_numbers_agree(
+    state: str, length: int | None, available: int | None, size: int | None, whole: bool
+) -> None:
+    row = {"state": state, "length": length, "available_length": available, "bytes": size}
+    assert complete(row) is whole
