@@ -10,7 +10,7 @@ from functools import partial
 
 from dc_inject import plan
 from dc_inject.engine.desk import Desk
-from dc_inject.model import FlowKey, Injection
+from dc_inject.model import FlowKey, Hold, Injection
 from dc_inject.ports import Candidate, Sight
 
 ROUNDS = 4  # of looking and taking another one; what is still missing then stays in the debt
@@ -53,7 +53,7 @@ def usable(
                 _set_aside(desk, injection, why)
                 short.add(injection.flow)
             else:
-                good.append(replace(injection, item=sight.item))
+                good.append(injection)
         room = {flow: budgets[flow] - _bytes(good, flow) for flow in short}
         leaving = situation.leaving | {(injection.item.name, injection.link.source) for injection in good}
         again = replace(situation, now=desk.clock.now(), taken=frozenset(taken), leaving=leaving)
@@ -67,6 +67,10 @@ def why_not(sight: Sight | None, injection: Injection) -> str:
         return "it does not exist any more"
     if not sight.closed:
         return "it is still open"
+    if (sight.item.bytes, sight.item.files) != (injection.item.bytes, injection.item.files):
+        return (
+            "it has changed since the inventory was read"  # bounds, space and quota were weighed for what it was
+        )
     if not sight.item.bytes or not sight.source_complete:
         return "it is not complete at the source"
     if not sight.source_locked:
@@ -105,6 +109,7 @@ def _set_aside(desk: Desk, injection: Injection, why: str) -> None:
     now = desk.clock.now()
     item, destination = injection.item.name, injection.link.destination
     desk.ledger.quarantine(item, destination, why, now, until=now + SET_ASIDE)
+    desk.trouble(injection.flow, Hold.POOL_DRY, why)
     desk.tell("set-aside", item=item, destination=destination, why=why)
 
 

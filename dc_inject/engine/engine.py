@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -20,7 +21,7 @@ from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.releasing import Releasing
 from dc_inject.errors import DcInjectError, LedgerError, ServiceError
 from dc_inject.ledger import Ledger, Row
-from dc_inject.model import Campaign, Cycle, Held, Hold, State
+from dc_inject.model import Campaign, Cycle, FlowKey, Held, Hold, State
 from dc_inject.ports import Backend, Clock, Executor, Identity, Observer
 from dc_inject.reconcile import backoff
 
@@ -115,13 +116,15 @@ class Engine:
             self._plan(now)
         if self._stopping:
             return
+        every = self._campaign.cycle / self._desk.settings.looks_per_cycle
+        # A clock that went forward and back leaves moments behind that would not come for hours.
+        self._observe_at, self._mend_at = min(self._observe_at, now + every), min(self._mend_at, now + MEND_EVERY)
         self._mend(now)
         self._brake()
         if end is not None and now >= end:
             self._releasing.withdraw(None, "the end of the run has come")
         self._releasing.send(self._clock.now())
         if now >= self._observe_at:
-            every = self._campaign.cycle / self._desk.settings.looks_per_cycle
             self._following.round(now, every)
             self._observe_at = now + every
 
@@ -261,7 +264,7 @@ class Engine:
         holds = {row.key: self._why_short(cycle, row) for row in rows}
         if cycle == self._cycle:
             self._releasing.withdraw(None, "its cycle is over")
-        ledger.close_cycle(cycle, now, holds)
+        ledger.close_cycle(cycle, now, holds, self._troubled(cycle))
         rows = ledger.rows(cycle=cycle)
         log.info("%s", sentence(cycle, rows))
         self._desk.tell("cycle-closed", cycle=cycle, rows=rows, seconds=(now - cycle.end).total_seconds())
@@ -275,7 +278,23 @@ class Engine:
             return Held(Hold(broken.hold), {"message": broken.message[:200]})
         if not self._desk.ledger.is_planned(cycle):
             return Held(Hold.API_ERRORS, {"planned": "no", "tries": self._tries})
-        return self._desk.troubles.get(row.key, Held(Hold.GRAIN, {"budget": row.budget}))
+        known = self._desk.troubles.get(row.key)
+        return known or Held(Hold.API_ERRORS, {"budget": row.budget, "answered": row.injected})
+
+    def _troubled(self, cycle: Cycle) -> dict[FlowKey, Held]:
+        """Return the troubles that cost a flow more than what planning held back: those lead in its row."""
+        if cycle != self._cycle:
+            return {}
+        lost: dict[FlowKey, int] = defaultdict(int)
+        for entry in self._desk.ledger.entries(cycle=cycle):
+            if entry.accepted_at is None and entry.state is not State.REFUSED:
+                lost[entry.injection.flow] += entry.injection.item.bytes
+        rows = {row.key: row for row in self._desk.ledger.rows(cycle=cycle)}
+        return {
+            key: held
+            for key, held in self._desk.troubles.items()
+            if key in rows and 2 * lost[key] >= rows[key].due - rows[key].injected
+        }
 
 
 def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:

@@ -15,8 +15,22 @@ from dc_inject import pace, plan
 from dc_inject.engine import choosing
 from dc_inject.engine.desk import Desk
 from dc_inject.errors import ServiceError, Temporary
-from dc_inject.ledger import Pause
-from dc_inject.model import Campaign, Cycle, Flow, FlowKey, Held, Hold, Item, Limits, Link, PoolKey, RseSpec, State
+from dc_inject.ledger import Pause, Row
+from dc_inject.model import (
+    Campaign,
+    Cycle,
+    Flow,
+    FlowKey,
+    Held,
+    Hold,
+    Item,
+    Limits,
+    Link,
+    Menu,
+    PoolKey,
+    RseSpec,
+    State,
+)
 from dc_inject.ports import Backend, RseFacts
 
 log = logging.getLogger(__name__)
@@ -51,7 +65,8 @@ class Opening:
     def dues(self, campaign: Campaign, cycle: Cycle, since: datetime, hold: Held | None = None) -> None:
         """Write what each link is due in this cycle; a pause makes it nothing. Twice is the same as once."""
         menus = campaign.in_force(cycle.start, cycle.end)
-        pauses = self._desk.ledger.pauses()
+        # Of a cycle that was missed: who had paused it then, not now.
+        pauses = self._desk.ledger.pauses(None if hold is None else cycle.start)
         dues: dict[FlowKey, tuple[int, Held | None]] = {}
         flows = tuple(flow for menu in menus for flow in menu.flows)
         exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
@@ -62,7 +77,9 @@ class Opening:
                 dues[key] = 0, Held(Hold.PAUSED, {"by": pause.who, "why": pause.why})
             else:
                 dues[key] = part.bytes, hold or (part.held if part.bytes == 0 else None)
-        self._desk.ledger.open_cycle(cycle, dues, self._desk.clock.now())
+        speaking = pace.flows_now(flows, cycle)
+        extras = {key: round(amount * speaking[key].overhead) for key, (amount, _) in dues.items()}
+        self._desk.ledger.open_cycle(cycle, dues, self._desk.clock.now(), extras)
 
     def drain(self, cycle: Cycle) -> None:
         """Open a cycle in which nothing is due, so that what still arrives has a row to be told in."""
@@ -201,9 +218,8 @@ class Opening:
         ledger, now = self._desk.ledger, self._desk.clock.now()
         accounts, recent = ledger.accounts(), ledger.recent_due(cycle)
         earlier = [row for row in ledger.rows(since=cycle.end - HOUR) if row.cycle < cycle]
-        before = {
-            row.key: row.held.hold for row in earlier if row.cycle.end == cycle.start and row.held is not None
-        }
+        before = {row.key: row for row in ledger.rows(cycle=Cycle(cycle.start - cycle.length, cycle.length))}
+        extras = ledger.extras()
         last_hour: dict[Link, int] = defaultdict(int)
         for row in earlier:
             last_hour[row.key.link] += row.injected
@@ -217,10 +233,15 @@ class Opening:
                 due=dues[key],
                 recent_due=recent[key],
                 account=plan.Account(
-                    accounts[key].due, accounts[key].injected, accounts[key].forgiven, accounts[key].in_doubt
+                    accounts[key].due,
+                    accounts[key].injected,
+                    accounts[key].forgiven,
+                    accounts[key].in_doubt,
+                    extras[key],
                 ),
                 held=held[key],
-                before=before.get(key),
+                before=held_before.hold if key in before and (held_before := before[key].held) else None,
+                saved=before[key].cap if key in before and _waited_for_a_dataset(before[key]) else 0,
                 completion=completion.get(key),
             )
             for key, flow in flows.items()
@@ -236,7 +257,7 @@ class Opening:
             pools=pools,
             taken=frozenset(ledger.taken(now)),
             leaving=frozenset(ledger.leaving()),
-            destinations=self._destinations(campaign, flows.values(), facts),
+            destinations=self._destinations(menus, flows.values(), facts),
             sites=tuple(site for menu in menus for site in menu.sites),
             site_of=site_of(campaign),
             limits=strictest(menu.limits for menu in menus),
@@ -247,10 +268,10 @@ class Opening:
         )
 
     def _destinations(
-        self, campaign: Campaign, flows: Iterable[Flow], facts: Mapping[tuple[str, str], RseFacts]
+        self, menus: Iterable[Menu], flows: Iterable[Flow], facts: Mapping[tuple[str, str], RseFacts]
     ) -> dict[str, plan.Destination]:
         """Combine what the menu grants and what the service sees of each destination."""
-        specs = {name: spec for menu in campaign.menus for site in menu.sites for name, spec in site.rses.items()}
+        specs = _specs(menus)
         resident, on_its_way = self._desk.ledger.resident(), self._desk.ledger.on_its_way()
         result = {}
         for service, name in {(flow.link.through, flow.link.destination) for flow in flows}:
@@ -268,6 +289,20 @@ class Opening:
                 deletion_lag=spec.deletion_lag,
             )
         return result
+
+
+def _waited_for_a_dataset(row: Row) -> bool:
+    return row.held is not None and row.held.hold is Hold.GRAIN
+
+
+def _specs(menus: Iterable[Menu]) -> dict[str, RseSpec]:
+    """Return what the menus grant of each RSE: of several the smallest space and the longest lag."""
+    specs: dict[str, RseSpec] = {}
+    for name, spec in ((n, s) for menu in menus for site in menu.sites for n, s in site.rses.items()):
+        known = specs.get(name, spec)
+        spaces = [space for space in (known.space, spec.space) if space is not None]
+        specs[name] = RseSpec(min(spaces, default=None), max(known.deletion_lag, spec.deletion_lag))
+    return specs
 
 
 def _read(backend: Backend, pool: PoolKey) -> list[Item]:

@@ -22,6 +22,10 @@ class AccountReader(Part):
         totals = {flow_key(row): Totals(*(row[name] for name in _TOTALS)) for row in found}
         return dict(sorted(totals.items()))
 
+    def extras(self) -> Mapping[FlowKey, int]:
+        """Return the bytes that overheads added to the dues of every flow key so far."""
+        return {flow_key(row): row["extra"] for row in self._db.rows("SELECT * FROM account")}
+
     def resident(self) -> Mapping[str, int]:
         """Return, for each destination, our bytes that are there or may come there, intents included."""
         return self._by_destination("resident")

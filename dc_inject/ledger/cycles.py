@@ -79,8 +79,18 @@ class CycleReader(InjectionReader):
 class Cycles(Injections, CycleReader):
     """What happens to cycles; each method is one transaction, and doing it twice is doing it once."""
 
-    def open_cycle(self, cycle: Cycle, dues: Mapping[FlowKey, tuple[int, Held | None]], now: datetime) -> None:
-        """Write what each flow key is due in a cycle, and the hold of one that will get nothing."""
+    def open_cycle(
+        self,
+        cycle: Cycle,
+        dues: Mapping[FlowKey, tuple[int, Held | None]],
+        now: datetime,
+        extras: Mapping[FlowKey, int] | None = None,
+    ) -> None:
+        """Write what each flow key is due in a cycle, and the hold of one that will get nothing.
+
+        `extras` are the bytes that overheads add to the dues.
+        """
+        more = extras or {}
         start = stored(cycle.start)
         with self._db.write():
             opened = self._db.run(
@@ -93,8 +103,11 @@ class Cycles(Injections, CycleReader):
                 return
             accounts = self._account_ids(dues)
             self._db.run_many(
-                "INSERT INTO cycle_row (cycle, account, due, hold, numbers) VALUES (?, ?, ?, ?, ?)",
-                ((start, accounts[key], due, *hold_columns(hold)) for key, (due, hold) in dues.items()),
+                "INSERT INTO cycle_row (cycle, account, due, extra, hold, numbers) VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    (start, accounts[key], due, more.get(key, 0), *hold_columns(hold))
+                    for key, (due, hold) in dues.items()
+                ),
             )
 
     def record_plan(self, plan: Plan, now: datetime) -> None:
@@ -114,11 +127,17 @@ class Cycles(Injections, CycleReader):
             )
             self.add_injections(plan.injections, now)
 
-    def close_cycle(self, cycle: Cycle, now: datetime, holds: Mapping[FlowKey, Held] | None = None) -> None:
+    def close_cycle(
+        self,
+        cycle: Cycle,
+        now: datetime,
+        holds: Mapping[FlowKey, Held] | None = None,
+        leading: Mapping[FlowKey, Held] | None = None,
+    ) -> None:
         """Write what became known of each flow since the last close into the cycle's rows, for good.
 
         Flows of which something became known get a row even if they were due nothing here. A row that got less
-        than its due and has no hold takes the one from `holds`.
+        than its due takes the hold from `leading`, or, when it has none, from `holds`.
         """
         start = stored(cycle.start)
         with self._db.write():
@@ -134,15 +153,16 @@ class Cycles(Injections, CycleReader):
             )
             self._db.run(_TELL, start)
             accounts = self._account_ids()
-            self._db.run_many(
-                "UPDATE cycle_row SET hold = ?, numbers = ? "
-                "WHERE cycle = ? AND account = ? AND hold IS NULL AND injected < due",
-                (
-                    (*hold_columns(hold), start, accounts[key])
-                    for key, hold in (holds or {}).items()
-                    if key in accounts
-                ),
-            )
+            for some, which in ((leading, ""), (holds, "AND hold IS NULL")):
+                self._db.run_many(
+                    f"UPDATE cycle_row SET hold = ?, numbers = ? "  # noqa: S608  our own words
+                    f"WHERE cycle = ? AND account = ? AND injected < due {which}",
+                    (
+                        (*hold_columns(hold), start, accounts[key])
+                        for key, hold in (some or {}).items()
+                        if key in accounts
+                    ),
+                )
             told = ", ".join(f"told_{name} = {name}" for name in _TOLD)
             self._db.run(f"UPDATE account SET {told} WHERE {news}")  # noqa: S608  our own words
             self._db.run(

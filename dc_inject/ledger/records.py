@@ -64,12 +64,13 @@ class RecordReader(Part):
         )
         return None if row is None else tuple(json.loads(row["names"]))
 
-    def pauses(self) -> tuple[Pause, ...]:
-        """Return what is paused now."""
-        return tuple(
-            Pause(row["subject"], row["who"], row["why"], moment(row["since"]))
-            for row in self._db.rows("SELECT * FROM pause ORDER BY subject")
-        )
+    def pauses(self, at: datetime | None = None) -> tuple[Pause, ...]:
+        """Return what is paused now, or was paused at a moment."""
+        found = self._db.rows("SELECT * FROM pause WHERE until IS NULL ORDER BY subject")
+        if at is not None:
+            sql = "SELECT * FROM pause WHERE since <= ? AND (until IS NULL OR until > ?) ORDER BY subject, since"
+            found = self._db.rows(sql, stored(at), stored(at))
+        return tuple(Pause(row["subject"], row["who"], row["why"], moment(row["since"])) for row in found)
 
     def changes(self, limit: int = 20) -> tuple[Change, ...]:
         """Return the last things that people changed, newest first."""
@@ -159,7 +160,11 @@ class Records(RecordReader):
         """Stop a subject: `*` (the campaign), a scenario or `SRC:DST`; returns False if it is stopped already."""
         with self._db.write():
             new = self._db.run(
-                "INSERT INTO pause VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", subject, who, why, stored(now)
+                "INSERT INTO pause (subject, who, why, since) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+                subject,
+                who,
+                why,
+                stored(now),
             )
             if new:
                 self.change(who, f"stop {subject}", why, now)
@@ -168,7 +173,9 @@ class Records(RecordReader):
     def resume(self, subject: str, who: str, why: str, now: datetime) -> bool:
         """Let a subject go on; returns False if it was not stopped."""
         with self._db.write():
-            was = self._db.run("DELETE FROM pause WHERE subject = ?", subject)
+            was = self._db.run(
+                "UPDATE pause SET until = ? WHERE subject = ? AND until IS NULL", stored(now), subject
+            )
             if was:
                 self.change(who, f"resume {subject}", why, now)
         return bool(was)

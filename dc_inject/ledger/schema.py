@@ -119,7 +119,14 @@ _VERSION_1 = (
         tail=" WITHOUT ROWID",
     ),
     _table("change", "id INTEGER PRIMARY KEY", _time("at"), *(_text(name) for name in ("who", "what", "why"))),
-    _table("pause", "subject TEXT PRIMARY KEY NOT NULL", _text("who"), _text("why"), _time("since")),
+    _table(
+        "pause",
+        "id INTEGER PRIMARY KEY",
+        *(_text(name) for name in ("subject", "who", "why")),
+        _time("since"),
+        _time("until", null=True),
+    ),
+    "CREATE UNIQUE INDEX pause_in_force ON pause (subject) WHERE until IS NULL",
     _table("note", "id INTEGER PRIMARY KEY", _time("at"), _text("text")),
     _table(
         "quarantine",
@@ -147,7 +154,7 @@ _VERSION_1 = (
         "account",
         "id INTEGER PRIMARY KEY",
         *(_text(name, filled=True) for name in ("scenario", "source", "destination", "through")),
-        *(_int(name, default=0) for name in ("due", "forgiven", "cycles", *_MEASURES)),
+        *(_int(name, default=0) for name in ("due", "extra", "forgiven", "cycles", *_MEASURES)),
         *(_int(f"told_{name}", default=0) for name in _TOLD),
         "UNIQUE (scenario, source, destination, through)",
     ),
@@ -173,6 +180,7 @@ _VERSION_1 = (
         "cycle INTEGER NOT NULL REFERENCES cycle (start)",
         "account INTEGER NOT NULL REFERENCES account (id)",
         _int("due"),
+        _int("extra", default=0),  # what the overhead adds to the due
         *(_int(name, null=True, least=None) for name in ("want", "cap", "budget")),
         _int("forgiven", default=0),
         *(_int(name, default=0, least=None) for name in _TOLD),
@@ -264,7 +272,8 @@ _VERSION_1 = (
     _trigger(
         "row_new",
         "AFTER INSERT ON cycle_row",
-        "UPDATE account SET due = due + NEW.due, cycles = cycles + (NEW.due > 0) WHERE id = NEW.account",
+        "UPDATE account SET due = due + NEW.due, extra = extra + NEW.extra, cycles = cycles + (NEW.due > 0) "
+        "WHERE id = NEW.account",
         "UPDATE account SET forgiven = forgiven + NEW.forgiven WHERE id = NEW.account",
     ),
     _trigger(
@@ -277,7 +286,7 @@ _VERSION_1 = (
     _refused(
         "injection_is_one", "UPDATE OF key, account, cycle, item ON injection", "an injection stays what it is"
     ),
-    _refused("row_due", "UPDATE OF due, cycle, account ON cycle_row", "what was due does not change"),
+    _refused("row_due", "UPDATE OF due, extra, cycle, account ON cycle_row", "what was due does not change"),
     _refused("row_insert", f"INSERT ON cycle_row WHEN {_IS_CLOSED.format(row='NEW')}", _FOR_GOOD),
     _refused("row_update", f"UPDATE ON cycle_row WHEN {_IS_CLOSED.format(row='OLD')}", _FOR_GOOD),
     _refused("row_delete", "DELETE ON cycle_row", _FOR_GOOD),

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 
 from dc_inject import holds
 from dc_inject.holds import Constraint
-from dc_inject.model import Hold
 from dc_inject.plan.line import Line, with_overhead
 
 CAP = 2  # cycles' worth of debt that a cycle may make up
@@ -42,10 +41,9 @@ def cap(line: Line) -> None:
     """Set what a line is forgiven and its budget, by the smallest dataset that is free at this moment."""
     demand, rest = line.demand, line.want - line.limited
     line.cap = max(CAP * with_overhead(demand.recent_due, demand.flow), line.smallest)
-    if demand.before in {None, Hold.GRAIN} and line.pool is not None:
-        # It may have been saved up for half of the dataset that was the smallest then, and a smaller one has come
-        # free since: that is no reason to forgive it.
-        line.cap = max(line.cap, min(rest, line.pool.largest // 2 + line.due))
+    # It may have been saved up for half of the dataset that was the smallest then, and a smaller one has come
+    # free since: that is no reason to forgive it.
+    line.cap = max(line.cap, min(rest, demand.saved + line.due if demand.saved else 0))
     # With no pool to look at nobody knows what a debt waits for: then nothing is forgiven.
     line.forgiven = line.limited + (max(0, rest - line.cap) if line.pool is not None else 0)
     line.budget = 0 if demand.held else max(0, min(rest, line.cap) - line.shared)

@@ -37,8 +37,9 @@ class Demand:
     `due` is this cycle's; `recent_due` the largest of the last three cycles, this one included.
     `intended` are bytes of intents of this cycle that are already in the ledger, and not yet in the account.
     `held` is a hold that is known before planning (paused, excluded, credentials, unavailable ...): budget 0.
-    `before` is the hold of the cycle before, which the debt comes from; with none (None), or with `grain`, the
-    debt only waits for a dataset that it can pay for, and is not forgiven.
+    `before` is the hold of the cycle before, which the debt comes from. `saved` is the debt that it
+    left at its end (want - forgiven - injected) when it had no hold or `grain`, else 0: what waits for a dataset
+    and is not forgiven.
     `completion` is the measured time from release to completion, None while unknown (first four cycles).
     """
 
@@ -49,6 +50,7 @@ class Demand:
     intended: int = 0
     held: Held | None = None
     before: Hold | None = Hold.NOT_RUNNING
+    saved: int = 0
     completion: timedelta | None = None
 
 

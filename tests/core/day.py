@@ -37,16 +37,17 @@ class Books:
     """What a ledger would say of one flow key."""
 
     due: list[int] = field(default_factory=list)
+    extra: list[int] = field(default_factory=list)  # what overheads add to it
     injected: list[int] = field(default_factory=list)
     forgiven: list[int] = field(default_factory=list)
     held: list[Held | None] = field(default_factory=list)
-    caps: list[int] = field(default_factory=list)
+    saved: list[int] = field(default_factory=list)  # debt that a cycle left by choice
     smallest: list[int] = field(default_factory=list)  # free candidate, after the cycle was carried out
     largest: list[int] = field(default_factory=list)  # dataset chosen in the cycle
 
     def account(self) -> Account:
         """The totals so far."""
-        return Account(sum(self.due), sum(self.injected), sum(self.forgiven))
+        return Account(sum(self.due), sum(self.injected), sum(self.forgiven), extra=sum(self.extra))
 
 
 @dataclass
@@ -90,6 +91,7 @@ class Day:
             paused = self.paused(cycle, speaking[key])
             books = self.books[key]
             books.due.append(0 if paused else part.bytes)
+            books.extra.append(round(books.due[-1] * speaking[key].overhead))
             demands.append(
                 Demand(
                     flow=speaking[key],
@@ -102,9 +104,7 @@ class Day:
                     if not part.bytes
                     else self.held(cycle, speaking[key]),
                     before=books.held[-1].hold if books.held and books.held[-1] else None,
-                    saved=books.caps[-1]
-                    if books.held and books.held[-1] and books.held[-1].hold is Hold.GRAIN
-                    else 0,
+                    saved=books.saved[-1] if books.saved else 0,
                 )
             )
         if self.down(cycle):
@@ -163,6 +163,7 @@ class Day:
         books.injected.append(sum(sizes))
         books.forgiven.append(decision.forgiven)
         books.held.append(decision.held)
-        books.caps.append(decision.cap)
+        chosen = decision.held is None or decision.held.hold is Hold.GRAIN
+        books.saved.append(max(0, decision.want - decision.forgiven - sum(sizes)) if chosen else 0)
         books.smallest.append(smallest)
         books.largest.append(max(sizes, default=0))

@@ -3,6 +3,7 @@
 Only what the tests set in the environment makes a difference, and no code of the product knows of it:
 
 - `E2E_NOW`: what the system's clock shows at its first reading (ISO 8601); it goes on from there.
+- `E2E_SPEED`: how many seconds it then goes on in a second.
 - `E2E_ACCIDENT`: `EVENT:COUNT:SIGNAL[,SIGNAL]`: signals that the process sends to itself when the engine tells
   its observer of EVENT for the COUNT-th time. It tells of each step right after it: these are the boundaries.
 - `E2E_TOLD`: the file that then gets the time on that clock, for whoever goes on.
@@ -22,13 +23,13 @@ from dc_inject.clock import SystemClock
 from dc_inject.metrics import Metrics
 
 
-def set_clock(start: datetime) -> None:
-    """Let the clock begin at `start` when it is read for the first time."""
+def set_clock(start: datetime, speed: float) -> None:
+    """Let the clock begin at `start` when it is read for the first time, and go `speed` times as fast as others."""
     begun: list[float] = []
 
     def now(self: SystemClock) -> datetime:
         begun.append(time.monotonic()) if not begun else None
-        return start + timedelta(seconds=time.monotonic() - begun[0])
+        return start + timedelta(seconds=speed * (time.monotonic() - begun[0]))
 
     SystemClock.now = now  # type: ignore[method-assign]
 
@@ -51,7 +52,8 @@ def arrange(accident: str, told: Path) -> None:
 
 if __name__ == "__main__":
     if "E2E_NOW" in os.environ:
-        set_clock(datetime.fromisoformat(os.environ["E2E_NOW"]).astimezone(UTC))
+        moment = datetime.fromisoformat(os.environ["E2E_NOW"]).astimezone(UTC)
+        set_clock(moment, float(os.environ["E2E_SPEED"]))
     if "E2E_ACCIDENT" in os.environ:
         arrange(os.environ["E2E_ACCIDENT"], Path(os.environ["E2E_TOLD"]))
     root.main()

@@ -14,9 +14,10 @@ from tests.e2e.tool import add_stock, asked, given, rules, this_cycle
 
 pytestmark = pytest.mark.sandbox
 
-CYCLE = 20  # seconds
-TIMEOUT = 3  # of a call; after three times that an unanswered one that Rucio does not know counts as never made
-AGAIN = timedelta(seconds=11)  # into the cycle: when the next start comes
+CYCLE = 60  # seconds
+SPEED = 3  # of the clock: a cycle is over in 20 s
+TIMEOUT = 5  # of a call
+GRACE = timedelta(seconds=3 * TIMEOUT + 1)  # when a call that Rucio does not know of counts as never made
 BOUNDARIES = {
     "intent": "intended:1:SIGKILL",
     "call": "calling:2:SIGKILL",
@@ -57,7 +58,7 @@ class World:
 
 def _menu(tool, world, cycle):
     one, two = world.destinations
-    rates = {(world.source, one): "8 Gb/s", (world.source, two): "5 Gb/s"}
+    rates = {(world.source, one): "1.4 Gb/s", (world.source, two): "1 Gb/s"}
     with Ledger.open(tool.ledger(world.campaign)) as ledger:
         ledger.begin(cycle.start)  # so that what is due does not hang on how fast a process starts
     return tool.menu(world.campaign, rates, start=cycle.start, cycle=CYCLE)
@@ -75,7 +76,7 @@ def test_killed_or_stopped_at_a_boundary_the_next_once_of_the_cycle_completes_it
     menus = {w.name: _menu(tool, w, cycle) for w in worlds}
 
     def start(world, **more):
-        return tool.start("run", "--once", menus[world.name], "--timeout", TIMEOUT, **more)
+        return tool.start("run", "--once", menus[world.name], "--timeout", TIMEOUT, speed=SPEED, **more)
 
     undisturbed = start(calm, now=cycle.start)
     first = {
@@ -87,7 +88,7 @@ def test_killed_or_stopped_at_a_boundary_the_next_once_of_the_cycle_completes_it
         done = process.ends(-9 if "SIGKILL" in BOUNDARIES[name] else 0)
         assert done.err.count("stopping; rules stay live") == ("SIGKILL" not in BOUNDARIES[name])
         died = datetime.fromisoformat((tool.state / f"{name}.told").read_text())
-        second[name] = start(wild[name], now=max(died, cycle.start + AGAIN))
+        second[name] = start(wild[name], now=died + GRACE if name == "call" else died)
     undisturbed.ends()
     expected = calm.anonymous(given(tool.entries(calm.campaign)))
     assert len({to for _, to, _ in expected}) == 2

@@ -124,13 +124,14 @@ class Tool:
         *arguments: object,
         config: Path | None = None,
         now: datetime | None = None,
+        speed: float = 1,
         accident: str = "",
         told: Path | None = None,
     ) -> Running:
-        """Start it; `now` and `accident` are for the driver."""
+        """Start it; `now`, `speed` and `accident` are for the driver."""
         environ = {**os.environ, "RUCIO_CONFIG": str(config or self.config), "XDG_STATE_HOME": str(self.state)}
         if now is not None:
-            environ["E2E_NOW"] = now.isoformat()
+            environ |= {"E2E_NOW": now.isoformat(), "E2E_SPEED": str(speed)}
         if accident:
             environ |= {"E2E_ACCIDENT": accident, "E2E_TOLD": str(told)}
         place = self.state / f"run-{len(self.running)}.txt"
