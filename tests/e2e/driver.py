@@ -24,7 +24,7 @@ from dc_inject.metrics import Metrics
 
 
 def set_clock(start: datetime, speed: float) -> None:
-    """Let the clock begin at `start` when it is read for the first time, and go `speed` times as fast as others."""
+    """Let the clock begin at `start` at its first reading, and go `speed` times as fast as others."""
     begun: list[float] = []
 
     def now(self: SystemClock) -> datetime:
