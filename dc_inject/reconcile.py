@@ -28,13 +28,19 @@ def backoff(
 
 
 def to_end(entries: Iterable[Entry], now: datetime, dwell: Callable[[Entry], timedelta]) -> list[Entry]:
-    """Return the complete entries whose dwell is over and whose end was not asked for just now."""
+    """Return the entries to end now, but for those whose end was asked for just now.
+
+    These are the complete ones whose dwell is over, and those that found files at the destination already: they
+    are withdrawn, since at their end Rucio would delete what somebody else has put there.
+    """
     return [
         entry
         for entry in entries
-        if entry.state is State.COMPLETE
-        and entry.completed_at is not None
-        and entry.completed_at + dwell(entry) <= now
+        if (
+            (entry.state is State.LIVE and entry.present)
+            or (entry.completed_at is not None and entry.completed_at + dwell(entry) <= now)
+        )
+        and entry.state in {State.LIVE, State.COMPLETE}
         and (entry.end_asked_at is None or entry.end_asked_at + ASK_AGAIN <= now)
     ]
 

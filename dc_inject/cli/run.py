@@ -87,8 +87,8 @@ def run(
             backends = {service: DryBackend(backend, clock) for service, backend in backends.items()}
         identities = admit.identities(backends, allow_admin=allow_admin)
         source = Menus(menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale)
+        ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), clock.now())
         made = source()
-        ledger.bind(made.name, made.cycle, tuple(identities.values()), clock.now())
         _say_configuration(made, identities.values(), path, dry_run=dry_run)
         if metrics_address:
             stack.enter_context(metrics.serve(metrics_address))

@@ -29,6 +29,7 @@ class Settings:
     call_grace: timedelta = timedelta(minutes=3)
     first_retry: timedelta = timedelta(seconds=2)
     poll: timedelta = timedelta(seconds=2)
+    submits_at_once: int = 16  # handed to the executor; more would go out after a stop
     looks_per_cycle: int = 5  # how often in a cycle our rules are observed
     planning_part: float = 0.25  # of a cycle, in which reads that fail are tried again before planning without
     drain: bool = True

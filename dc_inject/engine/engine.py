@@ -103,7 +103,9 @@ class Engine:
         self._desk.ledger.note(trace, now)
         log.error("unexpected %s; going on, its trace is in the ledger's notes", type(error).__name__)
         self._desk.tell("unexpected", kind=type(error).__name__)
-        self._plan_at = None
+        if self._cycle is not None and not self._desk.ledger.is_planned(self._cycle):
+            self._tries += 1
+            self._plan_at = now + backoff(self._tries, self._cycle.name, self._desk.settings.first_retry)
         self._calls.wait(now + max(self._desk.settings.poll, timedelta(seconds=1)))
 
     # ------------------------------------------------------------------ one step of the time line
@@ -136,12 +138,25 @@ class Engine:
         for service in self._desk.broken:
 
             def then(identity: Identity | None, error: ServiceError | None, service: str = service) -> None:
-                if error is None and identity is not None:
+                if error is None and identity is not None and self._ours(identity):
                     self._desk.identities[service] = identity
                     self._desk.broken.pop(service, None)
                     log.info("%s works again", service)
 
             self._calls.start(self._desk.backends[service].check, then)
+
+    def _ours(self, identity: Identity) -> bool:
+        """Whether a service still knows us as the account that the campaign belongs to."""
+        was = self._desk.identities[identity.service]
+        if identity.admin and not was.admin:
+            log.error("%s stays on hold: %s is an administrator's account", identity.service, identity.account)
+            return False
+        try:
+            self._desk.ledger.identify(identity, self._clock.now())
+        except LedgerError as error:
+            log.error("%s stays on hold: %s", identity.service, error.message)  # noqa: TRY400  for a person
+            return False
+        return True
 
     def _next(self, now: datetime, end: datetime | None) -> datetime:
         """When there is something to do again, unless an answer or a signal comes first."""
@@ -203,6 +218,7 @@ class Engine:
         self._desk.troubles.clear()
         self._following.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
         self._releasing.load(cycle)
+        self._following.look_for_lost(self._clock.now())
         if injecting and self._campaign.in_force(cycle.start, cycle.end):
             self._opening.dues(self._campaign, cycle, self._since)
             if not self._desk.ledger.is_planned(cycle):
@@ -227,8 +243,14 @@ class Engine:
         except LedgerError:
             raise
         except DcInjectError as error:
-            log.warning("the menus are not taken up, the last good ones stay in force:\n%s", error)
-            self._desk.tell("menus-refused", message=str(error))
+            self._refuse_menus(str(error))
+        except Exception as error:  # noqa: BLE001  a menu must not be able to stop what is in force
+            self._desk.ledger.note("".join(traceback.format_exception(error)), self._clock.now())
+            self._refuse_menus(f"unexpected {type(error).__name__}, its trace is in the ledger's notes")
+
+    def _refuse_menus(self, why: str) -> None:
+        log.warning("the menus are not taken up, the last good ones stay in force:\n%s", why)
+        self._desk.tell("menus-refused", message=why)
 
     def _plan(self, now: datetime) -> None:
         """Plan the current cycle, or say when to try again."""
@@ -278,8 +300,16 @@ class Engine:
             return Held(Hold(broken.hold), {"message": broken.message[:200]})
         if not self._desk.ledger.is_planned(cycle):
             return Held(Hold.API_ERRORS, {"planned": "no", "tries": self._tries})
-        known = self._desk.troubles.get(row.key)
-        return known or Held(Hold.API_ERRORS, {"budget": row.budget, "answered": row.injected})
+        if known := self._desk.troubles.get(row.key):
+            return known
+        waiting = sum(
+            entry.injection.item.bytes
+            for entry in self._desk.ledger.entries(State.CALLED, cycle=cycle)
+            if entry.injection.flow == row.key
+        )
+        if waiting:
+            return Held(Hold.API_ERRORS, {"unanswered": waiting})
+        return Held(Hold.GRAIN, {"budget": row.budget, "injected": row.injected})
 
     def _troubled(self, cycle: Cycle) -> dict[FlowKey, Held]:
         """Return the troubles that cost a flow more than what planning held back: those lead in its row."""

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dc_inject import reconcile
+from dc_inject.engine.choosing import SET_ASIDE
 from dc_inject.engine.desk import Desk
 from dc_inject.errors import Permanent, ServiceError
 from dc_inject.model import Entry, FlowKey, State
@@ -18,6 +19,7 @@ log = logging.getLogger(__name__)
 
 OBSERVE_AT_ONCE = 200
 END_AT_ONCE = 20
+LATEST = timedelta(hours=2)  # how long after its cycle a request that was given up is looked for
 LIVE = (State.CALLED, State.LIVE, State.COMPLETE)
 
 
@@ -42,6 +44,15 @@ class Following:
         self._observe(settle, exact=True)
         self.end(reconcile.to_end(entries, now, lambda e: self.dwell.get(e.injection.flow, timedelta(0))))
         self._look_whether_gone(now)
+
+    def look_for_lost(self, now: datetime) -> None:
+        """Look once more for requests that were given up: a service may carry one out later than anybody waits."""
+        given_up = [
+            entry
+            for entry in self._desk.ledger.entries(State.WITHDRAWN, since=now - LATEST)
+            if entry.called_at is not None and self._known(entry)
+        ]
+        self._observe(given_up, exact=False)
 
     @property
     def idle(self) -> bool:
@@ -77,6 +88,10 @@ class Following:
         stale = {key for key, entry in before.items() if desk.ledger.entry(key).state is not entry.state}
         observations = [seen for seen in observations if seen.key not in stale]
         desk.ledger.observe(observations, now)
+        for entry in (before[seen.key] for seen in observations if seen.present and not before[seen.key].present):
+            item, destination = entry.injection.item.name, entry.injection.link.destination
+            why = "files of it were at the destination already"
+            desk.ledger.quarantine(item, destination, why, now, until=now + SET_ASIDE)
         absent = [before[seen.key] for seen in observations if seen.status is Status.ABSENT]
         self._not_carried_out([e for e in absent if reconcile.given_up(e, now, desk.settings.call_grace)])
         desk.tell("observed", observations=tuple(observations))

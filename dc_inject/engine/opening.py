@@ -139,12 +139,16 @@ class Opening:
         self._complain(errors, last_try=last_try and bool(results))
         facts = {(service, name): fact for (service, _), some in results.items() for name, fact in some.items()}
         now = desk.clock.now()
-        for (_, name), fact in facts.items():
-            for signal, why in fact.missing.items():
-                desk.ledger.signal(signal, name, None, now, why)
-            for signal in ("free", "quota_left"):
-                if (value := getattr(fact, signal)) is not None:
-                    desk.ledger.signal(signal, name, value, now)
+        with desk.ledger.together():
+            for (service, start), error in errors.items():
+                for name in sorted(names[service])[start : start + RSES_AT_ONCE]:
+                    desk.ledger.signal("availability", name, None, now, error.message)
+            for (_, name), fact in facts.items():
+                for signal, why in fact.missing.items():
+                    desk.ledger.signal(signal, name, None, now, why)
+                for signal in ("free", "quota_left"):
+                    if (value := getattr(fact, signal)) is not None:
+                        desk.ledger.signal(signal, name, value, now)
         return facts
 
     def _pools(
@@ -241,7 +245,7 @@ class Opening:
                 ),
                 held=held[key],
                 before=held_before.hold if key in before and (held_before := before[key].held) else None,
-                saved=before[key].cap if key in before and _waited_for_a_dataset(before[key]) else 0,
+                saved=_saved(before[key]) if key in before else 0,
                 completion=completion.get(key),
             )
             for key, flow in flows.items()
@@ -291,8 +295,11 @@ class Opening:
         return result
 
 
-def _waited_for_a_dataset(row: Row) -> bool:
-    return row.held is not None and row.held.hold is Hold.GRAIN
+def _saved(row: Row) -> int:
+    """Return what a flow left of its debt by choice in a cycle, to save up for a dataset."""
+    if row.held is not None and row.held.hold is not Hold.GRAIN:
+        return 0
+    return max(0, row.want - row.forgiven - row.injected)
 
 
 def _specs(menus: Iterable[Menu]) -> dict[str, RseSpec]:

@@ -30,6 +30,7 @@ class Releasing:
         self._desk = desk
         self._waiting: dict[str, Entry] = {}
         self._called: set[str] = set()  # asked for by this process, and not answered yet
+        self._submits = 0  # calls under way
         self._cycle: Cycle | None = None
         self._situation: plan.Situation | None = None
         self._budgets: dict[FlowKey, int] = {}
@@ -74,23 +75,27 @@ class Releasing:
             injection = entry.injection
             if _moment(entry) <= now and injection.link.through not in self._desk.broken:
                 batches[injection.scenario, injection.link, injection.release].append(entry)
-        if not batches:
-            return
-        keys = [entry.injection.key for batch in batches.values() for entry in batch]
+        free = self._desk.settings.submits_at_once - self._submits
+        first = sorted(batches, key=lambda name: (name[2], name))[: max(free, 0)]
+        if not first:
+            return  # an answer wakes us
+        keys = [entry.injection.key for name in first for entry in batches[name]]
         called = frozenset(self._desk.ledger.call(keys, now))
         for key in keys:
             del self._waiting[key]
         self._desk.tell("calling", keys=tuple(called))
-        for batch in batches.values():
-            if some := [replace(e, attempt=e.attempt + 1) for e in batch if e.injection.key in called]:
+        for name in first:
+            if some := [replace(e, attempt=e.attempt + 1) for e in batches[name] if e.injection.key in called]:
                 self._call(some)
 
     def _call(self, batch: Sequence[Entry]) -> None:
         injections = [entry.injection for entry in batch]
         backend = self._desk.backends[injections[0].link.through]
         self._called |= {injection.key for injection in injections}
+        self._submits += 1
 
         def then(outcomes: list[Outcome] | None, error: ServiceError | None) -> None:
+            self._submits -= 1
             self._called -= {injection.key for injection in injections}
             self._desk.tell("called", keys=tuple(i.key for i in injections))
             self._answer(batch, outcomes or [Outcome(i.key, error=error) for i in injections])

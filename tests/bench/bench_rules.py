@@ -1,6 +1,6 @@
 """Rules per second through the back end against bare calls of Rucio's client: `python -m tests.bench.bench_rules`.
 
-The same rules are made on the same server by the same threads, in interleaved pairs, until Rucio has them
+The same rules are made on the same server by the same threads, in pairs that take turns, until Rucio has them
 REPLICATING (which, for synchronous calls, is when the call returns; that is checked). Aims: the median of the
 pairs' ratios is at least 0.95 one by one and 1.7 with batches of five. Without --config a sandbox is brought up.
 """
@@ -48,6 +48,7 @@ class Bench:
     items: Sequence[Item]
     source: str
     destinations: Iterator[str]
+    width: int
 
     def fresh(self) -> list[Injection]:
         """One injection of every dataset to a destination that none of them has been to."""
@@ -55,17 +56,44 @@ class Bench:
         link = Link(self.source, next(self.destinations))
         return [injection(item, link, campaign="bench", cycle=cycle) for item in self.items]
 
-    def timed(self, make: Callable[[Sequence[Injection]], object], size: int) -> tuple[float, list[Injection]]:
-        """Return rules per second, `size` of them handed over at a time, and the injections made."""
-        injections = self.fresh()
-        parts = [injections[start : start + size] for start in range(0, len(injections), size)]
-        start = time.perf_counter()
-        list(self.threads.map(make, parts))
-        seconds = time.perf_counter() - start
-        found = [rule for rule in self.backend.ours("bench") if rule.link == injections[0].link]
-        assert len(found) == len(injections), "not all rules were made"
+    def pair(self, size: int) -> tuple[float, float]:
+        """Return rules per second of the tool in batches of `size`, and of bare single calls.
+
+        The two take turns, slice by slice, so that whatever else happens on the machine hits both.
+        """
+        ours, plain = self.fresh(), self.fresh()
+
+        def slice_of_both(start: int) -> tuple[float, float]:
+            mine, bare_ones = ours[start : start + size], plain[start : start + size]
+            if start // size % 2:
+                return timed(self.backend.submit, mine), timed(single, bare_ones)
+            second = timed(single, bare_ones)
+            return timed(self.backend.submit, mine), second
+
+        seconds = list(self.threads.map(slice_of_both, range(0, len(ours), size)))
+        for made in (ours, plain):
+            self.check(made)
+        width = self.width * len(ours)
+        return width / sum(one for one, _ in seconds), width / sum(other for _, other in seconds)
+
+    def check(self, made: Sequence[Injection]) -> None:
+        """Make sure that Rucio has a rule for each, and has them REPLICATING."""
+        found = [rule for rule in self.backend.ours("bench") if rule.link == made[0].link]
+        assert len(found) == len(made), "not all rules were made"
         assert {rule.status for rule in found} == {Status.MOVING}, "not all of them are REPLICATING"
-        return len(injections) / seconds, injections
+
+
+def timed(make: Callable[[Sequence[Injection]], object], injections: Sequence[Injection]) -> float:
+    """Return the seconds that it takes to make these."""
+    start = time.perf_counter()
+    make(injections)
+    return time.perf_counter() - start
+
+
+def single(injections: Sequence[Injection]) -> None:
+    """Make each rule by a call of the plain client."""
+    for one in injections:
+        bare().add_replication_rule([Did.read(one.item.name).row()], copies=1, **_call(one))
 
 
 def main() -> None:
@@ -127,7 +155,7 @@ def prepare(sandbox: Sandbox, rules: int, threads: int) -> Bench:
     list(pool.map(log_in, range(threads)))
     anything = DatasetFilter(("cms:*",), mean_file=(1, 10**12))
     items = sorted(backend.inventory(source, anything), key=str)
-    return Bench(backend, pool, items, source, iter(destinations))
+    return Bench(backend, pool, items, source, iter(destinations), threads)
 
 
 _local = threading.local()
@@ -141,23 +169,16 @@ def bare() -> Client:
 
 
 def compare(bench: Bench, size: int, aim: float) -> None:
-    """Measure interleaved pairs: single bare calls, and the tool with batches of `size`."""
-
-    def single(injections: Sequence[Injection]) -> None:
-        for one in injections:
-            bare().add_replication_rule([Did.read(one.item.name).row()], copies=1, **_call(one))
-
-    plain, tool, requests = [], [], 0
-    for pair in range(PAIRS):
-        for ours in (False, True) if pair % 2 else (True, False):
-            before = bench.backend.connection.requests
-            rate, made = bench.timed(bench.backend.submit if ours else single, size if ours else 1)
-            (tool if ours else plain).append(rate)
-            requests += bench.backend.connection.requests - before - 1 if ours else 0  # one is the check
-    ratio = statistics.median(one / other for one, other in zip(tool, plain, strict=True))
+    """Measure pairs of the tool with batches of `size` and single bare calls."""
+    before = bench.backend.connection.requests
+    pairs = [bench.pair(size) for _ in range(PAIRS)]
+    made = len(bench.items) * PAIRS
+    requests = bench.backend.connection.requests - before - 2 * PAIRS  # without those of the checks
+    ratio = statistics.median(tool / plain for tool, plain in pairs)
+    tool, plain = (statistics.median(rates) for rates in zip(*pairs, strict=True))
     print(
-        f"batches of {size}: {statistics.median(tool):.1f} rules/s against {statistics.median(plain):.1f} by bare "
-        f"single calls; ratio {ratio:.2f} (aim {aim}); {requests / PAIRS / len(made):.2f} REST calls per rule"
+        f"batches of {size}: {tool:.1f} rules/s against {plain:.1f} by bare single calls; "
+        f"ratio {ratio:.2f} (aim {aim}); {requests / made:.2f} REST calls per rule"
     )
 
 

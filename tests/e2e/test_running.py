@@ -96,7 +96,12 @@ def test_stop_and_resume_from_another_terminal_and_end_afterwards(tool, sandbox,
     assert "end its process first" in tool.run("end", campaign, "--yes", code=3).err
     assert given(tool.entries(campaign)) == before
     assert "goes on" in tool.run("resume", campaign).err
-    until(lambda: len(given(tool.entries(campaign))) > len(before), "a rule after the resume")
+
+    def goes_on():
+        now = given(tool.entries(campaign))
+        return len(now) > len(before) and {to for _, to, _ in now} == {one, two}
+
+    until(goes_on, "a rule after the resume, and one of each link")
     running.send(signal.SIGTERM)
     running.ends()
 

@@ -264,17 +264,17 @@ def test_a_changed_menu_is_taken_up_at_the_next_cycle_and_changes_the_future_onl
     assert [row.due for row in one.ledger.rows()] == [DUE, 2 * DUE, 2 * DUE]
 
 
-def test_an_error_that_nobody_expected_ends_no_run(tmp_path):
-    good = campaign([LINK])
-    count = iter(range(100))
-
-    def menus():
-        if next(count) == 2:
-            raise ZeroDivisionError
-        return good
-
-    one = world(tmp_path, menus, {"A": items("A", 400, 5 * GB)})
+@pytest.mark.parametrize("step", ["observed", "intended", "answered", "cycle-opened"])
+def test_an_error_that_nobody_expected_ends_no_run(tmp_path, step):
+    one = world(tmp_path, campaign([LINK]), {"A": items("A", 400, 5 * GB)})
     one.heard.forgiving = True
+    count = iter(range(10**6))
+
+    def fail():
+        if next(count) == 1:
+            raise ZeroDivisionError
+
+    one.heard.at[step] = fail
     one.run(cycles=4)
     assert abs(sum(row.injected for row in one.ledger.rows()) - sum(r.due for r in one.ledger.rows())) < DUE
     assert "unexpected" in {name for name, _ in one.heard.events}
@@ -359,3 +359,24 @@ def test_a_look_that_was_older_than_the_answer_ends_nothing(tmp_path, monkeypatc
     one.settings = replace(one.settings, looks_per_cycle=60)
     one.run(cycles=1)
     assert {entry.state for entry in one.ledger.entries()} == {State.LIVE}
+
+
+def test_a_rule_that_is_made_long_after_anybody_waited_for_it_is_found_and_counted(tmp_path):
+    one = world(tmp_path, campaign([LINK]), {"A": items("A", 200, 50 * GB)}, speed=lambda _link: 1e6)
+    late: list = []
+
+    def lose(method, subject):
+        if method == "submit" and not late and one.clock.now() > START + CYCLE * 0.5:
+            late.append(subject)
+            raise Temporary("timed out", lost=True)
+
+    one.backend.fault = lose
+    one.settings = replace(one.settings, call_grace=CYCLE / 2)
+    one.run(cycles=1)
+    one.run(cycles=1)
+    assert {e.state for e in one.ledger.entries() if e.injection in late[0]} == {State.WITHDRAWN}
+    one.backend.submit(late[0])
+    one.run(cycles=1)
+    assert {e.state for e in one.ledger.entries() if e.injection in late[0]} == {State.LIVE}
+    account = next(iter(one.ledger.accounts().values()))
+    assert account.injected == sum(rule.injection.item.bytes for rule in one.backend.rules.values())

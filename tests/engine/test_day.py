@@ -1,9 +1,10 @@
-"""A day of 96 cycles through the real engine and ledger: 20 links from 0.1 to 100 Gb/s, datasets of 0.05 to 8 TB."""
+"""A day of 96 cycles through engine and ledger: 20 links from 0.1 to 100 Gb/s, datasets of 0.05 to 8 TB."""
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
+from dataclasses import dataclass
 
 import pytest
 
@@ -15,7 +16,7 @@ SETTINGS = Settings(drain=False, poll=CYCLE, looks_per_cycle=2)
 
 
 def _run(path, cycles, **more):
-    """Run some cycles; return the world, its flows and the smallest dataset of each source."""
+    """Run some cycles and return what is left of them."""
     chance = random.Random(24)
     rates = [0.1 * 1000 ** (n / 19) for n in range(20)]
     chance.shuffle(rates)
@@ -29,73 +30,82 @@ def _run(path, cycles, **more):
     }
     one = world(path, campaign(flows), stock, settings=SETTINGS)
     one.run(cycles=cycles)
-    return one, flows, {source: min(item.bytes for item in some) for source, some in stock.items()}
+    return Day(
+        flows=flows,
+        smallest={source: min(item.bytes for item in some) for source, some in stock.items()},
+        accounts=one.ledger.accounts(),
+        rows=one.ledger.rows(),
+        entries=one.ledger.entries(),
+        injections=[rule.injection for rule in one.backend.rules.values()],
+        heard={name for name, _ in one.heard.events},
+    )
+
+
+@dataclass
+class Day:
+    """What is left of a run: the ledger's word, the service's word, and what the engine told."""
+
+    flows: list
+    smallest: dict
+    accounts: dict
+    rows: tuple
+    entries: list
+    injections: list
+    heard: set
 
 
 @pytest.fixture(scope="module")
 def day(tmp_path_factory):
-    one, flows, smallest = _run(tmp_path_factory.mktemp("day"), 96)
-    yield one, flows, smallest
-    one.ledger.close()
+    return _run(tmp_path_factory.mktemp("day"), 96)
 
 
-def _check_accounts(one, flows, smallest, overhead):
-    accounts = one.ledger.accounts()
-    for each in flows:
-        account = accounts[each.key]
+def _check_accounts(day, overhead):
+    for each in day.flows:
+        account = day.accounts[each.key]
         wanted = account.due * (1 + overhead)
         assert account.forgiven == 0
-        assert abs(account.injected - wanted) <= max(0.005 * wanted, smallest[each.link.source] / 2)
+        assert abs(account.injected - wanted) <= max(0.005 * wanted, day.smallest[each.link.source] / 2)
 
 
 def test_over_a_day_every_link_gets_what_it_is_due(day):
-    one, flows, smallest = day
-    _check_accounts(one, flows, smallest, 0.0)
-    for each in flows:
-        assert abs(one.ledger.accounts()[each.key].due - each.rate * 86400) <= 96, (
-            "at most a byte a cycle is rounded"
-        )
+    _check_accounts(day, 0.0)
+    for each in day.flows:
+        assert abs(day.accounts[each.key].due - each.rate * 86400) <= 96, "at most a byte a cycle is rounded"
 
 
 def test_an_overhead_of_a_tenth_gives_a_tenth_more(tmp_path):
-    one, flows, smallest = _run(tmp_path, 48, overhead=0.1)
-    _check_accounts(one, flows, smallest, 0.1)
-    one.ledger.close()
+    _check_accounts(_run(tmp_path, 48, overhead=0.1), 0.1)
 
 
 def test_at_the_end_of_each_cycle_no_link_is_further_from_its_account_than_one_choice(day):
-    one, flows, smallest = day
     largest: dict = defaultdict(int)
-    for entry in one.ledger.entries():
+    for entry in day.entries:
         largest[entry.injection.flow] = max(largest[entry.injection.flow], entry.injection.item.bytes)
     off: dict = defaultdict(int)
-    for row in one.ledger.rows():
+    for row in day.rows:
         off[row.key] += row.injected + row.forgiven - row.due
-        allowed = max(0.2 * row.due, largest[row.key], smallest[row.key.link.source])
+        allowed = max(0.2 * row.due, largest[row.key], day.smallest[row.key.link.source])
         assert abs(off[row.key]) <= allowed, row
-    assert len(one.ledger.rows()) == 96 * len(flows)
+    assert len(day.rows) == 96 * len(day.flows)
 
 
 def test_no_dataset_was_ever_asked_for_twice_at_a_destination(day):
     """The simulated service refuses a second one, as Rucio does: there was nothing to refuse."""
-    one, _, _ = day
-    assert "another-now" not in {name for name, _ in one.heard.events}
-    assert all(entry.accepted_at for entry in one.ledger.entries())
+    assert "another-now" not in day.heard
+    assert all(entry.accepted_at for entry in day.entries)
 
 
 def test_every_row_that_is_short_says_one_reason(day):
-    one, _, _ = day
-    for row in one.ledger.rows():
+    for row in day.rows:
         assert (row.held is not None) == (row.injected < row.due), row
 
 
 def test_the_rows_sum_to_the_account_and_to_the_service(day):
-    one, _, _ = day
     rules: dict = defaultdict(int)
-    for rule in one.backend.rules.values():
-        rules[rule.injection.flow] += rule.injection.item.bytes
+    for injection in day.injections:
+        rules[injection.flow] += injection.item.bytes
     sums: dict = defaultdict(int)
-    for row in one.ledger.rows():
+    for row in day.rows:
         sums[row.key] += row.injected
-    assert dict(sums) == {key: account.injected for key, account in one.ledger.accounts().items()}
+    assert dict(sums) == {key: account.injected for key, account in day.accounts.items()}
     assert dict(sums) == dict(rules)
