@@ -202,7 +202,7 @@ def _entry(found: Found) -> Entry:
         found.rule,
         accepted_at=found.created_at,
         expires_at=found.expires_at,
-        files_done=found.done,
+        files_done=0,  # so that what was at the destination before us is asked for
     )
 
 

@@ -110,6 +110,7 @@ def plan(
         identities = admit.identities(backends, allow_admin=allow_admin)
         source = Menus(menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale)
         first = Cycle.at(at, source().cycle)
+        _stand_at(ledger, first, clock.now())
         ledger.begin(first.start)  # a new campaign is shown from the start of the cycle, not from within it
         engine = Engine(
             menus=source,
@@ -156,6 +157,15 @@ def read_inventory(path: Path) -> dict[str, list[Item]]:
     if problems:
         raise MenuError(problems)
     return dict(items)
+
+
+def _stand_at(ledger: Ledger, first: Cycle, now: datetime) -> None:
+    """Take the cycles between the ledger's last one and the first that is planned as if all went well."""
+    before = Cycle(first.start - first.length, first.length)
+    last = ledger.last_cycle()
+    if last is not None and last < before:
+        ledger.open_cycle(before, {}, now)
+        ledger.close_cycle(before, now)
 
 
 def _row(row: Row, entries: list[Entry]) -> dict[str, Any]:

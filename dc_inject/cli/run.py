@@ -26,7 +26,7 @@ from dc_inject.ports import Identity
 
 log = logging.getLogger(__name__)
 
-HANDOVER = timedelta(seconds=20)  # how long --once waits for the one before it, which is at its cycle's end
+HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it, which is at its cycle's end
 
 
 @click.command()

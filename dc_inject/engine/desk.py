@@ -34,7 +34,7 @@ class Settings:
     planning_part: float = 0.25  # of a cycle, in which reads that fail are tried again before planning without
     drain: bool = True
     end_on_stop: bool = False
-    wait_deleted_cycles: int = 2  # after the last rule has ended, how long the drain watches its bytes go
+    wait_deleted_cycles: int = 3  # after the last rule has ended, how long the drain watches its bytes go
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from dc_inject import units
 from dc_inject.engine.calls import Calls
@@ -28,6 +29,8 @@ from dc_inject.reconcile import backoff
 log = logging.getLogger(__name__)
 
 MEND_EVERY = timedelta(seconds=20)  # how often a service that waits for a person is asked again
+CHECK_EVERY = timedelta(hours=1)  # how often a service that works is asked who we are, and until when
+WARN_BEFORE = timedelta(hours=2)  # the end of credentials
 GRACE = timedelta(seconds=30)  # how long a stop waits for answers that are under way
 
 
@@ -72,6 +75,8 @@ class Engine:
         self._observe_at = clock.now()
         self._ended_at: datetime | None = None  # when the drain saw that nothing of ours is live
         self._mend_at = clock.now()
+        self._check_at = clock.now() + CHECK_EVERY
+        self._checking: set[str] = set()  # services that are being asked who we are
         self._stopping = False
 
     def stop(self) -> None:
@@ -131,19 +136,29 @@ class Engine:
             self._observe_at = now + every
 
     def _mend(self, now: datetime) -> None:
-        """Ask services that are broken, from time to time, whether somebody has repaired them."""
-        if not self._desk.broken or now < self._mend_at:
-            return
-        self._mend_at = now + MEND_EVERY
-        for service in self._desk.broken:
+        """Ask services who we are: broken ones often, until somebody has repaired them, others hourly."""
+        services = set(self._desk.broken) if now >= self._mend_at else set()
+        if services:
+            self._mend_at = now + MEND_EVERY
+        if now >= self._check_at:
+            self._check_at = now + CHECK_EVERY
+            services |= set(self._desk.backends)
+        for service in sorted(services - self._checking):
+            self._checking.add(service)
+            self._calls.start(self._desk.backends[service].check, partial(self._checked, service))
 
-            def then(identity: Identity | None, error: ServiceError | None, service: str = service) -> None:
-                if error is None and identity is not None and self._ours(identity):
-                    self._desk.identities[service] = identity
-                    self._desk.broken.pop(service, None)
-                    log.info("%s works again", service)
-
-            self._calls.start(self._desk.backends[service].check, then)
+    def _checked(self, service: str, identity: Identity | None, error: ServiceError | None) -> None:
+        """Hear who a service says that we are."""
+        self._checking.discard(service)
+        if error is not None:
+            self._desk.fail(service, error)
+        elif identity is not None and self._ours(identity):
+            self._desk.identities[service] = identity
+            if self._desk.broken.pop(service, None):
+                log.info("%s works again", service)
+            until = identity.credentials_until
+            if until is not None and until - self._clock.now() < WARN_BEFORE:
+                log.warning("the credentials for %s end at %s", service, until.isoformat(timespec="seconds"))
 
     def _ours(self, identity: Identity) -> bool:
         """Whether a service still knows us as the account that the campaign belongs to."""
@@ -218,7 +233,7 @@ class Engine:
         self._desk.troubles.clear()
         self._following.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
         self._releasing.load(cycle)
-        self._following.look_for_lost(self._clock.now())
+        self._following.once_a_cycle(self._clock.now())
         if injecting and self._campaign.in_force(cycle.start, cycle.end):
             self._opening.dues(self._campaign, cycle, self._since)
             if not self._desk.ledger.is_planned(cycle):

@@ -34,7 +34,7 @@ class Following:
         self.dwell: dict[FlowKey, timedelta] = {}
 
     def round(self, now: datetime, every: timedelta) -> None:
-        """Observe all that is in a service, end what is complete, look whether ended bytes are gone."""
+        """Observe all that is in a service, and end what is complete."""
         if self._calls:
             return  # the services are slower than the rounds: do not pile up
         entries = [e for e in self._desk.ledger.entries(*LIVE) if self._known(e)]
@@ -43,10 +43,13 @@ class Following:
         self._observe([e for e in entries if e.injection.key not in last_chance], exact=False)
         self._observe(settle, exact=True)
         self.end(reconcile.to_end(entries, now, lambda e: self.dwell.get(e.injection.flow, timedelta(0))))
-        self._look_whether_gone(now)
 
-    def look_for_lost(self, now: datetime) -> None:
-        """Look once more for requests that were given up: a service may carry one out later than anybody waits."""
+    def once_a_cycle(self, now: datetime) -> None:
+        """Look whether ended bytes are gone, and once more for requests that were given up.
+
+        A service may carry a request out later than anybody waits for it.
+        """
+        self._look_whether_gone(now)
         given_up = [
             entry
             for entry in self._desk.ledger.entries(State.WITHDRAWN, since=now - LATEST)

@@ -146,9 +146,11 @@ class Opening:
             for (_, name), fact in facts.items():
                 for signal, why in fact.missing.items():
                     desk.ledger.signal(signal, name, None, now, why)
-                for signal in ("free", "quota_left"):
-                    if (value := getattr(fact, signal)) is not None:
-                        desk.ledger.signal(signal, name, value, now)
+                desk.ledger.signal("availability", name, "known", now)
+                for signal in ("free", "quota_left", "readable", "writable", "site"):
+                    value = getattr(fact, signal)
+                    if signal not in fact.missing and value is not None:
+                        desk.ledger.signal(signal, name, int(value) if isinstance(value, bool) else value, now)
         return facts
 
     def _pools(
@@ -202,9 +204,12 @@ class Opening:
         broken = self._desk.broken.get(service)
         if held is not None or broken is not None:
             return held or Held(Hold(broken.hold if broken else "api-errors"), {"message": str(broken)[:200]})
-        if (fact := facts.get((service, source))) is not None and fact.readable is False:
+        if (service, source) not in facts or (service, destination) not in facts:
+            # A site's own brake is honoured in every cycle: without a word of it nothing goes there.
+            return Held(Hold.API_ERRORS, {"signal missing": "availability"})
+        if facts[service, source].readable is False:
             return Held(Hold.SOURCE_UNAVAILABLE, {"rse": source, "signal": "availability_read"})
-        if (fact := facts.get((service, destination))) is not None and fact.writable is False:
+        if facts[service, destination].writable is False:
             return Held(Hold.DESTINATION_UNAVAILABLE, {"rse": destination, "signal": "availability_write"})
         if unread is not None:
             return Held(Hold.API_ERRORS, {"inventory": source, "message": unread.message[:200]})

@@ -98,7 +98,9 @@ class Releasing:
             self._submits -= 1
             self._called -= {injection.key for injection in injections}
             self._desk.tell("called", keys=tuple(i.key for i in injections))
-            self._answer(batch, outcomes or [Outcome(i.key, error=error) for i in injections])
+            told = {outcome.key: outcome for outcome in outcomes or ()}
+            silent = error or Temporary("the service did not tell what became of it", lost=True)
+            self._answer(batch, [told.get(i.key) or Outcome(i.key, error=silent) for i in injections])
 
         self._desk.calls.start(partial(backend.submit, injections), then)
 
