@@ -71,6 +71,7 @@ def run(
     Example, in a crontab: */15 * * * * dc-inject run --once /etc/dc_inject/menus
     """
     common.talk(verbose=verbose)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # before there is anything to stop: as Ctrl-C
     drafts = files.read_menus(menus)
     campaign = common.one_campaign(drafts)
     clock = SystemClock()
