@@ -81,6 +81,7 @@ class Status(StrEnum):
     STUCK = "stuck"
     SUSPENDED = "suspended"
     COMPLETE = "complete"
+    UNKNOWN = "unknown"  # the service did not tell of this one
 
 
 @dataclass(frozen=True, slots=True)

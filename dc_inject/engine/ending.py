@@ -179,6 +179,8 @@ class Ending:
 
 def _updated(entry: Entry, seen: Observation) -> Entry:
     """Return an entry as it was seen; one in doubt that was not found stays in doubt."""
+    if seen.status is Status.UNKNOWN:
+        return entry
     if seen.status is Status.ABSENT:
         return entry if entry.state is State.CALLED else replace(entry, state=State.ENDED)
     return replace(

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from dc_inject.ledger import place, schema
 from dc_inject.model import EPOCH
 
 PATIENCE = timedelta(seconds=30)  # how long a writer waits for another process's transaction
+MAKING_TRIES, MAKING_PAUSE = 20, 0.1  # looks at an empty ledger, and seconds between them
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 AT_ONCE = 500  # values in one statement
 _MAGIC = b"SQLite format 3\0"
@@ -88,6 +90,10 @@ class Database:
         try:
             with translated(path):
                 connection.execute("PRAGMA query_only = ON")
+                for _ in range(MAKING_TRIES):
+                    if schema.version(connection) != 0:
+                        break
+                    time.sleep(MAKING_PAUSE)  # somebody is just making it
                 _refuse_version(path, schema.version(connection), exactly=True)
             return cls(path, connection)
         except BaseException:

@@ -49,6 +49,8 @@ def withdrawn(entry: Entry, why: str) -> Entry:
 
 def observed(entry: Entry, seen: Observation, now: datetime) -> Entry:
     """Return an entry after a look at it in the service."""
+    if seen.status is Status.UNKNOWN:
+        return entry
     entry = replace(entry, observed_at=now)
     if seen.status is Status.ABSENT:
         if entry.state not in ALIVE:

@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from rucio.common.exception import RuleNotFound
-
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
 from dc_inject.backends.rucio.inventory import complete
@@ -79,10 +77,8 @@ class Looking:
             return known[1]
         try:
             expiry = utc(self._connection.call("get_replication_rule", rule)["expires_at"])
-        except Permanent as error:
-            if not isinstance(error.__cause__, RuleNotFound):
-                raise
-            return _PAST
+        except Permanent:
+            return _PAST  # gone, or not ours to read: then it is no promise that the dataset stays
         with self._lock:
             if len(self._expiries) >= _EXPIRIES:
                 self._expiries.clear()

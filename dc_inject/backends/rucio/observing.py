@@ -13,7 +13,7 @@ from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.look import locks_of, utc
 from dc_inject.backends.rucio.rules import Rules, status
-from dc_inject.errors import Permanent, ServiceError
+from dc_inject.errors import Fatal, Permanent, ServiceError
 from dc_inject.model import Entry
 from dc_inject.ports import Observation, Status
 
@@ -43,20 +43,28 @@ class Observing:
         moving: list[Entry] = []
         for entry in entries:
             lock = locks.get(entry.external_id)
-            if not entry.external_id:
-                seen[entry.injection.key] = self._in_doubt(entry)
-            elif lock is None:
-                seen[entry.injection.key] = self._closely(entry, exact=exact)
-            elif _LOCK.get(lock["state"]) is Status.COMPLETE:
-                seen[entry.injection.key] = self._complete(entry)
-            elif exact:
-                seen[entry.injection.key] = self._closely(entry, exact=True)
-            else:
+            if lock is not None and _LOCK.get(lock["state"]) is not Status.COMPLETE and not exact:
                 moving.append(entry)
+            else:
+                seen[entry.injection.key] = self._one(entry, lock, exact=exact)
         moving.sort(key=lambda entry: entry.observed_at or _NEVER)
         seen |= {entry.injection.key: _glance(entry, locks) for entry in moving}
         seen |= self._progress(moving[: self.estimates])
         return [seen[entry.injection.key] for entry in entries]
+
+    def _one(self, entry: Entry, lock: Row | None, *, exact: bool) -> Observation:
+        """Look at one entry; trouble with it is no trouble of the others, unless nothing works at all."""
+        try:
+            if not entry.external_id:
+                return self._in_doubt(entry)
+            if lock is not None and _LOCK.get(lock["state"]) is Status.COMPLETE:
+                return self._complete(entry)
+            return self._closely(entry, exact=exact)
+        except Fatal:
+            raise
+        except ServiceError as error:
+            log.debug("nothing known of %s: %s", entry.injection.item.name, error.message)
+            return Observation(entry.injection.key, Status.UNKNOWN, error=error.message)
 
     def _progress(self, entries: Sequence[Entry]) -> dict[str, Observation]:
         """Look at rules one by one, as long as Rucio answers: what they are is known, it is only how far."""
