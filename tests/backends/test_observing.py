@@ -132,6 +132,27 @@ def test_while_progress_cannot_be_read_what_is_known_is_told(
     assert server.called("get_replication_rule") == 1
 
 
+def test_trouble_with_one_rule_is_no_trouble_of_the_others(
+    backend: RucioBackend, server: FakeRucio, entries: list[Entry]
+) -> None:
+    for entry in entries:
+        arrive(server, entry, 1)
+    server.faults["list_files"] = [rucio.DataIdentifierNotFound("erased")]
+    seen = backend.observe(entries, exact=True)
+    assert [o.status for o in seen] == [Status.UNKNOWN, *[Status.MOVING] * (len(entries) - 1)]
+    assert all(o.exact for o in seen[1:])
+
+
+def test_a_service_that_has_stopped_answering_is_not_asked_for_every_rule(
+    backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link
+) -> None:
+    many = [injection(item, link) for item in items]
+    some = live(many, backend.submit(many)) * 4
+    server.faults["get_replication_rule"] = [rucio.DatabaseException("busy")] * 100
+    assert {o.status for o in backend.observe(some, exact=True)} == {Status.UNKNOWN}
+    assert server.called("get_replication_rule") == 3
+
+
 @pytest.mark.parametrize(("files", "present"), [(1, 2 * GB), (3, 6 * GB)])
 def test_files_that_were_there_at_the_birth_of_a_rule_are_told_once(
     backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link, files: int, present: int

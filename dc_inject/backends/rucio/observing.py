@@ -19,6 +19,7 @@ from dc_inject.ports import Observation, Status
 
 log = logging.getLogger(__name__)
 
+GIVE_UP_AFTER = 3  # failures in a row: the service does not answer now, and each one costs a time-out
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCK = {"OK": Status.COMPLETE, "REPLICATING": Status.MOVING, "STUCK": Status.STUCK}
 
@@ -41,12 +42,15 @@ class Observing:
         dids = {entry.injection.key: Did.read(entry.injection.item.name) for entry in entries}
         locks = {row["rule_id"]: row for row in locks_of(self.connection, dids.values())}
         moving: list[Entry] = []
+        failures = 0  # in a row
         for entry in entries:
             lock = locks.get(entry.external_id)
             if lock is not None and _LOCK.get(lock["state"]) is not Status.COMPLETE and not exact:
                 moving.append(entry)
             else:
-                seen[entry.injection.key] = self._one(entry, lock, exact=exact)
+                one = _untold(entry) if failures == GIVE_UP_AFTER else self._one(entry, lock, exact=exact)
+                failures = 0 if one.status is not Status.UNKNOWN else min(failures + 1, GIVE_UP_AFTER)
+                seen[entry.injection.key] = one
         moving.sort(key=lambda entry: entry.observed_at or _NEVER)
         seen |= {entry.injection.key: _glance(entry, locks) for entry in moving}
         seen |= self._progress(moving[: self.estimates])
@@ -64,7 +68,7 @@ class Observing:
             raise
         except ServiceError as error:
             log.debug("nothing known of %s: %s", entry.injection.item.name, error.message)
-            return Observation(entry.injection.key, Status.UNKNOWN, error=error.message)
+            return _untold(entry)
 
     def _progress(self, entries: Sequence[Entry]) -> dict[str, Observation]:
         """Look at rules one by one, as long as Rucio answers: what they are is known, it is only how far."""
@@ -153,6 +157,10 @@ class Observing:
         done = born["locks_ok_cnt"]
         files = done + born["locks_replicating_cnt"] + born["locks_stuck_cnt"]
         return item.bytes * done // files if files else None
+
+
+def _untold(entry: Entry) -> Observation:
+    return Observation(entry.injection.key, Status.UNKNOWN)
 
 
 def _glance(entry: Entry, locks: Mapping[str, Row]) -> Observation:
