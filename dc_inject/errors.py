@@ -76,12 +76,18 @@ class ServiceError(DcInjectError):
 
 
 class Temporary(ServiceError):
-    """Again later, with a jittered back-off; `lost` means that the request may have been carried out."""
+    """Again later, with a jittered back-off; `lost` means that the request may have been carried out.
 
-    def __init__(self, message: str, hint: str | None = None, *, lost: bool = False) -> None:
-        """Take the message and whether the answer was lost (then the injection is in doubt)."""
+    `hold` is the hold to show for a link that gets less because of it.
+    """
+
+    def __init__(
+        self, message: str, hint: str | None = None, *, lost: bool = False, hold: str = "api-errors"
+    ) -> None:
+        """Take the message, whether the answer was lost (then the injection is in doubt), and the hold."""
         super().__init__(message, hint)
         self.lost = lost
+        self.hold = hold
 
 
 class AnotherNow(ServiceError):

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from dc_inject.engine.calls import Calls
-from dc_inject.errors import Fatal, ServiceError
+from dc_inject.errors import Fatal, ServiceError, Temporary
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold
 from dc_inject.ports import Backend, Clock, Identity, Observer
@@ -61,7 +61,7 @@ class Desk:
         if isinstance(error, Fatal) and service not in self.broken:
             log.error("%s: %s%s", service, error.message, f" ({error.hint})" if error.hint else "")
             self.broken[service] = error
-        hold = Hold(error.hold) if isinstance(error, Fatal) else Hold.API_ERRORS
+        hold = Hold(error.hold) if isinstance(error, Fatal | Temporary) else Hold.API_ERRORS
         for flow in flows:
             self.trouble(flow, hold, error.message)
         self.tell("error", service=service, kind=type(error).__name__.lower(), message=error.message)

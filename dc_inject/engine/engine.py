@@ -155,6 +155,7 @@ class Engine:
         elif identity is not None and self._ours(identity):
             self._desk.identities[service] = identity
             if self._desk.broken.pop(service, None):
+                self._releasing.spread_overdue()
                 log.info("%s works again", service)
             until = identity.credentials_until
             if until is not None and until - self._clock.now() < WARN_BEFORE:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import plan
+from dc_inject import pace, plan
 from dc_inject.engine import choosing
 from dc_inject.engine.desk import Desk
 from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
@@ -45,9 +45,20 @@ class Releasing:
         if late:
             self._desk.ledger.withdraw(late, "its cycle is over", self._desk.clock.now())
         self._waiting = {e.injection.key: e for e in entries if e.injection.cycle == cycle}
+        self.spread_overdue()
         if cycle != self._cycle:
             self._cycle, self._situation, self._budgets = cycle, None, {}
             self._short.clear()
+
+    def spread_overdue(self) -> None:
+        """After a stop or an outage, let what is overdue go out evenly over the rest of the cycle, not at once."""
+        now = self._desk.clock.now()
+        overdue = sorted((e for e in self._waiting.values() if _moment(e) < now), key=_moment)
+        if not overdue:
+            return
+        sizes = [entry.injection.item.bytes for entry in overdue]
+        for entry, moment in zip(overdue, pace.release_times(sizes, overdue[0].injection.cycle, now), strict=True):
+            self._waiting[entry.injection.key] = replace(entry, not_before=moment)
 
     def planned(self, situation: plan.Situation, budgets: dict[FlowKey, int], short: frozenset[FlowKey]) -> None:
         """Keep what replacements are chosen from, what each flow may have, and which ones lack something."""

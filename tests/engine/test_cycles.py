@@ -380,3 +380,19 @@ def test_a_rule_that_is_made_long_after_anybody_waited_for_it_is_found_and_count
     assert {e.state for e in one.ledger.entries() if e.injection in late[0]} == {State.LIVE}
     account = next(iter(one.ledger.accounts().values()))
     assert account.injected == sum(rule.injection.item.bytes for rule in one.backend.rules.values())
+
+
+def test_what_an_outage_has_kept_back_does_not_leave_in_one_burst(tmp_path):
+    one = world(tmp_path, campaign([LINK]), {"A": items("A", 200, 5 * GB)})
+    engine = one.engine()
+
+    def refuse(method, subject):
+        if START + CYCLE * 0.1 < one.clock.now() < START + CYCLE * 0.6:
+            raise Fatal("the token is refused", hold="credentials")
+
+    one.backend.fault = refuse
+    engine.run(until=START + CYCLE)
+    late = sorted(r.created for r in one.backend.rules.values() if r.created > START + CYCLE / 2)
+    assert len(late) > 10
+    assert max(late.count(moment) for moment in late) <= 4
+    assert abs(one.ledger.rows()[0].injected - DUE) <= 5 * GB

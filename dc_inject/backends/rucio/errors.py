@@ -68,6 +68,11 @@ _HINTS: dict[type[Exception], str] = {
     rucio.InvalidSourceReplicaExpression: "the source is no RSE (any more)",
     rucio.InvalidRSEExpression: "see the Rucio documentation on RSE expressions; a plain name is safest",
 }
+_HOLDS: dict[type[Exception], str] = {
+    rucio.InsufficientAccountLimit: "quota",
+    rucio.RSEOverQuota: "destination-full",
+    rucio.RSEWriteBlocked: "destination-unavailable",
+}
 _STATUS = re.compile(r"http status code: (\d{3})")
 
 
@@ -114,7 +119,7 @@ def _meant(error: Exception, notes: Notes, *, writes: bool, making: bool) -> Ser
     if isinstance(error, _ANOTHER):
         return AnotherNow(text)
     if isinstance(error, _LATER):
-        return Temporary(text, _hint(error))
+        return Temporary(text, _hint(error), hold=_HOLDS.get(type(error), "api-errors"))
     if type(error) is rucio.RucioException and (status := _STATUS.search(str(error))):
         return _by_status(int(status[1]), text)
     if isinstance(error, rucio.RucioException):

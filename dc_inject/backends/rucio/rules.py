@@ -16,7 +16,7 @@ from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.identity import account_of
 from dc_inject.backends.rucio.look import utc
-from dc_inject.errors import AnotherNow, Permanent, ServiceError, Temporary
+from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import Injection, Link
 from dc_inject.ports import Outcome, Status
 
@@ -172,7 +172,8 @@ class Rules:
             outcomes += self._make([injection])
             error = outcomes[-1].error
             if error is not None and not isinstance(error, AnotherNow | Permanent):
-                unasked = Temporary(error.message, error.hint)
+                hold = error.hold if isinstance(error, Temporary | Fatal) else "api-errors"
+                unasked = Temporary(error.message, error.hint, hold=hold)
                 return outcomes + [Outcome(other.key, error=unasked) for other in batch[number + 1 :]]
         return outcomes
 
