@@ -83,11 +83,6 @@ def flows_now(flows: Iterable[Flow], cycle: Cycle) -> dict[FlowKey, Flow]:
     return {key: flow for key, (_, _, flow) in best.items()}
 
 
-def flow_now(flows: Iterable[Flow], key: FlowKey, cycle: Cycle) -> Flow:
-    """Return which flow speaks for `key` in this cycle (see `flows_now`); raises KeyError if there is none."""
-    return flows_now((flow for flow in flows if flow.key == key), cycle)[key]
-
-
 def interleave(sizes: Mapping[_T, Sequence[int]], tie: Mapping[_T, int]) -> list[tuple[_T, int]]:
     """Mix sequences evenly: return (sequence, index) sorted by how far into its own sequence each part lies.
 

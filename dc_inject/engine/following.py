@@ -57,11 +57,6 @@ class Following:
         ]
         self._observe(given_up, exact=False)
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing of a round is under way."""
-        return not self._calls
-
     def end(self, entries: Sequence[Entry]) -> None:
         """Ask the services to end rules or jobs, where we may."""
         for service, some in _by_service(entries).items():

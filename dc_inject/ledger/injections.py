@@ -70,16 +70,6 @@ class InjectionReader(AccountReader):
         )
         return {(row["item"], row["source"]) for row in found}
 
-    def rules_since(self, since: datetime) -> int:
-        """Return how many rules or jobs were asked for since a moment and exist or may exist."""
-        return int(
-            self._db.row(
-                "SELECT count(*) FROM injection WHERE called_at >= ? "
-                "AND state NOT IN ('intended', 'refused', 'withdrawn')",
-                stored(since),
-            )[0]
-        )
-
     def completion_times(self, since: datetime) -> Mapping[FlowKey, timedelta]:
         """Return the median time from acceptance to completion of what was completed since a moment."""
         found = self._db.rows(

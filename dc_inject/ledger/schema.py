@@ -237,7 +237,6 @@ _VERSION_1 = (
     ),
     f"CREATE INDEX injection_active ON injection (state) WHERE state NOT IN {ENDS}",
     "CREATE INDEX injection_cycle ON injection (cycle)",
-    "CREATE INDEX injection_called ON injection (called_at) WHERE called_at IS NOT NULL",
     "CREATE INDEX injection_completed ON injection (completed_at) WHERE completed_at IS NOT NULL",
     _table(
         "state_count", "state TEXT PRIMARY KEY NOT NULL", *(_int(name, default=0) for name in ("entries", "bytes"))

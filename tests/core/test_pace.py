@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject import pace
-from dc_inject.model import Cycle, Exclusion, Flow, Hold, Link
+from dc_inject.model import Cycle, Exclusion, Flow, Hold
 from tests.core.builders import CYCLE, GB, LENGTH, START, flow, gbps
 
 MINUTE = timedelta(minutes=1)
@@ -158,11 +158,9 @@ def test_the_flow_that_overlaps_a_cycle_most_speaks_for_its_key() -> None:
     """Of two with the same overlap the later one."""
     early, late = replace(ONE, end=at(5)), replace(ONE, start=at(5), rate=1.0)
     half = replace(ONE, end=at(7.5)), replace(ONE, start=at(7.5), rate=1.0)
-    assert pace.flow_now([late, early], ONE.key, CYCLE) is late
-    assert pace.flow_now([half[1], half[0]], ONE.key, CYCLE) is half[1]
+    assert pace.flows_now([late, early], CYCLE)[ONE.key] is late
+    assert pace.flows_now([half[1], half[0]], CYCLE)[ONE.key] is half[1]
     assert pace.flows_now([early, flow("X", "Y")], CYCLE).keys() == {ONE.key, flow("X", "Y").key}
-    with pytest.raises(KeyError):
-        pace.flow_now([ONE], replace(ONE, link=Link("X", "Y")).key, CYCLE)
 
 
 # --------------------------------------------------------------------------- release

@@ -24,7 +24,6 @@ OFTEN = {
     "resident": lambda one: one.resident(),
     "on_its_way": lambda one: one.on_its_way(),
     "files_in_flight": lambda one: one.files_in_flight(),
-    "rules_since": lambda one: one.rules_since(START),
     "completion_times": lambda one: one.completion_times(START),
     "recent_due": lambda one: one.recent_due(CYCLE),
     "rows of a cycle": lambda one: one.rows(cycle=CYCLE),
@@ -124,7 +123,6 @@ def test_the_work_of_a_cycle_is_the_same_after_a_long_campaign(ledger):
         one.resident()
         one.on_its_way()
         one.files_in_flight()
-        one.rules_since(now - timedelta(minutes=1))
         one.completion_times(now + timedelta(minutes=1))
         one.recent_due(one.last_cycle())
         one.accounts()

@@ -276,15 +276,6 @@ def test_bytes_at_and_on_their_way_to_each_destination(ledger):
     assert ledger.files_in_flight() == 80
 
 
-def test_rules_of_the_last_hour_are_those_that_exist_or_may_exist(ledger):
-    two, three = injection("cms:/b#1"), injection("cms:/c#1")
-    ledger.add_injections([two, three], START)
-    ledger.call([ONE.key, two.key, three.key], START)
-    ledger.answer([Outcome(ONE.key, "r1"), Outcome(two.key, error=Permanent("no"))], START, {})
-    assert ledger.rules_since(START - MINUTE) == 2
-    assert ledger.rules_since(START + MINUTE) == 0
-
-
 def test_completion_times_are_medians_of_what_was_completed_since(ledger):
     some = [injection(f"cms:/{number}#1", AC) for number in range(3)]
     ledger.add_injections(some, START)
