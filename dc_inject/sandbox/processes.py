@@ -46,7 +46,20 @@ def start(command: Sequence[str], env: Mapping[str, str], log: Path, listen: int
     ]
     if listen is not None:
         actions.append((os.POSIX_SPAWN_DUP2, listen, 3))
-    return os.posix_spawn(command[0], list(command), dict(env), file_actions=actions, setsid=True)
+    pid = os.posix_spawn(command[0], list(command), dict(env), file_actions=actions, setsid=True)
+    deadline = time.monotonic() + 5.0
+    # Spawning returns a moment before the kernel shows the child's environment, by which it is found again.
+    while not _environ(pid) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return pid
+
+
+def _environ(pid: int) -> bytes:
+    """Return the environment of a process; nothing of one that has ended meanwhile, or is somebody else's."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
 
 
 def marked(marker: str, role: str | None = None) -> list[int]:
@@ -58,10 +71,7 @@ def marked(marker: str, role: str | None = None) -> list[int]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
-        try:
-            variables = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:  # ended meanwhile, or somebody else's
-            continue
+        variables = _environ(int(entry.name)).split(b"\0")
         if all(variable in variables for variable in wanted):
             found.append(int(entry.name))
     return found
