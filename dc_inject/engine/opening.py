@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from dc_inject import pace, plan
 from dc_inject.engine import choosing
 from dc_inject.engine.desk import Desk
+from dc_inject.engine.inventories import Inventories
 from dc_inject.errors import ServiceError, Temporary
 from dc_inject.ledger import Pause, Row
 from dc_inject.model import (
@@ -31,7 +30,7 @@ from dc_inject.model import (
     RseSpec,
     State,
 )
-from dc_inject.ports import Backend, RseFacts
+from dc_inject.ports import RseFacts
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +60,7 @@ class Opening:
     def __init__(self, desk: Desk) -> None:
         """Take what the engine's parts share."""
         self._desk = desk
+        self._inventories = Inventories(desk)
 
     def dues(self, campaign: Campaign, cycle: Cycle, since: datetime, hold: Held | None = None) -> None:
         """Write what each link is due in this cycle; a pause makes it nothing. Twice is the same as once."""
@@ -156,35 +156,15 @@ class Opening:
     def _pools(
         self, flows: Iterable[Flow], deadline: datetime, *, last_try: bool
     ) -> tuple[dict[PoolKey, list[Item]], dict[PoolKey, ServiceError]]:
-        """Read inventories that are too old, and return what each pool holds, and which could not be read."""
-        desk, now = self._desk, self._desk.clock.now()
-        wanted = {flow.pool: flow.link.through for flow in flows if flow.link.through not in desk.broken}
-        tasks: dict[PoolKey, Callable[[], Any]] = {}
-        for pool, service in wanted.items():
-            read_at = desk.ledger.inventory_read_at(service, pool)
-            if read_at is None or read_at + self._age(pool) <= now:
-                tasks[pool] = partial(_read, desk.backends[service], pool)
-        results, errors = desk.calls.gather(tasks, deadline)
-        for pool, items in results.items():
-            desk.ledger.store_inventory(wanted[pool], pool, items, desk.clock.now())
-            log.info("inventory of %s: %d items", pool.source, len(items))
-        # An old inventory is better than none: only a pool that was never read holds its links.
-        never = {
-            pool: error
-            for pool, error in errors.items()
-            if desk.ledger.inventory_read_at(wanted[pool], pool) is None
-        }
-        some = len(never) < len(wanted)
-        self._complain({(wanted[pool], 0): error for pool, error in never.items()}, last_try=last_try and some)
-        pools = {
-            pool: desk.ledger.inventory(service, pool) for pool, service in wanted.items() if pool not in never
-        }
+        """Return what each pool holds, and which could not be read (yet)."""
+        broken = self._desk.broken
+        wanted = {flow.pool: flow.link.through for flow in flows if flow.link.through not in broken}
+        pools, never = self._inventories.refresh(wanted, deadline)
+        last_try = last_try and bool(pools)
+        self._complain(
+            {(wanted[pool], n): error for n, (pool, error) in enumerate(never.items())}, last_try=last_try
+        )
         return pools, never
-
-    def _age(self, pool: PoolKey) -> timedelta:
-        """Return when to read again: staggered by up to a fifth, so that sources do not fall due together."""
-        digest = hashlib.blake2b(repr(pool).encode(), digest_size=4).digest()
-        return self._desk.settings.inventory_age * (1 - 0.2 * int.from_bytes(digest) / 2**32)
 
     def _complain(self, errors: Mapping[tuple[str, int], ServiceError], *, last_try: bool) -> None:
         for (service, _), error in errors.items():
@@ -315,10 +295,6 @@ def _specs(menus: Iterable[Menu]) -> dict[str, RseSpec]:
         spaces = [space for space in (known.space, spec.space) if space is not None]
         specs[name] = RseSpec(min(spaces, default=None), max(known.deletion_lag, spec.deletion_lag))
     return specs
-
-
-def _read(backend: Backend, pool: PoolKey) -> list[Item]:
-    return list(backend.inventory(pool.source, pool.datasets))
 
 
 def site_of(campaign: Campaign) -> dict[str, str]:

@@ -396,3 +396,26 @@ def test_what_an_outage_has_kept_back_does_not_leave_in_one_burst(tmp_path):
     assert len(late) > 10
     assert max(late.count(moment) for moment in late) <= 4
     assert abs(one.ledger.rows()[0].injected - DUE) <= 5 * GB
+
+
+def test_an_inventory_that_takes_longer_than_planning_waits_is_taken_up_when_it_comes(tmp_path, monkeypatch):
+    """And holds up no other link, and is not asked for again meanwhile."""
+    one = world(tmp_path, campaign([LINK, flow("X", "C", 1.0)]), {s: items(s, 200, 10 * GB) for s in "AX"})
+    engine = one.engine()
+    submit, late = engine._executor.submit, []
+
+    def slow(tag, task):
+        pool = getattr(task, "args", (None, None))[-1]
+        if getattr(pool, "source", "") == "X":
+            late.append(lambda: submit(tag, task))
+        else:
+            submit(tag, task)
+
+    monkeypatch.setattr(engine._executor, "submit", slow)
+    one.heard.at["cycle-closed"] = lambda: late and late.pop()()
+    engine.run(until=START + 3 * CYCLE)
+    assert one.backend.calls["inventory"] == 2
+    rows = {(row.cycle.start, row.key.link.source): row for row in one.ledger.rows()}
+    assert abs(rows[START, "A"].injected - DUE) <= 10 * GB
+    assert rows[START, "X"].held.hold is Hold.API_ERRORS
+    assert rows[START + 2 * CYCLE, "X"].injected > 0
