@@ -339,7 +339,9 @@ class Engine:
         return {
             key: held
             for key, held in self._desk.troubles.items()
-            if key in rows and 2 * lost[key] >= rows[key].due - rows[key].injected
+            # What was never intended, since nobody answered the last look, is missing from the budget.
+            if key in rows
+            and 2 * max(lost[key], rows[key].budget - rows[key].injected) >= rows[key].due - rows[key].injected
         }
 
 
