@@ -10,7 +10,7 @@ from dc_inject.model import Entry, State
 
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=5)
-ASK_AGAIN = timedelta(minutes=10)  # an end that was accepted and is not seen to work is asked for again
+ASK_AGAIN = timedelta(minutes=2)  # an end that was accepted and is not seen to work is asked for again
 
 
 def backoff(

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -49,6 +50,11 @@ def duration(number: int) -> timedelta:
     return timedelta(microseconds=number)
 
 
+# What this process has open. Closing any other handle of such a file would drop SQLite's locks on it (POSIX locks
+# belong to the process), and then another process that closes the ledger would remove its log under us.
+_OPEN_HERE: Counter[Path] = Counter()
+
+
 class Database:
     """A connection to one ledger file; no error of SQLite leaves it untranslated."""
 
@@ -58,6 +64,8 @@ class Database:
         self._connection = connection
         self._connection.row_factory = sqlite3.Row
         self._writing = False
+        self._place: Path | None = path.resolve()
+        _OPEN_HERE[path.resolve()] += 1
 
     @classmethod
     def writable(cls, path: Path, *, synchronous: str, patience: timedelta) -> Database:
@@ -65,14 +73,15 @@ class Database:
         if synchronous.upper() not in SYNCHRONOUS:
             raise LedgerError(f"{synchronous!r} is no way to synchronise", f"take one of {', '.join(SYNCHRONOUS)}")
         place.refuse_network(path)
-        _make(path)
+        if not _OPEN_HERE[path.resolve()]:
+            _make(path)
         with translated(path):
             connection = sqlite3.connect(path, timeout=patience.total_seconds(), isolation_level=None)
+        database = cls(path, connection)
         try:
-            database = cls(path, connection)
             database._set_up(synchronous.upper())
         except BaseException:
-            connection.close()
+            database.close()
             raise
         return database
 
@@ -83,7 +92,8 @@ class Database:
             raise LedgerError(
                 f"there is no ledger at {path}", "check the campaign's name, or name the file by --ledger"
             )
-        _refuse_foreign(path)
+        if not _OPEN_HERE[path.resolve()]:
+            _refuse_foreign(path)
         with translated(path):
             uri = f"{path.absolute().as_uri()}?mode=ro"
             connection = sqlite3.connect(uri, uri=True, timeout=PATIENCE.total_seconds(), isolation_level=None)
@@ -118,6 +128,9 @@ class Database:
         """Close the connection; twice is once."""
         with translated(self.path):
             self._connection.close()
+        if self._place is not None:
+            _OPEN_HERE[self._place] -= 1
+            self._place = None
 
     # ------------------------------------------------------------------ statements
 
