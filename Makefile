@@ -4,7 +4,9 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip --quiet --no-input --disable-pip-version-check
 READY := $(VENV)/.installed
+FTS := $(VENV)/.fts
 SERVER_LOCK := dc_inject/sandbox/requirements
 
 # The sandbox's Rucio server has an environment of its own, kept in the clone too.
@@ -18,7 +20,7 @@ unexport PYTHONPATH PYTHONHOME
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(READY) ## Bring up a grid with a real Rucio, inject into it, account for every byte (5 min)
+demo: $(FTS) ## Bring up a grid with a real Rucio, inject into it, account for every byte (5 min)
 	@$(BIN)/dc-inject demo
 
 test: format-check lint types imports pytest ## Run every check; CI runs exactly this (10 min)
@@ -35,17 +37,17 @@ types: $(READY) ## Check the types
 imports: $(READY) ## Check who imports whom
 	$(BIN)/lint-imports
 
-pytest: $(READY) ## Run the tests, those against the sandbox included
+pytest: $(FTS) ## Run the tests, those against the sandbox included
 	$(BIN)/pytest -n $(JOBS) --dist loadfile
 
 format: $(READY) ## Format the code, and mend what can be mended without a person
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: $(READY) ## Measure planning, rules a second and start-up; prints, judges nothing
+bench: $(FTS) ## Measure planning, rules a second and start-up; prints, judges nothing
 	@for one in tests/bench/bench_*.py; do $(BIN)/python -m tests.bench.$$(basename $$one .py) || exit 1; echo; done
 
-venv: $(READY) ## Make the tool's environment from its lock; PYTHON=python3.12 chooses the interpreter
+venv: $(FTS) ## Make the tool's environment from its lock; PYTHON=python3.12 chooses the interpreter
 
 $(READY): requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -53,16 +55,30 @@ $(READY): requirements-dev.txt
 	@echo "making the tool's environment in $(VENV) from its lock (about half a minute)"
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --no-input --disable-pip-version-check --require-hashes -r requirements-dev.txt
-	@$(BIN)/pip install --quiet --no-input --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(PIP) install --require-hashes -r requirements-dev.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-lock: ## Write the three locks anew, with the newest versions that fit
+# M2Crypto, a part of the FTS client, has to be compiled. Its swig comes from the lock, and works only without build isolation.
+$(FTS): $(READY) requirements-fts.txt
+	@if $(COMPILES); then \
+	  PATH="$(abspath $(BIN)):$$PATH" $(PIP) install --require-hashes --no-build-isolation -r requirements-fts.txt && touch $@; \
+	else \
+	  echo "The FTS client is left out: there is no C compiler, or no headers of OpenSSL and Python." \
+	    "On Debian: apt install gcc libssl-dev python3-dev" >&2; \
+	  [ "$(CI)" != true ]; \
+	fi
+
+COMPILES = include=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') && \
+  echo | gcc -E -I "$$include" -include openssl/ssl.h -include Python.h - >/dev/null 2>&1
+
+lock: ## Write the four locks anew, with the newest versions that fit
 	@rm -rf .venv-lock
 	@$(PYTHON) -m venv .venv-lock
 	@.venv-lock/bin/pip install --quiet --disable-pip-version-check uv
 	$(call locked,requirements.txt,pyproject.toml)
 	$(call locked,requirements-dev.txt,pyproject.toml --group dev)
+	$(call locked,requirements-fts.txt,pyproject.toml --extra fts --constraint requirements-dev.txt)
 	$(call locked,$(SERVER_LOCK).txt,$(SERVER_LOCK).in)
 	@rm -rf .venv-lock
 

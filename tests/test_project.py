@@ -16,7 +16,7 @@ import dc_inject
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = ("requirements.txt", "requirements-dev.txt", "dc_inject/sandbox/requirements.txt")
+LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-fts.txt", "dc_inject/sandbox/requirements.txt")
 CONTRACTS = {contract["id"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]}
 LAYERS = CONTRACTS["layers"]["layers"]
 CORE = [module.strip() for layer in LAYERS[LAYERS.index("ports") :] for module in layer.split("|")]
@@ -117,6 +117,10 @@ def test_what_the_project_asks_for_is_in_its_locks_in_one_version():
     assert names(PROJECT["project"]["dependencies"]) <= run.keys()
     assert names(PROJECT["dependency-groups"]["dev"]) <= dev.keys()
     assert run.items() <= dev.items()
+    fts = pins("requirements-fts.txt")
+    assert names(PROJECT["project"]["optional-dependencies"]["fts"]) <= fts.keys()
+    assert run.items() <= fts.items()
+    assert {(name, fts[name]) for name in fts.keys() & dev.keys()} <= dev.items()
 
 
 # Packaging
