@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 from rucio.common.config import clean_cached_config, config_get
 from rucio.common.exception import RuleNotFound
 
-from dc_inject.backends.rucio.errors import Notes, scrub, translate
+from dc_inject.backends.rucio.errors import Notes, translate
 from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
 from dc_inject.ports import Clock, Observer
+from dc_inject.redaction import scrub
 
 Row = Mapping[str, Any]
 T = TypeVar("T")

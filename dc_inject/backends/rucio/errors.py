@@ -10,17 +10,16 @@ from __future__ import annotations
 import configparser
 import logging
 import re
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import requests
 from rucio.common import exception as rucio
 
 from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
+from dc_inject.redaction import scrub
 
 log = logging.getLogger(__name__)
 
-LONGEST = 300  # characters of a message: servers have answered with whole pages
 WHERE = "set RUCIO_CONFIG, or put rucio.cfg into $RUCIO_HOME/etc, $VIRTUAL_ENV/etc or /opt/rucio/etc"
 
 _PERSON = (
@@ -170,32 +169,3 @@ def _credentials_hint(error: Exception) -> str:
     if "token" in text or "oidc" in text:
         return "renew the token (BEARER_TOKEN_FILE, or `rucio whoami` once by hand)"
     return "check auth_type, username, password and account in rucio.cfg and RUCIO_*"
-
-
-# --------------------------------------------------------------------------- secrets
-
-_SECRETS = (
-    (re.compile(r"//[^/@\s]+@"), "//***@"),
-    (re.compile(r"((?:https?:/)?/[^\s?'\"]*)\?[^\s'\")]+"), r"\1?***"),
-    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.?[\w-]*"), "***"),  # a JWT
-    (re.compile(r"[^\s'\"=:]+-[^\s'\"]+-[0-9a-f]{32}\b"), "***"),  # one of Rucio's own tokens
-    (re.compile(r"\b(bearer)\s+[^\s'\",]+", re.IGNORECASE), r"\1 ***"),
-    (
-        re.compile(
-            r"\b([\w-]*(?:token|passw(?:or)?d|secret|passphrase|signature|authorization))"
-            r"(['\"]?\s*[:=]\s*)(?:'[^']*'|\"[^\"]*\"|[^\s,;}&]+)",
-            re.IGNORECASE,
-        ),
-        r"\1\2***",
-    ),
-)
-
-
-def scrub(text: str, secrets: Collection[str] = ()) -> str:
-    """Return a text of one bounded line without the known secrets, or anything that looks like one."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***") if secret else text
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -1,0 +1,54 @@
+"""Taking secrets out of what others wrote: servers echo tokens in reasons, bodies and redirects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+
+LONGEST = 300  # characters of a message: servers have answered with whole pages
+PART = 16  # characters of a known secret in a row that are as good as the secret
+
+_SECRETS = (
+    (re.compile(r"//[^/@\s]+@"), "//***@"),
+    (re.compile(r"((?:https?:/)?/[^\s?'\"]*)\?[^\s'\")]+"), r"\1?***"),
+    (re.compile(r"eyJ[\w-]{3,}\.[\w-]+\.?[\w-]*"), "***"),  # a JWT
+    (re.compile(r"[^\s'\"=:]+-[^\s'\"]+-[0-9a-f]{32}\b"), "***"),  # one of Rucio's own tokens
+    (re.compile(r"\b(bearer)(?:\s|%20|\+)+[^\s'\",]+", re.IGNORECASE), r"\1 ***"),
+    (re.compile(r"(\bauthorization['\"]?\s*[:=]\s*['\"]?)(?:basic|digest|negotiate)\s[^\s'\",]+", re.I), r"\1***"),
+    (
+        re.compile(
+            r"\b([\w-]*(?:token|passw(?:or)?d|secret|passphrase|signature|authorization|authz|macaroon))"
+            r"(['\"]?\s*[:=]\s*)(?:'[^']*'|\"[^\"]*\"|[^\s,;}&]+)",
+            re.IGNORECASE,
+        ),
+        r"\1\2***",
+    ),
+)
+
+
+def scrub(text: str, secrets: Collection[str] = ()) -> str:
+    """Return a text of one bounded line without the known secrets, or anything that looks like one."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***") if secret else text
+        for part in _parts(text, secret):
+            text = text.replace(part, "***")
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def _parts(text: str, secret: str) -> Iterator[str]:
+    """Give what stands in a text of a secret that was cut off, as far as it goes each time."""
+    if len(secret) < PART:
+        return
+    at = 0
+    while at + PART <= len(text):
+        length = PART
+        if text[at : at + length] not in secret:
+            at += 1
+            continue
+        while at + length < len(text) and text[at : at + length + 1] in secret:
+            length += 1
+        yield text[at : at + length]
+        at += length

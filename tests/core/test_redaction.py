@@ -1,0 +1,69 @@
+"""No secret gets through `scrub`, and what is none stays readable."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dc_inject.redaction import LONGEST, PART, scrub
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "gone"),
+    [
+        ("http://me:hunter2@rucio.example.org/rules failed", "rucio.example.org/rules failed", "hunter2"),
+        ("Max retries exceeded with url: /auth?username=me&password=hunter2 (x)", "(x)", "hunter2"),
+        ("GET https://h/x?token=abc123 gave 500", "gave 500", "abc123"),
+        ("header Authorization: Bearer abc.def-123 was refused", "was refused", "abc.def-123"),
+        ("token eyJhbGciOi.eyJzdWIiOiI.c2lnbmF0dXJl is bad", "is bad", "eyJzdWIiOiI"),
+        (
+            "X-Rucio-Auth-Token: root-ddmlab-unknown-0123456789abcdef0123456789abcdef",
+            "Auth-Token",
+            "0123456789abcdef",
+        ),
+        ("saw root-ddmlab-unknown-0123456789abcdef0123456789abcdef there", "there", "ddmlab"),
+        ("{'username': 'me', 'password': 'hunter2', 'x': 1}", "'username': 'me'", "hunter2"),
+        ('{"client_secret": "hunter2"}', "client_secret", "hunter2"),
+        ("ssh passphrase=hunter2, sorry", "sorry", "hunter2"),
+        ("the known hunter2 too", "too", "hunter2"),
+        ("Authorization: Basic bWU6aHVudGVyMg== refused", "refused", "bWU6aHVudGVyMg"),
+        ("{'Authorization': 'Basic bWU6aHVudGVyMg=='}", "'Authorization'", "bWU6aHVudGVyMg"),
+        ("Location: https://pool:1094/f?xrd.x=1&authz=Bearer%20eyJhbGciOi.eyJzdWIi.c2ln moved", "moved", "c2ln"),
+        ("opaque authz=Bearer%20opaque-thing, so", "so", "opaque-thing"),
+        ("dav://pool/f?authz=abc123 (x)", "(x)", "abc123"),
+        ("davs://me:hunter2@se/f is bad", "@se/f is bad", "hunter2"),
+    ],
+)
+def test_secrets_are_taken_out_and_the_rest_stays(text: str, kept: str, gone: str) -> None:
+    clean = scrub(text, {"hunter2", ""})
+    assert kept in clean
+    assert gone not in clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Data identifier cms:/Primary/Run2024-v1/RAW#c86ca44e-2a18-4163-8bea-02276bc93c10 is not valid.",
+        "No rule with the id 6df328a9911944c3a1bbf117478658ed found",
+        "X509 proxy /tmp/x509up_u1000 not found; is the token there? yes",
+    ],
+)
+def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
+    assert scrub(text) == text
+
+
+@given(st.text(), st.text(alphabet="abcXYZ0189_-", min_size=6))
+def test_a_known_secret_never_gets_through(text: str, secret: str) -> None:
+    clean = scrub(f"{text}{secret}{text}", {secret})
+    assert secret not in clean
+    assert "\n" not in clean
+    assert len(clean) <= LONGEST
+
+
+@given(st.text(max_size=40), st.text(alphabet="abcXYZ0189_-.", min_size=40, max_size=60), st.integers(0, 20))
+def test_a_part_of_a_known_secret_does_not_get_through(text: str, secret: str, start: int) -> None:
+    """Servers cut what they echo: no sixteen characters of a token in a row are ever shown."""
+    part = secret[start : start + PART + 4]
+    clean = scrub(f"{text}[{part}]", {secret})
+    assert not any(secret[at : at + PART] in clean for at in range(len(secret) - PART + 1))
