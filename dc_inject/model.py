@@ -62,11 +62,64 @@ class DatasetFilter:
     mean_file: tuple[int, int] = (10**9, 20 * 10**9)
 
 
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A list of source files that a menu names: how it was called, the SHA-256 of its bytes, and its files.
+
+    A file's name is a URL, or a path below the source prefix. Its size is 0 where the list does not tell it.
+    """
+
+    name: str
+    digest: str
+    files: tuple[Item, ...] = field(compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FileFilter:
+    """Which files below a source's URL prefix may be injected through FTS.
+
+    One of three tells them: a `listing`; a `folder` below the prefix (`""` is the prefix itself), which the
+    storage lists; or `datasets`, whose replicas below the prefix Rucio knows. `pattern` (shell wildcards, on the
+    path below the prefix) and `size` (bytes, both inclusive) choose among what is found.
+    """
+
+    listing: Listing | None = None
+    folder: str | None = None
+    datasets: DatasetFilter | None = None
+    pattern: str = "*"
+    size: tuple[int, int] = (1, 2**63 - 1)
+
+
+class Verify(StrEnum):
+    """Where FTS compares checksums; the words are FTS's own."""
+
+    NONE = "none"
+    SOURCE = "source"
+    TARGET = "target"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """How files are bundled into FTS jobs, and what FTS is told of them.
+
+    `files` is the most that one job has; `retry` how often FTS tries a file again; `verify` where it compares
+    checksums; `scitag` the flow label (65 to 65535) of experiment and activity; `longest_transfer` how long a
+    transfer that was cancelled or failed may still write to its destination.
+    """
+
+    files: int = 200
+    retry: int = 3
+    verify: Verify = Verify.BOTH
+    scitag: int | None = None
+    longest_transfer: timedelta = timedelta(hours=1)
+
+
 class PoolKey(NamedTuple):
     """A source and a filter: what an inventory is read for, and what links share."""
 
     source: str
-    datasets: DatasetFilter
+    datasets: DatasetFilter | FileFilter
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +136,7 @@ class Flow:
     rate: float
     start: datetime
     end: datetime
-    datasets: DatasetFilter
+    datasets: DatasetFilter | FileFilter
     order: Order = Order.LARGEST_FIRST
     grain: float = 0.25
     activity: str = "Data Challenge"
@@ -96,6 +149,7 @@ class Flow:
     menu: str = ""  # the file that it comes from
     line: int = 0
     stated: bool = False  # its rate was written for this link alone, not shared out
+    job: JobOptions | None = None  # through FTS
 
     @property
     def key(self) -> FlowKey:
@@ -286,11 +340,16 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What a service can take in one piece: a Rucio dataset (`scope:name`), or a file for FTS."""
+    """What a service can take in one piece: a Rucio dataset (`scope:name`), or a bundle of files for one FTS job.
+
+    The `members` of a bundle are items too: source files, named by their URLs. One may be there more than once.
+    """
 
     name: str
     bytes: int
     files: int
+    checksum: str = ""  # of a file, as FTS writes it: `adler32:0cc737eb`
+    members: tuple[Item, ...] = ()
 
 
 class State(StrEnum):
@@ -331,6 +390,7 @@ class Injection:
     activity: str
     service_priority: int
     contact: str
+    job: JobOptions | None = None  # through FTS
 
     @property
     def flow(self) -> FlowKey:
@@ -343,7 +403,8 @@ class Entry:
     """An injection and what became of it, as the ledger keeps it.
 
     `present` are the bytes that were at the destination already (no traffic: not counted as injected).
-    `moved` are bytes that arrived; `moved_exact` is False while they are estimated from locks.
+    `failed` are bytes that will not arrive (through FTS: of files that failed or were cancelled), given back to
+    the debt. `moved` are bytes that arrived; `moved_exact` is False while they are estimated from locks.
     """
 
     injection: Injection
@@ -360,6 +421,7 @@ class Entry:
     gone_at: datetime | None = None
     observed_at: datetime | None = None
     present: int = 0
+    failed: int = 0
     moved: int = 0
     moved_exact: bool = False
     files_done: int = 0
@@ -368,5 +430,5 @@ class Entry:
 
     @property
     def injected(self) -> int:
-        """Bytes that count as injected: of what was accepted, less what was there already."""
-        return 0 if self.accepted_at is None else self.injection.item.bytes - self.present
+        """Bytes that count as injected: of what was accepted, less what was there already or will not arrive."""
+        return 0 if self.accepted_at is None else self.injection.item.bytes - self.present - self.failed

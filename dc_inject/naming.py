@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import uuid
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from dc_inject.model import Cycle, Link
+from dc_inject.model import Cycle, Injection, Item, Link
 
 # A name space of our own, so that nobody else's uuid5 can be one of our keys.
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "dc_inject/1")
@@ -15,6 +19,7 @@ _COMMENT = re.compile(
 )
 
 COMMENT_LIMIT = 255  # characters that Rucio keeps of a rule's comment
+METADATA_LIMIT = 1024  # bytes of a job's metadata that FTS takes unless configured otherwise
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # campaigns, scenarios: safe in comments and URLs
 
 
@@ -36,6 +41,89 @@ def read_comment(text: str | None) -> tuple[str, str, datetime] | None:
         return None
     cycle = datetime.strptime(match["cycle"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     return match["campaign"], match["scenario"], cycle
+
+
+def bundle(members: Iterable[Item], moment: datetime, number: int) -> str:
+    """Return the name of the bundle of files that was made as number so and so of a link, at a moment.
+
+    The same files may go out to the same place in one cycle again, as another bundle.
+    """
+    names = [member.name for member in members]
+    made = "\n".join((moment.astimezone(UTC).isoformat(), str(number), *names))
+    return f"{len(names)} files {hashlib.blake2b(made.encode(), digest_size=12).hexdigest()}"
+
+
+def metadata(injection: Injection) -> dict[str, object]:
+    """Return what an FTS job says of itself, at most METADATA_LIMIT bytes of JSON: a long contact is cut short."""
+    said: dict[str, object] = {
+        "dc_inject": 1,
+        "campaign": injection.campaign,
+        "scenario": injection.scenario,
+        "cycle": _stamp(injection.cycle.start),
+        "key": injection.key,
+    }
+    room = METADATA_LIMIT - len(json.dumps(said | {"contact": ""}))
+    contact = injection.contact
+    while len(json.dumps(contact)) - 2 > room:
+        contact = contact[:-1]
+    return said | {"contact": contact}
+
+
+# --------------------------------------------------------------------------- files of ours at a destination
+
+TOP = "dc_inject"  # the folder below a destination prefix in which everything of ours is
+_COPY = re.compile(
+    rf"{TOP}/(?P<campaign>[^/]+)/(?P<scenario>[^/]+)/(?P<cycle>\d{{8}}T\d{{6}}Z)"
+    r"/(?P<key>[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"
+    r"/(?P<number>\d{4,6})-(?P<mark>[0-9a-f]{12})"
+)
+
+
+class Copy(NamedTuple):
+    """What the path of a file of ours says: whose it is, and which member of its injection."""
+
+    campaign: str
+    scenario: str
+    cycle: datetime
+    key: str
+    number: int
+
+
+def folder(injection: Injection) -> str:
+    """Return the URL of the folder that the files of an injection go to, one folder each."""
+    cycle = injection.cycle.start.strftime("%Y%m%dT%H%M%SZ")
+    return f"{injection.link.destination}/{TOP}/{injection.campaign}/{injection.scenario}/{cycle}/{injection.key}"
+
+
+def copies(injection: Injection) -> list[str]:
+    """Return the URLs that the files of an injection are copied to, in order; nobody else gives such names."""
+    place = folder(injection)
+    return [
+        f"{place}/{number:04}-{_mark(injection.campaign, injection.key, number)}"
+        for number in range(injection.item.files)
+    ]
+
+
+def read_copy(prefix: str, url: str) -> Copy | None:
+    """Return what the URL of a file below a destination prefix says, or None if the file is not ours.
+
+    Its whole path has to be of our form, and its mark has to be that of its campaign, key and number.
+    """
+    if not url.startswith(f"{prefix}/"):
+        return None
+    match = _COPY.fullmatch(url[len(prefix) + 1 :])
+    if match is None or match["mark"] != _mark(match["campaign"], match["key"], int(match["number"])):
+        return None
+    try:
+        cycle = datetime.strptime(match["cycle"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return Copy(match["campaign"], match["scenario"], cycle, match["key"], int(match["number"]))
+
+
+def _mark(campaign: str, key: str, number: int) -> str:
+    """Return what marks a file as ours: nobody has it in a name by chance."""
+    return hashlib.blake2b(f"{campaign} {key} {number}".encode(), digest_size=6, person=b"dc_inject/1").hexdigest()
 
 
 def _stamp(cycle: datetime) -> str:

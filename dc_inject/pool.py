@@ -17,7 +17,7 @@ from functools import lru_cache
 from math import gcd
 from operator import attrgetter
 
-from dc_inject.model import DatasetFilter, Item, Order
+from dc_inject.model import DatasetFilter, FileFilter, Item, Order
 
 _Match = Callable[[str], object]
 
@@ -41,6 +41,21 @@ def matches(item: Item, datasets: DatasetFilter, *, in_container: bool = False) 
     if _any(datasets.exclude, item.name):
         return False
     return in_container or _any(datasets.dids, item.name)
+
+
+def passes(file: Item, source: str, files: FileFilter) -> bool:
+    """Whether a source file passes a filter: by its path below the source's prefix, and its size.
+
+    Where `files.datasets` choose among datasets, what is asked here is a replica of one of them already.
+    """
+    smallest, largest = files.size
+    path = file.name.removeprefix(f"{source}/")
+    return smallest <= file.bytes <= largest and _glob(files.pattern)(path) is not None
+
+
+@lru_cache(maxsize=1024)
+def _glob(pattern: str) -> _Match:
+    return re.compile(translate(pattern)).match
 
 
 def _any(patterns: tuple[str, ...], name: str) -> bool:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from dc_inject.errors import ServiceError
-from dc_inject.model import DatasetFilter, Entry, Injection, Item, Link
+from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,8 @@ class Observation:
     """What was seen of one injection: status, and how far it got.
 
     `moved` is exact when `exact`; else an estimate, bytes x files done / files; None when nothing was seen
-    of it. `external_id` is set when an injection in doubt was found.
+    of it. `external_id` is set when an injection in doubt was found. `failed` are bytes that will not arrive;
+    `reasons` counts the files behind them by the class of their reason.
     """
 
     key: str
@@ -100,8 +101,24 @@ class Observation:
     moved: int | None = None
     exact: bool = False
     present: int | None = None
+    failed: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
     expires_at: datetime | None = None
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What is known of the bytes that an ended injection left at its destination.
+
+    `gone` when nothing of it is there any more, nor can come; else `again_at` is when to ask next (None: when it
+    suits), and `error` what stands in the way.
+    """
+
+    key: str
+    gone: bool
+    again_at: datetime | None = None
+    error: ServiceError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +143,12 @@ class Backend(Protocol):
     """A service that moves bytes; every method may be called again with the same arguments, from any thread.
 
     Methods that take many answer for each; they raise a ServiceError only when nothing at all could be told.
+    `cleans_up` tells whether the service ends what has lived its lifetime and deletes what was ended, as Rucio
+    does; where not, both are ours to do.
     """
 
     name: str
+    cleans_up: bool
 
     def check(self) -> Identity:
         """Tell who we are and what we may do; raises Fatal with a hint when nothing will work."""
@@ -138,7 +158,7 @@ class Backend(Protocol):
         """Return the names that an RSE expression means now, sorted; raises Permanent if it is not valid."""
         ...
 
-    def inventory(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
         """Stream the items of a source that pass the filter; costly, so it is asked rarely."""
         ...
 
@@ -156,6 +176,10 @@ class Backend(Protocol):
 
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:
         """End rules or jobs of ours; one that is gone already is a success."""
+        ...
+
+    def remove(self, entries: Sequence[Entry]) -> list[Removal]:
+        """Tell of ended entries whether their bytes are gone, and delete them where the service does not."""
         ...
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:

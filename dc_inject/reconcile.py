@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject.model import Entry, State
 
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=5)
+CANCELS_PER_HOUR = 600  # jobs that were not done at the end of their lifetime
 ASK_AGAIN = timedelta(minutes=2)  # an end that was accepted and is not seen to work is asked for again
 
 
@@ -27,11 +28,17 @@ def backoff(
     return jittered
 
 
-def to_end(entries: Iterable[Entry], now: datetime, dwell: Callable[[Entry], timedelta]) -> list[Entry]:
+def to_end(
+    entries: Iterable[Entry],
+    now: datetime,
+    dwell: Callable[[Entry], timedelta],
+    lives_on: Callable[[Entry], bool] = lambda _entry: False,
+) -> list[Entry]:
     """Return the entries to end now, but for those whose end was asked for just now.
 
     These are the complete ones whose dwell is over, and those that found files at the destination already: they
-    are withdrawn, since at their end Rucio would delete what somebody else has put there.
+    are withdrawn, since at their end Rucio would delete what somebody else has put there. What `lives_on` in its
+    service has to be ended as well when its lifetime is over.
     """
     return [
         entry
@@ -39,10 +46,25 @@ def to_end(entries: Iterable[Entry], now: datetime, dwell: Callable[[Entry], tim
         if (
             (entry.state is State.LIVE and entry.present)
             or (entry.completed_at is not None and entry.completed_at + dwell(entry) <= now)
+            or (entry.expires_at is not None and entry.expires_at <= now and lives_on(entry))
         )
         and entry.state in {State.LIVE, State.COMPLETE}
         and (entry.end_asked_at is None or entry.end_asked_at + ASK_AGAIN <= now)
     ]
+
+
+def at_a_pace(entries: Sequence[Entry], every: timedelta, per_hour: int = CANCELS_PER_HOUR) -> list[Entry]:
+    """Return the complete entries, and of the others as many as may be cancelled in a round: the oldest first.
+
+    A cancelled job is work for FTS; many at once have jammed it.
+    """
+    most = max(1, int(per_hour * (every / timedelta(hours=1))))
+    unfinished = sorted((e for e in entries if e.state is not State.COMPLETE), key=_age)
+    return [e for e in entries if e.state is State.COMPLETE] + unfinished[:most]
+
+
+def _age(entry: Entry) -> tuple[datetime, str]:
+    return (entry.expires_at or entry.injection.release, entry.injection.key)
 
 
 def to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list[Entry]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dc_inject.backends.sim import SimBackend
-from dc_inject.model import DatasetFilter, Entry, Injection, Item
-from dc_inject.ports import Backend, Candidate, Clock, Identity, Observation, Outcome, RseFacts, Sight
+from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
+from dc_inject.ports import Backend, Candidate, Clock, Identity, Observation, Outcome, Removal, RseFacts, Sight
 
 
 class DryBackend:
@@ -15,8 +15,8 @@ class DryBackend:
     def __init__(self, real: Backend, clock: Clock) -> None:
         """Take the service to read, and the clock that simulated rules live on."""
         self._real = real
-        self._sim = SimBackend(clock, items={}, name=real.name)
-        self.name = real.name
+        self._sim = SimBackend(clock, items={}, name=real.name, cleans_up=real.cleans_up)
+        self.name, self.cleans_up = real.name, real.cleans_up
 
     def check(self) -> Identity:
         """Ask the real service who we are."""
@@ -26,7 +26,7 @@ class DryBackend:
         """Ask the real service what an expression means."""
         return self._real.resolve(expression)
 
-    def inventory(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
         """Stream the real inventory."""
         return self._real.inventory(source, datasets)
 
@@ -45,6 +45,10 @@ class DryBackend:
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:
         """End simulated rules."""
         return self._sim.end(entries)
+
+    def remove(self, entries: Sequence[Entry]) -> list[Removal]:
+        """Let go of what was only simulated."""
+        return self._sim.remove(entries)
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Ask the real service."""

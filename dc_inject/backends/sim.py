@@ -1,7 +1,8 @@
 """A simulated service with its own clock and executor: for tests, for `plan`, and for dry runs.
 
 It keeps Rucio's rules of the game: (item, destination) is unique, a submit is idempotent by key, a rule
-expires by itself, bytes stay for the deletion lag after it.
+expires by itself, bytes stay for the deletion lag after it. One that does not clean up keeps those of FTS: every
+copy has its own name, nothing expires, and bytes stay until they are removed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from dc_inject import pool
 from dc_inject.errors import AnotherNow, Permanent
-from dc_inject.model import DatasetFilter, Entry, Injection, Item, Link
+from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
 from dc_inject.ports import (
     Candidate,
     Clock,
@@ -22,6 +23,7 @@ from dc_inject.ports import (
     Identity,
     Observation,
     Outcome,
+    Removal,
     RseFacts,
     Sight,
     Status,
@@ -110,6 +112,8 @@ class SimBackend:
     fault: Callable[[str, object], None] = lambda _method, _subject: None
     answer: Callable[[str, object], None] = lambda _method, _subject: None
     name: str = "rucio"
+    cleans_up: bool = True
+    failing: Callable[[Item], bool] = lambda _file: False  # which files of a bundle fail
     rules: dict[str, _Rule] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
     _there: dict[tuple[str, str], _Rule] = field(default_factory=dict)  # what is not deleted, by item, destination
@@ -131,10 +135,13 @@ class SimBackend:
             return tuple(sorted(self.items))
         raise Permanent(f"the simulated service knows no RSE expression {expression!r}")
 
-    def inventory(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
         """Stream the items of the source that pass the filter."""
         self._call("inventory", source)
-        return (item for item in self.items.get(source, ()) if pool.matches(item, datasets))
+        items = self.items.get(source, ())
+        if isinstance(datasets, FileFilter):
+            return (item for item in items if pool.passes(item, source, datasets))
+        return (item for item in items if pool.matches(item, datasets))
 
     def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
         """Say which candidates are whole at the source and which are at the destination."""
@@ -171,6 +178,19 @@ class SimBackend:
         self.answer("end", entries)
         return [Outcome(entry.injection.key, entry.external_id) for entry in entries]
 
+    def remove(self, entries: Sequence[Entry]) -> list[Removal]:
+        """Tell whose bytes are gone; where the service does not clean up, they go now."""
+        self._call("remove", entries)
+        self._advance()
+        for entry in entries:
+            rule = self.rules.get(entry.injection.key)
+            if not self.cleans_up and rule is not None and rule.ended is not None and rule.deleted is None:
+                rule.deleted = self.clock.now()
+                del self._there[self._place(entry.injection)]
+        self.answer("remove", entries)
+        there = {entry.injection.key: self._place(entry.injection) in self._there for entry in entries}
+        return [Removal(key, gone=not left) for key, left in there.items()]
+
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Tell space, quota and availability."""
         names = sorted(rses)
@@ -203,12 +223,16 @@ class SimBackend:
         known = self.rules.get(injection.key)
         if known is not None:
             return Outcome(injection.key, f"sim-{injection.key}", adopted=True)
-        pair = (injection.item.name, injection.link.destination)
+        pair = self._place(injection)
         if pair in self._there:
             return Outcome(injection.key, error=AnotherNow(f"{pair[0]} is at {pair[1]} already"))
         now = self.clock.now()
         self.rules[injection.key] = self._there[pair] = _Rule(injection, now, now + injection.lifetime)
         return Outcome(injection.key, f"sim-{injection.key}")
+
+    def _place(self, injection: Injection) -> tuple[str, str]:
+        """Return what can be at a destination once only: an item, or the copies of one injection."""
+        return (injection.item.name if self.cleans_up else injection.key, injection.link.destination)
 
     def _sight(self, candidate: Candidate) -> Sight:
         item = self._named.get(candidate.link.source, {}).get(candidate.item)
@@ -229,13 +253,18 @@ class SimBackend:
         if rule is None or rule.ended is not None:
             return Observation(key, Status.ABSENT)
         done = rule.completed is not None
+        failed = [file for file in rule.injection.item.members if self.failing(file)] if done else []
+        lost = sum(file.bytes for file in failed)
         return Observation(
             key,
             Status.COMPLETE if done else Status.MOVING,
             f"sim-{key}",
-            files_done=item.files if done else int(item.files * rule.moved / item.bytes),
-            moved=item.bytes if done else int(rule.moved),
+            files_done=item.files - len(failed) if done else int(item.files * rule.moved / item.bytes),
+            files_stuck=len(failed),
+            moved=item.bytes - lost if done else int(rule.moved),
             exact=True,
+            failed=lost,
+            reasons={"source": len(failed)} if failed else {},
             expires_at=rule.expires,
         )
 
@@ -254,6 +283,8 @@ class SimBackend:
                 rule.moved += step
                 if rule.moved >= size and (size or rule.created < now):
                     rule.completed = now
+            if not self.cleans_up:
+                continue
             if rule.ended is None and rule.expires <= now:
                 rule.ended = rule.expires
             if rule.ended is not None and rule.ended + self.deletion_lag <= now:

@@ -41,6 +41,9 @@ def usable(
     for _ in range(ROUNDS):
         if not chosen:
             break
+        # Files for FTS are not looked at: their copies have names of their own, and FTS says what became of each.
+        good += [injection for injection in chosen if injection.item.members]
+        chosen = [injection for injection in chosen if not injection.item.members]
         taken |= {(injection.item.name, injection.link.destination) for injection in chosen}
         sights, failed = _look(desk, chosen, deadline)
         unseen |= failed

@@ -13,12 +13,13 @@ from dc_inject.engine.choosing import SET_ASIDE
 from dc_inject.engine.desk import Desk
 from dc_inject.errors import Permanent, ServiceError
 from dc_inject.model import Entry, FlowKey, State
-from dc_inject.ports import Candidate, Observation, Outcome, Sight, Status
+from dc_inject.ports import Observation, Outcome, Removal, Status
 
 log = logging.getLogger(__name__)
 
 OBSERVE_AT_ONCE = 200
 END_AT_ONCE = 20
+REMOVE_AT_ONCE = 10  # bundles of files that are deleted one by one
 LATEST = timedelta(hours=2)  # how long after its cycle a request that was given up is looked for
 LIVE = (State.CALLED, State.LIVE, State.COMPLETE)
 
@@ -31,6 +32,7 @@ class Following:
         self._desk = desk
         self._not_carried_out = not_carried_out
         self._calls = 0  # of this round, not back yet
+        self._remove_at: dict[str, datetime] = {}  # by key: when to ask again whether an ended one is gone
         self.dwell: dict[FlowKey, timedelta] = {}
 
     def round(self, now: datetime, every: timedelta) -> None:
@@ -42,14 +44,26 @@ class Following:
         settle = [entry for entry in entries if entry.injection.key in last_chance]
         self._observe([e for e in entries if e.injection.key not in last_chance], exact=False)
         self._observe(settle, exact=True)
-        self.end(reconcile.to_end(entries, now, lambda e: self.dwell.get(e.injection.flow, timedelta(0))))
+        dwell = {e.injection.key: self.dwell.get(e.injection.flow, timedelta(0)) for e in entries}
+        due = reconcile.to_end(entries, now, lambda e: dwell[e.injection.key], lambda e: not self._cleans_up(e))
+        paced = reconcile.at_a_pace([e for e in due if not self._cleans_up(e)], every)
+        self.end([e for e in due if self._cleans_up(e)] + paced)
+        self._remove([e for e in self._ended_ones() if not self._cleans_up(e)], now)
 
     def once_a_cycle(self, now: datetime) -> None:
         """Look whether ended bytes are gone, and once more for requests that were given up.
 
         A service may carry a request out later than anybody waits for it.
         """
-        self._look_whether_gone(now)
+        # A ghost, a replica row without a file, may stay for a while: it counts as gone one cycle later.
+        self._remove(
+            [
+                e
+                for e in self._ended_ones()
+                if self._cleans_up(e) and e.ended_at is not None and e.ended_at + e.injection.cycle.length <= now
+            ],
+            now,
+        )
         given_up = [
             entry
             for entry in self._desk.ledger.entries(State.WITHDRAWN, since=now - LATEST)
@@ -107,34 +121,36 @@ class Following:
                 desk.fail(service, outcome.error)
         desk.tell("ended", keys=tuple(done), at=now)
 
-    def _look_whether_gone(self, now: datetime) -> None:
-        """Count bytes as gone one cycle after their rule, once nothing of them is available at the destination.
-
-        The cycle's wait is for ghosts: replica rows that stay for a while after their files have gone.
-        """
-        ended = [
-            entry
-            for entry in self._desk.ledger.entries(State.ENDED)
-            if self._known(entry)
-            and entry.ended_at is not None
-            and entry.ended_at + entry.injection.cycle.length <= now
-        ]
-        for service, some in _by_service(ended).items():
+    def _remove(self, entries: Sequence[Entry], now: datetime) -> None:
+        """Ask whether bytes of ended ones are gone; those that no service deletes are deleted by that."""
+        due = [entry for entry in entries if self._remove_at.get(entry.injection.key, now) <= now]
+        for service, some in _by_service(due).items():
             backend = self._desk.backends[service]
-            for part in _parts(some, OBSERVE_AT_ONCE):
-                places = {Candidate(e.injection.item.name, e.injection.link): e.injection.key for e in part}
+            for part in _parts(some, REMOVE_AT_ONCE if not backend.cleans_up else OBSERVE_AT_ONCE):
+                self._desk.tell("removing", keys=tuple(entry.injection.key for entry in part))
+                self._start(partial(backend.remove, part), self._removed, service)
 
-                def then(
-                    sights: dict[Candidate, Sight], _service: str, places: dict[Candidate, str] = places
-                ) -> None:
-                    gone = [
-                        places[candidate]
-                        for candidate, sight in sights.items()
-                        if not sight.destination_bytes and not sight.destination_locked
-                    ]
-                    self._desk.ledger.gone(gone, self._desk.clock.now())
+    def _removed(self, removals: list[Removal], service: str) -> None:
+        desk, now = self._desk, self._desk.clock.now()
+        desk.tell("remove-called", keys=tuple(removal.key for removal in removals))
+        gone = [removal.key for removal in removals if removal.gone]
+        desk.ledger.gone(gone, now)
+        for removal in removals:
+            self._remove_at.pop(removal.key, None)
+            if removal.again_at is not None:
+                self._remove_at[removal.key] = removal.again_at
+        failed = [removal.error for removal in removals if removal.error is not None]
+        for message in sorted({error.message for error in failed})[:3]:
+            log.warning(
+                "%s: %d injections still have files at their destination: %s", service, len(failed), message
+            )
+        desk.tell("removed", keys=tuple(gone), failed=len(failed))
 
-                self._start(partial(backend.look, tuple(places)), then, service)
+    def _ended_ones(self) -> list[Entry]:
+        return [entry for entry in self._desk.ledger.entries(State.ENDED) if self._known(entry)]
+
+    def _cleans_up(self, entry: Entry) -> bool:
+        return self._desk.backends[entry.injection.link.through].cleans_up
 
     def _start(self, task: Callable[[], object], done: Callable[..., None], service: str) -> None:
         self._calls += 1

@@ -51,6 +51,14 @@ class AccountReader(Part):
             counts[flow_key(row)][Hold(row["hold"])] = row["times"]
         return counts
 
+    def failures(self) -> Mapping[FlowKey, Mapping[str, int]]:
+        """Return how many files failed for each flow key, by the class of the reason."""
+        found = self._db.rows("SELECT * FROM failure JOIN account ON id = account ORDER BY files DESC, reason")
+        counts: dict[FlowKey, dict[str, int]] = defaultdict(dict)
+        for row in found:
+            counts[flow_key(row)][row["reason"]] = row["files"]
+        return counts
+
     def cycle_counts(self) -> Mapping[FlowKey, int]:
         """Return in how many cycles each flow key was due anything."""
         return {flow_key(row): row["cycles"] for row in self._db.rows("SELECT * FROM account")}
@@ -96,8 +104,8 @@ def _share(entry: Entry) -> Totals:
         in_doubt=item.bytes if state is State.CALLED else 0,
         moved=entry.moved,
         estimated=0 if entry.moved_exact else entry.moved,
-        resident=item.bytes - entry.present if state.resident else 0,
-        coming=item.bytes - entry.present - entry.moved if under_way else 0,
+        resident=item.bytes - entry.present - entry.failed if state.resident else 0,
+        coming=item.bytes - entry.present - entry.failed - entry.moved if under_way else 0,
         files_in_flight=item.files - entry.files_done if under_way else 0,
         rules=0 if entry.accepted_at is None else 1,
     )

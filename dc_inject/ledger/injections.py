@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
@@ -15,7 +18,7 @@ from dc_inject.ledger.accounts import AccountReader
 from dc_inject.ledger.database import duration, moment, moment_or_none, stored, stored_or_none
 from dc_inject.ledger.part import flow_key
 from dc_inject.ledger.schema import ENDS
-from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item, State
+from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item, JobOptions, State, Verify
 from dc_inject.ports import Observation, Outcome
 
 _JOINED = (
@@ -33,8 +36,9 @@ _TIMES = (
     "gone_at",
     "observed_at",
 )
-_PLAIN = ("external_id", "attempt", "present", "moved", "files_done", "files_stuck", "error")
+_PLAIN = ("external_id", "attempt", "present", "failed", "moved", "files_done", "files_stuck", "error")
 _DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
+_MOVING = frozenset({State.CALLED, State.LIVE})
 
 
 class InjectionReader(AccountReader):
@@ -135,7 +139,17 @@ class Injections(InjectionReader):
     def observe(self, observations: Sequence[Observation], now: datetime) -> None:
         """Write how entries stand in the service; one that is absent has ended, unless it was in doubt."""
         news = {seen.key: seen for seen in observations}
-        self._change(list(news), lambda entry, key: life.observed(entry, news[key], now), now)
+        failures: Counter[tuple[FlowKey, str]] = Counter()
+
+        def after(entry: Entry, key: str) -> Entry:
+            later = life.observed(entry, news[key], now)
+            if entry.state in _MOVING and later.state not in _MOVING:  # its files are counted once, at the last
+                failures.update({(entry.injection.flow, why): n for why, n in news[key].reasons.items()})
+            return later
+
+        with self._db.write():
+            self._change(list(news), after, now)
+            self._count(failures)
 
     def end_asked(self, keys: Sequence[str], now: datetime) -> None:
         """Write that the service is about to be asked to end these."""
@@ -157,6 +171,14 @@ class Injections(InjectionReader):
             with self._db.write():
                 self._save(self._found(keys), lambda entry: after(entry, entry.injection.key), now)
 
+    def _count(self, failures: Mapping[tuple[FlowKey, str], int]) -> None:
+        accounts = self._account_ids(flow for flow, _ in failures) if failures else {}
+        self._db.run_many(
+            "INSERT INTO failure VALUES (?, ?, ?) "
+            "ON CONFLICT (account, reason) DO UPDATE SET files = files + excluded.files",
+            ((accounts[flow], reason, count) for (flow, reason), count in failures.items() if count > 0),
+        )
+
     def _found(self, keys: Sequence[str]) -> list[Entry]:
         return [
             _entry(row) for row in self._db.rows_among(_JOINED + " WHERE key IN ({})", list(dict.fromkeys(keys)))
@@ -177,6 +199,8 @@ _GIVEN = (
     "contact",
     "state",
     "intended_at",
+    "members",
+    "job",
 )
 _FIXED = ("key", "account", "cycle", "campaign", "item", *_GIVEN, "external_id", "attempt", "error")
 _INTEND = (
@@ -185,7 +209,9 @@ _INTEND = (
     "not_before = NULL, dropped_at = NULL, error = '' WHERE state IN ('refused', 'withdrawn')"
 )
 _UPDATE = (
-    f"UPDATE injection SET state = ?, moved_exact = ?, "  # noqa: S608  our own words
+    # Members are kept for the call that names them; whatever follows finds its files by their key and number.
+    "UPDATE injection SET state = ?1, members = iif(?1 IN ('intended', 'called'), members, NULL), "  # noqa: S608  our own words
+    f"moved_exact = ?, "
     f"{', '.join(f'{name} = ?' for name in _PLAIN + _TIMES)}, dropped_at = coalesce(dropped_at, ?) WHERE key = ?"
 )
 
@@ -206,6 +232,8 @@ def _columns(injection: Injection, account: int, now: datetime) -> tuple[object,
         injection.contact,
         str(State.INTENDED),
         stored(now),
+        json.dumps([[m.name, m.bytes, m.checksum] for m in injection.item.members]) if injection.job else None,
+        None if injection.job is None else _job_text(injection.job),
         "",
         0,
         "",
@@ -231,13 +259,29 @@ def _entry(row: sqlite3.Row) -> Entry:
         cycle=Cycle(moment(row["cycle"]), duration(row["length"])),
         scenario=flow.scenario,
         link=flow.link,
-        item=Item(row["item"], row["bytes"], row["files"]),
+        item=Item(row["item"], row["bytes"], row["files"], members=_members(row["members"])),
         release=moment(row["release"]),
         lifetime=duration(row["lifetime"]),
         activity=row["activity"],
         service_priority=row["service_priority"],
         contact=row["contact"],
+        job=None if row["job"] is None else _job(row["job"]),
     )
     news: dict[str, Any] = {name: row[name] for name in _PLAIN}
     news |= {name: moment_or_none(row[name]) for name in _TIMES}
     return Entry(injection, State(row["state"]), moved_exact=bool(row["moved_exact"]), **news)
+
+
+def _members(text: str | None) -> tuple[Item, ...]:
+    return tuple(Item(name, size, 1, checksum) for name, size, checksum in json.loads(text or "[]"))
+
+
+def _job_text(job: JobOptions) -> str:
+    return json.dumps(asdict(job) | {"longest_transfer": stored(job.longest_transfer)})
+
+
+@lru_cache(maxsize=256)  # a campaign has a few of them, an observation thousands of entries
+def _job(text: str) -> JobOptions:
+    told = json.loads(text)
+    more = {"verify": Verify(told["verify"]), "longest_transfer": duration(told["longest_transfer"])}
+    return JobOptions(**told | more)

@@ -69,10 +69,14 @@ def observed(entry: Entry, seen: Observation, now: datetime) -> Entry:
         return entry
     entry = _measured(entry, seen)
     if entry.state is State.LIVE and seen.status is Status.COMPLETE:
-        entry = replace(entry, state=State.COMPLETE, completed_at=now, files_stuck=0)
+        entry = replace(entry, state=State.COMPLETE, completed_at=now)
+        if not entry.failed:
+            entry = replace(entry, files_stuck=0)
     if entry.state is State.COMPLETE:
         whole = entry.injection.item
-        entry = replace(entry, moved=whole.bytes - entry.present, moved_exact=True, files_done=whole.files)
+        moved = whole.bytes - entry.present - entry.failed
+        done = whole.files - (entry.files_stuck if entry.failed else 0)
+        entry = replace(entry, moved=moved, moved_exact=True, files_done=done)
     return entry
 
 
@@ -108,8 +112,11 @@ def _measured(entry: Entry, seen: Observation) -> Entry:
     item = entry.injection.item
     if seen.present is not None:
         entry = _with_present(entry, seen.present)
+    failed = max(entry.failed, min(seen.failed, item.bytes - entry.present))
+    if failed != entry.failed:
+        entry = replace(entry, failed=failed, moved=min(entry.moved, item.bytes - entry.present - failed))
     if seen.moved is not None and (seen.exact or not entry.moved_exact):
-        moved = min(max(seen.moved - entry.present, 0), item.bytes - entry.present)
+        moved = min(max(seen.moved - entry.present, 0), item.bytes - entry.present - entry.failed)
         entry = replace(entry, moved=moved, moved_exact=seen.exact)
     if seen.status is Status.ABSENT:
         return entry  # it tells no more than that
@@ -125,6 +132,6 @@ def _measured(entry: Entry, seen: Observation) -> Entry:
 
 def _with_present(entry: Entry, present: int) -> Entry:
     size = entry.injection.item.bytes
-    present = min(max(present, 0), size)
-    moved = size - present if entry.completed_at else min(entry.moved, size - present)
-    return replace(entry, present=present, moved=moved)
+    present = min(max(present, 0), size - entry.failed)
+    room = size - present - entry.failed
+    return replace(entry, present=present, moved=room if entry.completed_at else min(entry.moved, room))

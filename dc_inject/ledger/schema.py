@@ -11,6 +11,7 @@ whatever statement, the account follows. Closed rows are kept from change by tri
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping, Sequence
 
 APPLICATION_ID = 0x64634A31  # "dcJ1": what `file` and we know a ledger by
 
@@ -18,17 +19,25 @@ ENDS = "('gone', 'refused', 'withdrawn')"  # nothing follows after these: no cyc
 _STATES = f"('intended', 'called', 'live', 'complete', 'ended', {ENDS[1:]}"
 _ACCEPTED = "('live', 'complete', 'ended', 'gone')"
 
-# What one injection adds to each running total of its account, @ standing for the row.
-_MEASURES = {
-    "injected": "iif(@.accepted_at IS NULL, 0, @.bytes - @.present)",
-    "in_doubt": "iif(@.state = 'called', @.bytes, 0)",
-    "moved": "@.moved",
-    "estimated": "iif(@.moved_exact, 0, @.moved)",
-    "resident": f"iif(@.state IN {ENDS}, 0, @.bytes - @.present)",
-    "coming": "iif(@.state IN ('called', 'live'), @.bytes - @.present - @.moved, 0)",
-    "files_in_flight": "iif(@.state IN ('called', 'live'), @.files - @.files_done, 0)",
-    "rules": "(@.accepted_at IS NOT NULL)",
-}
+
+def _measures(counting: str) -> dict[str, str]:
+    """Return what one injection adds to each running total of its account, @ standing for the row.
+
+    `counting` are the bytes of it that count as injected once it is accepted.
+    """
+    return {
+        "injected": f"iif(@.accepted_at IS NULL, 0, {counting})",
+        "in_doubt": "iif(@.state = 'called', @.bytes, 0)",
+        "moved": "@.moved",
+        "estimated": "iif(@.moved_exact, 0, @.moved)",
+        "resident": f"iif(@.state IN {ENDS}, 0, {counting})",
+        "coming": f"iif(@.state IN ('called', 'live'), {counting} - @.moved, 0)",
+        "files_in_flight": "iif(@.state IN ('called', 'live'), @.files - @.files_done, 0)",
+        "rules": "(@.accepted_at IS NOT NULL)",
+    }
+
+
+_MEASURES = _measures("@.bytes - @.present")
 _TOLD = ("injected", "moved", "estimated", "rules")  # what closed rows have told of each account
 
 
@@ -69,17 +78,33 @@ _COUNTED_IN = (
 )
 
 
-def _shared(*signs: tuple[str, str]) -> str:
+def _shared(measures: Mapping[str, str], *signs: tuple[str, str]) -> str:
     """Return the statement that adds an injection's share to its account's totals, and takes an old one out."""
     steps = (
         f"{name} = {name}" + "".join(f" {sign} {share.replace('@', row)}" for sign, row in signs)
-        for name, share in _MEASURES.items()
+        for name, share in measures.items()
     )
     return f"UPDATE account SET {', '.join(steps)} WHERE id = NEW.account"  # noqa: S608  our own words
 
 
 _MEASURED = ("state", "bytes", "files", "accepted_at", "present", "moved", "moved_exact", "files_done")
-_NEW_SHARE = " OR ".join(f"NEW.{name} IS NOT OLD.{name}" for name in _MEASURED)
+
+
+def _following(measures: Mapping[str, str], measured: Sequence[str]) -> tuple[str, str]:
+    """Return the triggers by which totals follow injections; `measured` are the columns that measures read."""
+    changed = " OR ".join(f"NEW.{name} IS NOT OLD.{name}" for name in measured)
+    return (
+        _trigger("injection_new", "AFTER INSERT ON injection", _shared(measures, ("+", "NEW")), _COUNTED_IN),
+        _trigger(
+            "injection_moved_on",
+            f"AFTER UPDATE OF {', '.join(measured)} ON injection WHEN {changed}",
+            _shared(measures, ("+", "NEW"), ("-", "OLD")),
+            _COUNTED_OUT,
+            _COUNTED_IN,
+        ),
+    )
+
+
 _IS_CLOSED = "(SELECT closed_at FROM cycle WHERE start = {row}.cycle) IS NOT NULL"
 _FOR_GOOD = "a closed cycle never changes"
 
@@ -260,14 +285,7 @@ _VERSION_1 = (
         tail=" WITHOUT ROWID",
     ),
     # ---- totals follow what happens
-    _trigger("injection_new", "AFTER INSERT ON injection", _shared(("+", "NEW")), _COUNTED_IN),
-    _trigger(
-        "injection_moved_on",
-        f"AFTER UPDATE OF {', '.join(_MEASURED)} ON injection WHEN {_NEW_SHARE}",
-        _shared(("+", "NEW"), ("-", "OLD")),
-        _COUNTED_OUT,
-        _COUNTED_IN,
-    ),
+    *_following(_MEASURES, _MEASURED),
     _trigger(
         "row_new",
         "AFTER INSERT ON cycle_row",
@@ -293,7 +311,28 @@ _VERSION_1 = (
     _refused("cycle_delete", "DELETE ON cycle", _FOR_GOOD),
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1,)  # each brings a ledger to the version of its place, from 1
+_VERSION_2 = (  # bundles of files through FTS, and bytes of them that will not arrive
+    f"ALTER TABLE injection ADD COLUMN {_int('failed', default=0)} CHECK (moved + present + failed <= bytes)",
+    f"ALTER TABLE injection ADD COLUMN {_text('members', null=True)}",  # JSON, until they are gone
+    f"ALTER TABLE injection ADD COLUMN {_text('job', null=True)}",  # JSON
+    f"ALTER TABLE pool_item ADD COLUMN {_text('checksum', null=True)}",
+    "DROP TRIGGER injection_new",
+    "DROP TRIGGER injection_moved_on",
+    *_following(_measures("@.bytes - @.present - @.failed"), (*_MEASURED, "failed")),
+    _table(
+        "failure",  # files that failed, by the class of the reason
+        "account INTEGER NOT NULL REFERENCES account (id)",
+        _text("reason", filled=True),
+        _int("files", least=1),
+        "PRIMARY KEY (account, reason)",
+        tail=" WITHOUT ROWID",
+    ),
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    _VERSION_1,
+    _VERSION_2,
+)  # each brings a ledger to the version of its place, from 1
 VERSION = len(MIGRATIONS)
 
 

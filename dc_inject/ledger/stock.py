@@ -20,11 +20,11 @@ class StockReader(Part):
     def inventory(self, service: str, pool: PoolKey) -> list[Item]:
         """Return the items of a pool as they were last read, by name; none when it never was."""
         found = self._db.rows(
-            "SELECT item, bytes, files FROM pool_item JOIN pool ON pool.id = pool "
+            "SELECT item, bytes, files, checksum FROM pool_item JOIN pool ON pool.id = pool "
             "WHERE service = ? AND source = ? AND datasets = ? ORDER BY item",
             *_pool(service, pool),
         )
-        return [Item(row["item"], row["bytes"], row["files"]) for row in found]
+        return [Item(row["item"], row["bytes"], row["files"], row["checksum"] or "") for row in found]
 
     def inventory_read_at(self, service: str, pool: PoolKey) -> datetime | None:
         """Return when a pool was last read; None when it never was."""
@@ -77,10 +77,11 @@ class Stock(StockReader):
         Items are streamed into a temporary table first, so that a slow service does not keep the ledger locked.
         """
         self._db.run("DROP TABLE IF EXISTS temp.coming")
-        self._db.run("CREATE TEMP TABLE coming (item TEXT PRIMARY KEY, bytes, files) WITHOUT ROWID")
+        self._db.run("CREATE TEMP TABLE coming (item TEXT PRIMARY KEY, bytes, files, checksum) WITHOUT ROWID")
         try:
             self._db.run_many(
-                "INSERT OR REPLACE INTO temp.coming VALUES (?, ?, ?)", ((i.name, i.bytes, i.files) for i in items)
+                "INSERT OR REPLACE INTO temp.coming VALUES (?, ?, ?, ?)",
+                ((i.name, i.bytes, i.files, i.checksum or None) for i in items),
             )
             with self._db.write():
                 self._replace(service, pool, now)
@@ -97,7 +98,9 @@ class Stock(StockReader):
         )
         number = self._db.row("SELECT id FROM pool WHERE service = ? AND source = ? AND datasets = ?", *key)["id"]
         self._db.run("DELETE FROM pool_item WHERE pool = ?", number)
-        self._db.run("INSERT INTO pool_item SELECT ?, item, bytes, files FROM temp.coming", number)
+        self._db.run(
+            "INSERT INTO pool_item (pool, item, bytes, files, checksum) SELECT ?, * FROM temp.coming", number
+        )
 
     def signal(self, name: str, subject: str, value: float | str | None, now: datetime, why: str = "") -> None:
         """Write the latest reading of a signal; None means that it is missing, `why` says the reason."""
@@ -128,4 +131,7 @@ class Stock(StockReader):
 
 
 def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:
-    return service, pool.source, json.dumps(asdict(pool.datasets), sort_keys=True)
+    wanted = asdict(pool.datasets)
+    if wanted.get("listing"):
+        del wanted["listing"]["files"]  # its digest tells them
+    return service, pool.source, json.dumps(wanted, sort_keys=True)

@@ -45,7 +45,7 @@ def refill(
     for injection in given:
         used[injection.link] += injection.item.bytes
     wanting = [demand for demand in situation.demands if room.get(demand.flow.key, 0) > 0 and demand.held is None]
-    table = Table(situation, wanting, anew=False)
+    table = Table(situation, wanting)
     for line in table.lines:
         line.left = room[line.demand.flow.key]
     choose(table.lines, _constraints(situation, table.lines, used), table.leaving, budgets_stand=True)
@@ -104,6 +104,8 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
     for (i, index), moment in zip(places, times, strict=True):
         line, item = lines[i], lines[i].items[index]
         flow = line.demand.flow
+        if item.members:
+            item = replace(item, name=naming.bundle(item.members, situation.now, index))
         injection = Injection(
             key=naming.key(situation.campaign, flow.scenario, situation.cycle.start, flow.link, item.name),
             campaign=situation.campaign,
@@ -116,6 +118,7 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
             activity=flow.activity,
             service_priority=flow.service_priority,
             contact=situation.contact,
+            job=flow.job,
         )
         result.append(injection)
     return tuple(result)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from dc_inject.holds import HOUR, Constraint
-from dc_inject.model import Held, Hold, Limits
+from dc_inject.model import Held, Hold, Item, Limits
 from dc_inject.plan.budget import cap
 from dc_inject.plan.line import Line
-from dc_inject.pool import Taste
+from dc_inject.pool import Pool, Taste
 
 SLACK = 0.2  # of a cycle's due, by which a cycle may inject more than its budget
 QUARTER = timedelta(minutes=15)
+MOST_FILES = 100_000  # that one link is given in one cycle, however small they are
 
 
 def choose(
@@ -58,16 +59,52 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str]) -> int
     assert pool is not None
     slack = int(SLACK * line.demand.due)
     taste = Taste(flow.order, int(flow.grain * line.due), line.seed)
-    line.items = pool.take(line.left, slack, taste, room=room, taken=line.taken, leaving=leaving)
-    names, size = {item.name for item in line.items}, sum(item.bytes for item in line.items)
-    line.taken |= names
-    leaving |= names
+    if flow.job is None:
+        line.items = pool.take(line.left, slack, taste, room=room, taken=line.taken, leaving=leaving)
+        names = {item.name for item in line.items}
+        line.taken |= names
+        leaving |= names
+    else:
+        files = _copies(pool, line, slack, taste, room)
+        line.items = list(_bundles(files, flow.job.files, taste.grain))
+    size = sum(item.bytes for item in line.items)
     line.left -= size
     if line.left > 0:
         next_one = pool.smallest(line.taken)
         if next_one and room - size < next_one.bytes <= line.left + max(slack, line.left):
             line.stopped = tightest.held(next_one.bytes, room - size)
     return size
+
+
+def _copies(pool: Pool, line: Line, slack: int, taste: Taste, room: int) -> list[Item]:
+    """Return the files to copy for a budget; when a pool has too few, they go out more than once.
+
+    Every copy has a name of its own at the destination.
+    """
+    files: list[Item] = []
+    left = line.left
+    while left > 0 and len(files) < MOST_FILES:
+        some = pool.take(left, slack, taste, room=room, taken=line.taken)
+        if not some:
+            break
+        files += some
+        size = sum(file.bytes for file in some)
+        left, room = left - size, room - size
+    return files[:MOST_FILES]
+
+
+def _bundles(files: Sequence[Item], most: int, grain: int) -> Iterator[Item]:
+    """Yield bundles of at most `most` files and, of more than one file, `grain` bytes; names come later."""
+    members: list[Item] = []
+    size = 0
+    for file in files:
+        if members and (len(members) == most or size + file.bytes > grain):
+            yield Item("", size, len(members), members=tuple(members))
+            members, size = [], 0
+        members.append(file)
+        size += file.bytes
+    if members:
+        yield Item("", size, len(members), members=tuple(members))
 
 
 def brake(

@@ -54,9 +54,9 @@ class Line:
 class Table:
     """The lines of a situation, and what they share: pools, and what is taken where."""
 
-    def __init__(self, situation: Situation, demands: Iterable[Demand], *, anew: bool = True) -> None:
-        """Lay out lines for some of the demands, sorted; not `anew` when this cycle's plan is just added to."""
-        self._s, self._anew, self._cycle = situation, anew, situation.cycle.name
+    def __init__(self, situation: Situation, demands: Iterable[Demand]) -> None:
+        """Lay out lines for some of the demands, sorted."""
+        self._s, self._cycle = situation, situation.cycle.name
         self._pools: dict[PoolKey, _Shelf] = {}
         self._taken: defaultdict[str, set[str]] = defaultdict(set)
         self._places: dict[str, list[str]] = {}  # by item: where it is taken
@@ -77,10 +77,10 @@ class Table:
         flow, s = demand.flow, self._s
         name, unique = flow.link.destination, flow.link.through == "rucio"
         pool, at_places = self._pool(flow.pool)
-        # Through FTS every copy has a name of its own, so that an item may go out again with the next cycle.
-        anyway = not unique and self._anew
-        taken = set() if anyway else self._taken[name]
-        count, size = (0, 0) if anyway else at_places.get(name, (0, 0))
+        # Through FTS every copy has a name of its own, so that a file may go out again at once: only what is set
+        # aside counts as taken, and what one link takes is not taken for others.
+        taken = self._taken[name] if unique else set(self._taken[name])
+        count, size = at_places.get(name, (0, 0))
         smallest = pool.smallest(taken) if pool else None
         life, horizon = self._stays(demand)
         # While it is not known how soon datasets come back, a pool is not paced: it is no harm when it runs dry.

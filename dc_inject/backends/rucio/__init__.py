@@ -17,8 +17,8 @@ from dc_inject.backends.rucio.look import Looking
 from dc_inject.backends.rucio.observing import Observing
 from dc_inject.backends.rucio.rules import Found, Rules
 from dc_inject.errors import Temporary
-from dc_inject.model import DatasetFilter, Entry, Injection, Item
-from dc_inject.ports import Candidate, Clock, Identity, Observation, Observer, Outcome, RseFacts, Sight
+from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
+from dc_inject.ports import Candidate, Clock, Identity, Observation, Observer, Outcome, Removal, RseFacts, Sight
 
 __all__ = ["Found", "RucioBackend"]
 
@@ -27,6 +27,7 @@ class RucioBackend:
     """Implements `ports.Backend` with Rucio's own client, configured as the ecosystem has it."""
 
     name = "rucio"
+    cleans_up = True
 
     def __init__(
         self,
@@ -63,8 +64,9 @@ class RucioBackend:
         with _understood():
             return resolve(self.connection, expression)
 
-    def inventory(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
         """Stream the datasets of a source that pass the filter."""
+        assert isinstance(datasets, DatasetFilter), "the menu gives files to FTS only"
         with _understood():
             yield from inventory(self.connection, source, datasets)
 
@@ -87,6 +89,16 @@ class RucioBackend:
         """Let rules expire now; one that is gone already is a success."""
         with _understood(lost=True):
             return self._ending.end(entries)
+
+    def remove(self, entries: Sequence[Entry]) -> list[Removal]:
+        """Tell which replicas the reaper has deleted: nothing of them is available at the destination."""
+        places = {Candidate(e.injection.item.name, e.injection.link): e.injection.key for e in entries}
+        sights = self.look(tuple(places))
+        return [
+            Removal(key, gone=not (sights[place].destination_bytes or sights[place].destination_locked))
+            for place, key in places.items()
+            if place in sights
+        ]
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Tell space, quota and availability; a signal that cannot be read is named as missing."""
