@@ -90,7 +90,8 @@ class Observation:
 
     `moved` is exact when `exact`; else an estimate, bytes x files done / files; None when nothing was seen
     of it. `external_id` is set when an injection in doubt was found. `failed` are bytes that will not arrive;
-    `reasons` counts the files behind them by the class of their reason.
+    `reasons` counts the files behind them by the class of their reason, and `unfit` names the source files among
+    them that would fail again (missing, or not what their checksum says).
     """
 
     key: str
@@ -103,6 +104,7 @@ class Observation:
     present: int | None = None
     failed: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
+    unfit: tuple[str, ...] = ()
     expires_at: datetime | None = None
     error: str = ""
 

@@ -114,6 +114,7 @@ class SimBackend:
     name: str = "rucio"
     cleans_up: bool = True
     failing: Callable[[Item], bool] = lambda _file: False  # which files of a bundle fail
+    tells_unfit: bool = False  # whether those are said to fail again
     rules: dict[str, _Rule] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
     _there: dict[tuple[str, str], _Rule] = field(default_factory=dict)  # what is not deleted, by item, destination
@@ -250,21 +251,22 @@ class SimBackend:
     def _observation(self, entry: Entry) -> Observation:
         key, item = entry.injection.key, entry.injection.item
         rule = self.rules.get(key)
-        if rule is None or rule.ended is not None:
+        if rule is None or (rule.ended is not None and self.cleans_up):
             return Observation(key, Status.ABSENT)
         done = rule.completed is not None
         failed = [file for file in rule.injection.item.members if self.failing(file)] if done else []
         lost = sum(file.bytes for file in failed)
         return Observation(
             key,
-            Status.COMPLETE if done else Status.MOVING,
+            Status.ABSENT if rule.ended else Status.COMPLETE if done else Status.MOVING,
             f"sim-{key}",
             files_done=item.files - len(failed) if done else int(item.files * rule.moved / item.bytes),
             files_stuck=len(failed),
             moved=item.bytes - lost if done else int(rule.moved),
             exact=True,
             failed=lost,
-            reasons={"source": len(failed)} if failed else {},
+            reasons={"source-missing": len(failed)} if failed else {},
+            unfit=tuple(sorted({file.name for file in failed})) if self.tells_unfit else (),
             expires_at=rule.expires,
         )
 

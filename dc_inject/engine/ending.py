@@ -15,11 +15,14 @@ from typing import Any, Protocol
 from dc_inject.engine.calls import Calls
 from dc_inject.errors import Fatal, ServiceError
 from dc_inject.model import Entry, State
-from dc_inject.ports import Backend, Clock, Executor, Observation, Outcome, Status
+from dc_inject.ports import Backend, Clock, Executor, Observation, Outcome, Removal, Status
+from dc_inject.reconcile import given_up
 
 OBSERVE_AT_ONCE = 200
 END_AT_ONCE = 20
 BATCHES_AT_ONCE = 8
+REMOVE_AT_ONCE = 10  # bundles of files
+AGAIN_AFTER = timedelta(seconds=5)  # between two tries to delete
 GIVE_UP_AFTER = 5  # failures in a row: the service does not work now, the rest is for another time
 
 
@@ -32,6 +35,14 @@ class Record(Protocol):
 
     def observe(self, observations: Sequence[Observation], now: datetime) -> None:
         """Write how these stand; what is absent has ended."""
+        ...
+
+    def withdraw(self, keys: Sequence[str], why: str, now: datetime) -> None:
+        """Write that these, which were in doubt, were never carried out."""
+        ...
+
+    def gone(self, keys: Sequence[str], now: datetime) -> None:
+        """Write that the bytes of these ended ones are gone from their destinations."""
         ...
 
 
@@ -86,20 +97,24 @@ class Ending:
         """Ask how entries stand and write it down; raises the ServiceError of a service that does not tell."""
         seen = self._observe(entries)
         now = self._clock.now()
-        complete, unfinished, ending, gone, in_doubt = [], [], 0, 0, 0
+        complete, unfinished, ending, gone, in_doubt, never = [], [], 0, 0, 0, []
         for before in entries:
             entry = _updated(before, seen[before.injection.key])
-            if entry.state is State.CALLED:
+            if entry.state is State.CALLED and given_up(entry, now, self._patience):
+                never.append(entry.injection.key)
+            elif entry.state is State.CALLED:
                 in_doubt += 1
             elif entry.state is State.ENDED:
                 gone += 1
-            elif _is_ending(entry.expires_at, now):
+            elif self._is_ending(entry, entry.expires_at, now):
                 ending += 1
             elif entry.state is State.COMPLETE:
                 complete.append(entry)
             else:
                 unfinished.append(entry)
-        return Standing(tuple(complete), tuple(unfinished), ending, gone, in_doubt)
+        if never and self._record is not None:
+            self._record.withdraw(never, "the request was lost and not carried out", now)
+        return Standing(tuple(complete), tuple(unfinished), ending, gone + len(never), in_doubt)
 
     def end(self, complete: Sequence[Entry]) -> Iterator[Outcome]:
         """End complete rules as fast as the services take them; gives each outcome as it comes."""
@@ -131,13 +146,56 @@ class Ending:
             if failures >= GIVE_UP_AFTER or isinstance(outcome.error, Fatal):
                 return
 
+    def remove(self, entries: Sequence[Entry], until: datetime) -> Iterator[Removal]:
+        """Delete what ended ones left at their destinations, where no service does; gives each as it is known.
+
+        Those that are not gone are asked for again, up to a moment; then they are given as they are.
+        """
+        waiting = {e.injection.key: e for e in entries if not self._backends[e.injection.link.through].cleans_up}
+        moments = dict.fromkeys(waiting, self._clock.now())
+        while waiting:
+            now = self._clock.now()
+            told = self._remove([entry for key, entry in waiting.items() if moments[key] <= now])
+            for removal in told:
+                moments[removal.key] = max(removal.again_at or now, now + AGAIN_AFTER)
+                if removal.gone or moments[removal.key] > until:
+                    del waiting[removal.key]
+                    yield removal
+            if waiting:
+                moment = min(moments[key] for key in waiting)
+                while self._clock.now() < moment:
+                    self._calls.wait(moment)
+
+    def _remove(self, entries: Sequence[Entry]) -> list[Removal]:
+        parts = [
+            (service, some[start : start + REMOVE_AT_ONCE])
+            for service, some in _by_service(entries).items()
+            for start in range(0, len(some), REMOVE_AT_ONCE)
+        ]
+        tasks: dict[object, Callable[[], Any]] = {
+            number: partial(self._backends[service].remove, part) for number, (service, part) in enumerate(parts)
+        }
+        results, errors = self._gather(tasks)
+        removals: list[Removal] = []
+        for number, (_, part) in enumerate(parts):
+            failed = [Removal(entry.injection.key, gone=False, error=errors.get(number)) for entry in part]
+            removals += results.get(number, failed)
+        if self._record is not None:
+            self._record.gone([removal.key for removal in removals if removal.gone], self._clock.now())
+        return removals
+
+    def _is_ending(self, entry: Entry, expires_at: datetime | None, now: datetime) -> bool:
+        """Whether a rule has been ended, or has expired, and its service takes its time to let it go."""
+        cleans_up = self._backends[entry.injection.link.through].cleans_up
+        return cleans_up and expires_at is not None and expires_at <= now
+
     def _cancel(self, entry: Entry) -> Outcome:
         key = entry.injection.key
         try:
             seen = self._observe([entry], exact=True)[key]
         except ServiceError as error:
             return Outcome(key, error=error)  # without it the bytes that it moved would be lost for the account
-        if seen.status is Status.ABSENT or _is_ending(seen.expires_at, self._clock.now()):
+        if seen.status is Status.ABSENT or self._is_ending(entry, seen.expires_at, self._clock.now()):
             return Outcome(key, entry.external_id)
         return self._end([(entry.injection.link.through, [entry])])[0]
 
@@ -191,11 +249,6 @@ def _updated(entry: Entry, seen: Observation) -> Entry:
         present=entry.present if seen.present is None else seen.present,
         expires_at=seen.expires_at or entry.expires_at,
     )
-
-
-def _is_ending(expires_at: datetime | None, now: datetime) -> bool:
-    """Whether a rule has been ended, or has expired, and its service takes its time to let it go."""
-    return expires_at is not None and expires_at <= now
 
 
 def _by_service(entries: Iterable[Entry]) -> dict[str, list[Entry]]:

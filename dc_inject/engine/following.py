@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -104,9 +104,24 @@ class Following:
             item, destination = entry.injection.item.name, entry.injection.link.destination
             why = "files of it were at the destination already"
             desk.ledger.quarantine(item, destination, why, now, until=now + SET_ASIDE)
+        self._set_unfit_aside(before, observations, now)
         absent = [before[seen.key] for seen in observations if seen.status is Status.ABSENT]
         self._not_carried_out([e for e in absent if reconcile.given_up(e, now, desk.settings.call_grace)])
         desk.tell("observed", observations=tuple(observations))
+
+    def _set_unfit_aside(
+        self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime
+    ) -> None:
+        """Take source files that would fail again out of the pool, until the next inventory may have others."""
+        unfit = {
+            (file, before[seen.key].injection.link.destination): seen.error
+            for seen in observations
+            for file in seen.unfit
+            if before[seen.key].state in {State.CALLED, State.LIVE}  # told of once
+        }
+        for (file, destination), why in sorted(unfit.items()):
+            until = now + self._desk.settings.inventory_age
+            self._desk.ledger.quarantine(file, destination, why or "it failed at its source", now, until=until)
 
     def _ended(self, outcomes: list[Outcome], service: str) -> None:
         desk, now = self._desk, self._desk.clock.now()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.engine import Engine, Settings
 from dc_inject.ledger import Ledger
-from dc_inject.model import Campaign, DatasetFilter, Flow, Item, Limits, Link, Menu
+from dc_inject.model import Campaign, DatasetFilter, FileFilter, Flow, Item, JobOptions, Limits, Link, Menu
 
 START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)
 CYCLE = timedelta(minutes=15)
@@ -35,6 +35,24 @@ def flow(source: str, destination: str, gbps: float, **more: Any) -> Flow:
         **more,
     }
     return Flow(link=Link(source, destination), **values)
+
+
+def file_flow(source: str, destination: str, gbps: float, **more: Any) -> Flow:
+    """A flow through FTS between the storages of two hosts, with jobs of at most ten files."""
+    job = JobOptions(files=10, longest_transfer=timedelta(minutes=20))
+    one = flow(url(source), url(destination), gbps, datasets=FileFilter(folder="", size=(1, 10**15)), job=job)
+    return replace(one, link=one.link._replace(through="fts"), **more)
+
+
+def url(host: str) -> str:
+    """The URL prefix of a host's storage."""
+    return f"davs://{host.lower()}.example.org/dc"
+
+
+def source_files(source: str, count: int, size: int = GB) -> dict[str, list[Item]]:
+    """Files of one size at a host's storage."""
+    place = url(source)
+    return {place: [Item(f"{place}/data/{n:04}", size, 1, f"adler32:{n:08x}") for n in range(count)]}
 
 
 def campaign(flows: Sequence[Flow], **more: Any) -> Campaign:
@@ -97,8 +115,8 @@ class World:
         return Engine(
             menus=self.menus,
             ledger=self.ledger,
-            backends={"rucio": self.backend},
-            identities={"rucio": self.backend.check()},
+            backends={self.backend.name: self.backend},
+            identities={self.backend.name: self.backend.check()},
             clock=self.clock,
             executor=InlineExecutor(self.clock),
             observer=self.heard,

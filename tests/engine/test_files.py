@@ -1,0 +1,190 @@
+"""Files through FTS: bundles with names of their own, failures back to the debt, nothing of ours left behind."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dc_inject import naming
+from dc_inject.errors import Temporary
+from dc_inject.model import Hold, State
+from dc_inject.ports import Removal
+from tests.engine.test_crashes import Killed
+from tests.engine.world import CYCLE, GB, START, campaign, file_flow, opened, source_files, url, world
+
+LINK = file_flow("A", "B", 0.8)  # 90 GB a cycle
+FTS = {"name": "fts", "cleans_up": False}
+DUE = 90 * GB
+
+
+def _drained(one):
+    one.settings = replace(one.settings, drain=True)
+    one.run()
+
+
+def test_each_cycle_gets_its_due_in_bundles_of_files(tmp_path):
+    one = world(tmp_path, campaign([LINK]), source_files("A", 400), **FTS)
+    one.run(cycles=4)
+    rows = one.ledger.rows()
+    assert [row.due for row in rows] == [DUE] * 4
+    assert all(abs(row.injected - DUE) <= GB for row in rows)
+    jobs = [rule.injection for rule in one.backend.rules.values()]
+    assert all(1 <= len(job.item.members) == job.item.files <= 10 for job in jobs)
+    assert sum(job.item.bytes for job in jobs) == sum(m.bytes for job in jobs for m in job.item.members)
+    assert len({job.item.name for job in jobs}) == len(jobs) == sum(row.rules for row in rows)
+    assert len({copy for job in jobs for copy in naming.copies(job)}) == sum(job.item.files for job in jobs)
+
+
+def test_jobs_are_spread_over_the_cycle(tmp_path):
+    one = world(tmp_path, campaign([LINK]), source_files("A", 400), **FTS)
+    one.run(cycles=1)
+    halves = Counter(rule.created < START + CYCLE / 2 for rule in one.backend.rules.values())
+    assert abs(halves[True] - halves[False]) <= 1
+
+
+def test_a_few_files_are_enough_for_any_rate_since_every_copy_has_its_own_name(tmp_path):
+    one = world(tmp_path, campaign([LINK]), source_files("A", 3), **FTS)
+    one.run(cycles=2)
+    jobs = [rule.injection for rule in one.backend.rules.values()]
+    assert sum(job.item.bytes for job in jobs) == 2 * DUE
+    assert not [row.held for row in one.ledger.rows() if row.held]
+    used = Counter(member.name for job in jobs for member in job.item.members)
+    assert max(used.values()) - min(used.values()) <= 2
+    assert len({job.key for job in jobs}) == len(jobs)
+
+
+def test_what_arrived_is_deleted_after_its_dwell_and_the_drain_waits_for_that(tmp_path):
+    short = replace(LINK, end=START + 2 * CYCLE, dwell=timedelta(minutes=4))
+    one = world(tmp_path, campaign([short]), source_files("A", 400), **FTS)
+    _drained(one)
+    entries = one.ledger.entries()
+    assert {entry.state for entry in entries} == {State.GONE}
+    assert all(entry.ended_at >= entry.completed_at + timedelta(minutes=4) for entry in entries)
+    assert all(rule.deleted for rule in one.backend.rules.values())
+    (account,) = one.ledger.accounts().values()
+    assert account.due == account.injected == account.moved == 2 * DUE
+
+
+def test_a_file_that_fails_is_given_back_to_the_debt_and_counted_by_its_reason(tmp_path):
+    bad = f"{url('A')}/data/0007"
+    made = campaign([replace(LINK, end=START + 6 * CYCLE)])
+    one = world(tmp_path, made, source_files("A", 90), failing=lambda file: file.name == bad, **FTS)
+    _drained(one)
+    lost = sum(entry.failed for entry in one.ledger.entries())
+    count = sum(entry.files_stuck for entry in one.ledger.entries() if entry.failed)
+    assert lost == count * GB >= 4 * GB
+    (account,) = one.ledger.accounts().values()
+    accepted = sum(entry.injection.item.bytes for entry in one.ledger.entries() if entry.accepted_at)
+    assert account.injected == accepted - lost
+    assert abs(account.due - account.injected) <= 2 * GB  # what failed in the last cycle is made up in the next
+    assert one.ledger.failures()[LINK.key] == {"source-missing": count}
+    assert account.moved == sum(rule.moved for rule in one.backend.rules.values()) - lost
+    assert sum(row.injected for row in one.ledger.rows()) == account.injected
+
+
+def test_a_file_that_would_fail_again_is_not_chosen_again(tmp_path):
+    bad = f"{url('A')}/data/0007"
+    one = world(tmp_path, campaign([LINK]), source_files("A", 90), failing=lambda file: file.name == bad, **FTS)
+    one.backend.tells_unfit = True
+    one.run(cycles=6)
+    assert {entry.failed for entry in one.ledger.entries()} == {0, GB}
+    assert sum(entry.failed for entry in one.ledger.entries()) <= 2 * GB
+    assert (bad, url("B")) in one.ledger.quarantined(one.clock.now())
+
+
+def test_what_outlives_its_lifetime_is_cancelled_at_a_pace_and_its_files_are_deleted(tmp_path):
+    slow = replace(LINK, end=START + 4 * CYCLE, lifetime_min=CYCLE, lifetime_max=CYCLE)
+    one = world(tmp_path, campaign([slow]), source_files("A", 400), speed=lambda _link: 1e6, **FTS)
+    _drained(one)
+    entries = [entry for entry in one.ledger.entries() if entry.accepted_at]
+    assert {entry.state for entry in entries} == {State.GONE}
+    assert all(rule.ended >= rule.expires for rule in one.backend.rules.values())
+    assert all(rule.deleted for rule in one.backend.rules.values())
+    (account,) = one.ledger.accounts().values()
+    assert account.moved == sum(int(rule.moved) for rule in one.backend.rules.values()) < account.injected
+
+
+def test_files_are_deleted_until_they_are_known_to_be_gone(tmp_path):
+    short = replace(LINK, end=START + CYCLE)
+    one = world(tmp_path, campaign([short]), source_files("A", 400), **FTS)
+    asked = Counter()
+    real = one.backend.remove
+
+    def remove(entries):
+        asked.update(entry.injection.key for entry in entries)
+        again = one.clock.now() + timedelta(minutes=2)
+        late = {e.injection.key for e in entries if asked[e.injection.key] < 3}
+        left = [Removal(key, gone=False, again_at=again, error=Temporary("no answer")) for key in sorted(late)]
+        return left + real([e for e in entries if e.injection.key not in late])
+
+    one.backend.remove = remove
+    _drained(one)
+    assert set(asked.values()) == {3}
+    assert {entry.state for entry in one.ledger.entries()} == {State.GONE}
+
+
+def test_a_service_that_does_not_answer_a_removal_is_asked_again(tmp_path):
+    short = replace(LINK, end=START + CYCLE)
+    one = world(tmp_path, campaign([short]), source_files("A", 400), **FTS)
+    faults = [3]
+
+    def fault(method, _subject):
+        if method == "remove" and faults[0]:
+            faults[0] -= 1
+            raise Temporary("503")
+
+    one.backend.fault = fault
+    _drained(one)
+    assert faults == [0]
+    assert {entry.state for entry in one.ledger.entries()} == {State.GONE}
+
+
+def test_a_file_set_aside_does_not_go_there_again(tmp_path):
+    one = world(tmp_path, campaign([LINK]), source_files("A", 2), **FTS)
+    bad, good = (f"{url('A')}/data/000{n}" for n in range(2))
+    one.ledger.quarantine(bad, url("B"), "it is not there", START)
+    one.run(cycles=1)
+    assert {m.name for rule in one.backend.rules.values() for m in rule.injection.item.members} == {good}
+
+
+def test_an_empty_source_is_a_dry_pool(tmp_path):
+    one = world(tmp_path, campaign([LINK]), {}, **FTS)
+    one.run(cycles=1)
+    assert [row.held.hold for row in one.ledger.rows()] == [Hold.POOL_DRY]
+
+
+STEPS = ["intended", "calling", "called", "answered", "ending", "end-called", "ended"]
+STEPS += ["removing", "remove-called", "removed"]
+
+
+@pytest.mark.parametrize("time", [0, 1])
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_a_step_no_file_is_submitted_twice_and_none_is_left(tmp_path, step, time):
+    end = START + 2 * CYCLE
+    made = campaign([replace(LINK, end=end), file_flow("A", "C", 0.4, end=end)])
+    one = world(tmp_path, made, source_files("A", 50), **FTS)
+    left = [time]
+
+    def kill():
+        if left[0] == 0:
+            left[0] = -1
+            raise Killed
+        left[0] -= 1
+
+    one.heard.at[step] = kill
+    with contextlib.suppress(Killed):
+        _drained(one)
+    assert left == [-1]
+    one.ledger.close()
+    one.ledger = opened(one.path)
+    one.heard.at.clear()
+    _drained(one)
+    for key, account in one.ledger.accounts().items():
+        assert account.injected == account.due == account.moved, key
+    assert set(one.backend.rules) == {e.injection.key for e in one.ledger.entries() if e.accepted_at}
+    assert {e.state for e in one.ledger.entries()} <= {State.GONE, State.WITHDRAWN}
+    assert all(rule.deleted for rule in one.backend.rules.values())
