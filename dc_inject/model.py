@@ -232,6 +232,7 @@ class Menu:
     above_production: bool = False
     tape_agreed: Mapping[str, str] = field(default_factory=dict)  # RSE -> who agreed
     accept: frozenset[str] = frozenset()
+    endpoint: str = ""  # of FTS; empty: the environment names it
 
 
 @dataclass(frozen=True, slots=True)

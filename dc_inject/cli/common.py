@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +24,11 @@ from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
 from dc_inject.ports import Backend, Clock, Observer
+
+if TYPE_CHECKING:
+    from dc_inject.backends.rucio import RucioBackend
+
+ENDPOINT = "DC_INJECT_FTS_ENDPOINT"
 
 
 class Moment(click.ParamType[datetime]):
@@ -168,14 +174,60 @@ def talk(*, verbose: bool = False, quiet: bool = False) -> None:
 
 
 def backends(
-    services: Iterable[str], *, campaign: str, clock: Clock, observer: Observer, timeout: float
+    services: Iterable[str],
+    *,
+    campaign: str,
+    clock: Clock,
+    observer: Observer,
+    timeout: float,
+    endpoint: str = "",
 ) -> Mapping[str, Backend]:
-    """Return a back end for each service that the menus name; each client is imported only when it is needed."""
-    made: dict[str, Backend] = {}
-    for service in sorted(set(services)):
-        if service != "rucio":
-            raise UsageError(f"this version cannot inject through {service!r}", "use `through: rucio`")
-        from dc_inject.backends.rucio import RucioBackend  # noqa: PLC0415  costly, and not for FTS alone
+    """Return a back end for each service that is needed; each client is imported only when it is.
 
-        made[service] = RucioBackend(campaign=campaign, timeout=timeout, observer=observer, clock=clock)
+    `endpoint` is that of FTS, where a menu or a ledger names it.
+    """
+    # ruff: noqa: PLC0415  each client costs half a second
+    made: dict[str, Backend] = {}
+
+    def rucio() -> RucioBackend:
+        from dc_inject.backends.rucio import RucioBackend
+
+        return RucioBackend(campaign=campaign, timeout=timeout, observer=observer, clock=clock)
+
+    for service in sorted(set(services)):
+        if service == "rucio":
+            made[service] = rucio()
+        else:
+            from dc_inject.backends.fts import FtsBackend
+            from dc_inject.credentials import Credentials
+
+            made[service] = FtsBackend(
+                fts_endpoint(endpoint),
+                campaign=campaign,
+                timeout=timeout,
+                observer=observer,
+                clock=clock,
+                credentials=Credentials(os.environ),
+                replicas=lambda source, datasets: rucio().replicas(source, datasets),
+            )
     return made
+
+
+def fts_endpoint(named: str = "") -> str:
+    """Return the address of FTS: the one that a menu names, or that of the environment."""
+    endpoint = named or os.environ.get(ENDPOINT, "")
+    if not endpoint:
+        hint = f"write `fts: {{endpoint: https://fts.example.org:8446}}` into the menu, or set {ENDPOINT}"
+        raise UsageError("nobody says where FTS is", hint)
+    return endpoint
+
+
+def menus_endpoint(drafts: Iterable[MenuDraft]) -> str:
+    """Return the address of FTS that menus name, if any does."""
+    return next((draft.preview.endpoint for draft in drafts if draft.preview.endpoint), "")
+
+
+def known_endpoint(view: Reader | None) -> str:
+    """Return the address of FTS that a ledger is bound to, if it is."""
+    known = () if view is None else view.identities()
+    return next((one.address for one in known if one.service == "fts"), "")

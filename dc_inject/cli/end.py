@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import click
 
 from dc_inject import naming, units
-from dc_inject.cli import common
+from dc_inject.cli import common, removal
 from dc_inject.clock import SystemClock
 from dc_inject.engine.ending import Ending, Standing
 from dc_inject.errors import LedgerError, Permanent, ServiceError, UsageError
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dc_inject.backends.rucio import Found
 
 IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)
+JOBS_END_WITHIN = timedelta(minutes=1)
 TELL_EVERY = timedelta(seconds=10)
 THREADS = 8
 
@@ -64,6 +65,11 @@ class Pace(click.ParamType[float]):
 @click.option(
     "--rate", type=Pace(), default="600/h", show_default=True, help="How many rules are cancelled in a time."
 )
+@click.option(
+    "--sweep",
+    metavar="PREFIX",
+    help="Also find files of ours below a destination's URL that the ledger does not know, and delete them.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common.LEDGER
 @click.option("--no-ledger", is_flag=True, help="Find the rules in the service, by their comment.")
@@ -74,20 +80,25 @@ def end(
     link: str | None,
     cancel: bool,
     rate: float,
+    sweep: str | None,
     yes: bool,
     ledger_path: Path | None,
     no_ledger: bool,
     timeout: float,
 ) -> None:
-    r"""End rules of a campaign, or of one scenario or link of it, before their lifetime is over.
+    r"""End rules and jobs of a campaign, or of one scenario or link of it, before their lifetime is over.
 
-    Complete rules end at once. Unfinished ones are left to their lifetime: ending them cancels their transfers,
+    Complete ones end at once. Unfinished ones are left to their lifetime: ending them cancels their transfers,
     which has jammed FTS before. With --cancel they end too, at a pace. What will happen is said first, and asked
     for. No injector may hold the ledger meanwhile; what is gone already is fine; Ctrl-C keeps what is done.
+
+    Rucio deletes what it is left with. Through FTS nobody does: the files of ended jobs are deleted at their
+    destinations here, until they are known to be gone. Ours is a file by its whole path and its mark, or not at all.
 
     \b
     Example: dc-inject end dc27-rehearsal
     Example: dc-inject end dc27-rehearsal --scenario us-mesh --cancel --rate 300/h
+    Example: dc-inject end dc27-rehearsal --sweep davs://se.example.org/dc
     """
     common.talk(quiet=True)
     clock = SystemClock()
@@ -95,12 +106,22 @@ def end(
         ledger, name = _open(stack, campaign, ledger_path, no_ledger=no_ledger)
         if ledger is not None:
             common.known_names(ledger, scenario, link)
+        services = _services(ledger) | ({"fts"} if sweep else set())
         backends = common.backends(
-            _services(ledger), campaign=name, clock=clock, observer=Silent(), timeout=timeout
+            services,
+            campaign=name,
+            clock=clock,
+            observer=Silent(),
+            timeout=timeout,
+            endpoint=common.known_endpoint(ledger),
         )
         _admit(backends.values(), ledger, clock)
-        known = ledger.entries(*IN_SERVICE) if ledger is not None else _found(backends.values(), name)
-        entries = [e for e in known if scenario in {None, e.injection.scenario} and link in {None, _link(e)}]
+
+        def ours(*states: State) -> list[Entry]:
+            known = ledger.entries(*states) if ledger is not None else _found(backends.values(), name)
+            return [e for e in known if scenario in {None, e.injection.scenario} and link in {None, _link(e)}]
+
+        entries = ours(*IN_SERVICE)
         executor = ThreadExecutor(clock, THREADS)
         stack.callback(executor.close)
         ending = Ending(
@@ -111,21 +132,27 @@ def end(
             patience=timedelta(seconds=3 * timeout),
         )
         standing = ending.look(entries)
-        _say(standing, cancel=cancel, rate=rate)
+        noun = _noun(services)
+        files = removal.left(ours, backends) if ledger is not None else 0
+        _say(standing, noun, files, cancel=cancel, rate=rate)
         work = len(standing.complete) + (len(standing.unfinished) if cancel else 0)
-        if not work:
-            return
-        _confirm(yes=yes)
+        if work or files:
+            _confirm(yes=yes)
+        if work:
+            if ledger is not None:
+                what = f"end {len(standing.complete)} {noun}" + (
+                    f", cancel {len(standing.unfinished)}" if cancel else ""
+                )
+                ledger.change(common.who(), what, "", clock.now())
+            last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
+            outcomes = _outcomes(ending, standing, last, cancel=cancel, rate=rate)
+            _carry_out(outcomes, work, noun, clock)
         if ledger is not None:
-            what = f"end {len(standing.complete)} rules" + (
-                f", cancel {len(standing.unfinished)}" if cancel else ""
-            )
-            ledger.change(common.who(), what, "", clock.now())
-        last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
-        outcomes = _outcomes(ending, standing, last, cancel=cancel, rate=rate)
-        _carry_out(outcomes, work, clock)
-        if ledger is not None:
-            _look_again(ending, entries)
+            if work:
+                _look_again(ending, ours, backends, clock)
+            removal.remove(ending, ours, backends, clock)
+        if sweep:
+            removal.sweep(backends["fts"], sweep, name, ledger, yes=yes)
 
 
 # --------------------------------------------------------------------------- which rules
@@ -156,6 +183,10 @@ def _open(
         hint = "an injector ends complete rules itself; to end by hand, end its process first (Ctrl-C, SIGTERM)"
         raise LedgerError(error.message, hint) from None
     return ledger, name
+
+
+def _noun(services: set[str]) -> str:
+    return {frozenset({"rucio"}): "rules", frozenset({"fts"}): "jobs"}.get(frozenset(services), "rules and jobs")
 
 
 def _services(ledger: Ledger | None) -> set[str]:
@@ -213,25 +244,27 @@ def _link(entry: Entry) -> str:
 # --------------------------------------------------------------------------- what is said and done
 
 
-def _say(standing: Standing, *, cancel: bool, rate: float) -> None:
+def _say(standing: Standing, noun: str, left: int, *, cancel: bool, rate: float) -> None:
     """Say what is there, and what would be done, before anything is."""
     count, files = len(standing.unfinished), standing.files_left
-    lines = [f"{len(standing.complete)} complete rules: will be ended at once"] if standing.complete else []
+    lines = [f"{len(standing.complete)} complete {noun}: will be ended at once"] if standing.complete else []
+    if left:
+        lines.append(f"{left} files of ended jobs: will be deleted at their destinations")
     if count and cancel:
         time = units.format_duration(timedelta(hours=(count - 1) / rate))
-        lines.append(f"{count} unfinished rules: will be ended in {time}; cancels {files} files under way")
+        lines.append(f"{count} unfinished {noun}: will be ended in {time}; cancels {files} files under way")
     elif count:
         last = max((e.expires_at for e in standing.unfinished if e.expires_at), default=None)
         until = f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else ""
-        lines.append(f"{count} unfinished rules with {files} files under way: left to their lifetime{until}")
+        lines.append(f"{count} unfinished {noun} with {files} files under way: left to their lifetime{until}")
     for number, words in (
         (standing.ending, "are ending already"),
         (standing.gone, "are gone already"),
         (standing.in_doubt, "are in doubt: the next start of `run` finds out"),
     ):
         if number:
-            lines.append(f"{number} rules {words}")
-    for line in lines or ["no rules to end"]:
+            lines.append(f"{number} {noun} {words}")
+    for line in lines or [f"no {noun} to end"]:
         click.echo(line, err=True)
 
 
@@ -261,7 +294,7 @@ class _Tally:
     error: ServiceError | None = None
 
 
-def _carry_out(outcomes: Iterator[Outcome], work: int, clock: Clock) -> None:
+def _carry_out(outcomes: Iterator[Outcome], work: int, noun: str, clock: Clock) -> None:
     """End them one after the other, and say how far it got; raises ServiceError when some could not be ended."""
     tally, told = _Tally(), clock.now()
     try:
@@ -277,14 +310,21 @@ def _carry_out(outcomes: Iterator[Outcome], work: int, clock: Clock) -> None:
         click.echo(f"interrupted: {tally.ended} ended, {left} left; run it again to go on", err=True)
         raise click.exceptions.Exit(130) from None
     if tally.error is not None:
-        message = f"{tally.ended} of {work} rules ended, {work - tally.ended} not: {tally.error.message}"
+        message = f"{tally.ended} of {work} {noun} ended, {work - tally.ended} not: {tally.error.message}"
         raise ServiceError(message, tally.error.hint or "run it again to go on")
-    click.echo(f"{tally.ended} rules ended", err=True)
+    click.echo(f"{tally.ended} {noun} ended", err=True)
 
 
-def _look_again(ending: Ending, entries: list[Entry]) -> None:
-    """Write down what is gone by now; the rest is seen by the next start of `run`, or of this."""
+def _look_again(ending: Ending, ours: removal.Ours, backends: Mapping[str, Backend], clock: Clock) -> None:
+    """Write down what is gone by now; the rest is seen by the next start of `run`, or of this.
+
+    Jobs whose end was asked for are waited for: their files can be deleted only when nothing writes any more.
+    """
+    deadline = clock.now() + JOBS_END_WITHIN
     try:
-        ending.look(entries)
+        ending.look(ours(*IN_SERVICE))
+        while removal.under_way(ours, backends) and clock.now() < deadline:
+            ending.wait(clock.now() + timedelta(seconds=1))
+            ending.look(removal.under_way(ours, backends))
     except ServiceError as error:
         click.echo(f"what became of them is not known yet: {error.message}", err=True)

@@ -50,7 +50,14 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
     services = {service for draft in drafts for service in draft.services} or {"rucio"}
     campaign = common.one_campaign(drafts) if drafts else "ping"
     clock = SystemClock()
-    backends = common.backends(services, campaign=campaign, clock=clock, observer=Silent(), timeout=timeout)
+    backends = common.backends(
+        services,
+        campaign=campaign,
+        clock=clock,
+        observer=Silent(),
+        timeout=timeout,
+        endpoint=common.menus_endpoint(drafts),
+    )
     rows, failed = [], []
     for backend in backends.values():
         try:

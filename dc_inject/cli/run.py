@@ -83,7 +83,14 @@ def run(
         stack.enter_context(ledger.hold(common.who(), patience=HANDOVER if once else timedelta(0)))
         metrics = Metrics(path)
         services = {service for draft in drafts for service in draft.services}
-        backends = common.backends(services, campaign=campaign, clock=clock, observer=metrics, timeout=timeout)
+        backends = common.backends(
+            services,
+            campaign=campaign,
+            clock=clock,
+            observer=metrics,
+            timeout=timeout,
+            endpoint=common.menus_endpoint(drafts),
+        )
         if dry_run:
             backends = {service: DryBackend(backend, clock) for service, backend in backends.items()}
         identities = admit.identities(backends, allow_admin=allow_admin)

@@ -116,6 +116,11 @@ class Ending:
             self._record.withdraw(never, "the request was lost and not carried out", now)
         return Standing(tuple(complete), tuple(unfinished), ending, gone + len(never), in_doubt)
 
+    def wait(self, until: datetime) -> None:
+        """Let time pass."""
+        while self._clock.now() < until:
+            self._calls.wait(until)
+
     def end(self, complete: Sequence[Entry]) -> Iterator[Outcome]:
         """End complete rules as fast as the services take them; gives each outcome as it comes."""
         batches = [
@@ -136,9 +141,7 @@ class Ending:
         """
         failures = 0
         for entry in unfinished:
-            moment = next_moment(last, self._clock.now(), per_hour)
-            while self._clock.now() < moment:
-                self._calls.wait(moment)
+            self.wait(next_moment(last, self._clock.now(), per_hour))
             last = self._clock.now()
             outcome = self._cancel(entry)
             yield outcome
@@ -162,9 +165,7 @@ class Ending:
                     del waiting[removal.key]
                     yield removal
             if waiting:
-                moment = min(moments[key] for key in waiting)
-                while self._clock.now() < moment:
-                    self._calls.wait(moment)
+                self.wait(min(moments[key] for key in waiting))
 
     def _remove(self, entries: Sequence[Entry]) -> list[Removal]:
         parts = [

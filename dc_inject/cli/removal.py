@@ -1,0 +1,108 @@
+"""Deleting the files of ended jobs at their destinations, and sweeping up files of ours that no ledger knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Protocol, runtime_checkable
+
+import click
+
+from dc_inject import units
+from dc_inject.engine.ending import Ending
+from dc_inject.errors import Permanent, ServiceError, UsageError
+from dc_inject.ledger import Ledger
+from dc_inject.model import Entry, State
+from dc_inject.naming import Copy
+from dc_inject.ports import Backend, Clock, Removal
+
+PATIENCE = timedelta(minutes=2)  # how long files that resist are asked for again
+Ours = Callable[..., list[Entry]]  # our entries in some states
+
+
+@runtime_checkable
+class Sweeper(Protocol):
+    """A service that can look for files of a campaign where they were copied to."""
+
+    def sweep(self, prefix: str, campaign: str) -> Iterator[tuple[str, Copy, int]]:
+        """Stream files whose whole path is one of ours: URL, what it says, and bytes."""
+        ...
+
+    def delete(self, urls: Sequence[str]) -> list[tuple[str, ServiceError | None]]:
+        """Delete files, and folders of ours that are empty then; tells for each what stood in the way."""
+        ...
+
+
+def left(ours: Ours, backends: Mapping[str, Backend]) -> int:
+    """Return how many files of ended jobs are not known to be gone."""
+    return sum(entry.injection.item.files for entry in _to_remove(ours, backends))
+
+
+def under_way(ours: Ours, backends: Mapping[str, Backend]) -> list[Entry]:
+    """Return the jobs whose end was asked for and that are not over yet."""
+    return [e for e in ours(State.LIVE, State.COMPLETE) if e.end_asked_at and not _cleans_up(e, backends)]
+
+
+def remove(ending: Ending, ours: Ours, backends: Mapping[str, Backend], clock: Clock) -> None:
+    """Delete the files of ended jobs, and say what is known of them; raises ServiceError for those that stay."""
+    entries = {entry.injection.key: entry for entry in _to_remove(ours, backends)}
+    if not entries:
+        return
+    files, later, errors = 0, [], Counter[str]()
+    for removal in ending.remove(tuple(entries.values()), clock.now() + PATIENCE):
+        if removal.gone:
+            files += entries[removal.key].injection.item.files
+        elif removal.error is None:
+            later.append(removal)
+        else:
+            errors[removal.error.message] += 1
+    click.echo(f"{files} files are known to be gone from their destinations", err=True)
+    if later:
+        click.echo(_once_more(later), err=True)
+    if errors:
+        message, count = errors.most_common(1)[0]
+        raise ServiceError(
+            f"files of {sum(errors.values())} jobs are still at their destinations; of {count}: {message}",
+            "the ledger keeps them: run it again when that is repaired",
+        )
+
+
+def _once_more(later: Sequence[Removal]) -> str:
+    moment = max((removal.again_at for removal in later if removal.again_at), default=None)
+    when = f" after {moment:%Y-%m-%d %H:%M:%SZ}" if moment else " later"
+    return (
+        f"{len(later)} jobs had transfers that failed or were cancelled, which may still write: "
+        f"they are deleted now; look once more{when}, with this command or `run`"
+    )
+
+
+def _to_remove(ours: Ours, backends: Mapping[str, Backend]) -> list[Entry]:
+    return [entry for entry in ours(State.ENDED) if not _cleans_up(entry, backends)]
+
+
+def _cleans_up(entry: Entry, backends: Mapping[str, Backend]) -> bool:
+    return backends[entry.injection.link.through].cleans_up
+
+
+def sweep(backend: Backend, prefix: str, campaign: str, ledger: Ledger | None, *, yes: bool) -> None:
+    """Find files of a campaign that no ledger answers for, ask, and delete them."""
+    if not isinstance(backend, Sweeper):
+        raise UsageError(f"{backend.name} leaves no files to sweep up")
+    known = set() if ledger is None else {e.injection.key for e in ledger.entries() if e.state.resident}
+    found = [(url, size) for url, copy, size in backend.sweep(prefix, campaign) if copy.key not in known]
+    if not found:
+        click.echo(f"no files of {campaign} below {prefix} but those that the ledger answers for", err=True)
+        return
+    total = units.format_size(sum(size for _, size in found))
+    click.echo(
+        f"{len(found)} files ({total}) of {campaign} below {prefix} that no ledger answers for, such as", err=True
+    )
+    for url, _ in found[:5]:
+        click.echo(f"  {url}", err=True)
+    if not yes and not click.confirm("Delete them?", err=True):
+        raise UsageError("nothing was swept up", "answer y, or give --yes where nobody can be asked")
+    errors = [error for _, error in backend.delete([url for url, _ in found]) if error is not None]
+    click.echo(f"{len(found) - len(errors)} files deleted", err=True)
+    if errors:
+        raise Permanent(f"{len(errors)} files are still there: {errors[0].message}", errors[0].hint)
