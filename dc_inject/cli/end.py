@@ -93,7 +93,7 @@ def end(
     for. No injector may hold the ledger meanwhile; what is gone already is fine; Ctrl-C keeps what is done.
 
     Rucio deletes what it is left with. Through FTS nobody does: the files of ended jobs are deleted at their
-    destinations here, until they are known to be gone. Ours is a file by its whole path and its mark, or not at all.
+    destinations here, until they are known to be gone. A file is ours by its whole path and mark, or not at all.
 
     \b
     Example: dc-inject end dc27-rehearsal

@@ -1,0 +1,198 @@
+"""`end` through FTS: jobs end, their files are deleted until they are known to be gone, and nothing else is."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dc_inject import naming
+from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.errors import Permanent, ServiceError, UsageError
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.model import Entry, FlowKey, Injection, Item, JobOptions, Link, State
+from dc_inject.plan import Plan
+from dc_inject.ports import Identity, Outcome, Removal
+from tests.cli.ledgers import CYCLE, GB, START, run
+
+command = importlib.import_module("dc_inject.cli.end")
+LINK = Link("davs://a.example.org/dc", "davs://b.example.org/dc", "fts")
+FLOW = FlowKey("export", LINK)
+ME = Identity("fts", "sim://", "1", "def", "sim", admin=False, may_end=True)
+
+
+@dataclass
+class Service(SimBackend):
+    """A simulated FTS, with files at a destination that can be swept up."""
+
+    name: str = "fts"
+    cleans_up: bool = False
+    strays: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+
+    def sweep(self, prefix: str, campaign: str) -> Iterator[tuple[str, naming.Copy, int]]:
+        for url in self.strays:
+            copy = naming.read_copy(prefix, url)
+            if copy is not None and copy.campaign == campaign:
+                yield url, copy, GB
+
+    def delete(self, urls: Sequence[str]) -> list[tuple[str, ServiceError | None]]:
+        self.deleted += urls
+        return [(url, None) for url in urls]
+
+
+@dataclass
+class World:
+    """A ledger with three jobs that are complete and two that are not, behind the command."""
+
+    path: Path
+    clock: SimClock
+    service: Service
+
+    def end(self, *options: str, text: str | None = None) -> Any:
+        return run("end", "dc27", "--ledger", self.path, *options, text=text)
+
+    def entries(self) -> list[Entry]:
+        with LedgerView.open(self.path) as view:
+            return view.entries()
+
+    def states(self) -> dict[State, int]:
+        with LedgerView.open(self.path) as view:
+            return {state: count for state, (count, _) in view.state_counts().items()}
+
+
+def _injection(number: int) -> Injection:
+    members = tuple(Item(f"{LINK.source}/{number}/{n}", GB, 1) for n in range(10))
+    item = Item(naming.bundle(members, START, number), 10 * GB, 10, members=members)
+    key = naming.key("dc27", "export", START, LINK, item.name)
+    return Injection(
+        key, "dc27", CYCLE, "export", LINK, item, START, timedelta(hours=2), "DC", 3, "me@x.org", JobOptions()
+    )
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    path, clock = tmp_path / "dc27.sqlite", SimClock(START)
+    service = Service(clock, {}, speed=lambda _link: 0.0)
+    jobs = [_injection(number) for number in range(5)]
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.bind("dc27", CYCLE.length, [ME], START)
+        ledger.open_cycle(CYCLE, {FLOW: (50 * GB, None)}, START)
+        ledger.record_plan(Plan(CYCLE, (), tuple(jobs)), START)
+        ledger.call([job.key for job in jobs], START)
+        ledger.answer([Outcome(job.key, f"sim-{job.key}") for job in jobs], START, {})
+    service.submit(jobs)
+    for number, rule in enumerate(service.rules.values()):
+        done = number < 3
+        rule.moved = (10 if done else 4) * GB
+        rule.completed = START if done else None
+    monkeypatch.setattr(command, "SystemClock", lambda: clock)
+    monkeypatch.setattr(command.common, "backends", lambda services, **_: {"fts": service})
+
+    class Inline(InlineExecutor):
+        def __init__(self, clock: SimClock, _threads: int) -> None:
+            super().__init__(clock)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(command, "ThreadExecutor", Inline)
+    return World(path, clock, service)
+
+
+def test_complete_jobs_end_and_their_files_are_deleted(world: World) -> None:
+    done = world.end("--yes")
+    assert done.exit_code == 0, done.exception
+    assert "3 complete jobs: will be ended at once" in done.stderr
+    assert "2 unfinished jobs with 12 files under way: left to their lifetime" in done.stderr
+    assert "30 files are known to be gone from their destinations" in done.stderr
+    assert world.states() == {State.GONE: 3, State.LIVE: 2}
+    assert sum(rule.deleted is not None for rule in world.service.rules.values()) == 3
+
+
+def test_cancelled_jobs_are_ended_and_cleaned_up_too_with_what_they_moved_known(world: World) -> None:
+    done = world.end("--yes", "--cancel")
+    assert done.exit_code == 0, done.exception
+    assert world.states() == {State.GONE: 5}
+    with LedgerView.open(world.path) as view:
+        assert view.accounts()[FLOW].moved == 38 * GB
+    again = world.end("--yes", "--cancel")
+    assert again.exit_code == 0
+    assert "no jobs to end" in again.stderr
+
+
+def test_after_a_crash_between_end_and_deletion_it_goes_on_from_the_ledger(world: World) -> None:
+    with Ledger.open(world.path, synchronous="OFF") as ledger:
+        keys = [entry.injection.key for entry in ledger.entries()[:3]]
+        ledger.end_asked(keys, START)
+        ledger.ended(keys, START)
+    for key in keys:
+        world.service.rules[key].ended = START
+    done = world.end("--yes")
+    assert "30 files of ended jobs: will be deleted at their destinations" in done.stderr
+    assert {state for key in keys for state in [_state(world, key)]} == {State.GONE}
+
+
+def _state(world: World, key: str) -> State:
+    return next(entry.state for entry in world.entries() if entry.injection.key == key)
+
+
+def test_what_was_never_submitted_is_not_in_doubt_for_ever(world: World) -> None:
+    lost = _injection(7)
+    with Ledger.open(world.path, synchronous="OFF") as ledger:
+        ledger.add_injections([lost], START)
+        ledger.call([lost.key], START)
+    world.clock.advance(START + timedelta(minutes=10))
+    assert world.end("--yes").exit_code == 0
+    assert _state(world, lost.key) is State.WITHDRAWN
+
+
+def test_files_that_cannot_be_deleted_stay_in_the_ledger_and_are_told(world: World) -> None:
+    def refuse(entries: Sequence[Entry]) -> list[Removal]:
+        return [Removal(e.injection.key, gone=False, error=Permanent("403 for DELETE")) for e in entries]
+
+    real, world.service.remove = world.service.remove, refuse
+    done = world.end("--yes")
+    assert isinstance(done.exception, ServiceError)
+    assert "files of 3 jobs are still at their destinations; of 3: 403 for DELETE" in str(done.exception)
+    assert world.states() == {State.ENDED: 3, State.LIVE: 2}
+    world.service.remove = real
+    assert world.end("--yes").exit_code == 0
+    assert world.states() == {State.GONE: 3, State.LIVE: 2}
+
+
+def test_a_transfer_that_may_still_write_is_looked_at_once_more_later(world: World) -> None:
+    later = START + timedelta(hours=1)
+    world.service.remove = lambda entries: [
+        Removal(e.injection.key, gone=world.clock.now() >= later, again_at=later) for e in entries
+    ]
+    done = world.end("--yes")
+    assert done.exit_code == 0
+    assert f"look once more after {later:%Y-%m-%d %H:%M:%SZ}" in done.stderr
+    assert world.states() == {State.ENDED: 3, State.LIVE: 2}
+    world.clock.advance(later)
+    assert world.end("--yes").exit_code == 0
+    assert world.states() == {State.GONE: 3, State.LIVE: 2}
+
+
+def test_sweeping_deletes_only_files_of_the_campaign_that_no_ledger_answers_for(world: World) -> None:
+    known, unknown = naming.copies(_injection(0))[0], naming.copies(_injection(8))
+    foreign = [f"{LINK.destination}/dc_inject/dc27/export/precious", f"{LINK.destination}/{unknown[0][-17:]}"]
+    world.service.strays = [known, *unknown, *foreign]
+    world.service.remove = lambda entries: [Removal(e.injection.key, gone=False) for e in entries]
+    done = world.end("--sweep", LINK.destination, "--yes")
+    assert "10 files (10 GB) of dc27" in done.stderr, done.stderr
+    assert world.service.deleted == unknown
+
+
+def test_sweeping_asks_before_it_deletes(world: World) -> None:
+    world.service.strays = naming.copies(_injection(8))
+    world.service.rules.clear()
+    done = world.end("--sweep", LINK.destination, text="n\nn\n")
+    assert isinstance(done.exception, UsageError)
+    assert world.service.deleted == []
