@@ -56,17 +56,52 @@ def sandbox() -> None:
     show_default=True,
     help="Seconds between two passes of Rucio's daemons",
 )
-def up(folder: Path | None, env: Path | None, grid: Path | None, policy: str, interval: float) -> None:
+@click.option(
+    "--storage",
+    type=click.Choice(["xrootd"]),
+    help="Real storages too, each also an RSE, and an FTS service that copies between them  [default: none]",
+)
+@click.option(
+    "--storages",
+    type=click.IntRange(1, 200),
+    default=3,
+    show_default=True,
+    help="How many storages",
+)
+@click.option(
+    "--xrootd",
+    envvar="DC_INJECT_SANDBOX_XROOTD",
+    type=click.Path(path_type=Path),
+    help="Where XRootD is unpacked when the system has none  [default: below $XDG_CACHE_HOME/dc_inject]",
+)
+def up(
+    folder: Path | None,
+    env: Path | None,
+    grid: Path | None,
+    policy: str,
+    interval: float,
+    storage: str | None,
+    storages: int,
+    xrootd: Path | None,
+) -> None:
     r"""Bring the sandbox up, and say how to use it; does nothing when it is up.
 
     \b
     Example:
       dc-inject sandbox up --folder /tmp/grid
+      dc-inject sandbox up --storage xrootd
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end, it cleans up as for Ctrl-C
     grid_here = Sandbox(folder, say=lambda line: click.echo(line, err=True))
-    grid_here.up(grid=grid, policy=policy, env=env, interval=interval)
+    grid_here.up(
+        grid=grid, policy=policy, env=env, interval=interval, storage=storage, storages=storages, xrootd=xrootd
+    )
     click.echo(f"export RUCIO_CONFIG={grid_here.config}")
+    found = grid_here.status()
+    if found.fts:
+        click.echo(f"export DC_INJECT_FTS_ENDPOINT={found.fts}")
+    for name, prefix in found.storages.items():
+        click.echo(f"{name}: {prefix}", err=True)
 
 
 @sandbox.command()
@@ -107,6 +142,7 @@ def status(ctx: click.Context, folder: Path | None, form: str) -> None:
     if form == "json":
         click.echo(json.dumps(told))
     else:
-        for key, value in told.items():
+        storages = told.pop("storages")
+        for key, value in (told | storages).items():
             click.echo(f"{key:8} {'-' if value is None else value}")
     ctx.exit(0 if found.up else 4)

@@ -2,7 +2,10 @@
 
 from .environment import default_environment, ensure_environment, is_complete
 from .grid import Dataset, Grid, Link, Rse, make_datasets, read_grid
-from .sandbox import Sandbox, Status, default_folder
+from .handle import default_folder
+from .sandbox import Sandbox, Status
+from .storage import Stored
+from .xrootd import default_xrootd, ensure_xrootd
 
 __all__ = [
     "Dataset",
@@ -11,9 +14,12 @@ __all__ = [
     "Rse",
     "Sandbox",
     "Status",
+    "Stored",
     "default_environment",
     "default_folder",
+    "default_xrootd",
     "ensure_environment",
+    "ensure_xrootd",
     "is_complete",
     "make_datasets",
     "read_grid",

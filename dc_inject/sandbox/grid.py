@@ -34,13 +34,17 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Rse:
-    """A storage: kind is DISK or TAPE, space in bytes, attributes as Rucio's, quotas (bytes) by account."""
+    """A storage: kind is DISK or TAPE, space in bytes, attributes as Rucio's, quotas (bytes) by account.
+
+    `on` names a storage of the sandbox, on which its files then really lie.
+    """
 
     name: str
     space: int
     kind: str = "DISK"
     attributes: Mapping[str, str] | None = None
     quotas: Mapping[str, int] | None = None
+    on: str | None = None
 
 
 @dataclass(frozen=True)
@@ -179,22 +183,6 @@ def make_datasets(
             name = f"/Primary{'ABCDE'[number % 6]}_{tag}/Run2024-v1/RAW#{block}"
         made.append(Dataset(scope, name, sizes))
     return tuple(made)
-
-
-def rse_plain(rse: Rse) -> Plain:
-    """Write an RSE for the building script."""
-    return {
-        "name": rse.name,
-        "type": rse.kind,
-        "space": rse.space,
-        "attributes": dict(rse.attributes or {}),
-        "quotas": dict(rse.quotas or {}),
-    }
-
-
-def dataset_plain(dataset: Dataset) -> Plain:
-    """Write a dataset for the building script."""
-    return {"scope": dataset.scope, "name": dataset.name, "files": dataset.files}
 
 
 def link_plain(link: Link) -> Plain:

@@ -8,6 +8,7 @@ crashed in between. Linux only, as it reads /proc.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import signal
 import time
@@ -22,8 +23,12 @@ ROLE = "DC_INJECT_SANDBOX_ROLE"
 
 def environment(marker: str, role: str, settings: Path, library: Path) -> dict[str, str]:
     """Make the environment of a server process: nothing of the caller's Rucio or Python settings leaks in."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("RUCIO_", "PYTHON", "X509_"))}
-    kept.pop("VIRTUAL_ENV", None)
+    foreign = ("RUCIO_", "PYTHON", "X509_", "VIRTUAL_ENV")
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(foreign) and not key.lower().endswith("_proxy")  # nothing of ours is behind one
+    }
     return kept | {
         MARKER: marker,
         ROLE: role,
@@ -34,19 +39,24 @@ def environment(marker: str, role: str, settings: Path, library: Path) -> dict[s
     }
 
 
-def start(command: Sequence[str], env: Mapping[str, str], log: Path, listen: int | None = None) -> int:
+def start(command: Sequence[str], env: Mapping[str, str], log: Path, listen: Sequence[int] = ()) -> int:
     """Start a process that outlives this one, in a session of its own, deaf to Ctrl-C; returns its id.
 
-    Output goes to `log`; a listening socket, given by its descriptor, becomes the child's descriptor 3.
+    Output goes to `log`; listening sockets, given by their descriptors, become the child's descriptors 3, 4 ...
     """
     actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    if listen is not None:
-        actions.append((os.POSIX_SPAWN_DUP2, listen, 3))
-    pid = os.posix_spawn(command[0], list(command), dict(env), file_actions=actions, setsid=True)
+    # by way of numbers above all that are wanted, since a socket may have the number that another one is to get
+    above = [fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3 + len(listen)) for descriptor in listen]
+    actions += [(os.POSIX_SPAWN_DUP2, descriptor, 3 + at) for at, descriptor in enumerate(above)]
+    try:
+        pid = os.posix_spawn(command[0], list(command), dict(env), file_actions=actions, setsid=True)
+    finally:
+        for descriptor in above:
+            os.close(descriptor)
     deadline = time.monotonic() + 5.0
     # Spawning returns a moment before the kernel shows the child's environment, by which it is found again.
     while not _environ(pid) and time.monotonic() < deadline:

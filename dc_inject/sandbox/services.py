@@ -9,47 +9,17 @@ import random
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from dc_inject.errors import ServiceError
 
 from . import processes
 from .environment import python_of
+from .state import State
 
-STATE = "state.json"
-SERVER, DAEMONS, BUILD = "server", "daemons", "build"
-
-
-@dataclass(frozen=True)
-class State:
-    """What is on disk before the first process lives, so that whoever comes after a crash finds them all."""
-
-    marker: str
-    port: int
-    env: str
-    policy: str
-    account: str
-    quota: int
-    up: bool = False
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        """Read it; raises ServiceError where there is none."""
-        try:
-            return cls(**json.loads((folder / STATE).read_text()))
-        except (OSError, ValueError, TypeError):
-            raise ServiceError(f"there is no sandbox in {folder}", "dc-inject sandbox up") from None
-
-    def write(self, folder: Path) -> None:
-        """Write it in one step."""
-        write_private(folder / STATE, json.dumps(asdict(self)))
-
-    def when_up(self) -> Self:
-        """The same, complete."""
-        return replace(self, up=True)
+SERVER, DAEMONS, BUILD, FTS = "server", "daemons", "build", "fts"
 
 
 class Services:
@@ -66,12 +36,29 @@ class Services:
         self._start(
             SERVER, "gunicorn", "--bind", "fd://3", "--workers", "1", "--threads", "16", "--no-control-socket",
             "--umask", "63", "--graceful-timeout", "3", "--timeout", "120", "--log-level", "warning",
-            "rucio.web.rest.flaskapi.v1.main:application", listen=listener.fileno(),
+            "rucio.web.rest.flaskapi.v1.main:application", listen=[listener],
         )  # fmt: skip
 
     def start_daemons(self) -> None:
         """Start the daemons, all in one process."""
         self._start(DAEMONS, "sandbox_server.daemons", str(self._folder))
+
+    def start_storage(self, name: str, listener: socket.socket) -> None:
+        """Start a storage on a socket that listens on its address; a crashed XRootD is started again."""
+        library = [f"LD_LIBRARY_PATH={self._state.library}"] if self._state.library else []
+        self._start(
+            storage_role(name), "sandbox_server.keeper", "env", *library, str(self._state.xrootd), "-I", "v4",
+            "-n", name, "-c", str(self._folder / "storage" / name / "xrootd.cfg"), listen=[listener],
+        )  # fmt: skip
+
+    @property
+    def has_fts(self) -> bool:
+        """Tell whether this sandbox was made with the FTS service."""
+        return (self._folder / "lib" / "sandbox_server" / "fts" / "__main__.py").exists()
+
+    def start_fts(self, listener: socket.socket, tls_listener: socket.socket) -> None:
+        """Start the service that moves files between storages, with plain http and with TLS."""
+        self._start(FTS, "sandbox_server.fts", str(self._folder / "fts"), listen=[listener, tls_listener])
 
     def build(self, wanted: Mapping[str, Any], after_first_line: Callable[[], None] = lambda: None) -> None:
         """Run the building script; its input holds passwords, so it goes through a pipe."""
@@ -116,14 +103,15 @@ class Services:
 
     def answers(self) -> bool:
         """Tell whether the server answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self._state.port, timeout=5)
-        try:
-            connection.request("GET", "/ping")
-            return connection.getresponse().status == http.HTTPStatus.OK
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
+        return answers(f"127.0.0.1:{self._state.port}", "/ping")
+
+    def storage_answers(self, name: str) -> bool:
+        """Tell whether a storage answers."""
+        return answers(self._state.storages[name], "/")
+
+    def fts_answers(self) -> bool:
+        """Tell whether the FTS service answers."""
+        return answers(f"127.0.0.1:{self._state.fts}", "/")
 
     def progress(self) -> dict[str, Any]:
         """Read what the daemons have done: passes, paused, and what waits for them."""
@@ -152,9 +140,10 @@ class Services:
     def _log(self, role: str) -> Path:
         return self._folder / "log" / f"{role}.log"
 
-    def _start(self, role: str, module: str, *arguments: str, listen: int | None = None) -> None:
+    def _start(self, role: str, module: str, *arguments: str, listen: Sequence[socket.socket] = ()) -> None:
         command = [self._python, "-m", module, *arguments]
-        processes.start(command, self._environment(role), self._log(role), listen)
+        sockets = [one.fileno() for one in listen]
+        processes.start(command, self._environment(role), self._log(role), sockets)
 
     def _environment(self, role: str) -> dict[str, str]:
         return processes.environment(self._state.marker, role, self._folder / "server.cfg", self._folder / "lib")
@@ -167,24 +156,33 @@ class Services:
         return "; ".join(lines[-3:]) or "its log is empty"
 
 
-def listen(port: int | None = None) -> socket.socket:
-    """Listen on 127.0.0.1; without a port, on a free one below those that the kernel gives to clients."""
+def storage_role(name: str) -> str:
+    """Name the role of the processes of a storage."""
+    return f"storage-{name}"
+
+
+def answers(address: str, path: str) -> bool:
+    """Tell whether a server at host:port answers a GET, in five seconds."""
+    connection = http.client.HTTPConnection(address, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def listen(port: int | None = None, host: str = "127.0.0.1") -> socket.socket:
+    """Listen on an address of this machine; without a port, on a free one below those that clients are given."""
     for candidate in [port] if port else random.sample(range(20000, 32000), 200):
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind(("127.0.0.1", candidate))
+            listener.bind((host, candidate))
             listener.listen(128)
         except OSError:
             listener.close()
         else:
             return listener
-    raise ServiceError(f"port {port or '20000 to 32000'} of 127.0.0.1 is taken")
-
-
-def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner may read, in one step."""
-    new = file.with_name(f"{file.name}.new")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
-        out.write(text)
-    new.replace(file)
+    raise ServiceError(f"port {port or '20000 to 32000'} of {host} is taken")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .authority import Authority
+
 _SERVER = """\
 [common]
 logdir = {folder}/log
@@ -78,6 +80,28 @@ auth_token_file_path = {folder}/token.{account}
 request_retries = 3
 """
 
+# With TLS configured, as XRootD leaves third-party copies out without it; plain http works at the same port.
+_STORAGE = """\
+all.export /
+all.adminpath {folder}/admin
+all.pidpath {folder}/admin
+oss.localroot {folder}/data
+xrd.port {port}
+xrd.network nodnr
+xrootd.chksum max 64 adler32
+xrd.tls {certificate} {key}
+xrd.tlsca certdir {authorities}
+xrd.protocol XrdHttp:{port} libXrdHttp.so
+http.exthandler xrdtpc libXrdHttpTPC.so
+http.desthttps no
+http.selfhttps2http no
+"""
+
+_THROTTLE = """\
+xrootd.fslib throttle default
+throttle.throttle data {rate}
+"""
+
 
 def server_settings(folder: Path, policy: str, root_password: str) -> str:
     """Write rucio.cfg of the server and its daemons."""
@@ -92,3 +116,15 @@ def alembic_settings(folder: Path) -> str:
 def client_settings(folder: Path, url: str, account: str, password: str) -> str:
     """Write rucio.cfg of one account."""
     return _CLIENT.format(folder=folder, url=url, account=account, password=password)
+
+
+def storage_settings(folder: Path, port: int, trusted: Authority, rate: int | None) -> str:
+    """Write the settings of a storage in `folder`; `rate` is in bytes per second."""
+    text = _STORAGE.format(
+        folder=folder,
+        port=port,
+        certificate=trusted.folder / "storage.pem",
+        key=trusted.folder / "storage.key",
+        authorities=trusted.directory,
+    )
+    return text + (_THROTTLE.format(rate=rate) if rate else "")

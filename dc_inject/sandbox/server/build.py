@@ -104,7 +104,7 @@ def add_rses(rses: Iterable[dict[str, Any]], quotas: dict[str, int], session: Se
         )
         for key, value in wanted["attributes"].items():
             rse.add_rse_attribute(rse_id, key, value, session=session)
-        rse.add_protocol(rse_id, _protocol(wanted["name"]), session=session)
+        rse.add_protocol(rse_id, _protocol(wanted["name"], wanted.get("address")), session=session)
         rse.set_rse_usage(rse_id, "storage", 0, wanted["space"], session=session)
         limits = {"root": PLENTY, "production": PLENTY} | quotas | wanted.get("quotas", {})
         for owner, limit in limits.items():
@@ -123,11 +123,11 @@ def add_datasets(source: str, datasets: list[dict[str, Any]], session: Session) 
         members = [
             {
                 "scope": where,
-                "name": f"{_stem(dataset['name'])}/{number:04d}.root",
-                "bytes": size,
-                "adler32": "0cc737eb",
+                "name": file["name"],
+                "bytes": file["bytes"],
+                "adler32": file.get("adler32", "0cc737eb"),
             }
-            for number, size in enumerate(dataset["files"])
+            for file in dataset["files"]
         ]
         files += members
         attachments.append({"scope": where, "name": dataset["name"], "dids": members})
@@ -148,18 +148,18 @@ def add_datasets(source: str, datasets: list[dict[str, Any]], session: Session) 
     )  # fmt: skip
 
 
-def _stem(name: str) -> str:
-    return "/store" + ("" if name.startswith("/") else "/") + name.replace("#", "/")
-
-
-def _protocol(name: str) -> dict[str, Any]:
+def _protocol(name: str, address: dict[str, Any] | None) -> dict[str, Any]:
     everything = dict.fromkeys(("read", "write", "delete"), 1)
-    return {
+    mock = {
         "scheme": "mock",
         "hostname": name.lower().replace("_", "-") + ".example.org",
         "port": 0,
         "prefix": "/store",
         "impl": "rucio.rse.protocols.mock.Default",
+    }
+    real = {"scheme": "http", "impl": "sandbox_server.webdav.Loopback", **(address or {})}
+    return {
+        **(real if address else mock),
         "domains": {
             "lan": everything,
             "wan": everything | {"third_party_copy_read": 1, "third_party_copy_write": 1},

@@ -1,0 +1,137 @@
+"""Makes a sandbox in a new folder: settings, processes, the grid in Rucio, files on the storages."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import socket
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from . import storages
+from .contents import datasets_plain, rses_plain
+from .grid import Grid, link_plain
+from .services import Services, listen
+from .settings import alembic_settings, client_settings, server_settings
+from .state import State, write_private
+from .xrootd import Xrootd
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a sandbox is to be: `python` is the folder of the server's environment, `interval` in seconds."""
+
+    grid: Grid
+    policy: str
+    python: Path
+    interval: float
+    xrootd: Xrootd | None = None  # without it there are no storages
+    storages: int = 0
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Sockets that listen before any process lives, so that nobody can take their ports."""
+
+    server: socket.socket
+    storages: Mapping[str, socket.socket]
+    fts: tuple[socket.socket, ...]
+
+
+def make(folder: Path, wanted: Wanted, say: Say) -> None:
+    """Make it, up to where its processes run and the grid is built; they may still be starting."""
+    folder.mkdir(mode=0o700)
+    with ExitStack() as stack:
+        doors = _open(stack, wanted)
+        grid = storages.with_storages(wanted.grid, doors.storages)
+        state = _state(wanted, doors).with_rses(grid.rses)
+        state.write(folder)
+        passwords = {name: secrets.token_urlsafe(24) for name in ("root", grid.account)}
+        _write_settings(folder, state, passwords)
+        write_private(folder / "daemons.json", json.dumps({"interval": wanted.interval}))
+        write_private(folder / "links.json", json.dumps(_links(grid), indent=1))
+        write_private(folder / "pause", "")
+        services = Services(folder, state, say)
+        if doors.storages:
+            say("starting the storages and the FTS service")
+            storages.prepare(folder, state)
+            storages.start(services, doors.storages, doors.fts)
+
+        def start() -> None:
+            say("starting the Rucio server and the daemons")
+            services.start_server(doors.server)
+            services.start_daemons()
+
+        # they take seconds to start: they do so as soon as there is a database, beside the building
+        services.build(_contents(folder, state, grid, passwords), after_first_line=start)
+
+
+def _open(stack: ExitStack, wanted: Wanted) -> Doors:
+    names = storages.addresses(wanted.storages) if wanted.xrootd else {}
+    return Doors(
+        stack.enter_context(listen()),
+        {name: stack.enter_context(listen(host=host)) for name, host in names.items()},
+        tuple(stack.enter_context(listen()) for _ in range(2 if names else 0)),
+    )
+
+
+def _state(wanted: Wanted, doors: Doors) -> State:
+    plain = State(
+        secrets.token_hex(16),
+        doors.server.getsockname()[1],
+        str(wanted.python),
+        wanted.policy,
+        wanted.grid.account,
+        wanted.grid.quota,
+    )
+    if not wanted.xrootd:
+        return plain
+    fts, fts_tls = (one.getsockname()[1] for one in doors.fts)
+    return replace(
+        plain,
+        storages={name: "{}:{}".format(*one.getsockname()) for name, one in doors.storages.items()},
+        xrootd=str(wanted.xrootd.program),
+        library=str(wanted.xrootd.library) if wanted.xrootd.library else None,
+        fts=fts,
+        fts_tls=fts_tls,
+    )
+
+
+def _write_settings(folder: Path, state: State, passwords: Mapping[str, str]) -> None:
+    (folder / "log").mkdir(mode=0o700)
+    library = folder / "lib" / "sandbox_server"
+    shutil.copytree(Path(__file__).parent / "server", library, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (library.parent, library, *library.rglob("*")):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    write_private(folder / "server.cfg", server_settings(folder, state.policy, passwords["root"]))
+    write_private(folder / "alembic.ini", alembic_settings(folder))
+    for name, account in (("root.cfg", "root"), ("rucio.cfg", state.account)):
+        write_private(folder / name, client_settings(folder, state.url, account, passwords[account]))
+
+
+def _contents(folder: Path, state: State, grid: Grid, passwords: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "create": True,
+        "accounts": [
+            {"name": "production", "type": "SERVICE"},
+            {"name": grid.account, "type": "USER", "password": passwords[grid.account]},
+        ],
+        "scopes": grid.scopes,
+        "rses": rses_plain(state, grid.rses),
+        "quotas": {grid.account: grid.quota},
+        "datasets": datasets_plain(folder, state, grid.datasets),
+    }
+
+
+def _links(grid: Grid) -> dict[str, Any]:
+    return {
+        "seed": grid.seed,
+        "default": link_plain(grid.default_link),
+        "links": {":".join(pair): link_plain(link) for pair, link in grid.links.items()},
+    }

@@ -1,0 +1,166 @@
+"""The storages of a sandbox, and the service that moves files between them: stop, start, slow down, look in."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from dc_inject.errors import UsageError
+
+from . import authority, storage
+from .authority import Authority
+from .grid import Grid, Rse, make_datasets
+from .handle import Handle
+from .services import FTS, Services, listen, storage_role
+from .settings import storage_settings
+from .state import State, write_private
+from .storage import Stored
+
+DATASETS = 4  # at every storage
+MOST = 200  # storages, each on an address of its own
+SPACE = 10**12  # bytes that an RSE on a storage says to have
+
+
+class StorageControls(Handle):
+    """The part of a sandbox that is storage; all of it needs `up(storage="xrootd")`."""
+
+    @property
+    def storages(self) -> dict[str, str]:
+        """Prefixes of the storages' URLs, by name."""
+        return {name: f"http://{address}" for name, address in self._state().storages.items()}
+
+    @property
+    def authority(self) -> Authority:
+        """Who issues certificates that the storages and the FTS service trust."""
+        return Authority(self.folder / "authority")
+
+    @property
+    def fts_url(self) -> str:
+        """Address of the FTS service with plain http."""
+        return f"http://127.0.0.1:{self._state().fts}"
+
+    @property
+    def fts_tls_url(self) -> str:
+        """Address of the FTS service with TLS, which knows who calls by the certificate."""
+        return f"https://127.0.0.1:{self._state().fts_tls}"
+
+    def stop_storage(self, name: str) -> None:
+        """End a storage; nobody listens at its address until it is started again."""
+        self._known(name)
+        self._services().end(storage_role(name))
+
+    def start_storage(self, name: str) -> None:
+        """Start a storage again, at the same address."""
+        host, port = self._known(name)
+        services = self._services()
+        with listen(port, host) as listener:
+            services.start_storage(name, listener)
+        services.wait(storage_role(name), lambda: services.storage_answers(name))
+
+    def throttle(self, name: str, rate: int | None) -> None:
+        """Let a storage give and take `rate` bytes a second, or (None) what it can; starts it again."""
+        self._known(name)
+        self.stop_storage(name)
+        write_settings(self.folder, self._state(), name, rate)
+        self.start_storage(name)
+
+    def put(self, name: str, path: str, size: int, seed: object = 0) -> Stored:
+        """Write a file straight into a storage's folder; the content follows from the seed."""
+        self._known(name)
+        return storage.write(storage.data_folder(self.folder, name), path, size, seed)
+
+    def storage_file(self, name: str, path: str) -> Stored:
+        """Look at a file on disk. Raises FileNotFoundError when it is not there."""
+        self._known(name)
+        return storage.read(storage.data_folder(self.folder, name), path)
+
+    def storage_files(self, name: str, under: str = "/") -> dict[str, int]:
+        """Sizes of all files on disk below a folder of a storage, by path."""
+        self._known(name)
+        return dict(storage.walk(storage.data_folder(self.folder, name), under))
+
+    def stop_fts(self) -> None:
+        """End the FTS service."""
+        self._services().end(FTS)
+
+    def start_fts(self) -> None:
+        """Start the FTS service again, at the same addresses."""
+        services = self._services()
+        state = self._state()
+        with listen(state.fts) as plain, listen(state.fts_tls) as tls:
+            services.start_fts(plain, tls)
+        services.wait(FTS, services.fts_answers)
+
+    def _known(self, name: str) -> tuple[str, int]:
+        known = self._state().storages
+        if name not in known:
+            told = f"there are {', '.join(known)}" if known else "bring it up with --storage xrootd"
+            raise UsageError(f"the sandbox has no storage {name!r}", told)
+        host, _, port = known[name].partition(":")
+        return host, int(port)
+
+
+def addresses(count: int) -> dict[str, str]:
+    """Give `count` storages a name and an address each: links are told apart by host, not by port."""
+    if not 1 <= count <= MOST:
+        raise UsageError(f"{count} storages cannot be: from 1 to {MOST}")
+    return {f"XRD{number}": f"127.0.0.{number + 1}" for number in range(1, count + 1)}
+
+
+def with_storages(grid: Grid, names: Iterable[str]) -> Grid:
+    """Add to a grid an RSE of the same name for every storage, with a few small datasets."""
+    rses = [Rse(name, SPACE, attributes={"site": name, "tier": "2"}, on=name) for name in names]
+    datasets = {
+        rse.name: make_datasets(
+            rse.name,
+            DATASETS,
+            scope=grid.scopes[0],
+            files=(3, 3),
+            file_size=(1_000_000, 5_000_000),
+            seed=grid.seed,
+        )
+        for rse in rses
+    }
+    return replace(grid, rses=(*grid.rses, *rses), datasets={**grid.datasets, **datasets})
+
+
+def prepare(folder: Path, state: State) -> None:
+    """Make the folders, certificates and settings of the storages and of the FTS service."""
+    hosts = {one.partition(":")[0] for one in state.storages.values()}
+    trusted = authority.create(folder / "authority")
+    trusted.issue("storage", sorted(hosts))
+    fts = folder / "fts"
+    fts.mkdir(mode=0o700)
+    for made in (*trusted.issue("fts", ["127.0.0.1", "localhost"]), trusted.certificate, trusted.directory):
+        (fts / made.name).symlink_to(made)
+    (folder / "storage").mkdir(mode=0o700)
+    for name in state.storages:
+        for made in (folder / "storage" / name, storage.data_folder(folder, name)):
+            made.mkdir(mode=0o700)
+        write_settings(folder, state, name, None)
+
+
+def write_settings(folder: Path, state: State, name: str, rate: int | None) -> None:
+    """Write the settings of one storage, which it reads when it starts."""
+    trusted, place = Authority(folder / "authority"), folder / "storage" / name
+    port = int(state.storages[name].partition(":")[2])
+    write_private(place / "xrootd.cfg", storage_settings(place, port, trusted, rate))
+
+
+def start(services: Services, doors: Mapping[str, socket.socket], fts: Sequence[socket.socket]) -> None:
+    """Start the storages and the FTS service on their sockets; they may still be starting at the end of it."""
+    for name, door in doors.items():
+        services.start_storage(name, door)
+    if services.has_fts:
+        services.start_fts(*fts)
+
+
+def wait(services: Services, state: State) -> None:
+    """Wait until all storages and the FTS service answer."""
+    for name in state.storages:
+        services.wait(storage_role(name), partial(services.storage_answers, name))
+    if services.has_fts:
+        services.wait(FTS, services.fts_answers)
