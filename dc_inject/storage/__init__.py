@@ -1,0 +1,88 @@
+"""What the tool itself does at a storage: list, look, delete, make folders, and ask what is allowed.
+
+`AnyStorage` is a `Storage` for every scheme that `dc_inject.urls` knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock
+
+from dc_inject.storage.nouns import (
+    MOST_ENTRIES,
+    VERBS,
+    Access,
+    Found,
+    Look,
+    Missing,
+    Reach,
+    Storage,
+)
+from dc_inject.storage.webdav import WebDav
+from dc_inject.storage.wire import canonical, trust
+from dc_inject.storage.xrootd import Xrootd
+
+__all__ = [
+    "MOST_ENTRIES",
+    "VERBS",
+    "Access",
+    "AnyStorage",
+    "Found",
+    "Look",
+    "Missing",
+    "Reach",
+    "Storage",
+    "WebDav",
+    "Xrootd",
+    "trust",
+]
+
+
+class AnyStorage:
+    """Gives each URL to whoever speaks its scheme; root:// only where the XRootD library is installed."""
+
+    def __init__(self, webdav: WebDav, make_xrootd: Callable[[], Xrootd] = Xrootd) -> None:
+        """Take the one for HTTP, and how to make the other one when the first root:// comes."""
+        self._webdav = webdav
+        self._make_xrootd = make_xrootd
+        self._xrootd: Xrootd | None = None
+        self._lock = Lock()
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._webdav.close()
+
+    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[Found]:
+        """See `Storage`."""
+        return self._of(url).list(url, depth, limit)
+
+    def look(self, url: str, *, checksum: bool = False) -> Look:
+        """See `Storage`."""
+        return self._of(url).look(url, checksum=checksum)
+
+    def delete(self, url: str) -> bool:
+        """See `Storage`."""
+        return self._of(url).delete(url)
+
+    def delete_folder_if_empty(self, url: str) -> bool:
+        """See `Storage`."""
+        return self._of(url).delete_folder_if_empty(url)
+
+    def make_folders(self, url: str, below: str) -> None:
+        """See `Storage`."""
+        self._of(url).make_folders(url, below)
+
+    def reachable(self, url: str) -> Reach:
+        """See `Storage`."""
+        return self._of(url).reachable(url)
+
+    def verbs(self, url: str) -> Mapping[str, bool | None]:
+        """See `Storage`."""
+        return self._of(url).verbs(url)
+
+    def _of(self, url: str) -> Storage:
+        if canonical(url).scheme != "root":
+            return self._webdav
+        with self._lock:
+            self._xrootd = self._xrootd or self._make_xrootd()
+            return self._xrootd

@@ -1,0 +1,95 @@
+"""From what a storage or the network answers to what has to happen next; no secret gets through.
+
+What the storage says of one file is Permanent; what may pass is Temporary; what only new credentials mend is
+Fatal. No request here is ever in doubt: each of them can be made again.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Collection
+
+import requests
+from urllib3.exceptions import TimeoutError as Urllib3TimeoutError
+
+from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.redaction import scrub
+from dc_inject.storage.nouns import Missing
+
+CREDENTIALS = "credentials"
+_RENEW = "renew proxy or token (`dc-inject ping` tells which are used), or ask the storage for the right"
+_TRUST = "set X509_CERT_DIR, or REQUESTS_CA_BUNDLE, to the certificates of the authorities that you trust"
+_LATER = frozenset({408, 421, 423, 425, 429})
+_FOR_GOOD = frozenset({501, 505, 507, 508})
+_HINTS = {
+    405: "the storage does not allow this verb there",
+    409: "a folder above it may be missing",
+    423: "it is locked, perhaps still being written",
+    429: "the storage asks for fewer requests",
+    507: "the storage is full, or our quota is used up",
+}
+_OURS = ("alert", "pem lib", "key_values_mismatch", "key values mismatch", "no start line", "ee key too small")
+
+
+def of_status(method: str, url: str, status: int, said: str = "", secrets: Collection[str] = ()) -> ServiceError:
+    """Judge an answer that is not the one hoped for; `said` is what came with it."""
+    words = scrub(said, secrets)
+    text = f"{method} {url}: the storage answered {status}" + (f" ({words})" if words else "")
+    if status in {404, 410}:
+        return Missing(f"{method} {url}: there is no such file or folder")
+    if status == 409 and method == "MKCOL":
+        return Missing(f"{text}, as a folder above it is missing")
+    if status == 403 and method == "DELETE":
+        return Permanent(text, "we may not delete there, or not this file: ask the storage, or delete it by hand")
+    if status in {401, 403, 407}:
+        return Fatal(text, _RENEW, hold=CREDENTIALS)
+    if status in _LATER or (status >= 500 and status not in _FOR_GOOD):
+        return Temporary(text, _HINTS.get(status))
+    return Permanent(text, _HINTS.get(status))
+
+
+def of_failure(method: str, url: str, error: Exception, secrets: Collection[str] = ()) -> ServiceError:
+    """Judge what `requests` raised; its own words are used sparingly, as they hold whole URLs."""
+    what = f"{method} {url}"
+    if isinstance(error, requests.Timeout | Urllib3TimeoutError):
+        return Temporary(f"{what}: no answer in time")
+    if isinstance(error, requests.exceptions.SSLError) or _inner(error, ssl.SSLError):
+        return _of_tls(what, error, secrets)
+    if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidHeader):
+        return Permanent(f"{what}: {type(error).__name__}")
+    if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
+        return _of_files(what, error, secrets)
+    cause = _inner(error, OSError)
+    words = scrub(cause.strerror or str(cause), secrets) if isinstance(cause, OSError) else type(error).__name__
+    return Temporary(f"{what}: no connection, or it broke ({words})")
+
+
+def _of_tls(what: str, error: Exception, secrets: Collection[str]) -> ServiceError:
+    cause = _inner(error, ssl.SSLError) or error
+    words = scrub(str(cause), secrets)
+    if isinstance(cause, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in words:
+        reason = scrub(getattr(cause, "verify_message", "") or words, secrets)
+        return Temporary(f"{what}: the storage's certificate cannot be trusted ({reason})", _TRUST)
+    if any(sign in words.lower() for sign in _OURS):
+        return Fatal(f"{what}: our certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
+    return Temporary(f"{what}: no TLS connection ({words})")
+
+
+def _of_files(what: str, error: OSError, secrets: Collection[str]) -> ServiceError:
+    words = scrub(str(error), secrets)
+    if "CA certificate bundle" in words:
+        return Fatal(f"{what}: {words}", _TRUST)
+    return Fatal(
+        f"{what}: {words}", "the proxy or certificate cannot be read: check path and rights", hold=CREDENTIALS
+    )
+
+
+def _inner(error: BaseException, kind: type[OSError]) -> OSError | None:
+    """Return the system's own error behind those of the libraries, which are OSErrors too."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, kind) and not isinstance(seen, requests.RequestException):
+            return seen
+        reason = getattr(seen, "reason", None)
+        seen = reason if isinstance(reason, BaseException) else seen.__cause__ or seen.__context__
+    return None

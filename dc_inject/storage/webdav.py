@@ -1,0 +1,221 @@
+"""A storage spoken to over WebDAV: davs:// and https://, and http:// on this machine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from dc_inject import urls
+from dc_inject.errors import Permanent, ServiceError, Temporary
+from dc_inject.storage import listing
+from dc_inject.storage.listing import Row, Unreadable
+from dc_inject.storage.nouns import MOST_ENTRIES, VERBS, Access, Found, Look, Missing, Reach
+from dc_inject.storage.wire import Answer, Wire, canonical
+
+log = logging.getLogger(__name__)
+
+DEEPEST = 64  # levels of folders: a storage with links can go round for ever
+_GONE = frozenset({404, 410})
+_XML = {"Content-Type": 'text/xml; charset="utf-8"'}
+
+
+@dataclass(slots=True)
+class _Folder:
+    """What one PROPFIND told: the thing itself, what is right below it, and how many rows were neither."""
+
+    itself: Row | None
+    children: list[Found]
+    strangers: int
+
+
+class WebDav:
+    """A `Storage` over WebDAV."""
+
+    def __init__(
+        self,
+        access: Callable[[], Access],
+        *,
+        verify: str | bool = True,
+        connect: float = 10.0,
+        read: float = 60.0,
+        longest: float = 600.0,
+    ) -> None:
+        """Take who is asked for credentials at each call, whom to trust, and timeouts in seconds (`Wire`)."""
+        self._wire = Wire(access, verify=verify, connect=connect, read=read, longest=longest)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._wire.close()
+
+    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[Found]:
+        """Give what lies below a folder, as `Storage` says; a folder that goes meanwhile is left out."""
+        top = str(canonical(url))
+        waiting, given = [(top, 1)], 0
+        while waiting:
+            where, level = waiting.pop()
+            try:
+                folder = self._read_folder(where, limit - given)
+            except Missing:
+                if level == 1:
+                    raise
+                continue
+            if folder.itself is None or not folder.itself.folder:
+                raise Permanent(f"PROPFIND {where}: it is not a folder, or the storage does not tell of it")
+            given += len(folder.children)
+            yield from folder.children
+            if level != depth:
+                if level == DEEPEST:
+                    raise Permanent(f"PROPFIND {top}: folders are more than {DEEPEST} deep")
+                waiting += [(found.url, level + 1) for found in folder.children if found.folder]
+
+    def look(self, url: str, *, checksum: bool = False) -> Look:
+        """Ask by HEAD, as `Storage` says."""
+        headers = {"Want-Digest": "adler32"} if checksum else {}
+        with self._wire.ask("HEAD", url, headers) as answer:
+            if answer.status in _GONE:
+                return Look(exists=False)
+            if answer.status != 200:
+                raise answer.error()
+            size = listing.number(answer.headers.get("Content-Length", ""))
+            return Look(True, size, listing.adler32(answer.headers.get("Digest", "")))
+
+    def delete(self, url: str) -> bool:
+        """Delete one file, as `Storage` says."""
+        if not canonical(url).path:
+            raise Permanent(f"DELETE {url}: a whole storage is never deleted")
+        return self._delete(str(canonical(url)))
+
+    def delete_folder_if_empty(self, url: str) -> bool:
+        """Delete a folder only after its listing showed nothing: some servers delete all that is in it."""
+        where = str(canonical(url))
+        if not canonical(url).path:
+            raise Permanent(f"DELETE {url}: a whole storage is never deleted")
+        try:
+            folder = self._read_folder(where, MOST_ENTRIES)
+        except Missing:
+            return True
+        if folder.children or folder.strangers:
+            return False
+        if folder.itself is None or not folder.itself.folder or folder.itself.status != 200:
+            raise Permanent(f"DELETE {where}: not done, as the storage does not tell that it is an empty folder")
+        self._delete(f"{where}/")
+        return True
+
+    def make_folders(self, url: str, below: str) -> None:
+        """Make a folder with MKCOL, and those above it first where they are missing."""
+        where, top = str(canonical(url)), str(canonical(below))
+        if not urls.is_below(top, where):
+            raise Permanent(f"MKCOL {where}: not below {top}")
+        error = self._make_folder(where)
+        if isinstance(error, Missing) and urls.is_below(top, urls.parent(where)):
+            self.make_folders(urls.parent(where), top)
+            error = self._make_folder(where)
+        if error is not None:
+            raise error
+
+    def reachable(self, url: str) -> Reach:
+        """Ask by PROPFIND of the thing alone, as `Storage` says."""
+        with self._wire.ask("PROPFIND", url, {"Depth": "0", **_XML}, listing.SPACE) as answer:
+            if answer.status in _GONE:
+                return Reach(exists=False)
+            row: Row | None = None
+            for one in self._rows(answer, url):
+                row = row or one
+            if row is None or row.status in _GONE:
+                return Reach(exists=False)
+            return Reach(True, row.folder, row.free)
+
+    def verbs(self, url: str) -> Mapping[str, bool | None]:
+        """Ask by OPTIONS, as `Storage` says.
+
+        XRootD allows MKCOL and COPY without telling so: what its list leaves out is not known.
+        """
+        with self._wire.ask("OPTIONS", url) as answer:
+            if answer.status not in {200, 204}:
+                raise answer.error()
+            told = {verb.strip().upper() for verb in answer.headers.get("Allow", "").split(",")} - {""}
+            partial = not told or answer.headers.get("Server", "").lower().startswith("xrootd")
+        return {verb: True if verb in told else None if partial else False for verb in VERBS}
+
+    def _make_folder(self, where: str) -> ServiceError | None:
+        with self._wire.ask("MKCOL", f"{where}/") as answer:
+            if answer.status not in {200, 201, 405}:  # 405: it is there already
+                return answer.error()
+            return None
+
+    def _delete(self, where: str) -> bool:
+        with self._wire.ask("DELETE", where) as answer:
+            if answer.status in _GONE:
+                return False
+            if answer.status == 202:
+                raise Temporary(f"DELETE {where}: the storage will do it later", "look again")
+            if answer.status not in {200, 204}:
+                raise answer.error()
+            return True
+
+    def _read_folder(self, where: str, most: int) -> _Folder:
+        with self._wire.ask("PROPFIND", where, {"Depth": "1", **_XML}, listing.BODY) as answer:
+            folder = _Folder(None, [], 0)
+            here = _names(answer.path)
+            for row in self._rows(answer, where):
+                below = _below(row.href, here, {answer.host, canonical(where).host})
+                if below == []:
+                    folder.itself = row
+                elif below is None or len(below) > 1 or (child := _child(where, below[0], row)) is None:
+                    folder.strangers += 1
+                elif row.status not in _GONE:
+                    folder.children.append(child)
+                if len(folder.children) + folder.strangers > most:
+                    raise Permanent(f"PROPFIND {where}: too many entries", "take a folder with fewer in it")
+        if folder.strangers:
+            log.warning("%d entries of %s are not believed: they are not right below it", folder.strangers, where)
+        return folder
+
+    def _rows(self, answer: Answer, url: str) -> Iterator[Row]:
+        if answer.status != 207:
+            raise answer.error()
+        try:
+            yield from listing.rows(answer.body())
+        except Unreadable as error:
+            text = f"PROPFIND {canonical(url)}: the answer cannot be read: {error}"
+            judged: ServiceError = Temporary(text) if error.cut else Permanent(text)
+            raise judged from None
+
+
+def _names(path: str) -> list[bytes]:
+    """Return the decoded names that a path is made of."""
+    return [urls.unquote(name) for name in path.split("/") if name]
+
+
+def _below(href: str, here: list[bytes], hosts: set[str]) -> list[bytes] | None:
+    """Return the names by which an href is below a folder, or None if it is elsewhere.
+
+    An href may be a path or a whole URL. XRootD writes names without any code, so no # or ? ends a path.
+    """
+    scheme, found, rest = href.partition("://")
+    if found and "/" not in scheme:
+        place, _, path = rest.partition("/")
+        try:
+            host = urlsplit(f"//{place}").hostname
+        except ValueError:
+            return None
+        if host not in hosts:
+            return None
+    elif href.startswith("/"):
+        path = href
+    else:
+        return None
+    names = _names(path)
+    odd = any(name in {b".", b".."} or b"/" in name for name in names)
+    return None if odd or names[: len(here)] != here else names[len(here) :]
+
+
+def _child(where: str, name: bytes, row: Row) -> Found | None:
+    """Return one entry of a folder under its canonical URL; None for a name that no URL can have."""
+    try:
+        url = urls.normal(f"{where}/{urls.quote(name)}")
+    except ValueError:
+        return None
+    return Found(url, row.folder, row.bytes, row.adler32, row.modified)

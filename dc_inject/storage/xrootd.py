@@ -1,0 +1,172 @@
+"""A storage spoken to over root://, where the extra `xrootd` is installed.
+
+The XRootD library finds its credentials itself (X509_USER_PROXY, BEARER_TOKEN, BEARER_TOKEN_FILE).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from dc_inject import urls
+from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.redaction import scrub
+from dc_inject.storage import listing
+from dc_inject.storage.nouns import MOST_ENTRIES, VERBS, Found, Look, Missing, Reach
+from dc_inject.storage.wire import canonical
+
+DEEPEST = 64
+_MISSING = 3011
+_AUTHENTICATION = frozenset({3010, 3030})  # not authorized, authentication failed
+_FOR_GOOD = frozenset({3000, 3006, 3008, 3009, 3013, 3014, 3016, 3017, 3018, 3021, 3025})
+_CLIENT_AUTHENTICATION = 204  # the library's own code
+_HINT = "renew proxy or token, or ask the storage for the right"
+
+
+def load() -> tuple[Any, Any]:
+    """Return the client and its flags; raises Permanent with a hint where the library is not installed."""
+    try:
+        return importlib.import_module("XRootD.client"), importlib.import_module("XRootD.client.flags")
+    except ImportError:
+        raise Permanent(
+            "root:// needs the XRootD library, which is not installed",
+            "pip install 'dc-inject[xrootd]', or use davs:// for the same storage",
+        ) from None
+
+
+class Xrootd:
+    """A `Storage` over root://."""
+
+    def __init__(self, *, timeout: int = 60, modules: Callable[[], tuple[Any, Any]] = load) -> None:
+        """Take seconds that a call may last; `modules` gives the library."""
+        self._client, self._flags = modules()
+        self._timeout = timeout
+
+    def close(self) -> None:
+        """Do nothing: the library keeps its own connections."""
+
+    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[Found]:
+        """Give what lies below a folder, as `Storage` says."""
+        top = str(canonical(url))
+        waiting, given = [(top, 1)], 0
+        while waiting:
+            where, level = waiting.pop()
+            try:
+                children = self._children(where)
+            except Missing:
+                if level == 1:
+                    raise
+                continue
+            given += len(children)
+            if given > limit:
+                raise Permanent(f"dirlist {top}: too many entries", "take a folder with fewer in it")
+            yield from children
+            if level != depth:
+                if level == DEEPEST:
+                    raise Permanent(f"dirlist {top}: folders are more than {DEEPEST} deep")
+                waiting += [(found.url, level + 1) for found in children if found.folder]
+
+    def look(self, url: str, *, checksum: bool = False) -> Look:
+        """Ask by stat, and by a query for the checksum."""
+        try:
+            info = self._ask("stat", url, lambda files, path: files.stat(path, timeout=self._timeout))
+        except Missing:
+            return Look(exists=False)
+        told = ""
+        if checksum:
+            code = self._flags.QueryCode.CHECKSUM
+            query = self._ask("checksum", url, lambda files, path: files.query(code, path, timeout=self._timeout))
+            told = listing.adler32(_text(query).replace("adler32 ", "adler32=", 1))
+        return Look(True, int(info.size), told)
+
+    def delete(self, url: str) -> bool:
+        """Delete one file; XRootD refuses it for a folder."""
+        try:
+            self._ask("rm", url, lambda files, path: files.rm(path, timeout=self._timeout))
+        except Missing:
+            return False
+        return True
+
+    def delete_folder_if_empty(self, url: str) -> bool:
+        """Delete a folder after its listing showed nothing; XRootD itself refuses one with something in it."""
+        if not canonical(url).path:
+            raise Permanent(f"rmdir {url}: a whole storage is never deleted")
+        try:
+            if self._children(url):
+                return False
+            self._ask("rmdir", url, lambda files, path: files.rmdir(path, timeout=self._timeout))
+        except Missing:
+            return True
+        return True
+
+    def make_folders(self, url: str, below: str) -> None:
+        """Make a folder and those above it."""
+        where, top = str(canonical(url)), str(canonical(below))
+        if not urls.is_below(top, where):
+            raise Permanent(f"mkdir {where}: not below {top}")
+        if not self.reachable(top).exists:
+            raise Missing(f"mkdir {where}: {top} does not exist")
+        flags = self._flags.MkDirFlags.MAKEPATH
+        self._ask("mkdir", where, lambda files, path: files.mkdir(path, flags, timeout=self._timeout))
+
+    def reachable(self, url: str) -> Reach:
+        """Ask by stat, and for the space that is left."""
+        try:
+            info = self._ask("stat", url, lambda files, path: files.stat(path, timeout=self._timeout))
+        except Missing:
+            return Reach(exists=False)
+        code = self._flags.QueryCode.SPACE
+        try:
+            told = self._ask("space", url, lambda files, path: files.query(code, path, timeout=self._timeout))
+        except Permanent:  # not every storage tells
+            return Reach(True, self._is_folder(info))
+        space = dict(part.partition("=")[::2] for part in _text(told).split("&"))
+        return Reach(True, self._is_folder(info), listing.number(space.get("oss.free", "")))
+
+    def verbs(self, url: str) -> Mapping[str, bool | None]:
+        """Tell nothing: root:// has no question for it."""
+        canonical(url)
+        return dict.fromkeys(VERBS)
+
+    def _children(self, url: str) -> Sequence[Found]:
+        flag = self._flags.DirListFlags.STAT
+        entries = self._ask("dirlist", url, lambda files, path: files.dirlist(path, flag, timeout=self._timeout))
+        found = []
+        for entry in entries:
+            info = entry.statinfo
+            where = urls.join(str(canonical(url)), entry.name)
+            if info is None:
+                found.append(Found(where, folder=False))
+                continue
+            folder = self._is_folder(info)
+            modified = datetime.fromtimestamp(int(info.modtime), UTC)
+            found.append(Found(where, folder, None if folder else int(info.size), "", modified))
+        return found
+
+    def _is_folder(self, info: Any) -> bool:  # noqa: ANN401  the library has no types
+        return bool(info.flags & self._flags.StatInfoFlags.IS_DIR)
+
+    def _ask(self, what: str, url: str, call: Callable[[Any, str], tuple[Any, Any]]) -> Any:  # noqa: ANN401  as above
+        where = canonical(url)
+        status, result = call(self._client.FileSystem(f"root://{where.place}"), where.path or "/")
+        if not status.ok:
+            raise _translated(f"{what} {where}", status)
+        return result
+
+
+def _translated(what: str, status: Any) -> ServiceError:  # noqa: ANN401  the library has no types
+    code, text = int(status.errno or 0), f"{what}: {scrub(str(status.message))}"
+    if code == _MISSING:
+        return Missing(f"{what}: there is no such file or folder")
+    if what.startswith("rm ") and code in _AUTHENTICATION:
+        return Permanent(text, "we may not delete there, or not this file: ask the storage")
+    if code in _AUTHENTICATION or (not code and int(status.code) == _CLIENT_AUTHENTICATION):
+        return Fatal(text, _HINT, hold="credentials")
+    return Permanent(text) if code in _FOR_GOOD else Temporary(text)
+
+
+def _text(told: Any) -> str:  # noqa: ANN401  bytes, by the library's manners with a zero at the end
+    raw = told if isinstance(told, bytes) else str(told).encode()
+    return raw.decode("utf-8", "replace").strip("\0\n ")
