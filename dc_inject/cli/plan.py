@@ -98,10 +98,15 @@ def plan(
     backends: dict[str, Backend]
     if inventory is not None:
         items = read_inventory(inventory)
-        backends = {service: SimBackend(clock, items, name=service) for service in services}
+        backends = {service: _simulated(service, clock, items) for service in services}
     else:
         live = common.backends(
-            services, campaign=campaign, clock=SystemClock(), observer=Silent(), timeout=timeout
+            services,
+            campaign=campaign,
+            clock=SystemClock(),
+            observer=Silent(),
+            timeout=timeout,
+            endpoint=common.menus_endpoint(drafts),
         )
         backends = {service: DryBackend(backend, clock) for service, backend in live.items()}
     with contextlib.ExitStack() as stack:
@@ -125,10 +130,17 @@ def plan(
         engine.run(until=first.start + cycles * first.length)
         entries = [e for e in ledger.entries() if e.injection.cycle >= first]
         rows = [_row(row, entries) for row in ledger.rows(since=first.start)]
+    if not rows:
+        begin, end = (f"{m:%Y-%m-%d %H:%M:%SZ}" for m in (source().start, source().end))
+        click.echo(f"no menu is in force then: the menus of {campaign} are from {begin} to {end}", err=True)
     if datasets:
         tables.emit(fmt, DATASETS, [_dataset(entry) for entry in entries])
     else:
         tables.emit(fmt, COLUMNS, rows)
+
+
+def _simulated(service: str, clock: SimClock, items: dict[str, list[Item]]) -> SimBackend:
+    return SimBackend(clock, items, name=service, cleans_up=service == "rucio")
 
 
 def read_inventory(path: Path) -> dict[str, list[Item]]:

@@ -34,7 +34,7 @@ def resume(campaign: str, scenario: str | None, link: str | None, why: str, ledg
         done = ledger.resume(what, common.who(), why, SystemClock().now())
         left = ledger.pauses()
     words = f"{name}: " + ("injecting" if what == "*" else f"injecting for {what}")
-    click.echo(f"{words} {'goes on' if done else 'was not stopped'}", err=True)
+    click.echo(f"{words} {'goes on, with the next cycle' if done else 'was not stopped'}", err=True)
     for pause in left:
         part = "all of it" if pause.subject == "*" else pause.subject
         click.echo(f"still stopped: {part}, since {pause.since:%Y-%m-%d %H:%M:%SZ} by {pause.who}", err=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -14,10 +16,16 @@ import click
 from dc_inject import units
 from dc_inject.cli import common, tables
 from dc_inject.clock import SystemClock
+from dc_inject.errors import UsageError
 from dc_inject.ledger import LedgerView, Line, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.model import FlowKey, State
 
+TROUBLES = {  # signals of the engine itself, and how a person reads them
+    "service": "{of} does not work",
+    "plan": "the {of} is not planned",
+    "menus": "changed menus are not taken up",
+}
 CHANGES = 10  # how many of the last ones are shown
 NOTES = 5
 
@@ -72,6 +80,7 @@ SUMMARY = (
     tables.Column("forgiven", "forgiven", size, right=True),
     tables.Column("cycles", "cycles", quiet=True),
     tables.Column("held", "held (cycles)", _holds),
+    tables.Column("failed_files", "failed files", _holds),
 )
 PAUSES = (
     tables.Column("subject", "stopped", lambda subject: "everything" if subject == "*" else subject),
@@ -96,9 +105,12 @@ CHANGED = (
 @click.command()
 @common.CAMPAIGN
 @click.option("--summary", is_flag=True, help="The closing table: totals of each link since the start.")
+@click.option(
+    "--watch", type=click.IntRange(1, 3600), metavar="SECONDS", help="Show it anew every so often, until Ctrl-C."
+)
 @common.LEDGER
 @common.FORMAT
-def status(campaign: str, summary: bool, ledger_path: Path | None, fmt: str) -> None:
+def status(campaign: str, summary: bool, watch: int | None, ledger_path: Path | None, fmt: str) -> None:
     r"""Show how a campaign stands: who injects, the current cycle, holds, stops, rights; or its totals.
 
     Reads the ledger only, so it works while an injector runs, when none does, and without any service. In tables,
@@ -106,9 +118,23 @@ def status(campaign: str, summary: bool, ledger_path: Path | None, fmt: str) -> 
 
     \b
     Example: dc-inject status dc27-rehearsal
+    Example: dc-inject status dc27-rehearsal --watch 10
     Example: dc-inject status dc27-rehearsal --summary --format csv
     """
     path = common.existing_ledger(campaign, ledger_path)
+    if watch is None:
+        _show(campaign, path, fmt, summary=summary)
+        return
+    if fmt != "table":
+        raise UsageError("--watch shows a table", "for programs, call it again, or scrape the metrics of `run`")
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            click.clear()
+            _show(campaign, path, fmt, summary=summary)
+            time.sleep(watch)
+
+
+def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
     with LedgerView.open(path) as view, view.snapshot():
         name = common.own_ledger(view, campaign, path)
         if summary:
@@ -149,7 +175,12 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "signals_missing": [
             {"signal": s.name, "subject": s.subject, "since": tables.moment(s.at), "why": s.why}
             for s in view.signals()
-            if s.value is None
+            if s.value is None and s.name not in TROUBLES
+        ],
+        "troubles": [
+            {"what": s.name, "of": s.subject, "since": tables.moment(s.at), "why": s.why}
+            for s in view.signals()
+            if s.value is None and s.name in TROUBLES
         ],
         "set_aside": len(view.quarantined(now)),
         "rights": [
@@ -163,12 +194,12 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
 
 def totals(campaign: str, view: LedgerView) -> dict[str, Any]:
     """Return the closing table; the keys are an interface, described in docs/status.md."""
-    lines = view.summary()
+    lines, failures = view.summary(), view.failures()
     return {
         "campaign": campaign,
         "ledger": str(view.path),
-        "links": [{**_link(line.key), **_sums([line])} for line in lines],
-        "total": {"scenario": "total", "source": "", "destination": "", "service": "", **_sums(lines)},
+        "links": [{**_link(line.key), **_sums([line], failures)} for line in lines],
+        "total": {"scenario": "total", "source": "", "destination": "", "service": "", **_sums(lines, failures)},
     }
 
 
@@ -180,12 +211,14 @@ def _injector(view: LedgerView) -> dict[str, Any] | None:
     return {"who": who, "since": tables.moment(datetime.fromtimestamp(since, UTC))}
 
 
-def _sums(lines: Sequence[Line]) -> dict[str, Any]:
+def _sums(lines: Sequence[Line], failures: Mapping[FlowKey, Mapping[str, int]]) -> dict[str, Any]:
     """Add up links; of ratios, those of the sums. Cycles are those in which any of them was due something."""
     due, injected = sum(line.due for line in lines), sum(line.injected for line in lines)
     moved, estimated = sum(line.moved for line in lines), sum(line.estimated for line in lines)
     held: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
     for line in lines:
+        failed.update(failures.get(line.key, {}))
         held.update({hold.value: cycles for hold, cycles in line.holds.items()})
     return {
         "due": due,
@@ -198,6 +231,7 @@ def _sums(lines: Sequence[Line]) -> dict[str, Any]:
         "forgiven": sum(line.forgiven for line in lines),
         "cycles": max((line.cycles for line in lines), default=0),
         "held": dict(held.most_common()),
+        "failed_files": dict(failed.most_common()),
     }
 
 
@@ -268,12 +302,15 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     else:
         state = "closed" if cycle["closed"] else "planned" if cycle["planned"] else "open, not planned"
         yield f"cycle: {cycle['start']} to {cycle['end']}, {state}"
+    for trouble in shown["troubles"]:
+        what = TROUBLES[trouble["what"]].format(of=trouble["of"])
+        yield f"trouble: {what}, since {trouble['since']}: {trouble['why']}"
     rules = ", ".join(f"{count} {state}" for state, count in shown["rules"].items() if count)
-    yield f"rules: {rules or 'none'}"
+    yield f"rules and jobs: {rules or 'none'}"
     for right in shown["rights"]:
         yield _right(right)
     if shown["set_aside"]:
-        yield f"set aside: {shown['set_aside']} datasets for a destination"
+        yield f"set aside: {shown['set_aside']} datasets or files for a destination"
     if shown["notes"]:
         yield f"notes: the last is of {shown['notes'][0]['at']}; --format json shows them"
 

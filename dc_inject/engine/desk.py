@@ -61,6 +61,7 @@ class Desk:
         if isinstance(error, Fatal) and service not in self.broken:
             log.error("%s: %s%s", service, error.message, f" ({error.hint})" if error.hint else "")
             self.broken[service] = error
+            self.ledger.signal("service", service, None, self.clock.now(), error.message)
         hold = Hold(error.hold) if isinstance(error, Fatal | Temporary) else Hold.API_ERRORS
         for flow in flows:
             self.trouble(flow, hold, error.message)

@@ -78,6 +78,9 @@ class Engine:
         self._check_at = clock.now() + CHECK_EVERY
         self._checking: set[str] = set()  # services that are being asked who we are
         self._stopping = False
+        self._paused = {pause.subject for pause in ledger.pauses()}
+        for service in backends:
+            ledger.signal("service", service, "answers", clock.now())
 
     def stop(self) -> None:
         """Stop injecting as soon as possible; rules stay live. May be called from a signal handler."""
@@ -156,6 +159,7 @@ class Engine:
             self._desk.identities[service] = identity
             if self._desk.broken.pop(service, None):
                 self._releasing.spread_overdue()
+                self._desk.ledger.signal("service", service, "answers", self._clock.now())
                 log.info("%s works again", service)
             until = identity.credentials_until
             if until is not None and until - self._clock.now() < WARN_BEFORE:
@@ -202,6 +206,8 @@ class Engine:
     def _leave(self, *, done: bool) -> None:
         """Hear the answers that are under way; the rest is in the ledger and goes on at the next start."""
         deadline = self._clock.now() + GRACE
+        if self._stopping and self._calls.under_way:
+            log.info("waiting at most %d s for %d answers", GRACE.seconds, self._calls.under_way)
         if self._desk.settings.end_on_stop and self._stopping:
             self._releasing.withdraw(None, "stopped")
             self._hear(deadline)
@@ -256,6 +262,7 @@ class Engine:
     def _take_up_menus(self) -> None:
         try:
             self._campaign = self._menus()
+            self._desk.ledger.signal("menus", "files", "in force", self._clock.now())
         except LedgerError:
             raise
         except DcInjectError as error:
@@ -266,6 +273,7 @@ class Engine:
 
     def _refuse_menus(self, why: str) -> None:
         log.warning("the menus are not taken up, the last good ones stay in force:\n%s", why)
+        self._desk.ledger.signal("menus", "files", None, self._clock.now(), why)
         self._desk.tell("menus-refused", message=why)
 
     def _plan(self, now: datetime) -> None:
@@ -282,7 +290,9 @@ class Engine:
             if again < cycle.end:
                 self._plan_at = again
             log.warning("cycle %s is not planned yet: %s", cycle, error.message)
+            self._desk.ledger.signal("plan", "cycle", None, self._clock.now(), error.message)
             return
+        self._desk.ledger.signal("plan", "cycle", "made", self._clock.now())
         self._releasing.load(cycle)
         self._releasing.planned(opened.situation, opened.budgets, opened.unseen)
         self._desk.tell("planned", cycle=cycle, seconds=(self._clock.now() - now).total_seconds())
@@ -290,9 +300,19 @@ class Engine:
     def _brake(self) -> None:
         """Drop intents of what a person has paused since planning."""
         pauses = self._desk.ledger.pauses()
-        if pauses:
+        for pause in pauses:
+            if pause.subject not in self._paused:
+                log.info(
+                    "%s is stopped by %s (%s)", _what(pause.subject), pause.who, pause.why or "no reason given"
+                )
+        for subject in sorted(self._paused - {pause.subject for pause in pauses}):
+            log.info("%s is resumed, with the next cycle", _what(subject))
+        self._paused = {pause.subject for pause in pauses}
+        if pauses and self._cycle is not None:
             flows = {flow.key for flow in self._campaign.flows if paused(pauses, flow.key)}
-            for flow in self._releasing.withdraw(flows, "paused"):
+            dropped = self._releasing.withdraw(flows, "paused")
+            self._desk.ledger.forgive(self._cycle, dropped)  # a stop is not followed by a burst
+            for flow in dropped:
                 self._desk.trouble(flow, Hold.PAUSED, "in the middle of the cycle")
 
     def _close(self, cycle: Cycle) -> None:
@@ -343,6 +363,10 @@ class Engine:
             if key in rows
             and 2 * max(lost[key], rows[key].budget - rows[key].injected) >= rows[key].due - rows[key].injected
         }
+
+
+def _what(subject: str) -> str:
+    return "the campaign" if subject == "*" else subject
 
 
 def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:

@@ -70,12 +70,15 @@ class Releasing:
         moments = [_moment(entry) for entry in self._waiting.values()]
         return min(moments + [self._replace_at] * bool(self._short), default=None)
 
-    def withdraw(self, flows: set[FlowKey] | None, why: str) -> set[FlowKey]:
-        """Drop intents that wait (of these flows, or of all), and return whose: their bytes stay in the debt."""
+    def withdraw(self, flows: set[FlowKey] | None, why: str) -> dict[FlowKey, int]:
+        """Drop intents that wait (of these flows, or of all), and return their bytes, which stay in the debt."""
         keys = [key for key, e in self._waiting.items() if flows is None or e.injection.flow in flows]
         if keys:
             self._desk.ledger.withdraw(keys, why, self._desk.clock.now())
-        return {self._waiting.pop(key).injection.flow for key in keys}
+        dropped: dict[FlowKey, int] = defaultdict(int)
+        for injection in (self._waiting.pop(key).injection for key in keys):
+            dropped[injection.flow] += injection.item.bytes
+        return dict(dropped)
 
     def send(self, now: datetime) -> None:
         """Call the services for every intent whose moment has come, batched by link and release time."""

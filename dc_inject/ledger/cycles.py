@@ -127,6 +127,15 @@ class Cycles(Injections, CycleReader):
             )
             self.add_injections(plan.injections, now)
 
+    def forgive(self, cycle: Cycle, amounts: Mapping[FlowKey, int]) -> None:
+        """Forgive more of what flows were due in an open cycle."""
+        with self._db.write():
+            accounts = self._account_ids(amounts)
+            self._db.run_many(
+                "UPDATE cycle_row SET forgiven = forgiven + ? WHERE cycle = ? AND account = ?",
+                ((amount, stored(cycle.start), accounts[key]) for key, amount in amounts.items() if amount > 0),
+            )
+
     def close_cycle(
         self,
         cycle: Cycle,

@@ -103,14 +103,24 @@ class Stock(StockReader):
         )
 
     def signal(self, name: str, subject: str, value: float | str | None, now: datetime, why: str = "") -> None:
-        """Write the latest reading of a signal; None means that it is missing, `why` says the reason."""
+        """Write the latest reading of a signal; None means that it is missing, `why` says the reason.
+
+        The time of a missing one is that of the first reading that missed it.
+        """
         if isinstance(value, float) and math.isnan(value):
             value, why = None, why or "it is not a number"
         if isinstance(value, int) and abs(value) >= 2**63:
             value = float(value)
         with self._db.write():
-            self._db.run(
-                "INSERT OR REPLACE INTO signal VALUES (?, ?, ?, ?, ?)", name, subject, value, stored(now), why
+            self._db.run(  # one that stays missing has been so since it was first
+                "INSERT INTO signal VALUES (?, ?, ?, ?, ?) ON CONFLICT (name, subject) DO UPDATE SET "
+                "at = iif(value IS NULL AND excluded.value IS NULL, at, excluded.at), "
+                "value = excluded.value, why = excluded.why",
+                name,
+                subject,
+                value,
+                stored(now),
+                why,
             )
 
     def quarantine(

@@ -50,7 +50,12 @@ class Bookkeeping(Collector):
         up = GaugeMetricFamily("dc_inject_ledger_up", "Whether the ledger could be read at this scrape.")
         try:
             with LedgerView.open(self._path) as view, view.snapshot():
-                metrics = [*self._accounts(view.accounts()), *_cycles(view), *_campaign(view)]
+                metrics = [
+                    *self._accounts(view.accounts()),
+                    _failures(view),
+                    *_cycles(view),
+                    *_campaign(view),
+                ]
         except LedgerError as error:
             log.warning("metrics: %s", error.message)
             metrics = []
@@ -76,6 +81,15 @@ class Bookkeeping(Collector):
         risen = max(value, self._told.get((field, key), 0))
         self._told[field, key] = risen
         return risen
+
+
+def _failures(view: LedgerView) -> Metric:
+    text = "Files that failed for good, by the class of the reason."
+    failed = CounterMetricFamily("dc_inject_failed_files", text, labels=(*LINK, "reason"))
+    for key, reasons in view.failures().items():
+        for reason, files in reasons.items():
+            failed.add_metric([*_labels(key), reason], files)
+    return failed
 
 
 def _cycles(view: LedgerView) -> Iterator[Metric]:

@@ -29,6 +29,7 @@ def made(tmp_path: Path) -> Made:
         ledger.observe([Observation(ours[0], Status.COMPLETE, files_done=10)], START)
         ledger.observe([Observation(ours[1], Status.MOVING, files_done=5, moved=50 * GB)], START)
         ledger.signal("free", "T1_US_FNAL_Disk", None, START, "403 Forbidden")
+        ledger.signal("service", "rucio", None, START, "the password was refused")
         ledger.pause("us-mesh", "me@here", "lunch", START)
         ledger.note("the trace of an error", START)
     return made
@@ -80,13 +81,14 @@ def test_what_stands_now_is_told_in_words(made: Made) -> None:
     for part in (
         "injector: none runs now",
         "cycle: 2027-02-08T10:00:00Z to 2027-02-08T10:15:00Z, planned",
-        "rules: 3 live, 1 complete",
+        "rules and jobs: 3 live, 1 complete",
         "as sim (VO def); may end rules early; end of credentials unknown",
         "4 Gb/s",
         "~150 GB",
         "pool-dry",
         "free=0",
         "me@here",
+        "trouble: rucio does not work, since 2027-02-08T10:00:00Z: the password was refused",
         "403 Forbidden",
         "notes: the last is of 2027-02-08T10:00:00Z",
     ):
@@ -177,3 +179,24 @@ def test_the_json_is_as_documented(made: Made, kind: str) -> None:
     with Ledger.open(made.path) as ledger, ledger.hold("me@here"):
         told = json.loads(run("status", made.path, *options, "--format", "json").stdout)
     assert keys(told) == keys(json.loads(example))
+
+
+def test_watching_shows_it_again_and_again_until_it_is_interrupted(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table each time; Ctrl-C is the way out and no failure."""
+    shown: list[int] = []
+
+    def rest(seconds: int) -> None:
+        shown.append(seconds)
+        if len(shown) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("dc_inject.cli.status.time.sleep", rest)
+    done = run("status", "dc27", "--ledger", made.path, "--watch", "10")
+    assert done.exit_code == 0
+    assert shown == [10, 10, 10]
+    assert done.stdout.count("campaign dc27") == 3
+    assert (
+        run("status", "dc27", "--ledger", made.path, "--watch", "10", "--format", "json").exception.exit_code == 2
+    )
