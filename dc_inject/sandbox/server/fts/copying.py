@@ -1,0 +1,179 @@
+"""One copy: HTTP third-party copy, pulled by the destination, checked at both ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from yarl import URL
+
+from .failures import DESTINATION, EXISTS, SOURCE, TRANSFER, CopyFailed, of_status
+from .storages import Found, Storages, address
+
+log = logging.getLogger("fts")
+Mark = Callable[[bool], None]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What has to be copied, and how."""
+
+    source: str
+    destination: str
+    source_token: str | None
+    destination_token: str | None
+    checksum: str  # ADLER32 or ADLER32:0a1b2c3d
+    checksum_method: str  # n(one), s(ource), t(arget), b(oth)
+    size: int  # in bytes; 0: not told
+    overwrite: bool
+    strict: bool  # nothing but the copy itself
+    cleanup: bool
+    begun: bool  # an earlier attempt may have left bytes of ours at the destination
+    timeout: float  # seconds for all of it
+
+    @classmethod
+    def of(cls, row: sqlite3.Row, timeout: float) -> Transfer:
+        """Take it from a file's row; a job without a timeout of its own has `timeout`."""
+        return cls(
+            row["source_surl"], row["dest_surl"], row["source_token"], row["destination_token"],
+            row["checksum"], row["checksum_method"], row["user_filesize"], bool(row["overwrite"]),
+            bool(row["strict_copy"]), bool(row["cleanup"]), bool(row["begun"]), row["timeout"] or timeout,
+        )  # fmt: skip
+
+    @property
+    def algorithm(self) -> str:
+        """Name the checksum's algorithm as HTTP does."""
+        return self.checksum.partition(":")[0].lower()
+
+    @property
+    def told(self) -> str | None:
+        """The checksum that the user told, in hexadecimal."""
+        value = self.checksum.partition(":")[2].lower()
+        return (value.rjust(8, "0") if self.algorithm == "adler32" else value) or None
+
+
+async def copy(storages: Storages, transfer: Transfer, mark: Mark) -> int:
+    """Copy a file and return its size in bytes; raises CopyFailed.
+
+    `mark` is called with True just before bytes of ours may come to be at the destination, and with False when
+    they are certainly gone; when the copy fails or is cancelled they are deleted.
+    """
+    try:
+        source = address(SOURCE, transfer.source)
+        destination = address(DESTINATION, transfer.destination)
+        async with asyncio.timeout(transfer.timeout):
+            return await _copy(storages, transfer, source, destination, mark)
+    except TimeoutError:
+        text = f"Transfer timed out after {transfer.timeout:g} s"
+        raise CopyFailed(TRANSFER, errno.ETIMEDOUT, text) from None
+
+
+async def _copy(storages: Storages, transfer: Transfer, source: URL, destination: URL, mark: Mark) -> int:
+    if transfer.begun:
+        await clean(storages, transfer, mark)
+    there = await _check_source(storages, transfer, source)
+    if not transfer.strict:
+        if not transfer.overwrite and await storages.look(
+            DESTINATION, destination, transfer.destination_token, None
+        ):
+            raise CopyFailed(DESTINATION, errno.EEXIST, EXISTS)
+        await storages.make_parent(destination, transfer.destination_token)
+    mark(True)
+    try:
+        await _pull(storages, transfer, source, destination)
+        return await _check_destination(storages, transfer, destination, there)
+    except BaseException as error:
+        if isinstance(error, CopyFailed) and error.number == errno.EEXIST:
+            mark(False)  # it is somebody else's
+        elif transfer.cleanup:
+            await _try_to_clean(storages, transfer, mark)
+        raise
+
+
+async def clean(storages: Storages, transfer: Transfer, mark: Mark) -> None:
+    """Delete what an attempt has left at the destination; raises CopyFailed."""
+    await storages.delete(address(DESTINATION, transfer.destination), transfer.destination_token)
+    mark(False)
+
+
+async def _try_to_clean(storages: Storages, transfer: Transfer, mark: Mark) -> None:
+    try:
+        await clean(storages, transfer, mark)
+    except CopyFailed as failure:  # the next attempt begins with it
+        log.warning("what is left of a copy could not be deleted: %s", failure.reason)
+
+
+async def _check_source(storages: Storages, transfer: Transfer, source: URL) -> Found:
+    wanted = transfer.algorithm if transfer.checksum_method != "n" and not transfer.strict else None
+    found = await storages.look(SOURCE, source, transfer.source_token, wanted)
+    if found is None:
+        raise of_status(SOURCE, 404)
+    if transfer.size and found.size != transfer.size:
+        text = f"User specified source file size is {transfer.size}, the source has {found.size} bytes"
+        raise CopyFailed(SOURCE, errno.EINVAL, text)
+    if transfer.checksum_method in ("s", "b"):
+        _compare(SOURCE, "User-defined and source", transfer, transfer.told, found.checksum)
+    return found
+
+
+async def _check_destination(storages: Storages, transfer: Transfer, destination: URL, source: Found) -> int:
+    wanted = transfer.algorithm if transfer.checksum_method in ("t", "b") and not transfer.strict else None
+    found = await storages.look(DESTINATION, destination, transfer.destination_token, wanted)
+    if found is None:
+        raise of_status(DESTINATION, 404)
+    if found.size != source.size:
+        text = f"Source and destination file size mismatch ({source.size} != {found.size})"
+        raise CopyFailed(DESTINATION, errno.EINVAL, text)
+    if wanted:
+        expected = transfer.told if transfer.told and transfer.checksum_method == "t" else source.checksum
+        _compare(DESTINATION, "Source and destination", transfer, expected, found.checksum)
+    return found.size
+
+
+def _compare(end: str, what: str, transfer: Transfer, expected: str | None, found: str | None) -> None:
+    if found is None:
+        text = f"Failed to get the {transfer.algorithm.upper()} checksum: the storage does not tell it"
+        raise CopyFailed(end, errno.EIO, text)
+    if expected is not None and expected != found:
+        text = f"{what} {transfer.algorithm.upper()} checksum do not match ({expected} != {found})"
+        raise CopyFailed(end, errno.EIO, text)
+
+
+async def _pull(storages: Storages, transfer: Transfer, source: URL, destination: URL) -> None:
+    """Ask the destination to fetch the file, and listen to its markers until their last line."""
+    headers = {
+        "Source": str(source),
+        "Overwrite": "T" if transfer.overwrite else "F",
+        "RequireChecksumVerification": "false",  # both ends are looked at here
+        "Credential": "none",
+    }
+    if transfer.destination_token:
+        headers["Authorization"] = f"Bearer {transfer.destination_token}"
+    if transfer.source_token:
+        headers["TransferHeaderAuthorization"] = f"Bearer {transfer.source_token}"
+    async with storages.request(DESTINATION, "COPY", destination, headers) as answer:
+        if answer.status == 412:
+            raise CopyFailed(DESTINATION, errno.EEXIST, EXISTS)
+        if answer.status not in (200, 201, 202, 204):
+            storages.forget_parent(destination)
+            raise of_status(DESTINATION, answer.status)
+        last = ""
+        async for line in answer.content:
+            last = line.decode(errors="replace").strip() or last
+    if last.lower().startswith("success") or (not last and answer.status in (201, 204)):
+        return
+    storages.forget_parent(destination)
+    raise _of_last_line(last)
+
+
+def _of_last_line(line: str) -> CopyFailed:
+    if "status code 404" in line:
+        return of_status(SOURCE, 404)
+    if "status code 403" in line or "status code 401" in line:
+        return of_status(SOURCE, 403)
+    text = f"ERROR: Copy failed (3rd pull). Last attempt: Transfer {line or 'ended without a word'}"
+    return CopyFailed(TRANSFER, errno.EIO, text)

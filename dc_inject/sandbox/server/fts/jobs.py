@@ -1,0 +1,269 @@
+"""Jobs and files as they are kept, and every change of their states."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+ACTIVE_STATES = ("SUBMITTED", "READY", "ACTIVE")
+CANCELED = "Job canceled by the user"
+EXPIRED = "Job has been canceled because it stayed in the queue for too long"
+_SLOT = "file.*, job.retry AS allowed, job.retry_delay, job.overwrite, job.checksum_method, job.strict_copy, \
+job.cleanup, job.timeout, job.user_dn"
+
+
+class Jobs:
+    """The jobs of a service. Times are given, in seconds since 1970."""
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        """Take the open database."""
+        self._database = database
+
+    # reading ----------------------------------------------------------------------------------------------
+
+    def job(self, job_id: str) -> sqlite3.Row | None:
+        """Return one job."""
+        return self._one("SELECT * FROM job WHERE job_id = ?", job_id)
+
+    def files_of(self, job_id: str) -> list[sqlite3.Row]:
+        """Return the files of a job in their order."""
+        return self._all("SELECT * FROM file WHERE job_id = ? ORDER BY file_id", job_id)
+
+    def file(self, file_id: int) -> sqlite3.Row | None:
+        """Return one file together with what its job says about copying."""
+        return self._one(f"SELECT {_SLOT} FROM file JOIN job USING (job_id) WHERE file_id = ?", file_id)  # noqa: S608 (constant)
+
+    def waiting(self) -> list[sqlite3.Row]:
+        """Return the files that wait for their turn, in the order of their submission."""
+        return self._all("SELECT * FROM file WHERE file_state = 'SUBMITTED' ORDER BY file_id")
+
+    def attempts(self, file_id: int) -> list[sqlite3.Row]:
+        """Return the failures of a file that was tried again."""
+        return self._all("SELECT * FROM attempt WHERE file_id = ? ORDER BY attempt", file_id)
+
+    def select(self, table: str, conditions: Mapping[str, Any], order: str, limit: int) -> list[sqlite3.Row]:
+        """Return rows of `job` or `file`; a list in a condition means any of them, None means NULL."""
+        terms: list[str] = []
+        values: list[Any] = []
+        for term, value in conditions.items():
+            if isinstance(value, (list, tuple)):
+                terms.append(f"{term} IN ({','.join('?' * len(value))})")
+                values += value
+            elif value is None:
+                terms.append(f"{term} IS NULL")
+            else:
+                terms.append(term if "?" in term else f"{term} = ?")
+                values.append(value)
+        where = " AND ".join(terms) or "1"
+        return self._all(f"SELECT * FROM {table} WHERE {where} ORDER BY {order} LIMIT ?", *values, limit)  # noqa: S608 (names are ours)
+
+    # changes ----------------------------------------------------------------------------------------------
+
+    def add(self, job: Mapping[str, Any], files: Sequence[Mapping[str, Any]]) -> bool:
+        """Add a job with its files; False when there is one with its id already."""
+        with self._transaction():
+            try:
+                self._insert("job", [job])
+            except sqlite3.IntegrityError:
+                return False
+            self._insert("file", files)
+        return True
+
+    def start(self, file_id: int, now: float) -> None:
+        """A file's copy starts."""
+        with self._transaction():
+            self._run(
+                "UPDATE file SET file_state = 'ACTIVE', start_time = ?, reason = NULL WHERE file_id = ?",
+                now,
+                file_id,
+            )
+            self._run(
+                "UPDATE job SET job_state = 'ACTIVE' WHERE job_state = 'SUBMITTED' "
+                "AND job_id = (SELECT job_id FROM file WHERE file_id = ?)",
+                file_id,
+            )
+
+    def mark(self, file_id: int, *, begun: bool) -> None:
+        """Note that bytes of ours may be, or are no longer, at the destination."""
+        self._run("UPDATE file SET begun = ? WHERE file_id = ?", begun, file_id)
+
+    def finish(self, file_id: int, now: float, size: int, duration: float) -> None:
+        """A file has arrived; throughput is in MiB/s, as FTS3 tells it."""
+        with self._transaction():
+            self._run(
+                "UPDATE file SET file_state = 'FINISHED', finish_time = ?, filesize = ?, tx_duration = ?, "
+                "throughput = ?, begun = 0 WHERE file_id = ? AND file_state = 'ACTIVE'",
+                now, size, duration, size / 2**20 / max(duration, 1e-6), file_id,
+            )  # fmt: skip
+            self._settle(file_id, now)
+
+    def fail(self, file_id: int, now: float, reason: str) -> int | None:
+        """A file has failed for good; returns the file with another source that takes over, if there is one."""
+        with self._transaction():
+            self._run(
+                "UPDATE file SET file_state = 'FAILED', finish_time = ?, reason = ? "
+                "WHERE file_id = ? AND file_state IN ('ACTIVE', 'SUBMITTED')",
+                now, reason, file_id,
+            )  # fmt: skip
+            other = self._one(
+                "SELECT other.file_id FROM file JOIN file AS other USING (job_id, file_index) "
+                "WHERE file.file_id = ? AND file.file_state = 'FAILED' AND other.file_state = 'NOT_USED' "
+                "ORDER BY other.file_id LIMIT 1",
+                file_id,
+            )
+            if other:
+                self._run("UPDATE file SET file_state = 'SUBMITTED' WHERE file_id = ?", other["file_id"])
+            else:
+                self._settle(file_id, now)
+        return other["file_id"] if other else None
+
+    def again(self, file_id: int, now: float, not_before: float, reason: str | None) -> None:
+        """A file goes back to the queue: after a failure, with its reason, or because the service stops."""
+        with self._transaction():
+            if reason is not None:
+                self._run(
+                    "INSERT OR REPLACE INTO attempt SELECT file_id, retry, ?, ? FROM file WHERE file_id = ?",
+                    now, reason, file_id,
+                )  # fmt: skip
+            self._run(
+                "UPDATE file SET file_state = 'SUBMITTED', start_time = NULL, not_before = ?, retry = retry + ? "
+                "WHERE file_id = ? AND file_state = 'ACTIVE'",
+                not_before, reason is not None, file_id,
+            )  # fmt: skip
+
+    def cancel(self, job_id: str, now: float) -> list[int]:
+        """Cancel what is not over of a job; returns the files that were waiting or active."""
+        with self._transaction():
+            files = self._cancel_files(job_id, now, CANCELED, ACTIVE_STATES)
+            self._run(
+                "UPDATE job SET job_state = 'CANCELED', job_finished = ?, reason = ? "
+                "WHERE job_id = ? AND job_finished IS NULL",
+                now, CANCELED, job_id,
+            )  # fmt: skip
+        return files
+
+    def cancel_file(self, file_id: int, now: float) -> None:
+        """Cancel one file of a job."""
+        with self._transaction():
+            self._run(
+                "UPDATE file SET file_state = 'CANCELED', reason = ?, "
+                "finish_time = iif(file_state = 'ACTIVE', NULL, ?) "
+                "WHERE file_id = ? AND file_state IN ('SUBMITTED', 'READY', 'ACTIVE')",
+                CANCELED, now, file_id,
+            )  # fmt: skip
+            self._settle(file_id, now)
+
+    def expire(self, now: float) -> list[int]:
+        """Cancel the files that have waited for too long; returns them."""
+        expired = []
+        for row in self._all("SELECT job_id FROM job WHERE job_finished IS NULL AND expires <= ?", now):
+            with self._transaction():
+                files = self._cancel_files(row["job_id"], now, EXPIRED, ("SUBMITTED", "READY"))
+                if files:
+                    self._run("UPDATE job SET reason = ? WHERE job_id = ?", EXPIRED, row["job_id"])
+                    self._settle(files[0], now)
+            expired += files
+        return expired
+
+    def ended(self, file_id: int, now: float) -> None:
+        """If a file was cancelled, its copy has ended now."""
+        self._run(
+            "UPDATE file SET finish_time = ? "
+            "WHERE file_id = ? AND finish_time IS NULL AND file_state = 'CANCELED'",
+            now, file_id,
+        )  # fmt: skip
+
+    def prioritise(self, job_id: str, priority: int) -> None:
+        """Give a job, and its files, another priority."""
+        with self._transaction():
+            self._run("UPDATE job SET priority = ? WHERE job_id = ?", priority, job_id)
+            self._run("UPDATE file SET priority = ? WHERE job_id = ?", priority, job_id)
+
+    def recover(self) -> list[int]:
+        """After a start: what was active waits again; returns cancelled files that may have left bytes behind."""
+        self._run(
+            "UPDATE file SET file_state = 'SUBMITTED', start_time = NULL WHERE file_state IN ('READY', 'ACTIVE')"
+        )
+        left = self._all(
+            "SELECT file_id FROM file WHERE file_state = 'CANCELED' AND (begun OR finish_time IS NULL)"
+        )
+        return [row["file_id"] for row in left]
+
+    # parts ------------------------------------------------------------------------------------------------
+
+    def _cancel_files(self, job_id: str, now: float, reason: str, states: Iterable[str]) -> list[int]:
+        wanted = ",".join(f"'{state}'" for state in states)
+        files = self._all(f"SELECT file_id FROM file WHERE job_id = ? AND file_state IN ({wanted})", job_id)  # noqa: S608 (ours)
+        self._run(
+            # an active copy has its end when it has really ended, as with FTS3
+            "UPDATE file SET file_state = 'CANCELED', reason = ?, "  # noqa: S608 (ours)
+            "finish_time = iif(file_state = 'ACTIVE', NULL, ?) "
+            f"WHERE job_id = ? AND file_state IN ({wanted})",
+            reason, now, job_id,
+        )  # fmt: skip
+        return [row["file_id"] for row in files]
+
+    def _settle(self, file_id: int, now: float) -> None:
+        """Give the job of a file its last state when nothing of it is left to do."""
+        row = self._one("SELECT job_id FROM file WHERE file_id = ?", file_id)
+        assert row
+        job_id = row["job_id"]
+        if self._one(
+            "SELECT 1 FROM file WHERE job_id = ? AND file_state IN ('SUBMITTED', 'READY', 'ACTIVE') LIMIT 1",
+            job_id,
+        ):
+            return
+        counted = self._all(
+            "SELECT file_state, count(*) AS n FROM file WHERE job_id = ? GROUP BY file_state", job_id
+        )
+        count = {one["file_state"]: one["n"] for one in counted}
+        job = self.job(job_id)
+        assert job
+        state, reason = _last_state(count, replicas=job["job_type"] == "R")
+        self._run(
+            "UPDATE job SET job_state = ?, job_finished = ?, reason = coalesce(reason, ?) "
+            "WHERE job_id = ? AND job_finished IS NULL",
+            state, now, reason, job_id,
+        )  # fmt: skip
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+        self._database.execute("COMMIT")
+
+    def _insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        columns = list(rows[0])
+        places = ",".join("?" * len(columns))
+        self._database.executemany(
+            f"INSERT INTO {table} ({','.join(columns)}) VALUES ({places})",  # noqa: S608 (names are ours)
+            [[row[column] for column in columns] for row in rows],
+        )
+
+    def _run(self, statement: str, *values: Any) -> None:
+        self._database.execute(statement, values)
+
+    def _all(self, query: str, *values: Any) -> list[sqlite3.Row]:
+        return self._database.execute(query, values).fetchall()
+
+    def _one(self, query: str, *values: Any) -> sqlite3.Row | None:
+        row: sqlite3.Row | None = self._database.execute(query, values).fetchone()
+        return row
+
+
+def _last_state(count: Mapping[str, int], *, replicas: bool) -> tuple[str, str | None]:
+    """Return the state of a job whose files are over, and the reason that FTS3 gives."""
+    finished, failed, canceled = (count.get(state, 0) for state in ("FINISHED", "FAILED", "CANCELED"))
+    if finished and (replicas or not failed + canceled):
+        return "FINISHED", None
+    if finished:
+        return "FINISHEDDIRTY", "One or more files failed. Please have a look at the details for more information"
+    if failed:
+        return "FAILED", "One or more files failed. Please have a look at the details for more information"
+    return "CANCELED", None

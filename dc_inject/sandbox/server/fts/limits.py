@@ -1,0 +1,113 @@
+"""How many copies there may be at a time: on a link, into and out of a storage."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from .refusals import Refused
+from .settings import Json, Knobs
+
+_MIN = 2  # what FTS3 starts a link with
+_OF_STORAGE = ("inbound_max_active", "outbound_max_active")
+
+
+class Limits:
+    """What /config/links and /config/se say, on top of the settings."""
+
+    def __init__(self, database: sqlite3.Connection, knobs: Knobs) -> None:
+        """Take the open database and the settings."""
+        self._database = database
+        self._knobs = knobs
+        self._links: dict[tuple[str, str], int] = {}
+        self._storages: dict[str, sqlite3.Row] = {}
+        self._read()
+
+    def of_link(self, source: str, destination: str) -> int:
+        """Return the limit of a link; '*' stands for any storage."""
+        for pair in ((source, destination), (source, "*"), ("*", destination), ("*", "*")):
+            if pair in self._links:
+                return self._links[pair]
+        return self._knobs.now.link_active
+
+    def out_of(self, storage: str) -> int:
+        """Return the limit of copies out of a storage."""
+        return self._of_storage(storage, "outbound_max_active")
+
+    def into(self, storage: str) -> int:
+        """Return the limit of copies into a storage."""
+        return self._of_storage(storage, "inbound_max_active")
+
+    def links(self, name: str | None = None) -> list[dict[str, Any]]:
+        """Return the links that have limits, or the one of that name."""
+        rows = self._database.execute(
+            "SELECT * FROM link_config WHERE ?1 IS NULL OR symbolicname = ?1 ORDER BY symbolicname", (name,)
+        )
+        return [dict(row) | {"optimizer_mode": 2, "tcp_buffer_size": 0, "nostreams": 0} for row in rows]
+
+    def set_link(self, wanted: Json) -> dict[str, Any]:
+        """Set a link's limits; raises Refused."""
+        if not isinstance(wanted, dict) or not wanted.get("symbolicname"):
+            raise Refused(400, "Missing symbolicname")
+        try:
+            low, high = int(wanted.get("min_active", _MIN)), int(wanted.get("max_active", _MIN))
+        except (TypeError, ValueError) as error:
+            raise Refused(400, f"Active must be an integer ({error})") from None
+        if low > high:
+            raise Refused(400, "max_active is lower than min_active")
+        source, destination = wanted.get("source", "*"), wanted.get("destination", "*")
+        if not source or not destination:
+            raise Refused(400, "Missing source and/or destination")
+        self._database.execute(
+            "INSERT OR REPLACE INTO link_config (symbolicname, source, destination, min_active, max_active) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (str(wanted["symbolicname"]), str(source), str(destination), low, high),
+        )
+        self._read()
+        return self.links(str(wanted["symbolicname"]))[0]
+
+    def drop_link(self, name: str) -> None:
+        """Forget a link's limits."""
+        self._database.execute("DELETE FROM link_config WHERE symbolicname = ?", (name,))
+        self._read()
+
+    def storages(self, name: str | None = None) -> dict[str, Any]:
+        """Return the storages that have limits, or the one of that name."""
+        return {
+            storage: {"se_info": {key: row[key] for key in _OF_STORAGE}, "operations": {}}
+            for storage, row in sorted(self._storages.items())
+            if name in (None, storage)
+        }
+
+    def set_storages(self, wanted: Json) -> dict[str, Any]:
+        """Set limits of storages; raises Refused."""
+        try:
+            for storage, content in wanted.items():
+                if not storage.strip():
+                    raise ValueError("no storage")  # noqa: TRY301 (as every other that is malformed)
+                known = dict(self._storages.get(storage, dict.fromkeys(_OF_STORAGE)))
+                known |= {key: int(value) for key, value in content["se_info"].items() if key in _OF_STORAGE}
+                self._database.execute(
+                    "INSERT OR REPLACE INTO storage_config (storage, inbound_max_active, outbound_max_active) "
+                    "VALUES (?, ?, ?)",
+                    (storage, known["inbound_max_active"], known["outbound_max_active"]),
+                )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise Refused(400, "Malformed configuration") from None
+        self._read()
+        return self.storages()
+
+    def drop_storage(self, name: str) -> None:
+        """Forget a storage's limits."""
+        self._database.execute("DELETE FROM storage_config WHERE storage = ?", (name,))
+        self._read()
+
+    def _of_storage(self, storage: str, key: str) -> int:
+        row = self._storages.get(storage)
+        limit = row[key] if row else None
+        return self._knobs.now.storage_active if limit is None else int(limit)
+
+    def _read(self) -> None:
+        links = self._database.execute("SELECT source, destination, max_active FROM link_config")
+        self._links = {(row["source"], row["destination"]): row["max_active"] for row in links}
+        self._storages = {row["storage"]: row for row in self._database.execute("SELECT * FROM storage_config")}

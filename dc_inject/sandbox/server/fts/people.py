@@ -1,0 +1,99 @@
+"""Who asks: a bearer token, a client certificate, or somebody on this machine without either."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .refusals import Refused
+from .settings import Settings, Token
+
+BASE_ID = uuid.UUID("01874efb-4735-4595-bc9c-591aef8240c9")
+CERTIFICATE, TOKEN, NOBODY = "certificate", "oauth2", "unauthenticated"
+
+_SHORT = {
+    "commonName": "CN",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "emailAddress": "emailAddress",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+}
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with a name (a DN), a VO, and how that is known."""
+
+    dn: str
+    vo: str
+    method: str
+    config: bool = False
+    token: str | None = None
+
+    @property
+    def delegation_id(self) -> str:
+        """The id under which a delegated credential is kept."""
+        return hashlib.sha256(f"{self.method}{self.dn}".encode()).hexdigest()[:16]
+
+    @property
+    def vo_id(self) -> uuid.UUID:
+        """What ids of jobs are made from."""
+        return uuid.uuid5(BASE_ID, self.vo)
+
+    def plain(self) -> dict[str, Any]:
+        """Answer whoami."""
+        level = {"transfer": "vo", "deleg": ""} | ({"config": "all"} if self.config else {})
+        return {
+            "user_dn": self.dn,
+            "dn": [self.dn],
+            "base_id": str(BASE_ID),
+            "voms_cred": [],
+            "vos": [self.vo],
+            "vos_id": [str(self.vo_id)],
+            "roles": [],
+            "level": level,
+            "delegation_id": self.delegation_id,
+            "method": self.method,
+            "is_root": False,
+        }
+
+
+def recognise(
+    authorization: str | None, certificate: Mapping[str, Any] | None, encrypted: bool,
+    tokens: Mapping[str, Token], settings: Settings,
+) -> Person:  # fmt: skip
+    """Tell who asks. Raises Refused: 401 for a token that is unknown or expired, 403 for nobody."""
+    if authorization:
+        kind, _, token = authorization.partition(" ")
+        known = tokens.get(token.strip()) if kind.lower() == "bearer" else None
+        if known is None:
+            raise Refused(401, "Invalid credentials: the token is not known")
+        if known.expires is not None and known.expires <= time.time():
+            raise Refused(401, "Invalid credentials: the token has expired")
+        return Person(known.user, known.vo, TOKEN, known.config, token.strip())
+    if certificate:
+        dn = name_of(certificate["subject"])
+        return Person(dn, settings.vos.get(dn, settings.vo), CERTIFICATE, dn in settings.config_users)
+    if settings.anonymous and not encrypted:
+        return Person("/CN=anonymous", settings.vo, NOBODY, "/CN=anonymous" in settings.config_users)
+    raise Refused(403, "No credentials: give a certificate or a token")
+
+
+def name_of(subject: Sequence[Sequence[tuple[str, str]]]) -> str:
+    """Write the DN of a certificate's subject; what proxies append to it is left out."""
+    return end_entity([(_SHORT.get(key, key), value) for part in subject for key, value in part])
+
+
+def end_entity(parts: Sequence[tuple[str, str]]) -> str:
+    """Write a DN from its parts, without the common names that proxies append."""
+    kept = list(parts)
+    while len(kept) > 1 and kept[-1][0] == "CN" and (kept[-1][1].isdigit() or kept[-1][1].endswith("proxy")):
+        kept.pop()
+    return "".join(f"/{key}={value}" for key, value in kept)

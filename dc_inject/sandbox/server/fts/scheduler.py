@@ -1,0 +1,188 @@
+"""Who is copied when: limits, priorities, retries, patience, and the copies that are under way."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from .copying import Transfer, clean, copy
+from .failures import CopyFailed
+from .jobs import Jobs
+from .limits import Limits
+from .optimizer import Optimizer, Pair
+from .queue import Link, Queue
+from .settings import Knobs
+from .storages import Storages
+
+log = logging.getLogger("fts")
+_TICK = 0.25  # seconds between two looks at what only time brings
+
+
+class Scheduler:
+    """Starts copies while there is room, and writes down how they end."""
+
+    def __init__(self, jobs: Jobs, limits: Limits, knobs: Knobs, storages: Storages, optimizer: Optimizer) -> None:
+        """Take up what waits in the database."""
+        self._jobs, self._limits, self._knobs = jobs, limits, knobs
+        self._storages, self._optimizer = storages, optimizer
+        self._queue = Queue()
+        self._later: list[tuple[float, int]] = []
+        self._active: dict[int, asyncio.Task[None]] = {}
+        self._on_link: Counter[Pair] = Counter()
+        self._out_of: Counter[str] = Counter()
+        self._into: Counter[str] = Counter()
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._left = jobs.recover()
+        for row in jobs.waiting():
+            self._wait(row)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        for file_id in self._left:
+            self._spawn(file_id, None, self._clean(file_id))
+        next_look, next_tick = time.time() + self._knobs.now.optimizer_interval, 0.0
+        while True:
+            self._wake.clear()
+            now = time.time()
+            if now >= next_tick:
+                next_tick = now + _TICK
+                self.drop(self._jobs.expire(now))
+                while self._later and self._later[0][0] <= now:
+                    self.add([heapq.heappop(self._later)[1]])
+            if now >= next_look:
+                next_look = now + self._knobs.now.optimizer_interval
+                self._look(now)
+            self._start()
+            try:
+                async with asyncio.timeout(_TICK):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass  # time to look what time has brought
+
+    async def stop(self, patience: float) -> None:
+        """End the copies that are under way, and clean up behind them; their files wait again."""
+        self._stopping = True
+        for task in self._active.values():
+            task.cancel()
+        if self._active:
+            await asyncio.wait(self._active.values(), timeout=patience)
+
+    def add(self, file_ids: Iterable[int]) -> None:
+        """Let files wait for their turn."""
+        for file_id in file_ids:
+            row = self._jobs.file(file_id)
+            if row and row["file_state"] == "SUBMITTED":
+                self._wait(row)
+        self._wake.set()
+
+    def drop(self, file_ids: Iterable[int]) -> None:
+        """Files were cancelled: those that wait wait no longer, those under way are ended."""
+        for file_id in file_ids:
+            self._queue.drop(file_id)
+            if file_id in self._active:
+                self._active[file_id].cancel()
+        self._wake.set()
+
+    # parts ------------------------------------------------------------------------------------------------
+
+    def _wait(self, row: sqlite3.Row) -> None:
+        if row["not_before"] > time.time():
+            heapq.heappush(self._later, (row["not_before"], row["file_id"]))
+        else:
+            link = (row["vo_name"], row["source_se"], row["dest_se"])
+            self._queue.add(link, row["priority"], row["file_id"])
+
+    def _has_room(self, link: Link) -> bool:
+        _, source, destination = link
+        return (
+            self._on_link[source, destination] < self._limits.of_link(source, destination)
+            and self._out_of[source] < self._limits.out_of(source)
+            and self._into[destination] < self._limits.into(destination)
+        )
+
+    def _start(self) -> None:
+        most = self._knobs.now.max_active
+        while len(self._active) < most and (taken := self._queue.take(self._has_room)):
+            link, file_id = taken
+            self._jobs.start(file_id, time.time())
+            self._count(link, 1)
+            self._spawn(file_id, link, self._copy(link[1:], file_id))
+
+    def _spawn(self, file_id: int, link: Link | None, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._active[file_id] = task
+        task.add_done_callback(lambda done: self._over(file_id, link, done))
+
+    def _over(self, file_id: int, link: Link | None, task: asyncio.Task[None]) -> None:
+        """Count it out; not in the task itself, as one that is cancelled before its first step never begins."""
+        if self._active.get(file_id) is task:  # it may have been started again already
+            del self._active[file_id]
+        if link:
+            self._count(link, -1)
+            now = time.time()
+            if self._stopping:
+                self._jobs.again(file_id, now, 0, None)
+            self._jobs.ended(file_id, now)
+        self._wake.set()
+
+    def _count(self, link: Link, change: int) -> None:
+        _, source, destination = link
+        self._on_link[source, destination] += change
+        self._out_of[source] += change
+        self._into[destination] += change
+
+    async def _copy(self, pair: Pair, file_id: int) -> None:
+        row, settings = self._jobs.file(file_id), self._knobs.now
+        assert row
+        began = time.monotonic()
+        try:
+            if settings.copy_delay:
+                await asyncio.sleep(settings.copy_delay)
+            transfer = Transfer.of(row, settings.copy_timeout)
+            size = await copy(self._storages, transfer, lambda begun: self._jobs.mark(file_id, begun=begun))
+        except CopyFailed as failure:
+            self._failed(pair, row, failure.reason, final=failure.final)
+        except Exception:
+            log.exception("file %d", file_id)
+            self._failed(pair, row, "TRANSFER [5] The sandbox's FTS failed itself; its log says why", final=True)
+        else:
+            self._jobs.finish(file_id, time.time(), size, time.monotonic() - began)
+            self._optimizer.arrived(pair, size)
+
+    def _failed(self, pair: Pair, row: sqlite3.Row, reason: str, *, final: bool) -> None:
+        now, settings = time.time(), self._knobs.now
+        self._optimizer.failed(pair)
+        log.info("job %s file %d failed: %s", row["job_id"], row["file_id"], reason)
+        if not final and row["retry"] < (row["allowed"] or settings.retries):
+            pause = row["retry_delay"] * 60 * settings.time_scale
+            self._jobs.again(row["file_id"], now, now + pause, reason)
+            self.add([row["file_id"]])
+        elif other := self._jobs.fail(row["file_id"], now, reason):
+            self.add([other])
+
+    async def _clean(self, file_id: int) -> None:
+        """Delete what a cancelled copy had left when the service was killed."""
+        row = self._jobs.file(file_id)
+        assert row
+        try:
+            if row["begun"] and row["cleanup"]:
+                transfer = Transfer.of(row, self._knobs.now.copy_timeout)
+                await clean(self._storages, transfer, lambda begun: self._jobs.mark(file_id, begun=begun))
+        except CopyFailed as failure:  # the next start tries again
+            log.warning("what is left of file %d could not be deleted: %s", file_id, failure.reason)
+        self._jobs.ended(file_id, time.time())
+
+    def _look(self, now: float) -> None:
+        waiting: Counter[Pair] = Counter()
+        for pair, size in self._queue.sizes():
+            waiting[pair] += size
+        active = {pair: count for pair, count in self._on_link.items() if count}
+        limits = {pair: self._limits.of_link(*pair) for pair in {*waiting, *active}}
+        self._optimizer.look(now, active, waiting, limits)
