@@ -9,7 +9,7 @@ from dc_inject import menu
 from dc_inject.errors import MenuError, Problem
 
 SUFFIXES = (".yaml", ".yml")
-LARGEST = 20_000_001  # bytes; one more than what a menu may have, so that a larger one is seen
+LARGEST = 20_000_001  # bytes of a menu; one more than it may have, so that a larger one is seen
 
 
 def read_menus(paths: Sequence[Path]) -> list[menu.MenuDraft]:
@@ -26,7 +26,7 @@ def read_menus(paths: Sequence[Path]) -> list[menu.MenuDraft]:
     drafts = []
     for file in files.values():
         try:
-            drafts.append(menu.read(_read(str(file)), str(file), _read))
+            drafts.append(menu.read(_read(str(file), LARGEST), str(file), _read))
         except OSError as error:
             problems.append(
                 Problem(str(file), 0, f"cannot be read: {error.strerror or error}", "check path and rights")
@@ -55,7 +55,7 @@ def _menus_in(path: Path, problems: list[Problem]) -> list[Path]:
     return names
 
 
-def _read(name: str) -> bytes:
-    """Return the bytes of a file, never many more than a menu may have."""
+def _read(name: str, most: int) -> bytes:
+    """Return the bytes of a file, at most so many."""
     with Path(name).open("rb") as file:
-        return file.read(LARGEST)
+        return file.read(most)

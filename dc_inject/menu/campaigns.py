@@ -43,7 +43,10 @@ def campaign(menus: Sequence[Menu]) -> Campaign:
             complain(here, what, "write the same `defaults: {cycle: ...}` in all menus of a campaign")
     if not problems:
         _check_sites(menus, complain)
-        flows.check_twice(tuple(flow for menu in menus for flow in menu.flows), complain)
+        _check_endpoints(menus, complain)
+        every = tuple(flow for menu in menus for flow in menu.flows)
+        checks.copies_apart(every, complain)
+        flows.check_twice(every, complain)
         _check_limits(menus, complain)
     if problems:
         raise MenuError(problems)
@@ -59,6 +62,14 @@ def _check_sites(menus: Sequence[Menu], complain: Complain) -> None:
                 if name != site.name:
                     what = f"{rse} is in the site {site.name}, but in {name} in {other.name}"
                     complain(Place(menu.name, 1), what, "an RSE is in one site; include one file with `sites`")
+
+
+def _check_endpoints(menus: Sequence[Menu], complain: Complain) -> None:
+    named = [menu for menu in menus if menu.endpoint]
+    for menu in named[1:]:
+        if menu.endpoint != named[0].endpoint:
+            what = f"FTS is {menu.endpoint}, but {named[0].endpoint} in {named[0].name}"
+            complain(Place(menu.name, 1), what, "a campaign has one FTS; run others on their own")
 
 
 def _check_limits(menus: Sequence[Menu], complain: Complain) -> None:

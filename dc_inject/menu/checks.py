@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from dc_inject import units
-from dc_inject.menu import sums
+from dc_inject import naming, units, urls
+from dc_inject.menu import sources, sums
 from dc_inject.menu.findings import CODES
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, ExcludeEntry
-from dc_inject.model import Flow, Menu
+from dc_inject.model import FileFilter, Flow, Listing, Menu
 
 TARGET_TOLERANCE = 0.01
 ROUNDING = 1e-6  # of sums of rates, relative
@@ -24,6 +24,8 @@ def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, op
         complain(document.at("end"), "the menu ends before it starts", "`end` is later than `start`")
     _sites(document, complain)
     _wan(menu, complain)
+    _listings(menu, complain)
+    copies_apart(menu.flows, complain)
     for exclusion in document.exclude:
         _exclusion(document, exclusion, menu, complain, open_ends=open_ends)
     for code in document.accept:
@@ -60,6 +62,57 @@ def _wan(menu: Menu, complain: Complain) -> None:
                     f"more than the WAN of {site}, {units.format_rate(wan)}",
                     f"lower the rate, or correct sites.{site}.wan",
                 )
+
+
+def _listings(menu: Menu, complain: Complain) -> None:
+    """A source list names files below the source of each link that it is for."""
+    known: set[tuple[Listing, str]] = set()
+    for flow in menu.flows:
+        listing = flow.datasets.listing if isinstance(flow.datasets, FileFilter) else None
+        source = flow.link.source
+        if listing is None or not listing.digest or (listing, source) in known:
+            continue
+        known.add((listing, source))
+        if not sources.has_any_below(listing, source):
+            complain(
+                Place(flow.menu, flow.line),
+                f"none of the {len(listing.files)} files of {listing.name} is below {source}",
+                "list files of this source, by URL or by path, or correct the source",
+            )
+
+
+def copies_apart(flows: Iterable[Flow], complain: Complain) -> None:
+    """Complain where copies would be taken for sources: they would be copied again, and vanish when deleted."""
+    folders: dict[str, Flow] = {}  # that storages list for us
+    destinations: dict[str, Flow] = {}
+    for flow in flows:
+        if isinstance(flow.datasets, FileFilter):
+            destinations.setdefault(flow.link.destination, flow)
+            if flow.datasets.folder is not None:
+                folders.setdefault(urls.join(flow.link.source, flow.datasets.folder), flow)
+    hint = "take files from a folder that no copies go to: `files: {folder: ...}`"
+    for destination, flow in destinations.items():
+        listed = next((place for place in _upwards(destination) if place in folders), None)
+        if listed is not None:
+            what = f"copies to {destination} land in {listed}, where files are taken from"
+            complain(Place(flow.menu, flow.line), what, hint)
+    for folder, flow in folders.items():
+        above = (
+            place.removesuffix(f"/{naming.TOP}") for place in _upwards(folder) if place.endswith(f"/{naming.TOP}")
+        )
+        ours = next((place for place in above if place in destinations), None)
+        if ours is not None:
+            what = f"the files of {folder} are our own copies to {ours}, which we delete"
+            complain(Place(flow.menu, flow.line), what, hint)
+
+
+def _upwards(url: str) -> Iterator[str]:
+    """Give a URL and all folders above it."""
+    above = urls.parent(url)
+    while above != url:
+        yield url
+        url, above = above, urls.parent(above)
+    yield url
 
 
 def _exclusion(

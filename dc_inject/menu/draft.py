@@ -124,6 +124,7 @@ def _build(
         above_production=document.above_production,
         tape_agreed=writer.tape_agreed,
         accept=frozenset(document.accept),
+        endpoint=(document.fts.endpoint or "") if document.fts else "",
     )
     flows.check_twice(written, reading.complain)
     open_ends = names is None and bool(naming.expressions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dc_inject.menu import values
+from dc_inject.menu import addresses, values
 from dc_inject.menu.fields import End, Ends
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document
@@ -14,7 +14,7 @@ Pairs = dict[tuple[str, str], float]  # (source, destination) -> share of the ra
 
 
 class Naming:
-    """Tells the RSEs that an end means: an RSE, the one RSE of a site, or those of an expression.
+    """Tells what an end means: an RSE, the one RSE of a site, or those of an expression; through FTS a URL prefix.
 
     Without `found` (what expressions mean) an expression stands for itself, as if it were one RSE.
     """
@@ -27,16 +27,20 @@ class Naming:
         self._rses = {rse for site in document.sites.values() for rse in site.rses}
         self._found = found
         self._complain = complain
+        self._prefixes: dict[str, str] = {}  # what was written -> its canonical form
         self.expressions: dict[tuple[str, str], None] = {}  # an ordered set of (through, expression)
 
     def rses(self, end: End, through: str) -> tuple[str, ...]:
-        """Return the RSEs that an end means, none after a complaint."""
+        """Return the RSEs (through FTS: the URL prefixes) that an end means, none after a complaint."""
         text = end.text
-        if through != "rucio" or text in self._rses:
-            return (text,)
-        if text in self._sites:
-            return self._of_site(end)
-        if values.is_name(text):
+        if text in self._sites and text not in self._rses:
+            return self._of_site(end, through)
+        if through == "fts":
+            return self._prefix(end)
+        if addresses.is_url(text):
+            self._complain(end.place, "a URL as an end through Rucio", "write `through: fts`, or name an RSE")
+            return ()
+        if text in self._rses or values.is_name(text):
             return (text,)
         self.expressions[through, text] = None
         if self._found is None:
@@ -61,7 +65,9 @@ class Naming:
         for end in ends:
             names = self.rses(end, through)
             for name in names:
-                if name in weights and (end.share is not None or end.text in written or end.text == name):
+                if name in weights and (
+                    through == "fts" or end.share is not None or end.text in written or end.text == name
+                ):
                     self._complain(
                         end.place, f"{name} is named twice", "name it once; `expression\\NAME` leaves it out"
                     )
@@ -110,17 +116,34 @@ class Naming:
             self._complain(place, f"these would be {links} links", f"a menu has at most {MOST_LINKS}")
         return links > MOST_LINKS
 
-    def _of_site(self, end: End) -> tuple[str, ...]:
-        rses = tuple(self._sites[end.text].rses)
-        if len(rses) == 1:
-            return rses
-        if rses:
-            self._complain(
-                end.place, f"the site {end.text} has several RSEs: {', '.join(rses)}", "name one of them"
-            )
+    def _prefix(self, end: End) -> tuple[str, ...]:
+        """Return the canonical URL of an end through FTS."""
+        text = end.text
+        if text not in self._prefixes:
+            if not addresses.is_url(text):
+                what = f"{values.shown(text)} is no URL, but the link goes through FTS"
+                self._complain(end.place, what, f"such as {addresses.EXAMPLE}, or write `through: rucio`")
+                return ()
+            try:
+                self._prefixes[text] = addresses.prefix(text)
+            except values.WrongError as error:
+                self._complain(end.place, error.message, error.hint)
+                return ()
+        return (self._prefixes[text],)
+
+    def _of_site(self, end: End, through: str) -> tuple[str, ...]:
+        noun = "URL prefix" if through == "fts" else "RSE"
+        names = tuple(n for n in self._sites[end.text].rses if addresses.is_url(n) == (through == "fts"))
+        if len(names) == 1:
+            return names
+        if names:
+            several = f"several {noun}{'es' if through == 'fts' else 's'}"
+            self._complain(end.place, f"the site {end.text} has {several}: {', '.join(names)}", "name one of them")
         else:
             self._complain(
-                end.place, f"the site {end.text} has no RSE", "list its RSE under `sites`, or name the RSE"
+                end.place,
+                f"the site {end.text} has no {noun}",
+                f"list its {noun} under `sites`, or name the {noun}",
             )
         return ()
 

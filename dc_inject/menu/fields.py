@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
-from pydantic import PlainValidator, ValidationInfo, WithJsonSchema
+from pydantic import BeforeValidator, PlainValidator, ValidationInfo, WithJsonSchema
 
-from dc_inject.menu import values
+from dc_inject.menu import addresses, values
 from dc_inject.menu.nodes import Map, Place, Seq, Text
 from dc_inject.menu.reading import Reading
-from dc_inject.model import Order
+from dc_inject.model import Listing, Order, Verify
 
 T = TypeVar("T")
 MISSING = object()  # stands for a required value that is not there, which was complained of
@@ -68,10 +68,11 @@ def _read(read: Callable[[str], T], otherwise: T) -> PlainValidator:
 
 
 def _name(read: Callable[[str], str]) -> PlainValidator:
-    """Read a name; a wrong one is kept, so that what is named so is looked at too."""
+    """Read a name; a wrong one is kept, so that what is named so is looked at too, if it can carry no password."""
 
     def validate(value: object, info: ValidationInfo) -> str:
-        return _one(lambda text, _: read(text.strip()), str(value) if isinstance(value, Text) else "", value, info)
+        kept = str(value) if isinstance(value, Text) and not addresses.is_url(value) else ""
+        return _one(lambda text, _: read(text.strip()), kept, value, info)
 
     return PlainValidator(validate)
 
@@ -99,7 +100,7 @@ def _ends(value: object, info: ValidationInfo) -> Ends | None:
         written = list(value.entries())
     found = []
     for name, share in written:
-        text = _one(lambda text, _: values.end(text), None, name, info)
+        text = _one(lambda text, _: addresses.end(text), None, name, info)
         number = None if share is None else _one(lambda text, _: values.share(text.strip()), math.nan, share, info)
         if text is not None:
             assert isinstance(name, Text)
@@ -116,7 +117,7 @@ def _ends(value: object, info: ValidationInfo) -> Ends | None:
 
 
 def _end(value: object, info: ValidationInfo) -> End | None:
-    return _one(lambda text, _: End(values.end(text), None, text.place), None, value, info)
+    return _one(lambda text, _: End(addresses.end(text), None, text.place), None, value, info)
 
 
 def _mesh(value: object, info: ValidationInfo) -> Ends | None:
@@ -135,6 +136,29 @@ def _dids_of_file(value: object, info: ValidationInfo) -> tuple[str, ...]:
     return tuple(did for did in found if did is not None)
 
 
+def _listing(value: object, info: ValidationInfo) -> Listing:
+    """Read a source list; one without a digest stands for what was not understood, and was complained of."""
+    file = _one(lambda text, _: text, None, value, info)
+    found = reading_of(info).listing(file) if file is not None else None
+    return found or Listing("", "", ())
+
+
+def _once(value: object, info: ValidationInfo) -> object:
+    """Complain of two spellings of one URL among the keys of a mapping."""
+    first: dict[str, Text] = {}
+    for key, _ in value.entries() if isinstance(value, Map) else ():
+        try:
+            name = addresses.end_name(key)
+        except ValueError:
+            continue  # complained of as a name
+        other = first.setdefault(name, key)
+        if other is not key:
+            reading_of(info).complain(
+                key.place, f"{name} is here twice, first in line {other.place.line}", "keep one of them"
+            )
+    return value
+
+
 def _moment(value: object, info: ValidationInfo) -> datetime | None:
     return _one(lambda text, reading: values.moment(text, reading.zone), None, value, info)
 
@@ -144,7 +168,7 @@ def _word(*words: str) -> Callable[[str], str]:
 
     def read(text: str) -> str:
         if text not in words:
-            raise values.WrongError(f"{text!r} is not known here", f"write {' or '.join(words)}")
+            raise values.WrongError(f"{values.shown(text)!r} is not known here", f"write {' or '.join(words)}")
         return text
 
     return read
@@ -187,6 +211,19 @@ Moment = Annotated[datetime | None, PlainValidator(_moment), _text("2027-02-08 1
 Zone = Annotated[str, _read(lambda text: values.zone(text).key, "UTC"), _text("Europe/Zurich", "UTC")]
 Name = Annotated[str, _name(values.name), _text("t0-export")]
 RseName = Annotated[str, _name(values.rse), _text("T1_DE_KIT_Disk")]
+EndName = Annotated[str, _name(addresses.end_name), _text("T1_DE_KIT_Disk", addresses.EXAMPLE)]
+ONCE = BeforeValidator(_once)
+LinkName = Annotated[str, _read(addresses.link, ""), _text("T2_CH_CERN:T1_DE_KIT_Disk")]
+Endpoint = Annotated[str, _read(addresses.endpoint, ""), _text("https://fts3.example.org:8446")]
+SourceList = Annotated[Listing | None, PlainValidator(_listing), _text("sources.csv")]
+Folder = Annotated[str, _read(addresses.path, ""), _text("data/2024", ".")]
+Pattern = Annotated[str, _read(addresses.pattern, "*"), _text("*.root")]
+JobFiles = Annotated[int, _read(values.whole(1, 5000, "the number of a job's files"), 1), _number(1, 5000)]
+Retries = Annotated[int, _read(values.whole(0, 10, "a number of tries"), 0), _number(0, 10)]
+SciTag = Annotated[int, _read(values.whole(65, 65535, "a scitag"), 65), _number(65, 65535)]
+Checksums = Annotated[
+    str, _read(_word(*Verify), Verify.BOTH), WithJsonSchema({"type": "string", "enum": list(Verify)})
+]
 Line = Annotated[str, _read(values.line, ""), _text()]
 Prose = Annotated[str, _read(str, ""), _text()]
 Activity = Annotated[str, _read(values.activity, ""), _text("Data Challenge")]

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 from dc_inject import units
 from dc_inject.errors import Problem
-from dc_inject.menu import sums
-from dc_inject.model import Campaign, Flow, Menu, Order
+from dc_inject.menu import sources, sums
+from dc_inject.model import Campaign, FileFilter, Flow, Listing, Menu, Order
 
 CODES = {
     "site-over-wan": "the rates at a site sum to more than its WAN",
     "site-over-limit": "the rates at a site sum to more than our own limit there, so that some are held",
     "rate-outlier": "a link has a rate far above its neighbours in the scenario",
     "smallest-first": "small datasets are taken first, which makes many small files",
+    "unsized-files": "a source list has files without a size, which has to be asked for at the storage",
 }
 OUTLIER = 5.0  # times the median of the other links
 NEIGHBOURS = 3  # fewest other links that a rate is compared with
@@ -24,7 +25,7 @@ def findings(campaign: Campaign) -> tuple[Problem, ...]:
     """Return the findings of a campaign, but for those that their menu accepts."""
     found = [*_sites(campaign)]
     for menu in campaign.menus:
-        found += [(menu, problem) for problem in (*_outliers(menu), *_smallest_first(menu))]
+        found += [(menu, problem) for problem in (*_outliers(menu), *_smallest_first(menu), *_unsized(menu))]
     return tuple(sorted({problem for menu, problem in found if problem.code not in menu.accept}))
 
 
@@ -93,6 +94,19 @@ def _smallest_first(menu: Menu) -> Iterator[Problem]:
                 "many small files move slowly; if it is meant: `accept: [smallest-first]`",
                 outlier=True,
             )
+
+
+def _unsized(menu: Menu) -> Iterator[Problem]:
+    seen: set[Listing] = set()
+    for flow in menu.flows:
+        listing = flow.datasets.listing if isinstance(flow.datasets, FileFilter) else None
+        if listing is None or listing in seen:
+            continue
+        seen.add(listing)
+        if number := sources.unsized(listing):
+            what = f"{listing.name} has no size for {number} of its {len(listing.files)} files"
+            hint = "each is asked for at the storage; list sizes, or `accept: [unsized-files]`"
+            yield _finding(flow, "unsized-files", what, hint)
 
 
 def _median_without(ordered: list[float], index: int) -> float:

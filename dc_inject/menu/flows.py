@@ -145,6 +145,7 @@ def _flow(
         lifetime_max=said.lifetime_max,
         dwell=said.dwell,
         overhead=said.overhead,
+        job=said.job,
         menu=place.file,
         line=place.line,
         stated=stated,

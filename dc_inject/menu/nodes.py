@@ -65,10 +65,10 @@ Node: TypeAlias = Text | Map | Seq
 Complain: TypeAlias = Callable[[Place, str, str], None]  # place, message, hint
 
 
-def decode(data: bytes, file: str, complain: Complain) -> str | None:
+def decode(data: bytes, file: str, complain: Complain, largest: int = LARGEST_FILE) -> str | None:
     """Return the text of a file in UTF-8, or None after one complaint."""
-    if len(data) > LARGEST_FILE:
-        complain(Place(file, 1), f"the file is larger than {LARGEST_FILE // 10**6} MB", "split it with `include`")
+    if len(data) > largest:
+        complain(Place(file, 1), f"the file is larger than {largest // 10**6} MB", "split it into several")
     elif data.startswith((b"\xff\xfe", b"\xfe\xff")):
         complain(Place(file, 1), "the file is encoded in UTF-16", "save it as UTF-8")
     elif 0 in data:
@@ -90,6 +90,17 @@ def decode(data: bytes, file: str, complain: Complain) -> str | None:
 
 def compose(data: bytes, file: str, complain: Complain) -> Map | None:
     """Read one YAML document that is a mapping; returns None after complaints when there is no sense in it."""
+    composer = _composed(data, file, complain)
+    return None if composer is None else composer.root_mapping()
+
+
+def compose_list(data: bytes, file: str, complain: Complain) -> Seq | None:
+    """Read one YAML document that is a list; returns None after complaints when there is no sense in it."""
+    composer = _composed(data, file, complain)
+    return None if composer is None else composer.root_list()
+
+
+def _composed(data: bytes, file: str, complain: Complain) -> _Composer | None:
     text = decode(data, file, complain)
     if text is None:
         return None
@@ -105,7 +116,7 @@ def compose(data: bytes, file: str, complain: Complain) -> Map | None:
         what = ", ".join(part for part in (error.context, error.problem) if part)
         complain(Place(file, mark.line + 1 if mark else 1), f"this is not YAML: {what}", "mend the syntax here")
         return None
-    return composer.root_mapping()
+    return composer
 
 
 class _TooMuchError(Exception):
@@ -173,6 +184,14 @@ class _Composer:
         else:
             kind = "a list" if isinstance(self._root, Seq) else "plain text"
             self._complain(place, f"the file is {kind}, not a mapping (`key: value` lines)", hint)
+        return None
+
+    def root_list(self) -> Seq | None:
+        """Return the document, which has to be a list."""
+        if isinstance(self._root, Seq):
+            return self._root
+        kind = "is a mapping" if isinstance(self._root, Map) else "holds plain text" if self._root else "is empty"
+        self._complain(Place(self._file, 1), f"the file {kind}, not a list", "write a list: `- ...` lines")
         return None
 
     def _begin(self, is_map: bool, anchor: str | None, place: Place) -> None:

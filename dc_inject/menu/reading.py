@@ -6,20 +6,26 @@ import csv
 import hashlib
 import io
 import posixpath
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
+from dc_inject import redaction
 from dc_inject.errors import Problem
-from dc_inject.menu import nodes
+from dc_inject.menu import nodes, sources
 from dc_inject.menu.nodes import Map, Place, Seq, Text
+from dc_inject.model import Listing
 
-Load: TypeAlias = Callable[[str], bytes]
+Load: TypeAlias = Callable[[str, int], bytes]  # path, and how many bytes are wanted at most
 
 DEEPEST_INCLUDE = 8
 MOST_FILES = 100
-MERGED = ("defaults", "sites", "scenarios", "limits", "tape")  # mappings that includes add to, key by key
+MERGED = ("defaults", "sites", "scenarios", "limits", "tape", "fts")  # mappings that includes add to, key by key
 JOINED = ("exclude", "accept")  # lists that includes add to
+
+
+_URL = re.compile(r"\S+://\S+")
 
 
 class Reading:
@@ -32,6 +38,7 @@ class Reading:
         self.zone = ZoneInfo("UTC")
         self._load = load
         self._files = 0
+        self._listings: dict[str, Listing | None] = {}
         self._seen: set[Problem] = set()
         self._digest = hashlib.sha256()
 
@@ -42,7 +49,7 @@ class Reading:
 
     def complain(self, place: Place, message: str, hint: str) -> None:
         """Note a problem; the same one is noted once (an anchor may repeat it)."""
-        problem = Problem(place.file, place.line, _printable(message), _printable(hint))
+        problem = Problem(place.file, place.line, _safe(message), _safe(hint))
         if problem not in self._seen:
             self._seen.add(problem)
             self.problems.append(problem)
@@ -63,6 +70,15 @@ class Reading:
         if text is not None and not found:
             self.complain(file.place, f"{file} names no dataset", "write one DID a line")
         return found
+
+    def listing(self, file: Text) -> Listing | None:
+        """Return the files of a source list, or None after complaints; one that is named often is read once."""
+        path = self._path(file)
+        if path not in self._listings:
+            data = self._read(file, sources.LARGEST)
+            found = None if data is None else sources.read(data, path, str(file), self.complain)
+            self._listings[path] = found
+        return self._listings[path]
 
     def rows(self, file: Text) -> Seq:
         """Return a CSV file of links as the list that could have been written in the menu."""
@@ -100,7 +116,7 @@ class Reading:
     def _path(self, file: Text) -> str:
         return posixpath.normpath(posixpath.join(posixpath.dirname(file.place.file), file))
 
-    def _read(self, file: Text) -> bytes | None:
+    def _read(self, file: Text, largest: int = nodes.LARGEST_FILE) -> bytes | None:
         """Return the bytes of another file, which is named relative to the one that names it."""
         self._files += 1
         if self._load is None:
@@ -109,7 +125,7 @@ class Reading:
             self.complain(file.place, f"more than {MOST_FILES} files are brought in", "join some of them")
         else:
             try:
-                data = self._load(self._path(file))
+                data = self._load(self._path(file), largest + 1)  # so that a larger one is seen
             except (OSError, ValueError) as error:
                 why = error.strerror if isinstance(error, OSError) and error.strerror else "no such file"
                 self.complain(
@@ -199,6 +215,7 @@ def _joined(first: Seq, second: Seq) -> list[nodes.Node]:
     return [*first, *(one for one in second if one.place not in known)]
 
 
-def _printable(text: str) -> str:
+def _safe(text: str) -> str:
     """Return a text that is safe on a terminal and in a log: what a menu holds is not always."""
-    return "".join(char if char.isprintable() else "?" for char in text)
+    printable = "".join(char if char.isprintable() else "?" for char in text)
+    return _URL.sub(lambda url: redaction.scrub(url[0]), printable)

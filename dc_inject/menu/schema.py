@@ -2,85 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo
 
 from dc_inject.menu import fields as f
 from dc_inject.menu.fields import MISSING, reading_of
-from dc_inject.menu.nodes import Map, Place, Seq, Text
+from dc_inject.menu.mapping import PARTS, Mapping, misplaced
+from dc_inject.menu.nodes import Map, Seq, Text
 from dc_inject.menu.reading import Reading
 
 VERSION = 1
-
-
-class Mapping(BaseModel):
-    """A mapping of the format: unknown and missing keys are noted, keys that begin with `x-` are free."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"patternProperties": {"^x-": {}}})
-    _place: Place = PrivateAttr(default=Place("", 0))
-    _understood: bool = PrivateAttr(default=True)
-    _places: dict[str, Place] = PrivateAttr(default_factory=dict)
-
-    @property
-    def place(self) -> Place:
-        """Where it stands."""
-        return self._place
-
-    @property
-    def understood(self) -> bool:
-        """Whether it was a mapping at all; if not, that was complained of."""
-        return self._understood
-
-    def at(self, key: str) -> Place:
-        """Where a key of it stands, or the mapping where the key is not given."""
-        return self._places.get(key, self._place)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _note(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:  # noqa: ANN401  as pydantic has it
-        """Note what is unknown, empty or missing; what is left is validated."""
-        reading = reading_of(info)
-        if not isinstance(data, Map):
-            if data is not MISSING:
-                _misplaced(data, "a mapping", reading)
-            nothing = cls.model_construct(**{n: None for n, one in cls.model_fields.items() if one.is_required()})
-            nothing._understood = False  # noqa: SLF001  its own
-            return nothing
-        known = {field.alias or name: field for name, field in cls.model_fields.items()}
-        taken: dict[str, Any] = {}
-        for key, value in data.entries():
-            if key.startswith("x-"):
-                continue
-            if key not in known:
-                reading.complain(key.place, f"the key `{key!s:.60}` is unknown here", _nearest(key, known))
-            elif isinstance(value, Text) and not value.strip():
-                reading.complain(key.place, f"`{key}` has no value", "give it one, or remove the key")
-                taken[key] = MISSING
-            else:
-                taken[key] = value
-        for name, field in known.items():
-            if taken.get(name, MISSING) is not MISSING:
-                continue
-            if field.is_required() and name not in taken:
-                reading.complain(data.place, f"`{name}` is missing", f"add `{name}: ...`{_eg(cls, name)}")
-                taken[name] = MISSING
-            elif not field.is_required():
-                taken.pop(name, None)
-        made = handler(taken)
-        made._place, made._places = data.place, {str(key): key.place for key, _ in data.entries()}  # noqa: SLF001  its own
-        return made
 
 
 class Lifetime(Mapping):
@@ -102,6 +34,25 @@ class Datasets(Mapping):
     order: f.TakeOrder | None = Field(None, description="In which order datasets are taken")
 
 
+class Files(Mapping):
+    """Which files are taken through FTS; `list` or `folder` tells them, or `datasets` beside it."""
+
+    list_: f.SourceList = Field(None, alias="list", description="A list of files: YAML, CSV, or one URL a line")
+    folder: f.Folder | None = Field(None, description="A folder below the source, which the storage lists")
+    pattern: f.Pattern | None = Field(None, description="Wildcards for the path below the source")
+    size: f.Sizes = Field(None, description="Bounds on the size of a file")
+
+
+class Jobs(Mapping):
+    """How files become FTS jobs, and what FTS is told of them."""
+
+    files: f.JobFiles | None = Field(None, description="The most files of a job")
+    retry: f.Retries | None = Field(None, description="How often FTS tries a file again")
+    verify: f.Checksums | None = Field(None, description="Where FTS compares checksums")
+    scitag: f.SciTag | None = Field(None, description="The flow label of experiment and activity")
+    longest_transfer: f.Lasting = Field(None, description="How long a cancelled transfer may still write")
+
+
 class Overrides(Mapping):
     """What may be said for the whole menu (under `defaults`), for a scenario or for a link."""
 
@@ -116,6 +67,8 @@ class Overrides(Mapping):
     overhead: f.Fraction | None = Field(None, description="What is injected on top of the rate")
     grain: f.Part | None = Field(None, description="Part of a cycle's worth that one dataset may have")
     datasets: Datasets | None = None
+    files: Files | None = None
+    jobs: Jobs | None = None
 
 
 class Defaults(Overrides):
@@ -134,8 +87,8 @@ class Windowed(Overrides):
 class LinkEntry(Windowed):
     """One link with its rate."""
 
-    from_: f.OneEnd = Field(alias="from", description="Source: an RSE, or an expression")
-    to: f.OneEnd = Field(description="Destination: an RSE, or an expression")
+    from_: f.OneEnd = Field(alias="from", description="Source: an RSE, an expression, or a URL prefix")
+    to: f.OneEnd = Field(description="Destination: an RSE, an expression, or a URL prefix")
     rate: f.Rate = Field(description="Rate of this link")
     both_ways: f.Switch = Field(False, description="The same rate in the other direction too")
     tape_agreed: f.Line | None = Field(None, description="Who agreed that an end is tape")
@@ -189,15 +142,16 @@ class SiteEntry(Mapping):
     wan: f.Rate | None = Field(None, description="Its WAN, each direction")
     max_ingress: f.Rate | None = Field(None, description="Our limit into it")
     max_egress: f.Rate | None = Field(None, description="Our limit out of it")
-    rses: dict[f.RseName, RseEntry] = Field({}, description="Its RSEs")
+    rses: Annotated[dict[f.EndName, RseEntry], f.ONCE] = Field({}, description="Its RSEs and URL prefixes")
 
 
 class ExcludeEntry(Mapping):
     """A time in which a site, an RSE, a link or a scenario is due nothing."""
 
+    examples: ClassVar[dict[str, str]] = {"from": "2027-02-08 14:00", "to": "2027-02-08 15:00"}
     site: f.RseName | None = None
-    rse: f.RseName | None = None
-    link: f.Line | None = Field(None, description="SOURCE:DESTINATION")
+    rse: f.EndName | None = None
+    link: f.LinkName | None = Field(None, description="SOURCE:DESTINATION")
     scenario: f.Name | None = None
     from_: f.Moment = Field(alias="from")
     to: f.Moment = Field()
@@ -212,6 +166,13 @@ class LimitsEntry(Mapping):
     per_site: f.Rate | None = Field(None, description="Each site, each direction")
     rules_per_hour: f.Count | None = None
     files_in_flight: f.Count | None = None
+
+
+class FtsEntry(Mapping):
+    """The FTS service that serves the links through FTS."""
+
+    examples: ClassVar[dict[str, str]] = {"endpoint": "https://fts3.example.org:8446"}
+    endpoint: f.Endpoint = Field(description="Its REST interface")
 
 
 class Document(Mapping):
@@ -230,7 +191,8 @@ class Document(Mapping):
     defaults: Defaults | None = None
     sites: dict[f.RseName, SiteEntry] = Field({})
     exclude: tuple[ExcludeEntry, ...] = Field(())
-    tape: dict[f.RseName, f.Line] = Field({}, description="Tape RSEs, and who agreed to each")
+    fts: FtsEntry | None = None
+    tape: Annotated[dict[f.EndName, f.Line], f.ONCE] = Field({}, description="Tape RSEs, and who agreed to each")
     accept: f.Codes = Field((), description="Codes of findings that are meant")
     above_production: f.Switch = Field(False, description="Allow service priorities above 3")
     scenarios: dict[f.Name, Scenario] = Field()
@@ -243,52 +205,24 @@ def validate(data: Map, reading: Reading) -> Document | None:
     except ValidationError as error:
         for one in error.errors(include_url=False, include_context=False):
             if one["input"] is not MISSING:
-                _misplaced(one["input"], "a list" if one["type"] == "tuple_type" else "a mapping", reading)
+                misplaced(one["input"], "a list" if one["type"] == "tuple_type" else "a mapping", reading)
     return None
 
 
-def _misplaced(node: object, expected: str, reading: Reading) -> None:
-    """Complain of a list, mapping or text where something else belongs."""
-    assert isinstance(node, Map | Seq | Text), type(node)
-    found = "a mapping" if isinstance(node, Map) else "a list" if isinstance(node, Seq) else repr(f"{node!s:.40}")
-    hints = {"a list": "write a list: `- ...` lines, or [...]", "a mapping": "write `key: value` lines, or {...}"}
-    reading.complain(node.place, f"{found} stands where {expected} belongs", hints[expected])
-
-
-def _nearest(key: str, known: dict[str, Any]) -> str:
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean `{near[0]}`?"
-    elsewhere = [
-        noun for noun, part in _PARTS.items() if key in {x.alias or n for n, x in part.model_fields.items()}
-    ]
-    if elsewhere:
-        return f"it belongs into {elsewhere[0]}"
-    return f"known here: {', '.join(known)}"
-
-
-_PARTS: dict[str, type[Mapping]] = {
-    "the menu itself": Document,
-    "`datasets`": Datasets,
-    "`defaults`": Defaults,
-    "a scenario": Scenario,
-    "a link of `links`": LinkEntry,
-    "`limits`": LimitsEntry,
-    "a site of `sites`": SiteEntry,
-    "an RSE of a site": RseEntry,
-    "`lifetime`": Lifetime,
-    "an entry of `exclude`": ExcludeEntry,
-}
-_EXAMPLES = {
-    "menu": "1",
-    "start": "2027-02-08 10:00",
-    "end": "2027-02-09 10:00",
-    "rate": "10 Gb/s",
-    "from": "T2_CH_CERN",
-}
-
-
-def _eg(part: type[Mapping], key: str) -> str:
-    if part is ExcludeEntry and key == "from":
-        return ""
-    return f", such as `{key}: {_EXAMPLES[key]}`" if key in _EXAMPLES else ""
+PARTS.update(
+    {
+        "the menu itself": Document,
+        "`datasets`": Datasets,
+        "`defaults`": Defaults,
+        "a scenario": Scenario,
+        "a link of `links`": LinkEntry,
+        "`limits`": LimitsEntry,
+        "a site of `sites`": SiteEntry,
+        "an RSE of a site": RseEntry,
+        "`lifetime`": Lifetime,
+        "`files`": Files,
+        "`jobs`": Jobs,
+        "`fts`": FtsEntry,
+        "an entry of `exclude`": ExcludeEntry,
+    }
+)

@@ -9,14 +9,15 @@ from typing import TypeVar
 
 from dc_inject import units
 from dc_inject.menu.nodes import Complain, Place
-from dc_inject.menu.schema import Datasets, Document, Lifetime, Overrides, Windowed
-from dc_inject.model import DatasetFilter, Order
+from dc_inject.menu.schema import Datasets, Defaults, Document, Files, Jobs, Lifetime, Overrides, Windowed
+from dc_inject.model import DatasetFilter, FileFilter, JobOptions, Order, Verify
 
 T = TypeVar("T")
 
 LIFETIME = (timedelta(hours=1), timedelta(hours=2))
 FILES = (1, 1000)
 MEAN_FILE = (10**9, 20 * 10**9)
+ANY = (1, 2**63 - 1)  # bounds that let all pass
 HIGHEST_SERVICE_PRIORITY = 3  # the default of Rucio and FTS: production is not overtaken
 
 
@@ -27,7 +28,7 @@ class Terms:
     through: str
     start: datetime
     end: datetime
-    datasets: DatasetFilter
+    datasets: DatasetFilter | FileFilter
     order: Order
     grain: float
     activity: str
@@ -37,13 +38,16 @@ class Terms:
     lifetime_max: timedelta
     dwell: timedelta
     overhead: float
+    job: JobOptions | None
 
 
 def terms(document: Document, levels: Sequence[Overrides], place: Place, complain: Complain) -> Terms:
     """Put the terms of a link or scenario together; `levels` begin with the most special one."""
     start, end = _window(document, levels, complain)
     shortest, longest = _lifetime(levels, place, complain)
-    datasets, order = _datasets(levels, place, complain)
+    through = _or(_first(levels, lambda level: level.through), "rucio")
+    if through == "rucio":
+        _refuse_fts_keys(levels[0], complain)
     service_priority = _first(levels, lambda level: level.service_priority)
     if (
         service_priority is not None
@@ -57,11 +61,11 @@ def terms(document: Document, levels: Sequence[Overrides], place: Place, complai
             f"take {HIGHEST_SERVICE_PRIORITY} or less, or agree on it and write `above_production: true`",
         )
     return Terms(
-        through=_or(_first(levels, lambda level: level.through), "rucio"),
+        through=through,
         start=start,
         end=end,
-        datasets=datasets,
-        order=order,
+        datasets=_files(levels, place, complain) if through == "fts" else _datasets(levels, place, complain),
+        order=_order(levels),
         grain=_or(_first(levels, lambda level: level.grain), 0.25),
         activity=_or(_first(levels, lambda level: level.activity), "Data Challenge"),
         priority=_or(_first(levels, lambda level: level.priority), 3),
@@ -70,6 +74,7 @@ def terms(document: Document, levels: Sequence[Overrides], place: Place, complai
         lifetime_max=longest,
         dwell=_or(_first(levels, lambda level: level.dwell), timedelta(0)),
         overhead=_or(_first(levels, lambda level: level.overhead), 0.0),
+        job=_job(levels) if through == "fts" else None,
     )
 
 
@@ -119,10 +124,15 @@ def _lifetime(levels: Sequence[Overrides], place: Place, complain: Complain) -> 
     return shortest, longest
 
 
-def _datasets(levels: Sequence[Overrides], place: Place, complain: Complain) -> tuple[DatasetFilter, Order]:
-    given: list[Datasets] = [level.datasets for level in levels if level.datasets is not None]
-    # did, containers and file select together: a level that says one of them replaces what is above it.
-    chosen = next((one for one in given if {one.did, one.containers, one.file} != {None}), None)
+def _order(levels: Sequence[Overrides]) -> Order:
+    order = _first(levels, lambda level: level.datasets.order if level.datasets is not None else None)
+    return Order.LARGEST_FIRST if order is None else Order(order)
+
+
+def _datasets(levels: Sequence[Overrides], place: Place, complain: Complain) -> DatasetFilter:
+    """Return which datasets are taken through Rucio."""
+    given = [level.datasets for level in levels if level.datasets is not None]
+    chosen = next((one for one in given if _selects(one)), None)
     if chosen is None:
         complain(
             place,
@@ -130,11 +140,64 @@ def _datasets(levels: Sequence[Overrides], place: Place, complain: Complain) -> 
             'write `datasets: {did: "scope:pattern"}`, here or in `defaults`',
         )
         chosen = Datasets.model_construct()
-    order = next((one.order for one in given if one.order is not None), Order.LARGEST_FIRST)
+    return _filter(chosen, given, FILES, MEAN_FILE)
+
+
+def _selects(datasets: Datasets) -> bool:
+    """Tell whether datasets are named: who says one of the three replaces all that is said above."""
+    return {datasets.did, datasets.containers, datasets.file} != {None}
+
+
+def _filter(
+    chosen: Datasets, given: Sequence[Datasets], files: tuple[int, int], mean_file: tuple[int, int]
+) -> DatasetFilter:
     return DatasetFilter(
         dids=tuple(sorted({*(chosen.did or ()), *(chosen.file or ())})),
         containers=tuple(sorted(set(chosen.containers or ()))),
         exclude=tuple(sorted(set(next((one.exclude for one in given if one.exclude is not None), ())))),
-        files=next((one.files for one in given if one.files is not None), FILES),
-        mean_file=next((one.mean_file for one in given if one.mean_file is not None), MEAN_FILE),
-    ), Order(order)
+        files=next((one.files for one in given if one.files is not None), files),
+        mean_file=next((one.mean_file for one in given if one.mean_file is not None), mean_file),
+    )
+
+
+def _files(levels: Sequence[Overrides], place: Place, complain: Complain) -> FileFilter:
+    """Return which files are taken through FTS: of a list, of a folder, or of datasets that Rucio knows."""
+    given: list[Files] = [level.files for level in levels if level.files is not None]
+    pattern = next((one.pattern for one in given if one.pattern is not None), "*")
+    size = next((one.size for one in given if one.size is not None), ANY)
+    for level in levels:
+        files, datasets = level.files, level.datasets
+        if files is not None and files.list_ is not None:
+            if files.folder is not None:
+                complain(files.at("folder"), "`files` has a list and a folder", "keep one of them")
+            return FileFilter(listing=files.list_, pattern=pattern, size=size)
+        if files is not None and files.folder is not None:
+            return FileFilter(folder=files.folder, pattern=pattern, size=size)
+        if datasets is not None and _selects(datasets):
+            named = [one.datasets for one in levels if one.datasets is not None]
+            # Files are taken one by one, so a dataset's own shape does not matter unless the menu says so.
+            return FileFilter(datasets=_filter(datasets, named, ANY, ANY), pattern=pattern, size=size)
+    complain(
+        place,
+        "no source files are named for it",
+        "write `files: {list: sources.csv}`, `files: {folder: data}`, or `datasets: {did: ...}` that Rucio knows",
+    )
+    return FileFilter(pattern=pattern, size=size)
+
+
+def _job(levels: Sequence[Overrides]) -> JobOptions:
+    """Return how files become FTS jobs; what no level says has the default of JobOptions."""
+    given: list[Jobs] = [level.jobs for level in levels if level.jobs is not None]
+    said = {key: value for one in reversed(given) for key, value in one if value is not None}
+    if "verify" in said:
+        said["verify"] = Verify(said["verify"])
+    return JobOptions(**said)
+
+
+def _refuse_fts_keys(level: Overrides, complain: Complain) -> None:
+    """Complain of what only FTS has, said for a link or scenario through Rucio; `defaults` may serve both."""
+    for key, given in (("files", level.files), ("jobs", level.jobs)):
+        if given is not None and not isinstance(level, Defaults):
+            complain(
+                level.at(key), f"`{key}` is only for links through FTS", f"write `through: fts`, or remove `{key}`"
+            )

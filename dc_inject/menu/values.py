@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import NoReturn, TypeVar
 from zoneinfo import ZoneInfo
 
-from dc_inject import naming, units
+from dc_inject import naming, redaction, units
 
 T = TypeVar("T")
 
@@ -32,6 +33,12 @@ class WrongError(ValueError):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+
+def shown(text: str, longest: int = 60) -> str:
+    """Return a text as a message may quote it: short, and without the secrets that a URL may carry."""
+    quoted = redaction.scrub(text) if "/" in text else text
+    return quoted if len(quoted) <= longest else quoted[: longest - 3] + "..."
 
 
 def explain(error: ValueError) -> tuple[str, str]:
@@ -111,6 +118,17 @@ def count(text: str) -> int:
     return int(text.replace("_", ""))
 
 
+def whole(low: int, high: int, what: str) -> Callable[[str], int]:
+    """Return what reads a whole number between two bounds, both inclusive."""
+
+    def read(text: str) -> int:
+        if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+            _not(text, what, f"a whole number from {low} to {high}")
+        return int(text)
+
+    return read
+
+
 def version(text: str) -> int:
     """Read the version of the format."""
     if not _WHOLE.fullmatch(text):
@@ -186,13 +204,6 @@ def rse(text: str) -> str:
     return text
 
 
-def end(text: str) -> str:
-    """Read an end of a link: an RSE, a site with one RSE, or an RSE expression (or, for FTS, a URL prefix)."""
-    if not text.strip() or not text.isprintable() or len(text) > 255:
-        _not(text, "an end of a link", "an RSE such as T1_DE_KIT_Disk, or an expression of up to 255 characters")
-    return text.strip()
-
-
 def is_name(text: str) -> bool:
     """Tell whether a text is a plain name; anything else that can be an end is an RSE expression."""
     return _RSE.fullmatch(text) is not None
@@ -255,8 +266,9 @@ def _ordered(low: int, high: int, text: str) -> tuple[int, int]:
 
 
 def _not(text: str, what: str, right: str) -> NoReturn:
-    shown = text if len(text) <= 60 else text[:57] + "..."
-    raise WrongError(f"{shown!r} is not {what}", f"write {right}" if not right.startswith("write") else right)
+    raise WrongError(
+        f"{shown(text)!r} is not {what}", f"write {right}" if not right.startswith("write") else right
+    )
 
 
 def finite(value: float) -> bool:

@@ -98,7 +98,12 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
         (text(contact=""), 1, "`contact` is missing", "contact"),
         (text(contact="contact:"), 3, "`contact` has no value", "remove"),
         (text(limits="limts: {total: 1 Tb/s}"), 7, "the key `limts` is unknown", "did you mean `limits`?"),
-        (text(defaults="defaults: {files: 1..10, datasets: {did: 'a:b'}}"), 8, "`files` is unknown", "`datasets`"),
+        (
+            text(defaults="defaults: {mean_file: 1..2 GB, datasets: {did: 'a:b'}}"),
+            8,
+            "`mean_file` is unknown",
+            "`datasets`",
+        ),
         (text(x="colour: blue"), 14, "the key `colour` is unknown", "known here"),
         (text(x="start: 2027-02-08 11:00"), 14, "the key `start` is here twice, first in line 5", "keep one"),
         (text(menu="menu: 2", x="colour: blue"), 1, "`menu: 2` is from a newer dc_inject", "newer"),

@@ -15,6 +15,9 @@ from dc_inject.menu.schema import (
     Defaults,
     Document,
     ExcludeEntry,
+    Files,
+    FtsEntry,
+    Jobs,
     LimitsEntry,
     Mapping,
     RseEntry,
@@ -45,10 +48,14 @@ def test_examples(example: str) -> None:
 def test_there_are_examples() -> None:
     """The page is really looked at."""
     assert len(EXAMPLES) > 10
-    assert set(FILES) == {"t1-t2.csv", "datasets.txt", "_sites.yaml"}
+    assert set(FILES) == {
+        "t1-t2.csv", "datasets.txt", "_sites.yaml", "sources.csv", "sources.yaml", "more.txt",
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize("part", [Document, Defaults, Datasets, SiteEntry, RseEntry, ExcludeEntry, LimitsEntry])
+@pytest.mark.parametrize(
+    "part", [Document, Defaults, Datasets, Files, Jobs, SiteEntry, RseEntry, ExcludeEntry, LimitsEntry, FtsEntry]
+)
 def test_every_key_is_on_the_page(part: type[Mapping]) -> None:
     """No key without its explanation."""
     keys = {field.alias or name for name, field in part.model_fields.items()} - {"from", "to"}

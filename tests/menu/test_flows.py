@@ -134,7 +134,6 @@ def test_overrides() -> None:
         activity: Recovery
         grain: 50 %
         dwell: 5 min
-        through: fts
         datasets: {containers: "a:c", file: dids.txt, order: smallest-first, mean_file: 2..3 GB}""",
         ),
         {"dids.txt": "# chosen by hand\ncms:/A/B/RAW#1\n\n  cms:/A/B/RAW#2\n"},
@@ -147,7 +146,6 @@ def test_overrides() -> None:
     assert plain.order == Order.RANDOM
     assert (special.priority, special.activity, special.overhead, special.grain) == (5, "Recovery", 0.1, 0.5)
     assert (special.start.hour, special.end.hour, special.dwell) == (11, 13, timedelta(minutes=5))
-    assert special.link.through == "fts"
     assert special.datasets == DatasetFilter(
         ("cms:/A/B/RAW#1", "cms:/A/B/RAW#2"), ("a:c",), ("a:x",), (2, 20), (2 * 10**9, 3 * 10**9)
     )
@@ -265,11 +263,3 @@ def test_an_expression_that_nobody_resolved_is_a_menu_error() -> None:
     """Nothing is guessed."""
     with pytest.raises(MenuError, match="was not resolved"):
         draft(scenarios('one: {from: A, to: "tier=2", rate: 1 Gb/s}')).resolve({})
-
-
-def test_ends_through_fts_are_taken_as_they_are() -> None:
-    """URL prefixes are no expressions."""
-    made = draft(scenarios('one: {from: "https://a.b/c", to: "https://d.e/f", rate: 1 Gb/s, through: fts}'))
-    assert not made.expressions
-    assert made.services == {"fts"}
-    assert made.resolve({}).flows[0].link == Link("https://a.b/c", "https://d.e/f", "fts")

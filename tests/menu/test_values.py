@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from dc_inject.menu import values
+from dc_inject.menu import addresses, values
 
 ZURICH = ZoneInfo("Europe/Zurich")
 
@@ -74,7 +74,7 @@ def test_wrong_moments(text: str, message: str, hint: str) -> None:
         (values.cycle, "15 min", timedelta(minutes=15)),
         (values.duration, "0 s", timedelta(0)),
         (values.did, "cms:/*/RAW#*", "cms:/*/RAW#*"),
-        (values.end, " tier=1&country=DE ", "tier=1&country=DE"),
+        (addresses.end, " tier=1&country=DE ", "tier=1&country=DE"),
     ],
 )
 def test_values(read, text: str, expected: object) -> None:
@@ -121,7 +121,7 @@ def test_values(read, text: str, expected: object) -> None:
         (values.did, "cms"),
         (values.did, "cms:"),
         (values.rse, "a b"),
-        (values.end, "a\nb"),
+        (addresses.end, "a\nb"),
         (values.name, "-x"),
         (values.name, "x" * 65),
         (values.activity, "x" * 51),

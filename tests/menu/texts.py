@@ -37,12 +37,12 @@ def draft(
 ) -> MenuDraft:
     """Read a menu, with other files from a mapping."""
 
-    def load(path: str) -> bytes:
+    def load(path: str, most: int) -> bytes:
         try:
             found = (files or {})[path]
         except KeyError:
             raise FileNotFoundError(2, "No such file or directory", path) from None
-        return found.encode() if isinstance(found, str) else found
+        return (found.encode() if isinstance(found, str) else found)[:most]
 
     return menu.read(menu_text, name, load)
 

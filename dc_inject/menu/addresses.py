@@ -1,0 +1,118 @@
+"""Storage URLs in the texts of a menu: prefixes, paths below them, links of two URLs, and the address of FTS.
+
+All are written in the canonical form of dc_inject.urls, so that two spellings of one place are equal. What is
+wrong is said without quoting the URL, which may carry a password.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dc_inject import urls
+from dc_inject.menu import values
+from dc_inject.menu.values import WrongError
+
+LONGEST = 700  # characters of a prefix; below it come our own names, and FTS keeps about 1,000 of a URL
+EXAMPLE = "davs://se.example.org:8443/dc27"
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_SECOND = re.compile(r":(?=[A-Za-z][A-Za-z0-9+.-]*://)")
+
+
+def is_url(text: str) -> bool:
+    """Tell whether a text is meant as a URL; names of RSEs and expressions never begin like one."""
+    return _URL.match(text) is not None
+
+
+def prefix(text: str) -> str:
+    """Read the URL prefix that is an end of a link."""
+    url = _parsed(text)
+    if url.scheme == "root" and not url.path:
+        raise WrongError("the URL has no path", "name a folder: root://se.example.org//dc27")
+    if len(str(url)) > LONGEST:
+        raise WrongError(f"the URL has more than {LONGEST} characters", "take a folder with a shorter path")
+    return str(url)
+
+
+def file(text: str) -> str:
+    """Read what a source list names: the URL of a file, or its path below the link's source."""
+    if not is_url(text):
+        found = path(text)
+    elif text.endswith("/"):
+        raise WrongError(
+            "the URL ends with a slash, as one of a folder", "name files; `files: {folder: ...}` lists one"
+        )
+    else:
+        url = _parsed(text)
+        found = str(url) if url.path else ""
+    if not found:
+        raise WrongError("it names no file", f"name one, such as {EXAMPLE}/file1")
+    if len(found) > LONGEST:
+        raise WrongError(f"the name has more than {LONGEST} characters", "leave it out")
+    return found
+
+
+def path(text: str) -> str:
+    """Read a path below a prefix, written as in URLs; `.` is the prefix itself, the empty path."""
+    if is_url(text):
+        raise WrongError("a URL stands where a path below the link's source belongs", "a path such as data/2024")
+    if text.startswith("/"):
+        raise WrongError(
+            "the path begins with a slash", "it counts from the link's source: write data/2024, or `.`"
+        )
+    _parsed(f"https://source/{text}")  # whatever the scheme of the source will be
+    return "/".join(part for part in text.split("/") if part not in {"", "."})
+
+
+def pattern(text: str) -> str:
+    """Read a pattern with shell wildcards for paths below a prefix."""
+    if text.startswith("/") or is_url(text):
+        raise WrongError(
+            "the pattern begins like a whole path or URL", "it is for the path below the link's source, as *.root"
+        )
+    return values.line(text, 255)
+
+
+def link(text: str) -> str:
+    """Read a link, `SOURCE:DESTINATION`; of two URLs the second begins where a second scheme does."""
+    second = _SECOND.search(text)
+    if second is None:
+        if is_url(text):
+            raise WrongError(
+                "a link has two ends", f"SOURCE:DESTINATION, such as {EXAMPLE}:root://se2.example.org//dc27"
+            )
+        return values.line(text)
+    return f"{prefix(text[: second.start()])}:{prefix(text[second.end() :])}"
+
+
+def end(text: str) -> str:
+    """Read an end of a link: an RSE, a site with one RSE, an RSE expression, or (through FTS) a URL prefix."""
+    text = text.strip()
+    if not text or not text.isprintable() or (len(text) > 255 and not is_url(text)):
+        raise WrongError(
+            f"{values.shown(text)!r} is not an end of a link",
+            "an RSE such as T1_DE_KIT_Disk, or an expression of up to 255 characters",
+        )
+    return text
+
+
+def end_name(text: str) -> str:
+    """Read what the end of a link is called: the name of an RSE, or a URL prefix."""
+    return prefix(text) if is_url(text) else values.rse(text)
+
+
+def endpoint(text: str) -> str:
+    """Read the address of an FTS service."""
+    url = _parsed(text)
+    if url.scheme not in {"https", "http"}:
+        raise WrongError(f"FTS is not spoken to over {url.scheme}://", "such as https://fts3.example.org:8446")
+    return str(url)
+
+
+def _parsed(text: str) -> urls.Url:
+    """Return the parts of a URL; raises WrongError, whose text never shows what it may carry."""
+    try:
+        return urls.parse(text)
+    except ValueError as error:
+        message, _, hint = str(error).partition("; ")
+        raise WrongError(message, hint or f"such as {EXAMPLE}") from None

@@ -1,0 +1,227 @@
+"""Source lists: the files that a menu names for links through FTS, with sizes and checksums where they are told.
+
+A list is YAML, CSV with a first line of heads, or one URL or path a line; its file name tells which.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import hashlib
+import io
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from dc_inject import units
+from dc_inject.menu import addresses, nodes, values
+from dc_inject.menu.nodes import Complain, Map, Place, Text
+from dc_inject.menu.values import WrongError
+from dc_inject.model import Item, Listing
+
+LARGEST = 256_000_000  # bytes of a list
+MOST = 1_000_000  # files of a list
+TOLD = 20  # problems of a list; a wrong column would make one in every line
+KEPT = 4  # lists that are kept as they were read, since a menu is read again in every cycle
+
+_NAMES, _KEYS = ("url", "path"), ("url", "path", "size", "checksum")
+_BYTES = re.compile(r"-?[0-9]{1,19}")
+_CHECKSUM = re.compile(r"(?:adler32:)?(?P<adler>[0-9a-f]{8})|(?P<md5>md5:[0-9a-f]{32})")
+_kept: dict[tuple[str, str, str], Listing] = {}
+
+
+class Entry(NamedTuple):
+    """One file as a list has it, all as text; `wrong` says why it cannot be read, and what is right."""
+
+    line: int
+    name: str
+    size: str = ""
+    checksum: str = ""
+    wrong: tuple[str, str] | None = None
+
+
+def read(data: bytes, file: str, name: str, complain: Complain) -> Listing | None:
+    """Return the files of a list, or None after complaints; `file` is its path, `name` what the menu calls it."""
+    digest = hashlib.sha256(data).hexdigest()
+    kind = file.lower().rpartition(".")[2]
+    key = digest, kind, name
+    if key not in _kept:
+        listing = _Reader(file, complain).listing(data, kind, name, digest)
+        if listing is None:
+            return None
+        while len(_kept) >= KEPT:
+            _kept.pop(next(iter(_kept)))
+        _kept[key] = listing
+    return _kept[key]
+
+
+@lru_cache(maxsize=KEPT)
+def unsized(listing: Listing) -> int:
+    """Return how many files of a list have no size there."""
+    return sum(1 for file in listing.files if not file.bytes)
+
+
+def has_any_below(listing: Listing, source: str) -> bool:
+    """Tell whether a list names a file below a source: by its URL, or by a path, which is below every source."""
+    paths, found = _names(listing)
+    first = f"{source}/"
+    at = bisect_left(found, first)
+    return paths or (at < len(found) and found[at].startswith(first))
+
+
+@lru_cache(maxsize=KEPT)
+def _names(listing: Listing) -> tuple[bool, list[str]]:
+    """Return whether a list names paths, and its URLs in order."""
+    found = sorted(file.name for file in listing.files if addresses.is_url(file.name))
+    return len(found) < len(listing.files), found
+
+
+class _Reader:
+    """Reads one list; complains of the first problems, and of how many more there are."""
+
+    def __init__(self, file: str, complain: Complain) -> None:
+        self._file = file
+        self._complain = complain
+        self._problems = 0
+        self._next = 0  # the line of the first problem that is not told
+
+    def listing(self, data: bytes, kind: str, name: str, digest: str) -> Listing | None:
+        if kind in {"yaml", "yml"}:
+            entries = self._yaml(data)
+        else:
+            text = nodes.decode(data, self._file, self._note, LARGEST)
+            if text is None:
+                return None
+            entries = self._csv(text) if kind == "csv" else self._plain(text)
+        files = self._files(entries)
+        if not files and not self._problems:
+            self._note(Place(self._file, 1), "the list names no file", "write one URL or path a line")
+        if self._problems > TOLD:
+            more = f"and {self._problems - TOLD} more problems in this list"
+            self._complain(Place(self._file, self._next), more, "mend those before it first")
+        return None if self._problems else Listing(name, digest, tuple(files))
+
+    def _note(self, place: Place, message: str, hint: str) -> None:
+        self._problems += 1
+        if self._problems <= TOLD:
+            self._complain(place, message, hint)
+        elif self._problems == TOLD + 1:
+            self._next = place.line
+
+    def _files(self, entries: Iterator[Entry]) -> list[Item]:
+        files: list[Item] = []
+        lines: dict[str, int] = {}
+        for entry in entries:
+            place = Place(self._file, entry.line)
+            if len(lines) == MOST:
+                self._note(place, f"the list has more than {MOST} files", "make several lists of it")
+                break
+            try:
+                if entry.wrong is not None:
+                    raise WrongError(*entry.wrong)
+                file = Item(addresses.file(entry.name), _size(entry.size), 1, _checksum(entry.checksum))
+            except ValueError as error:
+                self._note(place, *values.explain(error))
+                continue
+            if file.name in lines:
+                what = f"the file is here twice, first in line {lines[file.name]}"
+                self._note(place, what, "keep one of them")
+            else:
+                lines[file.name] = entry.line
+                files.append(file)
+        return files
+
+    def _plain(self, text: str) -> Iterator[Entry]:
+        for number, line in enumerate(text.split("\n"), start=1):
+            name = line.strip()
+            if number == 1 and "," in name and set(_NAMES) & set(_heads(name.split(","))):
+                self._note(
+                    Place(self._file, 1), "the list looks like CSV", "give its file a name that ends in .csv"
+                )
+                return
+            if name and name[0] != "#":
+                yield Entry(number, name)
+
+    def _csv(self, text: str) -> Iterator[Entry]:
+        rows = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+        heads: list[str] = []
+        try:
+            for row in rows:
+                if not any(row) or row[0].startswith("#"):
+                    continue
+                if heads:
+                    yield _entry(rows.line_num, heads, row)
+                    continue
+                heads = _heads(row)
+                if len(set(heads) & set(_NAMES)) != 1 or any(heads.count(key) > 1 for key in _KEYS):
+                    what = f"the columns are {values.shown(', '.join(heads))}"
+                    self._note(Place(self._file, rows.line_num), what, "begin with a line `url,size,checksum`")
+                    return
+        except csv.Error as error:
+            self._note(Place(self._file, rows.line_num), f"this is not CSV: {error}", "mend the syntax here")
+
+    def _yaml(self, data: bytes) -> Iterator[Entry]:
+        for node in nodes.compose_list(data, self._file, self._note) or ():
+            line = node.place.line
+            if isinstance(node, Text):
+                yield Entry(line, node.strip())
+            elif isinstance(node, Map):
+                yield _mapped(line, node)
+            else:
+                yield Entry(
+                    line, "", wrong=("a list stands where a file belongs", "write a URL, or {url: ..., size: ...}")
+                )
+
+
+def _heads(cells: list[str]) -> list[str]:
+    return [cell.strip().lower() for cell in cells]
+
+
+def _entry(line: int, heads: list[str], row: list[str]) -> Entry:
+    if len(row) > len(heads):
+        return Entry(line, "", wrong=(f"{len(row)} cells, but {len(heads)} columns", "quote cells with commas"))
+    told = {head: cell.strip() for head, cell in zip(heads, row, strict=False)}
+    return Entry(line, told.get("url", told.get("path", "")), told.get("size", ""), told.get("checksum", ""))
+
+
+def _mapped(line: int, node: Map) -> Entry:
+    for key, value in node.entries():
+        if key not in _KEYS:
+            near = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.6)
+            hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(_KEYS)}"
+            return Entry(line, "", wrong=(f"the key `{values.shown(key)}` is unknown here", hint))
+        if not isinstance(value, Text):
+            return Entry(line, "", wrong=(f"`{key}`: not one value", "write one value"))
+    told = {key: str(value).strip() for key, value in node.items()}
+    if len(told.keys() & set(_NAMES)) != 1:
+        return Entry(
+            line, "", wrong=("a file has either `url` or `path`", "write {url: ..., size: ..., checksum: ...}")
+        )
+    return Entry(line, told.get("url", told.get("path", "")), told.get("size", ""), told.get("checksum", ""))
+
+
+def _size(text: str) -> int:
+    """Read a size, in bytes or with a unit; 0 stands for one that is not told."""
+    if not text:
+        return 0
+    size = int(text) if _BYTES.fullmatch(text) else units.parse_size(text)
+    if not 0 < size < 2**63:
+        raise WrongError(
+            f"{values.shown(text)!r} is not the size of a file", "bytes above 0, or nothing if not known"
+        )
+    return size
+
+
+def _checksum(text: str) -> str:
+    """Read a checksum as FTS writes it; eight hexadecimal digits alone are adler32."""
+    if not text:
+        return ""
+    match = _CHECKSUM.fullmatch(text.lower())
+    if match is None:
+        raise WrongError(
+            f"{values.shown(text)!r} is not a checksum",
+            "adler32:0cc737eb with eight digits, md5:... with 32, or nothing",
+        )
+    return match["md5"] or f"adler32:{match['adler']}"
