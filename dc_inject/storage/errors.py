@@ -72,7 +72,9 @@ def _of_tls(what: str, error: Exception, secrets: Collection[str]) -> ServiceErr
         return Temporary(f"{what}: the storage's certificate cannot be trusted ({reason})", _TRUST)
     if any(sign in words.lower() for sign in _OURS):
         return Fatal(f"{what}: our certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
-    return Temporary(f"{what}: no TLS connection ({words})")
+    return Temporary(
+        f"{what}: no TLS connection ({words})", "if it stays so, the storage may not accept our certificate"
+    )
 
 
 def _of_files(what: str, error: OSError, secrets: Collection[str]) -> ServiceError:
@@ -90,6 +92,8 @@ def _inner(error: BaseException, kind: type[OSError]) -> OSError | None:
     while seen is not None:
         if isinstance(seen, kind) and not isinstance(seen, requests.RequestException):
             return seen
-        reason = getattr(seen, "reason", None)
-        seen = reason if isinstance(reason, BaseException) else seen.__cause__ or seen.__context__
+        held = next(
+            (part for part in (getattr(seen, "reason", None), *seen.args) if isinstance(part, Exception)), None
+        )
+        seen = held or seen.__cause__ or seen.__context__
     return None

@@ -1,0 +1,285 @@
+"""Whatever a storage answers has its class, and no secret that it echoes gets into a message."""
+
+from __future__ import annotations
+
+import traceback
+
+import pytest
+
+from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.storage import AnyStorage, trust
+from dc_inject.storage import wire as wire_module
+from tests.storage.conftest import TOKEN
+from tests.storage.server import hang, hang_up, propfind, status
+
+
+def everything(storage, url):
+    """All calls that a storage takes, by name."""
+    return {
+        "list": lambda: list(storage.list(url)),
+        "look": lambda: storage.look(url),
+        "delete": lambda: storage.delete(url),
+        "delete folder": lambda: storage.delete_folder_if_empty(url),
+        "make folders": lambda: storage.make_folders(f"{url}/x", url),
+        "reachable": lambda: storage.reachable(url),
+        "verbs": lambda: storage.verbs(url),
+    }
+
+
+CALLS = tuple(everything(None, ""))
+VERB = dict(
+    zip(CALLS, ("PROPFIND", "HEAD", "DELETE", "PROPFIND", "MKCOL", "PROPFIND", "OPTIONS"), strict=True),
+)
+
+
+def error_of(call) -> ServiceError:
+    with pytest.raises(ServiceError) as caught:
+        call()
+    return caught.value
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("code", "kind", "hold"),
+    [
+        (400, Permanent, ""),
+        (401, Fatal, "credentials"),
+        (408, Temporary, ""),
+        (412, Permanent, ""),
+        (423, Temporary, ""),
+        (429, Temporary, ""),
+        (500, Temporary, ""),
+        (501, Permanent, ""),
+        (502, Temporary, ""),
+        (503, Temporary, ""),
+        (507, Permanent, ""),
+        (206, Permanent, ""),
+        (304, Permanent, ""),
+    ],
+)
+def test_every_status_has_its_class(server, storage, call, code, kind, hold):
+    server.tricks[VERB[call]] = status(code, f"it said {TOKEN}".encode())
+    error = error_of(everything(storage, f"{server.url}/dc/a")[call])
+    assert type(error) is kind
+    assert str(code) in error.message
+    assert f"{server.url}/dc/a" in error.message
+    assert TOKEN not in f"{error}{error.hint}"
+    assert getattr(error, "hold", "") in {hold, "api-errors"}
+    assert not getattr(error, "lost", False)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_forbidden_is_for_a_person_but_one_file_that_may_not_be_deleted_is_set_aside(server, storage, call):
+    server.tricks[VERB[call]] = status(403)
+    error = error_of(everything(storage, f"{server.url}/dc/a")[call])
+    if call == "delete":
+        assert type(error) is Permanent
+        assert "may not delete" in error.hint
+    else:
+        assert isinstance(error, Fatal)
+        assert error.hold == "credentials"
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("trick", [hang, hang_up])
+def test_no_answer_is_for_later(server, hasty, call, trick):
+    server.tricks[VERB[call]] = trick
+    error = error_of(everything(hasty, f"{server.url}/dc/a")[call])
+    assert type(error) is Temporary
+    assert not error.lost
+
+
+def test_nobody_there_is_for_later(server, storage):
+    server.shutdown()
+    server.server_close()
+    error = error_of(lambda: storage.delete(f"{server.url}/dc/a"))
+    assert isinstance(error, Temporary)
+    assert "Connection refused" in error.message
+
+
+def test_an_unknown_host_is_for_later(storage):
+    error = error_of(lambda: storage.delete("davs://no-such-host.invalid/a"))
+    assert type(error) is Temporary
+    assert error.message.startswith("DELETE davs://no-such-host.invalid/a: no connection")
+
+
+@pytest.mark.parametrize(("length", "sent"), [("100", b"<D:multi"), ("7", b"<D:mult")])
+def test_an_answer_that_is_cut_is_for_later(server, hasty, length, sent):
+    def cut(handler):
+        handler.answer(207, sent, Content_Length=length)
+        handler.close_connection = True
+
+    server.tricks["PROPFIND"] = cut
+    assert type(error_of(lambda: list(hasty.list(f"{server.url}/dc")))) is Temporary
+
+
+def test_an_answer_without_end_is_bounded(server, storage, monkeypatch):
+    monkeypatch.setattr(wire_module.Answer.body, "__defaults__", (100_000,))
+    server.tricks["PROPFIND"] = propfind('<D:multistatus xmlns:D="DAV:">' + "<a></a>" * 100_000)
+    error = error_of(lambda: list(storage.list(f"{server.url}/dc")))
+    assert type(error) is Permanent
+    assert "larger than" in error.message
+
+
+def test_a_body_that_takes_for_ever_is_given_up(server, access):
+    storage = wire_module.Wire(lambda: access, verify=True, longest=-1)
+    server.put("/dc/a")
+    with pytest.raises(Temporary, match="does not come to an end"), storage.ask("PROPFIND", server.url) as answer:
+        list(answer.body())
+    storage.close()
+
+
+def test_a_page_of_html_is_not_shown(server, storage):
+    server.tricks["HEAD"] = server.tricks["DELETE"] = status(
+        500, b"<html>" + b"x" * 10_000 + b"</html>", Content_Type="text/html"
+    )
+    for call in (storage.look, storage.delete):
+        error = error_of(lambda call=call: call(f"{server.url}/dc/a"))
+        assert "<html>" not in error.message
+        assert len(error.message) < 200
+
+
+@pytest.mark.parametrize(
+    "url", ["gsiftp://h/x", "davs://me:hunter2@h/x", "davs://h/x?authz=hunter2", "davs://h/.."]
+)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_url_that_is_none_is_permanent_and_shows_no_secret(storage, url, call):
+    error = error_of(everything(AnyStorage(storage), url)[call])
+    assert type(error) is Permanent
+    assert "hunter2" not in error.message
+
+
+# Secrets
+
+ECHOES = [
+    TOKEN,
+    f"Authorization: Bearer {TOKEN}",
+    f"Bearer%20{TOKEN}",
+    f"token {TOKEN[:30]}... is not valid",
+    f"see https://pool.example.org/a?authz=Bearer%20{TOKEN}&x=1",
+    f"https://me:{TOKEN}@pool.example.org/a",
+]
+
+
+def shown(error: BaseException) -> str:
+    """All that could be printed of an error."""
+    return "".join(traceback.format_exception(error)) + repr(error) + str(getattr(error, "hint", ""))
+
+
+@pytest.mark.parametrize("echo", ECHOES)
+@pytest.mark.parametrize("code", [400, 401, 403, 500])
+def test_no_echo_of_a_secret_is_shown(server, storage, echo, code):
+    server.tricks["DELETE"] = status(code, echo.encode())
+    error = error_of(lambda: storage.delete(f"{server.url}/dc/a"))
+    assert TOKEN[:20] not in shown(error)
+    assert str(code) in error.message
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        f"http://se.example.org/dc/a?authz={TOKEN}",
+        f"https://me:{TOKEN}@127.0.0.1:1/dc/a",
+        f"https://127.0.0.1:1/dc/a?authz=Bearer%20{TOKEN}",
+        f"https://127.0.0.1:1/dc/b?authz={TOKEN}",
+        f"https://[{TOKEN}/",
+        f"https:///dc/a?{TOKEN}",
+        f"ftp://127.0.0.1/dc/a?{TOKEN}",
+        f"http://127.0.0.1:99999/{TOKEN}",
+        "",
+    ],
+)
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_no_part_of_a_redirect_is_shown(server, storage, location, code):
+    server.tricks["DELETE"] = status(code, TOKEN.encode(), Location=location)
+    error = error_of(lambda: storage.delete(f"{server.url}/dc/a"))
+    assert TOKEN not in shown(error)
+    assert "authz" not in shown(error)
+
+
+# Redirects
+
+
+def to(server, path="/dc/a", code=307):
+    return status(code, Location=f"{server.url}{path}")
+
+
+def test_a_redirect_is_followed_with_the_same_verb_and_without_our_token(server, other, storage):
+    other.put("/dc/a")
+    server.tricks["DELETE"] = to(other, "/dc/a?signed=1")
+    assert storage.delete(f"{server.url}/dc/a")
+    assert other.asked == ["DELETE /dc/a?signed=1"]
+    assert "Authorization" in server.headers[0]
+    assert "Authorization" not in other.headers[0]
+
+
+def test_a_token_goes_along_on_the_same_host(server, storage):
+    server.put("/dc/b/a")
+    server.tricks["DELETE /dc/a"] = status(308, Location="/dc/b/a")
+    assert storage.delete(f"{server.url}/dc/a")
+    assert [headers["Authorization"] for headers in server.headers] == [f"Bearer {TOKEN}"] * 2
+
+
+def test_once_sent_away_a_token_is_not_used_again(server, other, storage):
+    """A stranger must not aim our token at another file of our storage."""
+    server.tricks["DELETE /dc/a"] = to(other)
+    other.tricks["DELETE"] = to(server, "/elsewhere/a")
+    storage.delete(f"{server.url}/dc/a")
+    assert ["Authorization" in headers for headers in server.headers] == [True, False]
+
+
+@pytest.mark.parametrize("code", [303, 300, 305])
+def test_a_redirect_that_would_change_the_verb_is_not_followed(server, other, storage, code):
+    server.tricks["DELETE"] = to(other, code=code)
+    assert isinstance(error_of(lambda: storage.delete(f"{server.url}/dc/a")), Permanent)
+    assert other.asked == []
+
+
+@pytest.mark.parametrize("path", ["/dc/b", "/dc", "/", "", "/dc/a/b", "/dc/a%2F"])
+def test_a_redirect_never_deletes_another_file(server, other, storage, path):
+    server.tricks["DELETE"] = to(other, path)
+    assert "another file" in error_of(lambda: storage.delete(f"{server.url}/dc/a")).message
+    assert other.asked == []
+
+
+def test_redirects_come_to_an_end(server, storage):
+    server.tricks["DELETE"] = to(server)
+    assert "redirects" in error_of(lambda: storage.delete(f"{server.url}/dc/a")).message
+    assert len(server.asked) == 6
+
+
+def test_nobody_from_outside_leads_us_to_this_machine():
+    """What may be plain on loopback may be so only for what began there."""
+    first = wire_module.urlsplit("https://se.example.org/dc/a")
+    with pytest.raises(Permanent, match="not https"):
+        wire_module._next("DELETE", "davs://se.example.org/dc/a", first, first, 307, "http://127.0.0.1:80/dc/a")
+
+
+def test_a_listing_that_was_redirected_is_told_under_the_asked_url(server, other, storage):
+    other.put("/pool/dc/a")
+    server.tricks["PROPFIND"] = to(other, "/pool/dc/")
+    assert [found.url for found in storage.list(f"{server.url}/dc")] == [f"{server.url}/dc/a"]
+
+
+# Credentials and trust
+
+
+@pytest.mark.parametrize("token", ["a\nb", "a\r\nX: y", "\u00e9", "a\0"])
+def test_a_token_that_is_none_is_never_sent_or_shown(server, storage, access, token):
+    access.token = token
+    error = error_of(lambda: storage.look(f"{server.url}/a"))
+    assert isinstance(error, Fatal)
+    assert error.hold == "credentials"
+    assert token not in str(error)
+    assert server.asked == []
+
+
+def test_whom_to_trust_is_told_or_in_the_environment(tmp_path, monkeypatch):
+    both = {"X509_CERT_DIR": "/grid", "REQUESTS_CA_BUNDLE": "/bundle"}
+    assert trust(both, "/told") == "/told"
+    assert trust(both) == "/grid"
+    assert trust({"REQUESTS_CA_BUNDLE": "/bundle"}) == "/bundle"
+    monkeypatch.setattr(wire_module, "GRID", tmp_path)
+    assert trust({}) == str(tmp_path)
+    monkeypatch.setattr(wire_module, "GRID", tmp_path / "none")
+    assert trust({}) is True

@@ -1,0 +1,182 @@
+"""root:// behind the same protocol; the library is not needed for that to be tested."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from types import SimpleNamespace as Bag
+
+import pytest
+
+from dc_inject.errors import Fatal, Permanent, Temporary
+from dc_inject.storage import AnyStorage, Found, Look, Missing, Reach, WebDav, Xrootd
+from tests.storage.conftest import Opens
+
+GOOD = Bag(ok=True, errno=0, code=0, message="")
+FLAGS = Bag(
+    DirListFlags=Bag(STAT=1),
+    MkDirFlags=Bag(MAKEPATH=1),
+    QueryCode=Bag(CHECKSUM="checksum", SPACE="space"),
+    StatInfoFlags=Bag(IS_DIR=2),
+)
+
+
+def bad(errno: int, message: str = "no", code: int = 400) -> Bag:
+    return Bag(ok=False, errno=errno, code=code, message=message)
+
+
+NOT_FOUND = bad(3011)
+
+
+class Files:
+    """A file system as XRootD's client shows it, at any address."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int | None] = {"/": None, "/dc": None}  # a folder has no size
+        self.trouble: dict[str, Bag] = {}
+        self.asked: list[str] = []
+
+    def FileSystem(self, address: str) -> Files:  # noqa: N802  the library's name
+        self.address = address
+        return self
+
+    def _do(self, verb: str, path: str, timeout: int) -> Bag | None:
+        assert timeout == 60
+        self.asked.append(f"{verb} {path}")
+        return self.trouble.get(verb) or (None if path in self.sizes else NOT_FOUND)
+
+    def _info(self, path: str) -> Bag:
+        size = self.sizes[path]
+        return Bag(size=size or 0, flags=2 if size is None else 0, modtime=60)
+
+    def stat(self, path, timeout):
+        wrong = self._do("stat", path, timeout)
+        return (wrong, None) if wrong else (GOOD, self._info(path))
+
+    def rm(self, path, timeout):
+        wrong = self._do("rm", path, timeout)
+        return (wrong, None) if wrong else (GOOD, self.sizes.pop(path))
+
+    rmdir = rm
+
+    def mkdir(self, path, flags, timeout):
+        self._do("mkdir", path, timeout)
+        self.sizes[path] = None
+        return self.trouble.get("mkdir", GOOD), None
+
+    def dirlist(self, path, flags, timeout):
+        wrong = self._do("dirlist", path, timeout)
+        below = [name for name in self.sizes if name != "/" and (name.rpartition("/")[0] or "/") == path]
+        entries = [Bag(name=name.rpartition("/")[2], statinfo=self._info(name)) for name in below]
+        return (wrong, None) if wrong else (GOOD, entries)
+
+    def query(self, code, path, timeout):
+        wrong = self._do(code, path, timeout)
+        said = {
+            "checksum": b"adler32 84b021f\0",
+            "space": b"oss.cgroup=default&oss.space=9&oss.free=7&oss.quota=-1\0",
+        }
+        return (wrong, None) if wrong else (GOOD, said[code])
+
+
+@pytest.fixture
+def files() -> Files:
+    files = Files()
+    files.sizes |= {"/dc/a": 5, "/dc/sub": None, "/dc/sub/b": 7}
+    return files
+
+
+@pytest.fixture
+def xrootd(files) -> Xrootd:
+    return Xrootd(modules=lambda: (files, FLAGS))
+
+
+def test_a_listing(xrootd, files):
+    when = datetime(1970, 1, 1, 0, 1, tzinfo=UTC)
+    assert list(xrootd.list("root://eos:1095//dc")) == [
+        Found("root://eos:1095//dc/a", False, 5, "", when),
+        Found("root://eos:1095//dc/sub", True, None, "", when),
+        Found("root://eos:1095//dc/sub/b", False, 7, "", when),
+    ]
+    assert files.address == "root://eos:1095"
+    assert [found.url for found in xrootd.list("root://eos//dc", 1)] == ["root://eos//dc/a", "root://eos//dc/sub"]
+    with pytest.raises(Permanent, match="too many"):
+        list(xrootd.list("root://eos//dc", limit=2))
+    with pytest.raises(Missing):
+        list(xrootd.list("root://eos//nope"))
+
+
+def test_looking(xrootd, files):
+    assert xrootd.look("root://eos//dc/a") == Look(True, 5)
+    assert xrootd.look("root://eos//dc/a", checksum=True) == Look(True, 5, "084b021f")
+    assert xrootd.look("root://eos//nope") == Look(exists=False)
+    assert xrootd.reachable("root://eos//dc") == Reach(True, True, 7)
+    assert xrootd.reachable("root://eos") == Reach(True, True, 7)
+    assert xrootd.reachable("root://eos//nope") == Reach(exists=False)
+    files.trouble["space"] = bad(3013)
+    assert xrootd.reachable("root://eos//dc/a") == Reach(True, False)
+    assert set(xrootd.verbs("root://eos//dc").values()) == {None}
+
+
+def test_deleting(xrootd, files):
+    assert xrootd.delete("root://eos//dc/sub/b") is True
+    assert xrootd.delete("root://eos//dc/sub/b") is False
+    assert xrootd.delete_folder_if_empty("root://eos//dc") is False
+    assert xrootd.delete_folder_if_empty("root://eos//dc/sub") is True
+    assert xrootd.delete_folder_if_empty("root://eos//dc/sub") is True
+    assert set(files.sizes) == {"/", "/dc", "/dc/a"}
+    with pytest.raises(Permanent, match="never deleted"):
+        xrootd.delete_folder_if_empty("root://eos")
+
+
+def test_folders_are_made_below_a_prefix_that_exists(xrootd, files):
+    xrootd.make_folders("root://eos//dc/x/y", "root://eos//dc")
+    assert "/dc/x/y" in files.sizes
+    with pytest.raises(Missing, match="does not exist"):
+        xrootd.make_folders("root://eos//nope/x", "root://eos//nope")
+    with pytest.raises(Permanent, match="not below"):
+        xrootd.make_folders("root://eos//dc", "root://eos//dc")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (bad(3010), Fatal),
+        (bad(3030), Fatal),
+        (bad(0, code=204), Fatal),
+        (bad(3009), Permanent),
+        (bad(3005), Temporary),
+        (bad(0, code=206), Temporary),
+    ],
+)
+def test_every_error_has_its_class_and_shows_no_secret(xrootd, files, status, kind):
+    status.message = "[ERROR] root://h//a?authz=Bearer%20hunter2 failed"
+    files.trouble["stat"] = status
+    with pytest.raises(kind) as caught:
+        xrootd.look("root://eos//dc/a")
+    assert "hunter2" not in str(caught.value)
+    assert "stat root://eos//dc/a" in str(caught.value)
+
+
+def test_one_file_that_may_not_be_deleted_is_set_aside(xrootd, files):
+    files.trouble["rm"] = bad(3010)
+    with pytest.raises(Permanent, match="rm root://eos//dc/a"):
+        xrootd.delete("root://eos//dc/a")
+
+
+def test_the_scheme_decides_who_is_asked(server, storage, xrootd):
+    both = AnyStorage(storage, lambda: xrootd)
+    server.put("/dc/a", b"1234")
+    assert both.look(f"{server.url}/dc/a").bytes == 4
+    assert both.look("root://eos//dc/a").bytes == 5
+    assert both.reachable("root://eos//dc").exists
+    both.close()
+
+
+def test_without_the_library_a_hint_is_given(monkeypatch):
+    monkeypatch.setitem(sys.modules, "XRootD.client", None)
+    both = AnyStorage(WebDav(Opens))
+    with pytest.raises(Permanent, match="not installed") as caught:
+        both.delete("root://eos//dc/a")
+    assert "dc-inject[xrootd]" in (caught.value.hint or "")
+    both.close()
