@@ -1,0 +1,172 @@
+"""FTS as a service that moves bytes: jobs of files between storages, and their deletion by us."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from dc_inject import urls
+from dc_inject.backends.fts.connection import Connection, Credentials, Make, real_client
+from dc_inject.backends.fts.identity import check
+from dc_inject.backends.fts.inventory import Inventory, Replicas
+from dc_inject.backends.fts.jobs import Jobs
+from dc_inject.backends.fts.limits import LinkLimit, limits
+from dc_inject.backends.fts.observing import Observing
+from dc_inject.backends.fts.removing import Removing
+from dc_inject.backends.fts.sites import Sites
+from dc_inject.backends.fts.threads import Threads
+from dc_inject.errors import Permanent, ServiceError, Temporary, UsageError
+from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
+from dc_inject.naming import Copy
+from dc_inject.ports import Candidate, Clock, Identity, Observation, Observer, Outcome, Removal, RseFacts, Sight
+from dc_inject.storage import AnyStorage, Storage, WebDav, trust
+
+__all__ = ["FtsBackend", "LinkLimit"]
+
+QUICK = 10.0  # seconds that a storage may take to say that it is there
+_NOTHING = Sight(None, True, True, True, None, 0, False)
+
+
+class FtsBackend:
+    """Implements `ports.Backend` with FTS's own client; one injection is one job.
+
+    FTS ends nothing by itself but what waits too long in its queue, and deletes nothing: both are done here.
+    """
+
+    name = "fts"
+    cleans_up = False
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        campaign: str,
+        clock: Clock,
+        observer: Observer,
+        credentials: Credentials,
+        timeout: float = 60.0,
+        threads: int = 8,
+        replicas: Replicas | None = None,
+        storage: Storage | None = None,
+        make: Make = real_client,
+    ) -> None:
+        """Take the endpoint, what opens it and the storages, and what bounds a call.
+
+        `timeout` are seconds without an answer, `threads` the requests to storages under way at once. `replicas`
+        looks up datasets in Rucio. `storage` is spoken to in place of the real ones, `make` makes the client of
+        a thread. Nothing is asked before the first call. Raises UsageError for an endpoint that cannot be one.
+        """
+        self.campaign = campaign
+        self.connection = Connection(
+            _checked(endpoint),
+            timeout=timeout,
+            clock=clock,
+            observer=observer,
+            credentials=credentials,
+            make=make,
+        )
+        self._credentials = credentials
+
+        def reached(purpose: str, patience: float) -> Storage:
+            return storage or AnyStorage(
+                WebDav(lambda: credentials.access(purpose), verify=trust(os.environ), read=patience)
+            )
+
+        pool, quick = Threads(threads), min(timeout, QUICK)
+        self._jobs = Jobs(self.connection)
+        self._observing = Observing(self.connection, self._jobs)
+        self._removing = Removing(reached("destination", timeout), pool, clock)
+        self._inventory = Inventory(reached("source", timeout), pool, replicas)
+        self._sites = Sites(
+            reached("source", quick), reached("destination", quick), self._alike, Threads(threads), clock
+        )
+
+    def check(self) -> Identity:
+        """Tell who we are; credentials are read anew, and a proxy is delegated where that is needed."""
+        with _understood():
+            return check(self.connection, self.name, self._credentials.until())
+
+    def resolve(self, expression: str) -> tuple[str, ...]:
+        """Return the URL prefix itself: FTS knows no expressions."""
+        try:
+            return (urls.normal(expression),)
+        except ValueError as error:
+            raise Permanent(f"{expression!r} is no end of a link through FTS: {error}") from None
+
+    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
+        """Stream the files below a source that pass the filter, each with its URL and size."""
+        assert isinstance(datasets, FileFilter), "the menu gives datasets to Rucio only"
+        with _understood():
+            yield from self._inventory.read(source, datasets)
+
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
+        """Tell nothing new: every copy has a name of its own, so nothing can be in its way.
+
+        What became of the source files since the inventory shows when they are copied.
+        """
+        return dict.fromkeys(candidates, _NOTHING)
+
+    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
+        """Make a job for each injection; one that is known already is adopted."""
+        with _understood(lost=True):
+            return self._jobs.submit(injections)
+
+    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+        """Tell how jobs stand; everything here is exact."""
+        del exact
+        with _understood():
+            return self._observing.observe(entries)
+
+    def end(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """Cancel jobs; one that is over is a success."""
+        with _understood(lost=True):
+            return self._jobs.cancel(entries)
+
+    def remove(self, entries: Sequence[Entry]) -> list[Removal]:
+        """Delete the copies of ended jobs, and tell which of them are known to be gone."""
+        return self._removing.remove(entries)
+
+    def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
+        """Tell of storage prefixes whether they answer, and their free space."""
+        return self._sites.sites(rses)
+
+    def limits(self, links: Iterable[Link]) -> list[LinkLimit]:
+        """Tell how many transfers at a time FTS will allow on links."""
+        with _understood():
+            return limits(self.connection, links)
+
+    def sweep(self, prefix: str, campaign: str) -> Iterator[tuple[str, Copy, int]]:
+        """Stream files of a campaign below a destination prefix, whether a ledger knows them or not."""
+        return self._removing.sweep(prefix, campaign)
+
+    def delete(self, urls: Sequence[str]) -> list[tuple[str, ServiceError | None]]:
+        """Delete files whose path is one of ours, and then empty folders; tell what stood in the way."""
+        return self._removing.delete(urls)
+
+    def _alike(self) -> bool:
+        """Whether sources and destinations are opened by the same."""
+        one, other = self._credentials.access("source"), self._credentials.access("destination")
+        return (one.token, one.certificate) == (other.token, other.certificate)
+
+
+def _checked(endpoint: str) -> str:
+    """Return an endpoint in its canonical form; credentials would be readable on a plain connection."""
+    hint = "it is like https://fts3-pilot.cern.ch:8446"
+    try:
+        url = urls.parse(endpoint)
+    except ValueError as error:
+        raise UsageError(f"the address of FTS cannot be used: {error}", hint) from None
+    if url.scheme not in {"https", "http"}:
+        raise UsageError(f"the address of FTS cannot begin with {url.scheme}://", hint)
+    return str(url)
+
+
+@contextmanager
+def _understood(*, lost: bool = False) -> Iterator[None]:
+    """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        message = f"FTS's answer cannot be understood ({type(error).__name__}: {error})"
+        raise Temporary(message, "is it an FTS server of version 3.12 or newer?", lost=lost) from error

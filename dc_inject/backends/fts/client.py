@@ -1,0 +1,177 @@
+"""FTS's own client, with its edges taken off: it never asks on the terminal, and no answer of the service is lost.
+
+The requests are those of the `fts3` package. What it makes of an answer is too little to decide by: it drops the
+message of most errors, and all states when one job of many is unknown. So status and message are noted here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from math import ceil
+from typing import Any
+
+from fts3.rest.client import Delegator, Submitter
+from fts3.rest.client.context import Context
+from fts3.rest.client.easy import JobIdGenerator, new_job, new_transfer
+from fts3.rest.client.request import Request
+
+from dc_inject import __version__, naming
+from dc_inject.backends.fts.errors import Notes
+from dc_inject.model import Injection, JobOptions
+from dc_inject.storage.nouns import Access
+
+FIELDS = (
+    "file_state",
+    "filesize",
+    "user_filesize",
+    "reason",
+    "source_surl",
+)  # of each file, when they are asked for
+DELEGATED_FOR = timedelta(hours=12)  # at most: never longer than the proxy itself
+DELEGATE_BELOW = timedelta(hours=6)
+_AGENT = f"dc-inject/{__version__}"
+_HOUR = timedelta(hours=1)
+
+
+class _Request(Request):  # type: ignore[misc]  # fts3 has no types
+    """Requests that note what was answered; a multi-status is an answer, not an error."""
+
+    def __init__(self, notes: Notes, *args: Any, **kwargs: Any) -> None:
+        self._notes = notes
+        super().__init__(*args, **kwargs)
+
+    def method(self, *args: Any, **kwargs: Any) -> str:
+        self._notes.requests += 1
+        self._notes.begin()
+        text: str = super().method(*args, **kwargs)
+        return text
+
+    def _handle_error(self, url: str, code: int, response_body: str | None = None) -> None:
+        self._notes.answered(code, response_body or "")
+        if code != 207:
+            super()._handle_error(url, code, response_body)
+
+
+class _Context(Context):  # type: ignore[misc]  # fts3 has no types
+    """A context that cannot ask for the password of a key: nobody may be there."""
+
+    def _read_passwd_from_stdin(self, *_: object, **__: object) -> bytes:
+        return b""
+
+
+class _Delegator(Delegator):  # type: ignore[misc]  # fts3 has no types
+    """A delegator that knows the time zone of what it reads."""
+
+    def _get_remaining_life(self, delegation_id: str) -> timedelta | None:
+        told = self.get_info(delegation_id)
+        if not told:
+            return None
+        until = datetime.strptime(told["termination_time"], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
+        return until - datetime.now(UTC)
+
+
+class Client:
+    """One thread's client of an FTS service; making it asks the service who it is."""
+
+    def __init__(self, endpoint: str, access: Access, notes: Notes, timeout: float, trust: str) -> None:
+        """Take the endpoint, what opens it, where to note answers, seconds to wait, and the authorities' path."""
+        self._context = _Context(
+            endpoint,
+            ucert=access.certificate or None,
+            ukey=access.key or None,
+            fts_access_token=access.token or None,
+            capath=trust,
+            request_class=partial(_Request, notes),
+            connectTimeout=min(timeout, 10.0),
+            timeout=timeout,
+            user_agent=_AGENT,
+        )
+        self._notes = notes
+
+    @property
+    def with_certificate(self) -> bool:
+        """Whether FTS acts with a proxy that has to be delegated to it."""
+        return bool(self._context.has_certificate())
+
+    def version(self) -> str:
+        """Return the version of the server, or of its interface where it does not tell."""
+        told = self._context.get_endpoint_info()
+        number = told.get("core") if isinstance(told.get("core"), Mapping) else told["api"]
+        return ".".join(str(number[part]) for part in ("major", "minor", "patch"))
+
+    def whoami(self) -> Mapping[str, Any]:
+        """Return what FTS knows of us."""
+        told: Mapping[str, Any] = json.loads(self._context.get("/whoami"))
+        return told
+
+    def get(self, path: str) -> Any:  # noqa: ANN401  JSON
+        """Return what is told at a path."""
+        return json.loads(self._context.get(path))
+
+    def submit(self, injection: Injection, source: Access, destination: Access) -> str:
+        """Submit the job of an injection; its id comes from the injection's key."""
+        job = _job(injection, source, destination)
+        return str(Submitter(self._context).submit(transfers=job["files"], **job["params"]))
+
+    def statuses(self, ids: Sequence[str], *, files: bool) -> list[Mapping[str, Any]]:
+        """Return the rows of jobs, also of those that are unknown, with the states of their files if asked for."""
+        fields = f"?files={','.join(FIELDS)}" if files else ""
+        return _rows(json.loads(self._context.get(f"/jobs/{','.join(ids)}{fields}")))
+
+    def cancel(self, ids: Sequence[str]) -> list[Mapping[str, Any]]:
+        """Cancel jobs; return a row for each, or none where the service has nothing to say."""
+        try:
+            return _rows(Submitter(self._context).cancel(",".join(ids)))
+        except ValueError:
+            if self._notes.status == 304:  # a job that is over: such an answer has no body
+                return []
+            raise
+
+    def delegate(self, *, force: bool = False) -> None:
+        """Let FTS act with our proxy, if what it has will not last."""
+        if self.with_certificate:
+            _Delegator(self._context).delegate(
+                lifetime=DELEGATED_FOR, force=force, delegate_when_lifetime_lt=DELEGATE_BELOW
+            )
+
+
+def _job(injection: Injection, source: Access, destination: Access) -> dict[str, Any]:
+    options = injection.job or JobOptions()
+    tokens: dict[str, str] = {}
+    if source.token and destination.token:  # FTS takes both or neither
+        tokens = {"source_token": source.token, "destination_token": destination.token}
+    transfers = [
+        new_transfer(
+            member.name,
+            copy,
+            checksum=member.checksum or "ADLER32",  # FTS's word for "of that kind, ask the source"
+            filesize=member.bytes,
+            activity=injection.activity,
+            scitag=options.scitag,
+            **tokens,
+        )
+        for member, copy in zip(injection.item.members, naming.copies(injection), strict=True)
+    ]
+    job: dict[str, Any] = new_job(
+        transfers,
+        verify_checksum=str(options.verify),
+        overwrite=False,
+        retry=options.retry or -1,  # 0 means the server's default, not none
+        priority=injection.service_priority,
+        metadata=naming.metadata(injection),
+        max_time_in_queue=max(1, ceil(injection.lifetime / _HOUR)),
+        id_generator=JobIdGenerator.deterministic,
+        sid=injection.key,
+    )
+    return job
+
+
+def _rows(answer: Any) -> list[Mapping[str, Any]]:  # noqa: ANN401  JSON
+    """Return the rows of an answer; that on one job is the row itself."""
+    rows = answer if isinstance(answer, list) else [answer]
+    if not all(isinstance(row, dict) for row in rows):
+        raise TypeError("jobs are wanted")
+    return rows

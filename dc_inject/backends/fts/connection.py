@@ -1,0 +1,195 @@
+"""The connection to FTS: one client for each thread, and the only way by which calls leave."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Protocol
+
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+
+from dc_inject.backends.fts.errors import INSTALL, Notes, translate
+from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.ports import Clock, Observer
+from dc_inject.storage.nouns import Access
+from dc_inject.storage.wire import trust
+
+_SECRETS = 12  # tokens that are looked for in what leaves; each kind is renewed now and then
+
+
+class Credentials(Protocol):
+    """What opens FTS and the storages; files are read again when they have changed."""
+
+    def access(self, purpose: str) -> Access:
+        """Return what opens FTS (`fts`), sources (`source`) or destinations (`destination`)."""
+        ...
+
+    def until(self) -> datetime | None:
+        """Return when the first of them expires, as far as they tell."""
+        ...
+
+
+Make = Callable[[str, Access, Notes, float, str], Any]
+
+
+def real_client(endpoint: str, access: Access, notes: Notes, timeout: float, authorities: str) -> Any:  # noqa: ANN401  fts3 has no types
+    """Make a client for this thread; raises Fatal when the `fts3` package is not there."""
+    try:
+        # Only here: the package is an extra, and compiled where it is installed.
+        from dc_inject.backends.fts.client import Client  # noqa: PLC0415  as said
+    except ImportError as error:
+        raise Fatal(f"FTS's client cannot be imported ({error})", INSTALL) from error
+    return Client(endpoint, access, notes, timeout, authorities)
+
+
+class Connection:
+    """Calls of FTS's client by name, from any thread; every error that leaves is a ServiceError."""
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        timeout: float,
+        clock: Clock,
+        observer: Observer,
+        credentials: Credentials,
+        make: Make = real_client,
+    ) -> None:
+        """Take seconds that a call may wait for an answer; `make` makes the client of a thread."""
+        self.endpoint = endpoint
+        self.credentials = credentials
+        self._timeout = timeout
+        self._clock = clock
+        self._observer = observer
+        self._make = make
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._delegating = threading.Lock()
+        self._generation = 0
+        self._vo = ""
+        self._notes: list[Notes] = []
+        self._secrets: deque[str] = deque(maxlen=_SECRETS)
+
+    def call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
+        """Call a method of the client; say so if it `writes`. After a 419, delegate and call once more."""
+        try:
+            return self._call(method, *args, writes=writes, **kwargs)
+        except Fatal:
+            if self.status != 419:
+                raise
+        with self._delegating:
+            self._call("delegate", force=True)
+        return self._call(method, *args, writes=writes, **kwargs)
+
+    def delegate(self) -> None:
+        """Make sure that FTS has a proxy of ours that lasts, if it needs one."""
+        with self._delegating:
+            self._call("delegate")
+
+    def now(self) -> datetime:
+        """Return the present instant."""
+        return self._clock.now()
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of the last answer to this thread; 0 if there was none."""
+        return self._my_notes().status
+
+    @property
+    def requests(self) -> int:
+        """How many requests have left so far."""
+        with self._lock:
+            return sum(notes.requests for notes in self._notes)
+
+    def vo(self) -> str:
+        """Return the virtual organisation that FTS takes us for; asked once after each `renew`."""
+        with self._lock:
+            known = self._vo
+        if not known:
+            known = str(self.call("whoami")["vos"][0])
+            with self._lock:
+                self._vo = known
+        return known
+
+    def renew(self) -> None:
+        """Forget clients and who we are: a person may have repaired something."""
+        with self._lock:
+            self._generation += 1
+            self._vo = ""
+
+    def secrets(self) -> list[str]:
+        """Return the tokens in use now and a little earlier."""
+        for purpose in ("fts", "source", "destination"):
+            token = self.credentials.access(purpose).token
+            with self._lock:
+                if token and token not in self._secrets:
+                    self._secrets.append(token)
+        with self._lock:
+            return list(self._secrets)
+
+    def _call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
+        with self._translated(method, writes=writes) as client:
+            return getattr(client, method)(*args, **kwargs)
+
+    def _client(self) -> Any:  # noqa: ANN401  fts3 has no types
+        """Return this thread's client; made when there is none, or when credentials have changed."""
+        access, local = self.credentials.access("fts"), self._local
+        stamp: Hashable = (self._generation, access.stamp)
+        if getattr(local, "stamp", None) != stamp:
+            local.stamp = None
+            local.client = self._make(self.endpoint, access, self._my_notes(), self._timeout, _authorities())
+            local.stamp = stamp
+        return local.client
+
+    @contextmanager
+    def _translated(self, method: str, *, writes: bool) -> Iterator[Any]:
+        notes, started, result = self._my_notes(), self._clock.now(), "ok"
+        notes.begin()
+        making = True
+        try:
+            client = self._client()
+            making = False
+            notes.begin()
+            yield client
+        except Exception as error:  # noqa: BLE001  all of it is translated, here and nowhere else
+            if notes.status == 401:
+                self._local.stamp = None  # what it was made with is refused: the next call begins anew
+            translated = translate(error, notes, self.secrets(), writes=writes and not making, making=making)
+            result = _result(translated, notes.status)
+            raise translated from (None if translated is error else error)
+        finally:
+            seconds = (self._clock.now() - started).total_seconds()
+            self._observer.event("call", service="fts", method=method, seconds=seconds, result=result)
+
+    def _my_notes(self) -> Notes:
+        if not hasattr(self._local, "notes"):
+            self._local.notes = Notes()
+            with self._lock:
+                self._notes.append(self._local.notes)
+        notes: Notes = self._local.notes
+        return notes
+
+
+def _authorities() -> str:
+    """Return whom to trust, as a path: FTS's client would look only where the grid has it."""
+    path = trust(os.environ)
+    return path if isinstance(path, str) else str(DEFAULT_CA_BUNDLE_PATH)
+
+
+def _result(error: ServiceError, status: int) -> str:
+    """Return the word for what became of a call; that a job is unknown or known already is news, not trouble."""
+    match error:
+        case Permanent() if status in {404, 409}:
+            return "ok"
+        case Temporary(lost=True):
+            return "lost"
+        case Permanent():
+            return "permanent"
+        case Fatal():
+            return "fatal"
+        case _:
+            return "temporary"

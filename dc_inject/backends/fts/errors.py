@@ -1,0 +1,167 @@
+"""From what FTS, its client and the network raise to what has to happen next; no secret gets through.
+
+The status of the last answer decides, and where there was none, what became of the connection.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import requests
+from urllib3.exceptions import MaxRetryError, NewConnectionError
+
+from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.redaction import scrub
+
+log = logging.getLogger(__name__)
+
+CREDENTIALS = "credentials"
+INSTALL = (
+    "install the extra `fts`: pip install 'dc-inject[fts]'; M2Crypto, which it needs, is compiled then: "
+    "apt install gcc libssl-dev python3-dev"
+)
+_RENEW = "renew the proxy or token (`dc-inject ping` tells which are used)"
+_ENDPOINT = "check FTS's endpoint: it is like https://fts3-pilot.cern.ch:8446"
+_TRUST = "set X509_CERT_DIR, or REQUESTS_CA_BUNDLE, to the certificates of the authorities that you trust"
+_BANNED = re.compile(r"(\S+://\S+) is banned")
+_OF_TOKENS = re.compile(
+    r"access[-_]token|(?:source|destination)_tokens|token does not|token for |unknown issuer|unmanaged tokens",
+    re.IGNORECASE,
+)
+_SAID = 4000  # characters of an error's body that are looked at
+
+
+class Banned(Temporary):
+    """FTS takes nothing for a storage; whether it is the source or the destination, its caller knows."""
+
+    def __init__(self, message: str, storage: str) -> None:
+        """Take the message, and the storage as FTS names it."""
+        super().__init__(message, "FTS's operators have banned it: ask them why", hold="destination-unavailable")
+        self.storage = storage
+
+
+@dataclass(slots=True)
+class Notes:
+    """What was answered to the last request of a thread: FTS's client tells too little of it."""
+
+    status: int = 0  # 0: no answer
+    said: str = ""
+    requests: int = 0  # since the beginning
+
+    def begin(self) -> None:
+        """Forget the last answer."""
+        self.status, self.said = 0, ""
+
+    def answered(self, status: int, body: str) -> None:
+        """Keep the status, and what an error says."""
+        self.status = status
+        self.said = _message(body[:_SAID]) if status >= 400 else ""
+
+
+def translate(
+    error: Exception,
+    notes: Notes,
+    secrets: Collection[str] = (),
+    *,
+    writes: bool = False,
+    making: bool = False,
+) -> ServiceError:
+    """Return the error that says what to do next; `making` is for what comes up while a client is made."""
+    if isinstance(error, ServiceError):
+        return error
+    network = next((one for one in _chain(error) if isinstance(one, requests.RequestException)), None)
+    if network is not None:
+        return _of_network(network, secrets, writes=writes)
+    if notes.status >= 400:
+        return _of_status(notes.status, scrub(notes.said, secrets), writes=writes)
+    text = scrub(str(error), secrets) or type(error).__name__
+    files = next((one for one in _chain(error) if isinstance(one, OSError)), None)
+    if files is not None and ("CA certificate bundle" in text or "CA certificate bundle" in str(files)):
+        return Fatal(f"the authorities' certificates cannot be read ({scrub(str(files), secrets)})", _TRUST)
+    if notes.status:
+        message = f"FTS's answer cannot be understood ({type(error).__name__}: {text})"
+        return Fatal(message, _ENDPOINT) if making else Temporary(message, _ENDPOINT, lost=writes)
+    if making or files is not None:
+        message = f"the proxy or certificate cannot be used ({text})"
+        return Fatal(message, "check X509_USER_PROXY, or make a new proxy (voms-proxy-init)", hold=CREDENTIALS)
+    log.error("unexpected %s while FTS was called", type(error).__name__, exc_info=error)
+    return Temporary(f"unexpected {type(error).__name__}: {text}")
+
+
+def _of_status(status: int, said: str, *, writes: bool) -> ServiceError:
+    text = f"FTS answered {status}" + (f" ({said})" if said else "")
+    banned = _BANNED.search(said) if status == 403 else None
+    if banned:
+        return Banned(text, banned[1])
+    if status == 419:
+        return Fatal(f"{text}: FTS has no delegated proxy of ours that lasts", _RENEW, hold=CREDENTIALS)
+    if status in {401, 402, 403} or (status == 400 and _OF_TOKENS.search(said)):
+        return Fatal(text, _RENEW, hold=CREDENTIALS)
+    if status in {413, 414}:
+        return Permanent(f"{text}: the job is too large for it", "lower `jobs: {files: N}` in the menu")
+    if status == 503:
+        return Temporary(f"{text}: it asks to try again later")
+    if status == 429:
+        return Temporary(text, "FTS asks for fewer calls: lower rules_per_hour")
+    if status >= 500 or status == 408:
+        return Temporary(text, lost=writes)
+    if status == 404:
+        return Permanent(text, _ENDPOINT)
+    return Permanent(text, "FTS does not take it as it is: the reason names what is wrong")
+
+
+def _of_network(error: requests.RequestException, secrets: Collection[str], *, writes: bool) -> ServiceError:
+    words = scrub(_words(error), secrets)
+    if isinstance(error, requests.exceptions.SSLError):
+        if "CERTIFICATE_VERIFY_FAILED" in words or "certificate verify failed" in words:
+            return Fatal(f"FTS's certificate cannot be trusted ({words})", _TRUST)
+        if "alert" in words.lower():
+            return Fatal(f"FTS did not accept our certificate ({words})", _RENEW, hold=CREDENTIALS)
+        return Temporary(f"no TLS connection to FTS ({words})")
+    if isinstance(error, requests.ConnectTimeout) or _never_sent(error):
+        return Temporary(f"cannot connect to FTS ({words})", _ENDPOINT)
+    if isinstance(error, requests.Timeout):
+        return Temporary("no answer of FTS in time", lost=writes)
+    if isinstance(error, requests.ConnectionError | requests.exceptions.ChunkedEncodingError):
+        return Temporary(f"the connection to FTS broke ({words})", lost=writes)
+    return Temporary(f"no answer of FTS ({words})", _ENDPOINT, lost=writes)
+
+
+def _never_sent(error: requests.RequestException) -> bool:
+    reason = error.args[0] if error.args else None
+    return isinstance(reason, MaxRetryError) and isinstance(reason.reason, NewConnectionError)
+
+
+def _words(error: BaseException) -> str:
+    """Return the system's own words: those of the libraries hold whole URLs."""
+    reason = error.args[0] if error.args else None
+    inner = getattr(reason, "reason", None) or reason
+    for one in _chain(inner if isinstance(inner, BaseException) else error):
+        if isinstance(one, OSError) and not isinstance(one, requests.RequestException):
+            return one.strerror or str(one)
+    return type(inner if isinstance(inner, BaseException) else error).__name__
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Give an error and those behind it: FTS's client wraps what it catches, and loses the class."""
+    seen: BaseException | None = error
+    for _ in range(10):
+        if seen is None:
+            return
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+def _message(body: str) -> str:
+    """Return what an error's body says, if it is FTS that says it and no page of a proxy before it."""
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return "" if body.lstrip().startswith("<") else body.strip()
+    if isinstance(told, dict):
+        return str(told.get("message") or told.get("http_message") or told.get("status") or "")
+    return ""

@@ -1,0 +1,57 @@
+"""Who we are at an FTS, and whether it can act for us."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from dc_inject.backends.fts.connection import Connection
+from dc_inject.backends.fts.errors import CREDENTIALS
+from dc_inject.errors import Fatal, ServiceError
+from dc_inject.ports import Identity
+
+_NOBODY = "anon"  # what FTS calls somebody without credentials
+
+
+def check(connection: Connection, service: str, until: datetime | None) -> Identity:
+    """Return who we are; raises Fatal with address and hint when nothing will work.
+
+    With a certificate, FTS is given a proxy that lasts for some hours. No right to configure FTS makes an
+    administrator of us: it only shows its limits.
+    """
+    connection.renew()
+    try:
+        version = connection.call("version")
+        told: Mapping[str, Any] = connection.call("whoami")
+        account, vo = _known(told)
+        connection.delegate()
+    except Fatal as error:
+        raise Fatal(
+            f"FTS at {connection.endpoint}: {error.message}", error.hint, hold=error.hold
+        ) from error.__cause__
+    except ServiceError as error:
+        hint = error.hint or "check FTS's endpoint, and that the service runs"
+        raise Fatal(f"FTS at {connection.endpoint}: {error.message}", hint) from error.__cause__
+    return Identity(
+        service=service,
+        address=connection.endpoint,
+        version=version,
+        vo=vo,
+        account=account,
+        admin=False,
+        may_end=True,
+        credentials_until=until,
+    )
+
+
+def _known(told: Mapping[str, Any]) -> tuple[str, str]:
+    """Return our name and VO as FTS has them; raises Fatal when it does not know us, or lets us do nothing."""
+    account, vos = str(told.get("user_dn") or ""), list(told.get("vos") or [])
+    if account in {"", _NOBODY} or not vos:
+        message = "it does not know us, or no virtual organisation of ours"
+        raise Fatal(message, "give a proxy with a VO (voms-proxy-init), or a token", hold=CREDENTIALS)
+    level = told.get("level")
+    if isinstance(level, Mapping) and level and not {"transfer", "*"} & set(level):
+        raise Fatal(f"{account} may not submit transfers", "ask FTS's operators for the right", hold=CREDENTIALS)
+    return account, str(vos[0])

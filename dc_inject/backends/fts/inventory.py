@@ -1,0 +1,95 @@
+"""The inventory of a source: files of a list, of a folder, or replicas that Rucio knows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from dc_inject import naming, pool, urls
+from dc_inject.backends.fts.threads import Threads
+from dc_inject.errors import Fatal, Permanent, ServiceError
+from dc_inject.model import DatasetFilter, FileFilter, Item
+from dc_inject.storage import MOST_ENTRIES, Storage
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 500
+
+Replicas = Callable[[str, DatasetFilter], Iterator[Item]]
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """Reads what may be injected from a source; costly, so it is asked rarely."""
+
+    storage: Storage
+    threads: Threads
+    replicas: Replicas | None = None
+
+    def read(self, source: str, files: FileFilter) -> Iterator[Item]:
+        """Stream the files below a source's prefix that pass the filter.
+
+        Sizes that nobody told are asked of the storage; a file whose size cannot be found out is left out.
+        """
+        if files.listing is not None:
+            found: Iterator[Item] = _listed(source, files.listing.files)
+        elif files.folder is not None:
+            found = self._folder(source, files.folder)
+        elif files.datasets is not None:
+            found = self._datasets(source, files.datasets)
+        else:
+            raise Permanent(f"nothing says which files of {source} may be injected")
+        for item in self._sized(source, found):
+            if pool.passes(item, source, files):
+                yield item
+
+    def _folder(self, source: str, folder: str) -> Iterator[Item]:
+        """List a folder; copies of ours are no source: they go away."""
+        where = urls.join(source, folder) if folder else source
+        ours = f"{source}/{naming.TOP}"
+        for found in self.storage.list(where, limit=MOST_ENTRIES):
+            if not found.folder and not urls.is_below(ours, found.url):
+                yield Item(found.url, found.bytes or 0, 1, f"adler32:{found.adler32}" if found.adler32 else "")
+
+    def _datasets(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+        if self.replicas is None:
+            raise Permanent("replicas of datasets are looked up in Rucio, which is not set up here")
+        return self.replicas(source, datasets)
+
+    def _sized(self, source: str, items: Iterable[Item]) -> Iterator[Item]:
+        unknown: list[str] = []
+        left = iter(items)
+        while some := list(islice(left, _AT_ONCE)):
+            names = [item.name for item in some if not item.bytes]
+            sizes = dict(zip(names, self.threads.map(self._size, names), strict=True))
+            for item in some:
+                if size := item.bytes or sizes[item.name]:
+                    yield replace(item, bytes=size)
+                else:
+                    unknown.append(item.name)
+        if unknown:
+            log.warning(
+                "%d files of %s are left out: they are empty, or the storage tells no size, such as %s",
+                len(unknown),
+                source,
+                unknown[0],
+            )
+
+    def _size(self, url: str) -> int:
+        try:
+            return self.storage.look(url).bytes or 0
+        except Fatal:
+            raise
+        except ServiceError as error:
+            log.debug("no size of %s: %s", url, error.message)
+            return 0
+
+
+def _listed(source: str, files: Iterable[Item]) -> Iterator[Item]:
+    """Give the files of a list that are below a source; a name is a URL, or a path below the source."""
+    for file in files:
+        url = urls.normal(file.name) if "://" in file.name else urls.join(source, file.name)
+        if urls.is_below(source, url):
+            yield Item(url, file.bytes, 1, file.checksum)

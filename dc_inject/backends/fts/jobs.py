@@ -1,0 +1,113 @@
+"""FTS jobs of ours: their ids, making them, cancelling them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dc_inject import urls
+from dc_inject.backends.fts.connection import Connection
+from dc_inject.backends.fts.errors import Banned
+from dc_inject.errors import Fatal, ServiceError, Temporary
+from dc_inject.model import Entry, Injection
+from dc_inject.ports import Outcome
+
+AT_ONCE = 100  # ids that FTS takes in a call
+_FTS = uuid.UUID("01874efb-4735-4595-bc9c-591aef8240c9")  # FTS's name space of job ids
+_SHARED = frozenset({0, 429, 503})  # statuses that the next job would get as well; 0 is none at all
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Makes and cancels jobs, one for each injection; the key is the job's `sid`."""
+
+    connection: Connection
+
+    def id_of(self, injection: Injection) -> str:
+        """Return the id that FTS gives to the job of an injection."""
+        return str(uuid.uuid5(uuid.uuid5(_FTS, self.connection.vo()), injection.key))
+
+    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
+        """Make a job for each; trouble that all share ends the asking, and the rest is known not to be made."""
+        outcomes: list[Outcome] = []
+        for number, injection in enumerate(injections):
+            try:
+                outcomes.append(self._submit(injection))
+            except ServiceError as error:
+                outcomes.append(Outcome(injection.key, error=_told(error, injection)))
+                if isinstance(error, Fatal) or self.connection.status in _SHARED:
+                    unasked = _unasked(error)
+                    outcomes += [Outcome(other.key, error=unasked) for other in injections[number + 1 :]]
+                    break
+        return outcomes
+
+    def _submit(self, injection: Injection) -> Outcome:
+        opens = self.connection.credentials.access
+        try:
+            made = self.connection.call("submit", injection, opens("source"), opens("destination"), writes=True)
+        except ServiceError:
+            if self.connection.status == 409:
+                return self._adopt(injection)
+            raise
+        return Outcome(injection.key, made)
+
+    def _adopt(self, injection: Injection) -> Outcome:
+        """Take over the job of an earlier call; it is looked at, since a wrong id would be lost for good."""
+        known = self.id_of(injection)
+        try:
+            self.connection.call("statuses", [known], files=False)
+        except ServiceError as error:
+            message = f"FTS knows the key of this job, but does not tell of the job {known} ({error.message})"
+            raise Temporary(message, lost=True) from error
+        return Outcome(injection.key, known, adopted=True)
+
+    def cancel(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """Cancel what is not over; a job that is over, or unknown, is a success."""
+        outcomes: list[Outcome] = []
+        for some in parts(entries, AT_ONCE):
+            try:
+                outcomes += self._cancel(some)
+            except ServiceError as error:
+                outcomes += [Outcome(entry.injection.key, error=error) for entry in some]
+        return outcomes
+
+    def _cancel(self, entries: Sequence[Entry]) -> list[Outcome]:
+        ids = {entry.injection.key: entry.external_id or self.id_of(entry.injection) for entry in entries}
+        try:
+            rows = self.connection.call("cancel", list(ids.values()), writes=True)
+        except ServiceError:
+            if not (self.connection.status == 404 and len(ids) == 1):
+                raise
+            rows = []
+        said = {row.get("job_id"): str(row.get("http_status") or "200") for row in rows}
+        return [
+            Outcome(key, job, error=_refused(job, said[job]) if said.get(job, "200")[:3] >= "400" else None)
+            if said.get(job, "404")[:3] != "404"
+            else Outcome(key, job)
+            for key, job in ids.items()
+        ]
+
+
+def parts(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Cut a sequence into parts of at most `size`."""
+    for start in range(0, len(things), size):
+        yield things[start : start + size]
+
+
+def _refused(job: str, status: str) -> ServiceError:
+    return Temporary(f"FTS did not cancel the job {job}: {status}")
+
+
+def _unasked(error: ServiceError) -> ServiceError:
+    """Return the error of those that were not sent, because another one met with it."""
+    return error if isinstance(error, Fatal) else Temporary(error.message, error.hint)
+
+
+def _told(error: ServiceError, injection: Injection) -> ServiceError:
+    if isinstance(error, Banned) and error.storage == urls.host_key(injection.link.source):
+        return Temporary(error.message, error.hint, hold="source-unavailable")
+    return error

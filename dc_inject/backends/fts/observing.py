@@ -1,0 +1,153 @@
+"""How jobs of ours stand: states in bulk, and the files of those that are at work or over."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dc_inject import urls
+from dc_inject.backends.fts.connection import Connection
+from dc_inject.backends.fts.jobs import AT_ONCE, Jobs, parts
+from dc_inject.backends.fts.reasons import UNFIT, classify
+from dc_inject.errors import ServiceError
+from dc_inject.model import Entry, State
+from dc_inject.ports import Observation, Status
+from dc_inject.redaction import scrub
+
+log = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+OVER = frozenset({"FINISHED", "FINISHEDDIRTY", "FAILED", "CANCELED"})
+_WAITING = frozenset({"SUBMITTED", "STAGING", "TOKEN_PREP", "ON_HOLD", "ON_HOLD_STAGING"})
+_LOST = frozenset({"FAILED", "CANCELED", "NOT_USED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Observing:
+    """Tells how entries stand; jobs that wait are asked for their state only, without their files."""
+
+    connection: Connection
+    jobs: Jobs
+
+    def observe(self, entries: Sequence[Entry]) -> list[Observation]:
+        """Return one observation for each entry."""
+        ids = {entry.injection.key: entry.external_id or self.jobs.id_of(entry.injection) for entry in entries}
+        known = self._rows(list(ids.values()), files=False)
+        told = {e.injection.key for e in entries if e.state is State.COMPLETE}  # their files are known
+        wanted = [
+            job
+            for key, job in ids.items()
+            if key not in told and known[job].get("job_state") not in {None, *_WAITING}
+        ]
+        known |= self._rows(wanted, files=True)
+        return [self._observation(entry, ids[entry.injection.key], known) for entry in entries]
+
+    def _rows(self, ids: Sequence[str], *, files: bool) -> dict[str, Row]:
+        """Return a row for each id; that of an unknown job is empty."""
+        found: dict[str, Row] = {}
+        waiting = [list(part) for part in parts(ids, AT_ONCE)]
+        while waiting:
+            some = waiting.pop()
+            try:
+                rows = self.connection.call("statuses", some, files=files)
+            except ServiceError:
+                if self.connection.status == 414 and len(some) > 1:
+                    waiting += [some[: len(some) // 2], some[len(some) // 2 :]]
+                    continue
+                if self.connection.status != 404 or len(some) > 1:
+                    raise
+                rows = []
+            found |= {job: {} for job in some} | {row["job_id"]: row for row in rows if not _unknown(row)}
+        return found
+
+    def _observation(self, entry: Entry, job: str, known: Mapping[str, Row]) -> Observation:
+        key, row = entry.injection.key, known[job]
+        if not row:
+            gone = "" if entry.state is State.CALLED else f"FTS does not know its job {job} (any more)"
+            return Observation(key, Status.ABSENT, error=gone)
+        if "job_state" not in row:
+            log.debug("nothing known of the job %s: %s", job, row.get("http_status"))
+            return Observation(key, Status.UNKNOWN)
+        state = row["job_state"]
+        over = Status.COMPLETE if entry.end_asked_at is None else Status.ABSENT
+        if "files" in row:
+            return _with_files(entry, job, over if state in OVER else Status.MOVING, row)
+        if entry.state is State.COMPLETE:
+            return _as_known(entry, job, over if state in OVER else Status.MOVING)
+        return Observation(key, Status.WAITING, job, moved=0, exact=True)
+
+
+def _as_known(entry: Entry, job: str, status: Status) -> Observation:
+    """Return what is known of a job that was over before."""
+    return Observation(
+        entry.injection.key,
+        status,
+        job,
+        files_done=entry.files_done,
+        files_stuck=entry.files_stuck,
+        moved=entry.moved,
+        exact=entry.moved_exact,
+        failed=entry.failed,
+        error=entry.error,
+    )
+
+
+def _with_files(entry: Entry, job: str, status: Status, row: Row) -> Observation:
+    """Add up the files of a job.
+
+    Sizes are those that FTS tells, what was said at the submit before what it found; of files without one, an
+    even share of what the others leave of the injection's bytes. Files that failed count only when the job is
+    over: until then FTS may try them again. Those that we cancelled ourselves have not failed.
+    """
+    files = list(row["files"])
+    sizes = _sizes(files, entry.injection.item.bytes)
+    over = status is not Status.MOVING
+    lost = _LOST if entry.end_asked_at is None else _LOST - {"CANCELED"}
+    failed = [file for file in files if over and file["file_state"] in lost]
+    done = [n for n, file in enumerate(files) if file["file_state"] == "FINISHED"]
+    words = {id(file): classify(file["file_state"], str(file.get("reason") or "")) for file in failed}
+    whole = len(done) == len(files)
+    return Observation(
+        entry.injection.key,
+        status,
+        job,
+        files_done=len(done),
+        files_stuck=len(failed),
+        moved=entry.injection.item.bytes if whole else sum(sizes[n] for n in done),
+        exact=True,
+        failed=sum(size for file, size in zip(files, sizes, strict=True) if id(file) in words),
+        reasons=Counter(words.values()),
+        unfit=_unfit(file for file in failed if words[id(file)] in UNFIT),
+        error=_said(failed, len(files)),
+    )
+
+
+def _sizes(files: Sequence[Row], total: int) -> list[int]:
+    told = [int(file.get("user_filesize") or 0) or int(file.get("filesize") or 0) for file in files]
+    untold = told.count(0)
+    share = max(total - sum(told), 0) // untold if untold else 0
+    return [size or share for size in told]
+
+
+def _unfit(files: Iterable[Row]) -> tuple[str, ...]:
+    found = set()
+    for file in files:
+        try:
+            found.add(urls.normal(str(file.get("source_surl") or "")))
+        except ValueError:
+            continue  # FTS does not tell it
+    return tuple(sorted(found))
+
+
+def _said(failed: Sequence[Row], files: int) -> str:
+    if not failed:
+        return ""
+    reason = next((str(file["reason"]) for file in failed if file.get("reason")), "FTS gives no reason")
+    return f"{len(failed)} of {files} files failed, such as: {scrub(reason)}"
+
+
+def _unknown(row: Row) -> bool:
+    return str(row.get("http_status") or "").startswith("404")

@@ -1,0 +1,178 @@
+"""Deleting what we copied: FTS does not, so the files of ended jobs are deleted at their storage by us.
+
+Nothing but the exact paths of `naming.copies` is ever deleted, and no folder but those of ours that are empty.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from dc_inject import naming, urls
+from dc_inject.backends.fts.threads import Threads
+from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.model import Entry, JobOptions
+from dc_inject.naming import Copy
+from dc_inject.ports import Clock, Removal
+from dc_inject.reconcile import backoff
+from dc_inject.storage import Missing, Storage
+
+log = logging.getLogger(__name__)
+
+GIVE_UP_AFTER = 3  # files in a row without an answer: the storage is down, and each costs a time-out
+FIRST_RETRY = timedelta(seconds=15)
+LONGEST_RETRY = timedelta(minutes=30)
+FOLDERS_ASKED = 4  # times that empty folders are tried to be deleted; they hold no bytes
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """What stood in the way of one injection's files, or of all files of one storage in a round."""
+
+    errors: list[ServiceError] = field(default_factory=list)
+    silent: int = 0  # requests in a row that the storage did not answer well
+
+    def note(self, error: ServiceError | None) -> None:
+        """Take what became of a file."""
+        self.silent = self.silent + 1 if error is not None and not isinstance(error, Permanent) else 0
+        if error is not None:
+            self.errors.append(error)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether asking on makes no sense now."""
+        return self.silent >= GIVE_UP_AFTER
+
+
+class Removing:
+    """Deletes copies of ours; every call may be made again."""
+
+    def __init__(self, storage: Storage, threads: Threads, clock: Clock) -> None:
+        """Take the storage (as destination), the threads that bound its requests, and the clock."""
+        self._storage = storage
+        self._threads = threads
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._attempts: dict[str, int] = {}  # failed ones, by key
+
+    def remove(self, entries: Sequence[Entry]) -> list[Removal]:
+        """Delete the files of ended jobs and tell what is known of them."""
+        storages: dict[str, _Trouble] = {}
+        return [
+            self._remove(entry, storages.setdefault(entry.injection.link.destination, _Trouble()))
+            for entry in entries
+        ]
+
+    def _remove(self, entry: Entry, storage: _Trouble) -> Removal:
+        injection, now = entry.injection, self._clock.now()
+        trouble = _Trouble()
+        for error in self._threads.map(lambda url: self._delete(url, storage), naming.copies(injection)):
+            trouble.note(error)
+        quiet_at = _quiet_at(entry, now)
+        if not trouble.errors and quiet_at <= now:
+            error = self._tidy(naming.folder(injection), _top(injection.link.destination))
+            if error is not None and self._attempts.get(injection.key, 0) < FOLDERS_ASKED:
+                trouble.note(error)
+        if trouble.errors:
+            error = _summed(trouble.errors[0], len(trouble.errors), injection.item.files)
+            return Removal(injection.key, gone=False, again_at=now + self._wait(injection.key), error=error)
+        with self._lock:
+            self._attempts.pop(injection.key, None)
+        if quiet_at > now:
+            return Removal(injection.key, gone=False, again_at=quiet_at)
+        return Removal(injection.key, gone=True)
+
+    def _delete(self, url: str, storage: _Trouble) -> ServiceError | None:
+        if storage.hopeless:
+            return storage.errors[-1]
+        error: ServiceError | None = None
+        try:
+            self._storage.delete(url)
+        except Missing:
+            pass
+        except ServiceError as met:
+            error = met
+        with self._lock:
+            storage.note(error)
+        return error
+
+    def _tidy(self, folder: str, top: str) -> ServiceError | None:
+        """Delete an empty folder of ours, and those above it up to `top` as long as they are empty.
+
+        A storage that lets nobody delete folders keeps them: they hold no bytes.
+        """
+        while folder == top or urls.is_below(top, folder):
+            try:
+                if not self._storage.delete_folder_if_empty(folder):
+                    return None
+            except Missing:
+                pass
+            except Permanent as error:
+                log.info("an empty folder stays: %s", error.message)
+                return None
+            except ServiceError as error:
+                return error
+            folder = urls.parent(folder)
+        return None
+
+    def _wait(self, key: str) -> timedelta:
+        with self._lock:
+            attempt = self._attempts[key] = self._attempts.get(key, 0) + 1
+        return backoff(attempt, key, FIRST_RETRY, LONGEST_RETRY)
+
+    def sweep(self, prefix: str, campaign: str) -> Iterator[tuple[str, Copy, int]]:
+        """Stream the files below a prefix whose whole path says that they are of this campaign."""
+        where = urls.normal(prefix)
+        try:
+            for found in self._storage.list(f"{where}/{naming.TOP}/{campaign}"):
+                copy = None if found.folder else naming.read_copy(where, found.url)
+                if copy is not None and copy.campaign == campaign:
+                    yield found.url, copy, found.bytes or 0
+        except Missing:
+            return
+
+    def delete(self, urls_: Iterable[str]) -> list[tuple[str, ServiceError | None]]:
+        """Delete files of ours, and then folders of ours that are empty; a path that is not ours is refused."""
+        wanted = {url: _prefix_of(url) for url in urls_}
+        refused = Permanent("not deleted: its path is not one that we give")
+        storage = _Trouble()
+        ours = [url for url, prefix in wanted.items() if prefix]
+        errors = dict(zip(ours, self._threads.map(lambda url: self._delete(url, storage), ours), strict=True))
+        for folder, prefix in sorted({(urls.parent(url), wanted[url]) for url in ours if not errors[url]}):
+            self._tidy(folder, _top(prefix))
+        return [(url, errors.get(url) if prefix else refused) for url, prefix in wanted.items()]
+
+
+def _quiet_at(entry: Entry, now: datetime) -> datetime:
+    """Return from when on nothing can write to the destinations any more.
+
+    What arrived is done. A transfer that failed or was cancelled may go on at its storage for a while.
+    """
+    if entry.files_done >= entry.injection.item.files and not entry.failed:
+        return now
+    return (entry.ended_at or now) + (entry.injection.job or JobOptions()).longest_transfer
+
+
+def _top(prefix: str) -> str:
+    return f"{prefix}/{naming.TOP}"
+
+
+def _prefix_of(url: str) -> str:
+    """Return the prefix below which a URL is one of ours, or nothing if there is none."""
+    prefix = url.rpartition(f"/{naming.TOP}/")[0]
+    return prefix if prefix and naming.read_copy(prefix, url) is not None else ""
+
+
+def _summed(error: ServiceError, count: int, files: int) -> ServiceError:
+    """Return an error of the same kind that says how many files it is about."""
+    message = f"{count} of {files} files are not deleted: {error.message}" if files > 1 else error.message
+    match error:
+        case Fatal():
+            return Fatal(message, error.hint, hold=error.hold)
+        case Permanent():
+            return Permanent(message, error.hint)
+        case _:
+            return Temporary(message, error.hint)
