@@ -46,6 +46,8 @@ class Claim:
     pool: PoolKey
     pool_bytes: int | None  # all of the pool, also what is at the destination now; None: not known
     horizon: timedelta
+    probe: int | None = None  # bytes that a link whose transfers fail is still given; None: they do not fail
+    failed: float = 0.0  # the part of what came to its end of late that failed
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +140,7 @@ def constraints(
     `last_hour` are the bytes that links got in earlier cycles of the hour that ends with this cycle; with it no
     hour's sum exceeds a rate limit, whatever the sizes of datasets.
     """
-    result = _pools(claims, length)
+    result = _failing(claims) + _pools(claims, length)
     result += _destinations(claims, length, destinations)
     known = strictest(sites)
     for direction in ("in", "out"):
@@ -192,6 +194,17 @@ def _grouped(places: Sequence[_T]) -> dict[_T, tuple[int, ...]]:
     for i, place in enumerate(places):
         groups[place].append(i)
     return {name: tuple(members) for name, members in groups.items()}
+
+
+def _failing(claims: Sequence[Claim]) -> list[Constraint]:
+    """Where most transfers fail, a link gets just enough to see when they do not any more."""
+    return [
+        Constraint(
+            Hold.FAILING, (i,), claim.probe, False, {"failed": round(claim.failed, 3), "probe": claim.probe}
+        )
+        for i, claim in enumerate(claims)
+        if claim.probe is not None
+    ]
 
 
 def _pools(claims: Sequence[Claim], length: timedelta) -> list[Constraint]:

@@ -35,6 +35,7 @@ from dc_inject.ports import RseFacts
 log = logging.getLogger(__name__)
 
 UNKNOWN_CYCLES = 4  # observed rates are unknown in the first cycles (design 3)
+FAILED_CYCLES = 3  # how far back failures count
 COMPLETION_WINDOW = timedelta(hours=6)
 HOUR = timedelta(hours=1)
 RSES_AT_ONCE = 50
@@ -215,6 +216,7 @@ class Opening:
         since = ledger.begin(now)
         known = (cycle.start - since) / cycle.length >= UNKNOWN_CYCLES
         completion = ledger.completion_times(now - COMPLETION_WINDOW) if known else {}
+        failed = ledger.failed_parts(cycle.start - FAILED_CYCLES * cycle.length)
         dues = {row.key: row.due for row in ledger.rows(cycle=cycle)}
         demands = tuple(
             plan.Demand(
@@ -232,6 +234,7 @@ class Opening:
                 before=held_before.hold if key in before and (held_before := before[key].held) else None,
                 saved=_saved(before[key]) if key in before else 0,
                 completion=completion.get(key),
+                failed=failed.get(key, 0.0),
             )
             for key, flow in flows.items()
         )

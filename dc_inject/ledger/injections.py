@@ -86,6 +86,15 @@ class InjectionReader(AccountReader):
             times[flow_key(row)].append(max(row["taken"], 0))
         return {key: duration(round(median(some))) for key, some in times.items()}
 
+    def failed_parts(self, since: datetime) -> Mapping[FlowKey, float]:
+        """Return the part of the bytes whose transfers came to their end since a moment that did not arrive."""
+        found = self._db.rows(
+            "SELECT scenario, source, destination, through, sum(injection.failed) AS lost, sum(bytes) AS size "
+            "FROM injection JOIN account ON account.id = account WHERE completed_at >= ? GROUP BY account.id",
+            stored(since),
+        )
+        return {flow_key(row): row["lost"] / row["size"] for row in found if row["size"]}
+
     def _entries(
         self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
     ) -> Iterator[Entry]:

@@ -14,6 +14,9 @@ from dc_inject.model import Flow, Held, Item, PoolKey
 from dc_inject.plan.situation import Demand, Situation
 from dc_inject.pool import Pool
 
+FAILING = 0.5  # the part of transfers that fail from which a link counts as failing
+PROBE = 0.1  # of what is due: what it is still given
+
 _Shelf = tuple[Pool | None, Mapping[str, tuple[int, int]]]
 
 
@@ -89,7 +92,9 @@ class Table:
         return Line(
             demand=demand,
             lifetime=life,
-            claim=Claim(flow.link, flow.priority, flow.pool, reusable, horizon),
+            claim=Claim(
+                flow.link, flow.priority, flow.pool, reusable, horizon, _probe(demand, smallest), demand.failed
+            ),
             pool=pool,
             taken=taken,
             free_items=len(pool) - count if pool else 0,
@@ -117,6 +122,13 @@ class Table:
             pool = Pool(self._s.pools[key]) if key in self._s.pools else None
             self._pools[key] = pool, pool.taken_at(self._places) if pool else {}
         return self._pools[key]
+
+
+def _probe(demand: Demand, smallest: Item | None) -> int | None:
+    """Return what a link may still have while most of its transfers fail; None while they do not."""
+    if demand.failed <= FAILING:
+        return None
+    return max(int(PROBE * demand.due), smallest.bytes if smallest else 0)
 
 
 def with_overhead(amount: int, flow: Flow) -> int:

@@ -40,7 +40,8 @@ class Demand:
     `before` is the hold of the cycle before, which the debt comes from. `saved` is the debt that it
     left at its end (want - forgiven - injected) when it had no hold or `grain`, else 0: what waits for a dataset
     and is not forgiven.
-    `completion` is the measured time from release to completion, None while unknown (first four cycles).
+    `completion` is the measured time from release to completion, None while unknown (first four cycles). `failed`
+    is the part of what came to its end in the last cycles that did not arrive.
     """
 
     flow: Flow
@@ -52,6 +53,7 @@ class Demand:
     before: Hold | None = Hold.NOT_RUNNING
     saved: int = 0
     completion: timedelta | None = None
+    failed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

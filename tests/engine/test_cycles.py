@@ -223,7 +223,10 @@ def test_a_pause_in_the_middle_of_a_cycle_drops_what_waits(tmp_path):
         one.ledger.pause("test", "somebody", "stop it", one.clock.now()) if one.clock.now() > halfway else None
     )
     one.run(cycles=1)
-    assert 0.3 * DUE < one.ledger.rows()[0].injected < 0.8 * DUE
+    (row,) = one.ledger.rows()
+    assert 0.3 * DUE < row.injected < 0.8 * DUE
+    assert row.forgiven + row.injected >= DUE - 5 * GB, "what a person stopped is not made up later"
+    assert row.held.hold is Hold.PAUSED
 
 
 def test_cycles_in_which_nobody_ran_are_due_and_said_and_made_up_only_up_to_the_cap(tmp_path):

@@ -96,6 +96,32 @@ def test_a_file_that_would_fail_again_is_not_chosen_again(tmp_path):
     assert (bad, url("B")) in one.ledger.quarantined(one.clock.now())
 
 
+def test_a_link_whose_transfers_fail_is_only_probed_until_they_do_not(tmp_path):
+    broken = [True]
+    made = campaign([LINK, file_flow("A", "C", 0.8)])
+    one = world(tmp_path, made, source_files("A", 90), failing=lambda _file: broken[0], **FTS)
+    one.backend.failing = lambda _file: False
+    real = one.backend._observation
+
+    def observation(entry):
+        one.backend.failing = lambda _file: broken[0] and entry.injection.flow == LINK.key
+        return real(entry)
+
+    one.backend._observation = observation
+    one.run(cycles=6)
+    rows = [row for row in one.ledger.rows() if row.key == LINK.key]
+    assert {row.held.hold for row in rows[2:]} == {Hold.FAILING}
+    assert all(row.budget <= DUE / 5 for row in rows[2:])
+    assert rows[-1].held.numbers["failed"] > 0.5
+    others = [row for row in one.ledger.rows() if row.key != LINK.key]
+    assert all(abs(row.injected - DUE) <= GB for row in others)
+    broken[0] = False
+    one.run(cycles=6)
+    rows = [row for row in one.ledger.rows() if row.key == LINK.key]
+    assert rows[-1].held is None
+    assert rows[-1].injected >= DUE
+
+
 def test_what_outlives_its_lifetime_is_cancelled_at_a_pace_and_its_files_are_deleted(tmp_path):
     slow = replace(LINK, end=START + 4 * CYCLE, lifetime_min=CYCLE, lifetime_max=CYCLE)
     one = world(tmp_path, campaign([slow]), source_files("A", 400), speed=lambda _link: 1e6, **FTS)
