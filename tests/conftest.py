@@ -21,7 +21,9 @@ from dc_inject.sandbox import (
     Rse,
     Sandbox,
     default_environment,
+    default_xrootd,
     ensure_environment,
+    ensure_xrootd,
     make_datasets,
     read_grid,
 )
@@ -78,6 +80,41 @@ def sandbox(sandbox_env: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
             me.unlink()
             if not any(Path("/proc", user.name).exists() for user in users.iterdir()):
                 grid.down()
+
+
+@pytest.fixture(scope="session")
+def xrootd() -> Path:
+    """Where XRootD is when the system has none; without it tests are skipped, in CI they fail."""
+    folder = Path(os.environ.get("DC_INJECT_SANDBOX_XROOTD") or default_xrootd())
+    try:
+        ensure_xrootd(folder, lambda line: None)
+    except ServiceError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"{error} ({error.hint})")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def storage_grid(sandbox_env: Path, xrootd: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    """A running sandbox with three storages (XRD1 to XRD3) and the FTS service, one for each worker.
+
+    A test may stop, throttle and fill them, and leaves them running, fast, and without files of its own.
+    Beside the storages' RSEs there are two without bytes, T2_CH_CERN and T1_DE_KIT_Disk.
+    """
+    grid = Sandbox(tmp_path_factory.mktemp("storage") / "sandbox")
+    grid.up(grid=_two(read_grid()), env=sandbox_env, interval=0.05, storage="xrootd", xrootd=xrootd)
+    try:
+        yield grid
+    finally:
+        grid.down()
+
+
+def _two(grid: Grid) -> Grid:
+    """Take two RSEs of a grid, and a few datasets at the first."""
+    first, second = "T2_CH_CERN", "T1_DE_KIT_Disk"
+    rses = tuple(rse for rse in grid.rses if rse.name in (first, second))
+    return replace(grid, rses=rses, links={}, datasets={first: grid.datasets[first][:6]})
 
 
 def _lighter(grid: Grid) -> Grid:

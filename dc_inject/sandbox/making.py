@@ -109,7 +109,8 @@ def _write_settings(folder: Path, state: State, passwords: Mapping[str, str]) ->
     shutil.copytree(Path(__file__).parent / "server", library, ignore=shutil.ignore_patterns("__pycache__"))
     for path in (library.parent, library, *library.rglob("*")):
         path.chmod(0o700 if path.is_dir() else 0o600)
-    write_private(folder / "server.cfg", server_settings(folder, state.policy, passwords["root"]))
+    settings = server_settings(folder, state.policy, passwords["root"], storages=bool(state.storages))
+    write_private(folder / "server.cfg", settings)
     write_private(folder / "alembic.ini", alembic_settings(folder))
     for name, account in (("root.cfg", "root"), ("rucio.cfg", state.account)):
         write_private(folder / name, client_settings(folder, state.url, account, passwords[account]))

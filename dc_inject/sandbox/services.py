@@ -51,14 +51,9 @@ class Services:
             "-n", name, "-c", str(self._folder / "storage" / name / "xrootd.cfg"), listen=[listener],
         )  # fmt: skip
 
-    @property
-    def has_fts(self) -> bool:
-        """Tell whether this sandbox was made with the FTS service."""
-        return (self._folder / "lib" / "sandbox_server" / "fts" / "__main__.py").exists()
-
     def start_fts(self, listener: socket.socket, tls_listener: socket.socket) -> None:
         """Start the service that moves files between storages, with plain http and with TLS."""
-        self._start(FTS, "sandbox_server.fts", str(self._folder / "fts"), listen=[listener, tls_listener])
+        self._start(FTS, "sandbox_server.fts", str(self._folder), listen=[listener, tls_listener])
 
     def build(self, wanted: Mapping[str, Any], after_first_line: Callable[[], None] = lambda: None) -> None:
         """Run the building script; its input holds passwords, so it goes through a pipe."""

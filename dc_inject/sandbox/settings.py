@@ -24,9 +24,7 @@ permission = generic
 schema = generic
 
 [conveyor]
-scheme = mock
-transfertool = mock
-
+{conveyor}
 [transfers]
 multihop_rse_expression =
 
@@ -36,6 +34,19 @@ url = 127.0.0.1:1
 
 [alembic]
 cfg = {folder}/alembic.ini
+"""
+
+_WITHOUT_BYTES = """\
+scheme = mock
+transfertool = mock
+"""
+
+# what FTS cannot carry, as one end has no bytes, goes on to the other; seconds, or a silent FTS stops all daemons
+_WITH_BYTES = """\
+scheme = http,mock
+transfertool = fts3,mock
+submit_timeout = 30
+poll_timeout = 30
 """
 
 _ALEMBIC = """\
@@ -103,9 +114,10 @@ throttle.throttle data {rate}
 """
 
 
-def server_settings(folder: Path, policy: str, root_password: str) -> str:
-    """Write rucio.cfg of the server and its daemons."""
-    return _SERVER.format(folder=folder, policy=policy, root_password=root_password)
+def server_settings(folder: Path, policy: str, root_password: str, *, storages: bool) -> str:
+    """Write rucio.cfg of the server and its daemons, for a grid with storages or without."""
+    conveyor = _WITH_BYTES if storages else _WITHOUT_BYTES
+    return _SERVER.format(folder=folder, policy=policy, root_password=root_password, conveyor=conveyor)
 
 
 def alembic_settings(folder: Path) -> str:

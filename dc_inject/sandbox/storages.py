@@ -132,10 +132,10 @@ def prepare(folder: Path, state: State) -> None:
     hosts = {one.partition(":")[0] for one in state.storages.values()}
     trusted = authority.create(folder / "authority")
     trusted.issue("storage", sorted(hosts))
-    fts = folder / "fts"
-    fts.mkdir(mode=0o700)
-    for made in (*trusted.issue("fts", ["127.0.0.1", "localhost"]), trusted.certificate, trusted.directory):
-        (fts / made.name).symlink_to(made)
+    certificate, key = trusted.issue("fts", ["127.0.0.1", "localhost"])
+    (folder / "fts").mkdir(mode=0o700)
+    for name, file in (("host.pem", certificate), ("host.key", key), ("ca.pem", trusted.certificate)):
+        (folder / "fts" / name).symlink_to(file)
     (folder / "storage").mkdir(mode=0o700)
     for name in state.storages:
         for made in (folder / "storage" / name, storage.data_folder(folder, name)):
@@ -154,13 +154,12 @@ def start(services: Services, doors: Mapping[str, socket.socket], fts: Sequence[
     """Start the storages and the FTS service on their sockets; they may still be starting at the end of it."""
     for name, door in doors.items():
         services.start_storage(name, door)
-    if services.has_fts:
-        services.start_fts(*fts)
+    services.start_fts(*fts)
 
 
 def wait(services: Services, state: State) -> None:
     """Wait until all storages and the FTS service answer."""
     for name in state.storages:
         services.wait(storage_role(name), partial(services.storage_answers, name))
-    if services.has_fts:
+    if state.fts:
         services.wait(FTS, services.fts_answers)

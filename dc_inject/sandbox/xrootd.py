@@ -17,6 +17,7 @@ from .locking import locked
 PACKAGES = ("xrootd-server", "xrootd-server-plugins", "xrootd-plugins")
 PLUGINS = ("libXrdHttp", "libXrdHttpTPC", "libXrdThrottle")
 HINT = f"apt install {' '.join(PACKAGES)}"
+SYSTEM = ":/usr/sbin:/usr/bin"  # looked into also when an ordinary user's PATH has them not
 _COMPLETE = ".dc_inject-complete"
 _PATIENCE = 300.0  # seconds for one call of apt
 
@@ -37,7 +38,7 @@ def default_xrootd() -> Path:
 
 def installed() -> Xrootd | None:
     """Find the XRootD of the system, when it has every plugin that the sandbox needs."""
-    found = shutil.which("xrootd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/bin")
+    found = shutil.which("xrootd", path=os.environ.get("PATH", "") + SYSTEM)
     if not found:
         return None
     program = Path(found).resolve()

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from rucio.common.config import config_get_list
 from rucio.core import heartbeat, rse, transfer
 from rucio.daemons.abacus import account, collection_replica
 from rucio.daemons.abacus import rse as abacus_rse
@@ -31,7 +32,7 @@ from rucio.db.sqla.session import db_session
 from sqlalchemy import and_, or_, select
 
 from .network import Network
-from .transfertool import LinkTransfertool
+from .transfertool import LinkTransfertool, at_host
 
 log = logging.getLogger("sandbox")
 
@@ -82,12 +83,24 @@ def delete_replicas() -> None:
         reaper.reaper(rses=names, include_rses=None, exclude_rses=None, once=True, greedy=True, chunk_size=1000)
 
 
+def poll(transfertool: str) -> None:
+    """Call the poller for the transfers of one transfertool; it cannot tell several apart."""
+    poller.poller(
+        once=True,
+        partition_wait_time=0,
+        older_than=0,
+        db_bulk=2000,
+        transfertool=transfertool,
+        filter_transfertool=transfertool,
+    )
+
+
 DAEMONS: dict[str, Callable[[], object]] = {
     "judge-evaluator": lambda: evaluator.re_evaluator(once=True, did_limit=1000),
     "abacus-collection-replica": lambda: collection_replica.collection_replica_update(once=True, limit=2000),
     "judge-injector": lambda: injector.rule_injector(once=True),
     "conveyor-submitter": lambda: submitter.submitter(once=True, partition_wait_time=0, bulk=500),
-    "conveyor-poller": lambda: poller.poller(once=True, partition_wait_time=0, older_than=0, db_bulk=2000),
+    "conveyor-poller": lambda: poll("mock"),
     "conveyor-finisher": lambda: finisher.finisher(once=True, partition_wait_time=0, bulk=500),
     "judge-repairer": lambda: repairer.rule_repairer(once=True),
     "judge-cleaner": lambda: cleaner.rule_cleaner(once=True),
@@ -127,7 +140,9 @@ def main(folder: Path) -> None:
     alone()
     LinkTransfertool.network = Network(folder / "links.json")
     transfer.TRANSFERTOOL_CLASSES_BY_NAME["mock"] = LinkTransfertool
-    transfer.FTS3Transfertool = LinkTransfertool  # Rucio cancels through FTS whatever the transfertool is
+    transfer.FTS3Transfertool = at_host  # Rucio cancels through FTS whatever the transfertool is
+    if "fts3" in config_get_list("conveyor", "transfertool"):
+        DAEMONS["conveyor-poller-fts"] = lambda: poll("fts3")
     pause, passes = folder / "pause", folder / "passes"
     done = 0
     while not stop.is_set():

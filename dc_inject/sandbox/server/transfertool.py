@@ -1,14 +1,15 @@
-"""Rucio's mock transfertool with a network below it, so that what is moved lags behind what is injected."""
+"""Who moves files: Rucio's mock transfertool with a network below it, so that moving takes its time; or FTS."""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 from rucio.db.sqla.constants import RequestState
+from rucio.transfertool.fts3 import FTS3Transfertool
 from rucio.transfertool.mock import MockTransferStatusReport, MockTransfertool
 
 from .network import Flight, Network
@@ -67,3 +68,20 @@ class LinkTransfertool(MockTransfertool):  # type: ignore[misc]  # Rucio's serve
         for job in transfer_ids:
             self.network.cancel(job)
         return True
+
+
+class PatientFts(FTS3Transfertool):  # type: ignore[misc]  # as above
+    """Rucio's own waits for ever for an FTS that does not answer a cancellation."""
+
+    def cancel(self, transfer_ids: Sequence[str], timeout: int | None = None) -> object:
+        """Cancel a job; returns what FTS told."""
+        return super().cancel(transfer_ids, timeout or 30)
+
+    def update_priority(self, transfer_id: str, priority: int, timeout: int | None = None) -> object:
+        """Change the priority of a job; returns what FTS told."""
+        return super().update_priority(transfer_id, priority, timeout or 30)
+
+
+def at_host(external_host: str) -> LinkTransfertool | PatientFts:
+    """Return the transfertool to which a request was given; only FTS has an address."""
+    return (PatientFts if external_host.startswith("http") else LinkTransfertool)(external_host)
