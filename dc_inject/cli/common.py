@@ -169,7 +169,7 @@ def talk(*, verbose: bool = False, quiet: bool = False) -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     level = logging.WARNING if quiet else logging.INFO
     logging.getLogger("dc_inject").setLevel(logging.DEBUG if verbose else level)
-    for name in ("urllib3", "rucio", "user", "dogpile"):
+    for name in ("urllib3", "rucio", "user", "dogpile", "fts3"):
         logging.getLogger(name).setLevel(logging.ERROR)
 
 

@@ -53,7 +53,9 @@ class Transfer:
     def told(self) -> str | None:
         """The checksum that the user told, in hexadecimal."""
         value = self.checksum.partition(":")[2].lower()
-        return (value.rjust(8, "0") if self.algorithm == "adler32" else value) or None
+        if not value:
+            return None
+        return value.rjust(8, "0") if self.algorithm == "adler32" else value
 
 
 async def copy(storages: Storages, transfer: Transfer, mark: Mark) -> int:
