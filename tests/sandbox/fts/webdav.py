@@ -31,11 +31,13 @@ class Storage(ThreadingHTTPServer):
         self.refuse_parents = False  # a COPY into a folder that is not there fails
         self.fail_copies: list[str] = []  # last lines of the next copies, which copy nothing
         self.truncate = False  # copies lose their last byte
+        self.silent = False  # nothing is answered
         self.gate = threading.Event()  # copies wait here
         self.gate.set()
         self.copying: list[str] = []  # paths in the order of their COPY
         self.now_copying = 0
         self.most_copying = 0
+        self.closing = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
@@ -60,6 +62,7 @@ class Storage(ThreadingHTTPServer):
 
     def close(self) -> None:
         self.gate.set()
+        self.closing.set()
         self.shutdown()
         self.server_close()
         self._thread.join(timeout=10)
@@ -78,6 +81,12 @@ class _Verbs(BaseHTTPRequestHandler):
             super().handle_one_request()
         except (ConnectionError, TimeoutError):
             self.close_connection = True
+
+    def parse_request(self):
+        understood = super().parse_request()
+        if self.server.silent:
+            self.server.closing.wait(30)
+        return understood
 
     def log_message(self, *args):
         pass
