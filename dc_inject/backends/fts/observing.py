@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,10 +74,39 @@ class Observing:
         state = row["job_state"]
         over = Status.COMPLETE if entry.end_asked_at is None else Status.ABSENT
         if "files" in row:
-            return _with_files(entry, job, over if state in OVER else Status.MOVING, row)
+            return self._with_files(entry, job, over if state in OVER else Status.MOVING, row)
         if entry.state is State.COMPLETE:
             return _as_known(entry, job, over if state in OVER else Status.MOVING)
         return Observation(key, Status.WAITING, job, moved=0, exact=True)
+
+    def _with_files(self, entry: Entry, job: str, status: Status, row: Row) -> Observation:
+        """Add up the files of a job.
+
+        Sizes are those that FTS tells, what was said at the submit before what it found; of files without one, an
+        even share of what the others leave of the injection's bytes. Files that failed count only when the job is
+        over: until then FTS may try them again. Those that we cancelled ourselves have not failed.
+        """
+        files = list(row["files"])
+        sizes = _sizes(files, entry.injection.item.bytes)
+        over = status is not Status.MOVING
+        lost = _LOST if entry.end_asked_at is None else _LOST - {"CANCELED"}
+        failed = [file for file in files if over and file["file_state"] in lost]
+        done = [n for n, file in enumerate(files) if file["file_state"] == "FINISHED"]
+        words = {id(file): classify(file["file_state"], str(file.get("reason") or "")) for file in failed}
+        whole = len(done) == len(files)
+        return Observation(
+            entry.injection.key,
+            status,
+            job,
+            files_done=len(done),
+            files_stuck=len(failed),
+            moved=entry.injection.item.bytes if whole else sum(sizes[n] for n in done),
+            exact=True,
+            failed=sum(size for file, size in zip(files, sizes, strict=True) if id(file) in words),
+            reasons=Counter(words.values()),
+            unfit=_unfit(file for file in failed if words[id(file)] in UNFIT),
+            error=_said(failed, len(files), self.connection.secrets()) if failed else "",
+        )
 
 
 def _as_known(entry: Entry, job: str, status: Status) -> Observation:
@@ -92,36 +121,6 @@ def _as_known(entry: Entry, job: str, status: Status) -> Observation:
         exact=entry.moved_exact,
         failed=entry.failed,
         error=entry.error,
-    )
-
-
-def _with_files(entry: Entry, job: str, status: Status, row: Row) -> Observation:
-    """Add up the files of a job.
-
-    Sizes are those that FTS tells, what was said at the submit before what it found; of files without one, an
-    even share of what the others leave of the injection's bytes. Files that failed count only when the job is
-    over: until then FTS may try them again. Those that we cancelled ourselves have not failed.
-    """
-    files = list(row["files"])
-    sizes = _sizes(files, entry.injection.item.bytes)
-    over = status is not Status.MOVING
-    lost = _LOST if entry.end_asked_at is None else _LOST - {"CANCELED"}
-    failed = [file for file in files if over and file["file_state"] in lost]
-    done = [n for n, file in enumerate(files) if file["file_state"] == "FINISHED"]
-    words = {id(file): classify(file["file_state"], str(file.get("reason") or "")) for file in failed}
-    whole = len(done) == len(files)
-    return Observation(
-        entry.injection.key,
-        status,
-        job,
-        files_done=len(done),
-        files_stuck=len(failed),
-        moved=entry.injection.item.bytes if whole else sum(sizes[n] for n in done),
-        exact=True,
-        failed=sum(size for file, size in zip(files, sizes, strict=True) if id(file) in words),
-        reasons=Counter(words.values()),
-        unfit=_unfit(file for file in failed if words[id(file)] in UNFIT),
-        error=_said(failed, len(files)),
     )
 
 
@@ -142,11 +141,9 @@ def _unfit(files: Iterable[Row]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _said(failed: Sequence[Row], files: int) -> str:
-    if not failed:
-        return ""
+def _said(failed: Sequence[Row], files: int, secrets: Collection[str]) -> str:
     reason = next((str(file["reason"]) for file in failed if file.get("reason")), "FTS gives no reason")
-    return f"{len(failed)} of {files} files failed, such as: {scrub(reason)}"
+    return f"{len(failed)} of {files} files failed, such as: {scrub(reason, secrets)}"
 
 
 def _unknown(row: Row) -> bool:

@@ -1,0 +1,76 @@
+"""A storage in memory: files by URL, their folders, and what a test wants to go wrong."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dc_inject import urls
+from dc_inject.storage import MOST_ENTRIES, Found, Look, Missing, Reach
+
+
+@dataclass
+class Store:
+    """Implements `dc_inject.storage.Storage`; `fault(verb, url)` may raise before anything is done."""
+
+    files: dict[str, int] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)  # of what a listing shows without a size
+    folders: set[str] = field(default_factory=set)
+    fault: Callable[[str, str], None] = lambda _verb, _url: None
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    free: int | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def put(self, url: str, size: int) -> None:
+        """Write a file, and the folders above it."""
+        self.files[url] = size
+        while (url := urls.parent(url)) not in self.folders and urls.parse(url).path:
+            self.folders.add(url)
+
+    def copy(self, source: str, destination: str) -> int:
+        """Copy a file, as a transfer does."""
+        size = self.files.get(source, 1)
+        self.put(destination, size)
+        return size
+
+    def below(self, prefix: str) -> list[str]:
+        """The files and folders below a prefix."""
+        return sorted(url for url in {*self.files, *self.folders} if urls.is_below(prefix, url))
+
+    def _ask(self, verb: str, url: str) -> None:
+        with self.lock:
+            self.asked.append((verb, url))
+        self.fault(verb, url)
+
+    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[Found]:
+        self._ask("list", url)
+        if url not in self.folders:
+            raise Missing(f"PROPFIND {url}: there is no such file or folder")
+        for one in self.below(url):
+            yield Found(one, one in self.folders, self.files.get(one) or None)
+
+    def look(self, url: str, *, checksum: bool = False) -> Look:
+        self._ask("look", url)
+        return Look(url in self.files, self.sizes.get(url) or self.files.get(url))
+
+    def delete(self, url: str) -> bool:
+        self._ask("delete", url)
+        return self.files.pop(url, None) is not None
+
+    def delete_folder_if_empty(self, url: str) -> bool:
+        self._ask("delete-folder", url)
+        if self.below(url):
+            return False
+        self.folders.discard(url)
+        return True
+
+    def make_folders(self, url: str, below: str) -> None:
+        raise NotImplementedError
+
+    def reachable(self, url: str) -> Reach:
+        self._ask("reachable", url)
+        return Reach(url in self.folders, True, self.free)
+
+    def verbs(self, url: str) -> Mapping[str, bool | None]:
+        raise NotImplementedError

@@ -1,0 +1,295 @@
+"""Files: what is deleted and what never, what a sweep finds, what a source has, what storages tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dc_inject import naming, urls
+from dc_inject.backends.fts import FtsBackend
+from dc_inject.backends.sim import SimClock
+from dc_inject.errors import Fatal, Permanent, Temporary
+from dc_inject.model import DatasetFilter, Entry, FileFilter, Item, JobOptions, Listing, State
+
+from ..support import CYCLE
+from .conftest import DESTINATION, LINK, SOURCE, Keys, Opens, bundle, submitted
+from .service import FakeFts
+from .store import Store
+
+TOP = f"{DESTINATION}/dc_inject"
+WAIT = timedelta(minutes=30)
+
+
+def ended(entry: Entry, *, done: int, failed: int = 0) -> Entry:
+    return replace(entry, state=State.ENDED, ended_at=CYCLE.start, files_done=done, failed=failed)
+
+
+def arrived(fts: FakeFts, backend: FtsBackend, *numbers: int) -> list[Entry]:
+    entries = submitted(backend, *numbers)
+    fts.finish()
+    return [ended(entry, done=2) for entry in entries]
+
+
+# ---------------------------------------------------------------------------------------- deleting
+
+
+def test_what_arrived_is_deleted_with_its_empty_folders_and_nothing_else(
+    fts: FakeFts, backend: FtsBackend, store: Store
+) -> None:
+    store.put(f"{DESTINATION}/theirs/f", 5)
+    first, second = arrived(fts, backend, 0, 1)
+    strange = f"{naming.folder(second.injection)}/not-ours"
+    store.put(strange, 1)
+    for _ in range(2):
+        (removal,) = backend.remove([first])
+        assert removal.gone
+    assert set(store.files) >= set(naming.copies(second.injection))
+    assert backend.remove([second])[0].gone
+    assert strange in store.files
+    del store.files[strange]
+    assert backend.remove([second])[0].gone
+    assert store.below(DESTINATION) == [f"{DESTINATION}/theirs", f"{DESTINATION}/theirs/f"]
+    deleted = {url for verb, url in store.asked if verb == "delete"}
+    assert deleted == {*naming.copies(first.injection), *naming.copies(second.injection)}
+    assert all(urls.is_below(DESTINATION, url) for verb, url in store.asked if verb == "delete-folder")
+
+
+@pytest.mark.parametrize(("done", "failed"), [(1, 0), (2, 1000), (0, 2001)])
+def test_what_did_not_all_arrive_is_looked_at_once_more_after_the_longest_transfer(
+    fts: FakeFts, backend: FtsBackend, store: Store, clock: SimClock, done: int, failed: int
+) -> None:
+    (entry,) = [replace(e, files_done=done, failed=failed) for e in arrived(fts, backend, 0)]
+    (removal,) = backend.remove([entry])
+    assert (removal.gone, removal.again_at, removal.error) == (False, CYCLE.start + WAIT, None)
+    assert not set(naming.copies(entry.injection)) & set(store.files)
+    store.put(naming.copies(entry.injection)[1], 7)  # a transfer that nobody had stopped
+    clock.advance(CYCLE.start + WAIT)
+    assert backend.remove([entry])[0].gone
+    assert not store.below(TOP)
+
+
+def test_a_refused_delete_is_told_asked_again_later_and_later_and_costs_the_others_nothing(
+    fts: FakeFts, backend: FtsBackend, store: Store
+) -> None:
+    first, second = arrived(fts, backend, 0, 1)
+    kept = naming.copies(first.injection)[0]
+
+    def refuse(verb: str, url: str) -> None:
+        if (verb, url) == ("delete", kept):
+            raise Permanent("DELETE x: the storage answered 403", "ask the storage")
+
+    store.fault = refuse
+    waits = []
+    for _ in range(4):
+        one, other = backend.remove([first, second])
+        assert not one.gone
+        assert other.gone
+        assert isinstance(one.error, Permanent)
+        assert "1 of 2 files" in one.error.message
+        assert one.error.hint
+        waits.append(one.again_at)
+    assert waits == sorted(waits)
+    assert waits[-1] > waits[0]
+    store.fault = lambda _verb, _url: None
+    assert backend.remove([first])[0].gone
+
+
+def test_a_storage_that_is_down_is_not_asked_for_every_file(
+    fts: FakeFts, backend: FtsBackend, store: Store
+) -> None:
+    entries = [ended(entry, done=20) for entry in submitted(backend, 0, files=20)] + arrived(fts, backend, 1)
+    elsewhere = bundle(2, link=LINK._replace(destination="davs://c/dc"))
+    entries.append(ended(Entry(elsewhere, State.LIVE), done=2))
+
+    def down(verb: str, url: str) -> None:
+        if url.startswith("davs://b"):
+            raise Temporary(f"{verb} {url}: no answer in time")
+
+    store.fault = down
+    removals = backend.remove(entries)
+    assert [removal.gone for removal in removals] == [False, False, True]
+    assert all(removal.again_at for removal in removals[:2])
+    assert len([url for verb, url in store.asked if verb == "delete" and url.startswith("davs://b")]) <= 3 + 8
+
+
+def test_folders_that_may_not_be_deleted_hold_up_nothing(fts: FakeFts, backend: FtsBackend, store: Store) -> None:
+    (entry,) = arrived(fts, backend, 0)
+
+    def refuse(verb: str, url: str) -> None:
+        if verb == "delete-folder":
+            raise Permanent("DELETE x: the storage answered 405")
+
+    store.fault = refuse
+    assert backend.remove([entry])[0].gone
+
+
+def test_folders_that_fail_are_tried_again_but_not_for_ever(
+    fts: FakeFts, backend: FtsBackend, store: Store
+) -> None:
+    (entry,) = arrived(fts, backend, 0)
+
+    def fail(verb: str, url: str) -> None:
+        if verb == "delete-folder":
+            raise Temporary("DELETE x: the storage answered 500")
+
+    store.fault = fail
+    assert [backend.remove([entry])[0].gone for _ in range(5)] == [False] * 4 + [True]
+
+
+# ---------------------------------------------------------------------------------------- sweeping
+
+
+def test_a_sweep_finds_files_of_the_campaign_by_their_whole_path(
+    fts: FakeFts, backend: FtsBackend, store: Store
+) -> None:
+    (entry,) = arrived(fts, backend, 0)
+    other = bundle(1, campaign="other")
+    backend.submit([other])
+    fts.finish()
+    copy = naming.copies(entry.injection)[0]
+    for strange in (f"{TOP}/test/mine", f"{copy}0", copy.replace("/s/", "/t/")[:-1] + "z"):
+        store.put(strange, 1)
+    found = list(backend.sweep(DESTINATION, "test"))
+    assert [(url, told.key, told.number, size) for url, told, size in found] == [
+        (url, entry.injection.key, number, 1000 + number)
+        for number, url in enumerate(naming.copies(entry.injection))
+    ]
+    assert [url for url, _, _ in backend.sweep(DESTINATION, "other")] == naming.copies(other)
+    assert not list(backend.sweep(DESTINATION, "nobody"))
+
+
+def test_what_was_swept_up_is_deleted_with_its_folders_and_nothing_that_is_not_ours(
+    fts: FakeFts, backend: FtsBackend, store: Store
+) -> None:
+    (entry,) = arrived(fts, backend, 0)
+    theirs = [f"{DESTINATION}/x", f"{SOURCE}/f1", f"{TOP}/test/s/mine"]
+    for url in theirs:
+        store.put(url, 1)
+    results = backend.delete([*naming.copies(entry.injection), *theirs])
+    assert [error is None for _, error in results] == [True, True, False, False, False]
+    assert set(theirs) <= set(store.files)
+    assert not set(naming.copies(entry.injection)) & set(store.files)
+    assert naming.folder(entry.injection) not in store.folders
+    assert naming.folder(entry.injection).rpartition("/")[0] not in store.folders
+
+
+# ---------------------------------------------------------------------------------------- what a source has
+
+
+def test_a_folder_gives_its_files_but_no_copies_of_ours(fts: FakeFts, backend: FtsBackend, store: Store) -> None:
+    back = bundle(0, link=LINK._replace(destination=SOURCE))
+    backend.submit([back])
+    fts.finish()
+    store.put(f"{SOURCE}/deep/down", 7)
+    store.files[f"{SOURCE}/f3"] = 0
+    store.sizes[f"{SOURCE}/f3"] = 33
+    for _ in range(2):
+        found = {item.name: item.bytes for item in backend.inventory(SOURCE, FileFilter(folder=""))}
+        assert found == {f"{SOURCE}/f{n}": 33 if n == 3 else 1000 + n for n in range(20)} | {
+            f"{SOURCE}/deep/down": 7
+        }
+    assert [i.name for i in backend.inventory(SOURCE, FileFilter(folder="deep"))] == [f"{SOURCE}/deep/down"]
+    chosen = backend.inventory(SOURCE, FileFilter(folder="", pattern="f1*", size=(1001, 1012)))
+    assert {i.name for i in chosen} == {f"{SOURCE}/f{n}" for n in (1, 10, 11, 12)}
+
+
+def test_a_list_gives_what_is_below_the_source_and_sizes_are_asked_for(
+    backend: FtsBackend, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = ["f1", f"{SOURCE}/f2", "davs://elsewhere/f3", "f4", "gone", "refused"]
+    files = tuple(Item(name, 44 if name == "f4" else 0, 1, "adler32:0cc737eb") for name in names)
+
+    def refuse(verb: str, url: str) -> None:
+        if url.endswith("refused"):
+            raise Temporary("HEAD: 500")
+
+    store.fault = refuse
+    found = list(backend.inventory(SOURCE, FileFilter(Listing("list.yaml", "", files))))
+    assert [(item.name, item.bytes, item.files) for item in found] == [
+        (f"{SOURCE}/f1", 1001, 1),
+        (f"{SOURCE}/f2", 1002, 1),
+        (f"{SOURCE}/f4", 44, 1),
+    ]
+    assert {item.checksum for item in found} == {"adler32:0cc737eb"}
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "2 files" in warning
+    assert f"{SOURCE}/gone" in warning
+
+
+def test_credentials_that_are_refused_end_an_inventory(backend: FtsBackend, store: Store) -> None:
+    def refuse(verb: str, url: str) -> None:
+        raise Fatal("HEAD: 401", hold="credentials")
+
+    store.fault = refuse
+    listing = Listing("list.yaml", "", (Item("f1", 0, 1),))
+    with pytest.raises(Fatal):
+        list(backend.inventory(SOURCE, FileFilter(listing)))
+
+
+def test_replicas_are_looked_up_where_somebody_knows_them(make, backend: FtsBackend) -> None:
+    datasets = DatasetFilter(("cms:*",))
+    asked = []
+
+    def replicas(source, wanted):
+        asked.append((source, wanted))
+        yield Item(f"{SOURCE}/f1", 5, 1)
+
+    found = make(replicas=replicas).inventory(SOURCE, FileFilter(datasets=datasets))
+    assert [item.name for item in found] == [f"{SOURCE}/f1"]
+    assert asked == [(SOURCE, datasets)]
+    with pytest.raises(Permanent, match="Rucio"):
+        list(backend.inventory(SOURCE, FileFilter(datasets=datasets)))
+
+
+# ---------------------------------------------------------------------------------------- what storages tell
+
+
+def test_storages_tell_whether_they_are_there_and_their_space(backend: FtsBackend, store: Store) -> None:
+    told = backend.sites([SOURCE, "davs://new/dc"])
+    assert (told[SOURCE].readable, told[SOURCE].writable, told[SOURCE].free) == (True, True, 10**15)
+    new = told["davs://new/dc"]
+    assert (new.exists, new.readable, new.writable) == (True, False, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "usable"),
+    [
+        (Temporary("PROPFIND: no connection"), False),
+        (Fatal("PROPFIND: 403", hold="credentials"), None),
+        (Permanent("root:// needs the extra `xrootd`"), None),
+    ],
+)
+def test_a_storage_that_does_not_answer_is_not_used_and_one_that_may_not_be_asked_is_missing(
+    backend: FtsBackend, store: Store, error, usable
+) -> None:
+    def fail(verb: str, url: str) -> None:
+        raise error
+
+    store.fault = fail
+    facts = backend.sites([SOURCE])[SOURCE]
+    assert (facts.readable, facts.writable, facts.free) == (usable, usable, None)
+    assert set(facts.missing) == {"readable", "writable", "free"}
+    assert error.message in facts.missing["writable"]
+
+
+def test_a_storage_is_asked_once_in_a_while_and_twice_for_different_credentials(
+    backend: FtsBackend, store: Store, clock: SimClock, keys: Keys
+) -> None:
+    def asked() -> int:
+        return sum(verb == "reachable" for verb, _ in store.asked)
+
+    for _ in range(3):
+        backend.sites([SOURCE])
+    assert asked() == 1
+    clock.advance(clock.now() + timedelta(seconds=31))
+    keys.accesses["source"] = Opens("another")
+    backend.sites([SOURCE])
+    assert asked() == 3
+
+
+def test_job_options_have_defaults_for_injections_without_them(fts: FakeFts, backend: FtsBackend) -> None:
+    made = replace(bundle(0), job=None)
+    (outcome,) = backend.submit([made])
+    assert fts.jobs[outcome.external_id].body["params"]["retry"] == JobOptions().retry

@@ -1,0 +1,294 @@
+"""Jobs: what FTS is sent, how it answers, how jobs stand and end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dc_inject import naming
+from dc_inject.backends.fts import FtsBackend
+from dc_inject.backends.sim import SimClock
+from dc_inject.errors import UsageError
+from dc_inject.model import JobOptions, State, Verify
+from dc_inject.ports import Status
+
+from ..support import CYCLE, Heard, injection
+from .conftest import LINK, SOURCE, TOKEN, Keys, Opens, bundle, submitted
+from .service import OVER, FakeFts
+
+
+def test_a_job_says_all_that_the_menu_says(fts: FakeFts, backend: FtsBackend) -> None:
+    made = bundle(1, service_priority=2, lifetime=timedelta(minutes=61), activity="Data Challenge")
+    (outcome,) = backend.submit([made])
+    job = fts.jobs[outcome.external_id]
+    files, params = job.body["files"], job.body["params"]
+    assert [file["sources"] for file in files] == [[member.name] for member in made.item.members]
+    assert [file["destinations"] for file in files] == [[copy] for copy in naming.copies(made)]
+    assert [(file["filesize"], file["checksum"]) for file in files] == [
+        (1002, "adler32:0cc737eb"),
+        (1003, "adler32:0cc737eb"),
+    ]
+    assert {(file["activity"], file["scitag"]) for file in files} == {("Data Challenge", 65)}
+    assert not any("source_tokens" in file for file in files)
+    wanted = {
+        "verify_checksum": "both",
+        "overwrite": False,
+        "retry": 3,
+        "priority": 2,
+        "max_time_in_queue": 2,
+        "job_metadata": naming.metadata(made),
+        "id_generator": "deterministic",
+        "sid": made.key,
+    }
+    assert {key: params[key] for key in wanted} == wanted
+
+
+def test_no_retry_and_no_checks_are_asked_for_as_fts_wants_it(fts: FakeFts, backend: FtsBackend) -> None:
+    quiet = bundle(0, job=JobOptions(retry=0, verify=Verify.NONE), lifetime=timedelta(seconds=1))
+    quiet = replace(
+        quiet, item=replace(quiet.item, members=tuple(replace(m, checksum="") for m in quiet.item.members))
+    )
+    (outcome,) = backend.submit([quiet])
+    body = fts.jobs[outcome.external_id].body
+    assert (body["params"]["retry"], body["params"]["verify_checksum"]) == (-1, "none")
+    assert body["params"]["max_time_in_queue"] == 1
+    assert {file["checksum"] for file in body["files"]} == {"ADLER32"}
+    assert "scitag" not in body["files"][0]
+
+
+def test_tokens_of_the_storages_are_passed_on_when_both_are_there(
+    fts: FakeFts, backend: FtsBackend, keys: Keys
+) -> None:
+    keys.accesses["source"] = Opens("source-token")
+    submitted(backend, 0)
+    keys.accesses["destination"] = Opens("destination-token")
+    submitted(backend, 1)
+    first, second = (job.body["files"][0] for job in fts.jobs.values())
+    assert "source_tokens" not in first
+    assert (second["source_tokens"], second["destination_tokens"]) == (["source-token"], ["destination-token"])
+    assert {headers.get("Authorization") for _, _, headers in fts.seen} == {f"Bearer {TOKEN}"}
+
+
+def test_a_submit_costs_one_request_once_a_thread_has_its_client(
+    fts: FakeFts, backend: FtsBackend, heard: Heard
+) -> None:
+    submitted(backend, 0)
+    before = len(fts.seen)
+    submitted(backend, 1, 2)
+    assert [(method, path) for method, path, _ in fts.seen[before:]] == [("POST", "/jobs")] * 2
+    assert heard.results("submit") == ["ok"] * 3
+
+
+def test_another_token_gets_another_client(fts: FakeFts, backend: FtsBackend, keys: Keys) -> None:
+    submitted(backend, 0)
+    keys.accesses["fts"] = Opens("second-token", stamp=2)
+    submitted(backend, 1)
+    posts = [headers["Authorization"] for method, path, headers in fts.seen if method == "POST"]
+    assert posts == [f"Bearer {TOKEN}", "Bearer second-token"]
+
+
+def test_what_is_known_already_is_adopted(fts: FakeFts, backend: FtsBackend) -> None:
+    made = [bundle(0), bundle(1)]
+    first = backend.submit(made[:1])
+    again = backend.submit(made)
+    assert [o.external_id for o in again] == list(fts.jobs)
+    assert first[0].external_id == again[0].external_id
+    assert [o.adopted for o in again] == [True, False]
+
+
+def test_a_duplicate_that_fts_does_not_tell_of_is_in_doubt(fts: FakeFts, backend: FtsBackend) -> None:
+    fts.instead.append(("POST", "/jobs", (409, {"message": "The submission is duplicated"})))
+    (outcome,) = backend.submit([bundle(0)])
+    assert getattr(outcome.error, "lost", None)
+
+
+# ---------------------------------------------------------------------------------------- how they stand
+
+
+def test_a_job_waits_moves_and_is_complete(fts: FakeFts, backend: FtsBackend) -> None:
+    (entry,) = submitted(backend, 0)
+    (seen,) = backend.observe([entry])
+    assert (seen.status, seen.moved, seen.exact) == (Status.WAITING, 0, True)
+    fts.start()
+    fts.jobs[entry.external_id].files[1]["file_state"] = "FINISHED"
+    (seen,) = backend.observe([entry])
+    assert (seen.status, seen.moved, seen.files_done, seen.failed) == (Status.MOVING, 1001, 1, 0)
+    fts.finish()
+    (seen,) = backend.observe([entry])
+    assert (seen.status, seen.moved, seen.files_done, seen.exact) == (Status.COMPLETE, 2001, 2, True)
+    assert not seen.failed
+    assert not seen.reasons
+
+
+def test_files_are_asked_for_only_where_something_can_be_new(fts: FakeFts, backend: FtsBackend) -> None:
+    waiting, complete = submitted(backend, 0, 1)
+    fts.jobs[complete.external_id].state = "FINISHED"
+    complete = replace(complete, state=State.COMPLETE, moved=5, moved_exact=True, files_done=2)
+    before = len(fts.seen)
+    first, second = backend.observe([waiting, complete])
+    assert len(fts.seen) == before + 1
+    assert first.status is Status.WAITING
+    assert (second.status, second.moved, second.files_done) == (Status.COMPLETE, 5, 2)
+
+
+def test_failed_files_go_back_with_their_reasons_when_the_job_is_over(fts: FakeFts, backend: FtsBackend) -> None:
+    (entry,) = submitted(backend, 0, files=4)
+    fts.start()
+    fts.jobs[entry.external_id].files[0] |= {"file_state": "FAILED", "reason": "SOURCE [2] Result HTTP 404"}
+    (seen,) = backend.observe([entry])
+    assert (seen.failed, seen.files_stuck, dict(seen.reasons)) == (0, 0, {})
+    reasons = {f"{SOURCE}/f0": "SOURCE [2] Result HTTP 404", f"{SOURCE}/f2": "DESTINATION [17] File exists"}
+    fts.finish(lambda file: reasons.get(file["source_surl"], ""))
+    (seen,) = backend.observe([entry])
+    assert (seen.status, seen.failed, seen.files_stuck, seen.files_done) == (Status.COMPLETE, 2002, 2, 2)
+    assert seen.reasons == {"source-missing": 1, "destination-exists": 1}
+    assert seen.unfit == (f"{SOURCE}/f0",)
+    assert seen.moved == 1001 + 1003
+    assert seen.error == "2 of 4 files failed, such as: SOURCE [2] Result HTTP 404"
+
+
+def test_a_job_cancelled_by_somebody_else_has_failed_and_one_cancelled_by_us_is_over(
+    fts: FakeFts, backend: FtsBackend
+) -> None:
+    theirs, ours = submitted(backend, 0, 1)
+    fts.start()
+    for entry in (theirs, ours):
+        fts.jobs[entry.external_id].files[0]["file_state"] = "FINISHED"
+    assert not [o.error for o in backend.end([theirs, ours]) if o.error]
+    seen, over = backend.observe([theirs, replace(ours, end_asked_at=CYCLE.start)])
+    assert (seen.status, seen.moved, seen.failed, dict(seen.reasons)) == (
+        Status.COMPLETE,
+        1000,
+        1001,
+        {"canceled": 1},
+    )
+    assert (over.status, over.moved, over.failed, dict(over.reasons)) == (Status.ABSENT, 1002, 0, {})
+
+
+def test_sizes_that_nobody_tells_are_an_even_share_of_the_rest(fts: FakeFts, backend: FtsBackend) -> None:
+    (entry,) = submitted(backend, 0, files=4)
+    fts.finish(lambda file: "SOURCE [5] x" if file["source_surl"].endswith("f1") else "")
+    for file, size in zip(fts.jobs[entry.external_id].files, (1000, 0, 1002, 0), strict=True):
+        file |= {"filesize": size, "user_filesize": 0}
+    (seen,) = backend.observe([entry])
+    assert seen.failed == (1000 + 1001 + 1002 + 1003 - 2002) // 2
+    assert seen.moved == 2002 + seen.failed
+
+
+def test_one_unknown_job_does_not_cost_the_others_their_look(fts: FakeFts, backend: FtsBackend) -> None:
+    entries = submitted(backend, 0, 1, 2)
+    fts.finish()
+    del fts.jobs[entries[1].external_id]
+    seen = backend.observe(entries)
+    assert [one.status for one in seen] == [Status.COMPLETE, Status.ABSENT, Status.COMPLETE]
+    assert "does not know" in seen[1].error
+    (alone,) = backend.observe([entries[1]])
+    assert alone.status is Status.ABSENT
+
+
+def test_one_in_doubt_is_found_by_its_key_or_known_to_be_absent(fts: FakeFts, backend: FtsBackend) -> None:
+    (made,) = submitted(backend, 0)
+    found, absent = backend.observe(
+        [replace(made, state=State.CALLED, external_id=""), replace(made, injection=bundle(1), external_id="")]
+    )
+    assert (found.status, found.external_id) == (Status.WAITING, made.external_id)
+    assert absent.status is Status.ABSENT
+
+
+def test_at_most_a_hundred_are_asked_for_at_once_and_fewer_when_that_is_too_long(
+    fts: FakeFts, backend: FtsBackend
+) -> None:
+    entries = submitted(backend, *range(5)) * 41
+    fts.seen.clear()
+    fts.instead.append(("GET", "/jobs", (414, "")))
+    assert [one.status for one in backend.observe(entries)] == [Status.WAITING] * 205
+    asked = [len(path.split(",")) for _, path, _ in fts.seen]
+    assert max(asked) <= 100
+    assert len(asked) >= 3
+
+
+# ---------------------------------------------------------------------------------------- ending
+
+
+def test_jobs_end_whatever_they_are_and_the_unknown_ones_too(fts: FakeFts, backend: FtsBackend) -> None:
+    entries = submitted(backend, 0, 1, 2)
+    over, unknown, running = entries
+    fts.jobs[over.external_id].state = "FINISHED"
+    del fts.jobs[unknown.external_id]
+    for _ in range(2):
+        assert [(o.key, o.error) for o in backend.end(entries)] == [(e.injection.key, None) for e in entries]
+    for entry in entries:  # one alone is answered in another way
+        (outcome,) = backend.end([entry])
+        assert outcome.error is None
+    assert fts.jobs[running.external_id].state == "CANCELED"
+    assert {job.state for job in fts.jobs.values()} <= OVER
+
+
+def test_one_in_doubt_is_ended_by_its_key(fts: FakeFts, backend: FtsBackend) -> None:
+    (entry,) = submitted(backend, 0)
+    backend.end([replace(entry, state=State.CALLED, external_id="")])
+    assert fts.jobs[entry.external_id].state == "CANCELED"
+
+
+# ---------------------------------------------------------------------------------------- who we are
+
+
+def test_we_are_who_fts_says_and_credentials_tell_their_end(
+    fts: FakeFts, backend: FtsBackend, keys: Keys, clock: SimClock
+) -> None:
+    keys.expire = clock.now() + timedelta(hours=3)
+    told = backend.check()
+    assert (told.service, told.address, told.version) == ("fts", fts.url, "3.14.2")
+    assert (told.vo, told.account, told.admin, told.may_end) == ("dteam", "/CN=me", False, True)
+    assert told.credentials_until == keys.expire
+    fts.told["level"] = {"transfer": "all", "config": "all"}
+    assert not backend.check().admin
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "word"),
+    [
+        ("http://fts.example.org:8446", "loopback|this machine"),
+        ("davs://fts.example.org", "davs"),
+        ("fts.example.org:8446", "not a URL"),
+        ("https://me:secret@fts.example.org", "user or password"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_one_is_refused(
+    make: Callable[..., FtsBackend], endpoint: str, word: str
+) -> None:
+    with pytest.raises(UsageError, match=word) as refused:
+        make(endpoint)
+    assert "secret" not in str(refused.value)
+    assert refused.value.hint
+
+
+def test_only_a_url_is_an_end_of_a_link(backend: FtsBackend) -> None:
+    assert backend.resolve("davs://SE.example.org:443/dc/") == ("davs://se.example.org/dc",)
+
+
+def test_limits_come_from_whoever_may_be_asked(fts: FakeFts, backend: FtsBackend) -> None:
+    link, other = (
+        LINK._replace(source="davs://a:1/x", destination="davs://b:2/y"),
+        LINK._replace(source="davs://c/x"),
+    )
+    told = {limit.link: (limit.max_active, limit.source) for limit in backend.limits([link, other])}
+    assert told == {link: (17, "optimizer"), other: (200, "default")}
+    rows = [
+        {"source": "*", "destination": "*", "max_active": 100},
+        {"source": "davs://a", "destination": "*", "max_active": 40},
+    ]
+    storages = {"davs://b": {"se_info": {"inbound_max_active": 30, "outbound_max_active": None}}}
+    fts.instead += [("GET", "/config/links", (200, rows)), ("GET", "/config/se", (200, storages))]
+    limits = {limit.link: limit for limit in backend.limits([link, other])}
+    assert (limits[link].max_active, limits[link].by, limits[link].source) == (30, "destination", "config")
+    assert (limits[other].max_active, limits[other].by) == (30, "destination")
+
+
+def test_injections_of_any_campaign_have_jobs_of_their_own(fts: FakeFts, backend: FtsBackend) -> None:
+    one = bundle(0)
+    other = injection(one.item, LINK, campaign="other", job=JobOptions())
+    assert len({o.external_id for o in backend.submit([one, other])}) == 2
