@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from dc_inject import urls
-from dc_inject.backends.fts.connection import Connection, Credentials, Make, real_client
+from dc_inject.backends.fts.connection import Connection, Credentials, Make, Purpose, real_client
 from dc_inject.backends.fts.identity import check
 from dc_inject.backends.fts.inventory import Inventory, Replicas
 from dc_inject.backends.fts.jobs import Jobs
@@ -68,7 +68,7 @@ class FtsBackend:
         )
         self._credentials = credentials
 
-        def reached(purpose: str, patience: float) -> Storage:
+        def reached(purpose: Purpose, patience: float) -> Storage:
             return storage or AnyStorage(
                 WebDav(lambda: credentials.access(purpose), verify=trust(os.environ), read=patience)
             )
@@ -85,7 +85,8 @@ class FtsBackend:
     def check(self) -> Identity:
         """Tell who we are; credentials are read anew, and a proxy is delegated where that is needed."""
         with _understood():
-            return check(self.connection, self.name, self._credentials.until())
+            ends = [self._credentials.until(purpose) for purpose in ("fts", "source", "destination")]
+            return check(self.connection, self.name, min((end for end in ends if end is not None), default=None))
 
     def resolve(self, expression: str) -> tuple[str, ...]:
         """Return the URL prefix itself: FTS knows no expressions."""
@@ -146,7 +147,10 @@ class FtsBackend:
 
     def _alike(self) -> bool:
         """Whether sources and destinations are opened by the same."""
-        one, other = self._credentials.access("source"), self._credentials.access("destination")
+        try:
+            one, other = self._credentials.access("source"), self._credentials.access("destination")
+        except ServiceError:
+            return False  # told by whoever uses them
         return (one.token, one.certificate) == (other.token, other.certificate)
 
 

@@ -111,9 +111,9 @@ class Client:
         """Return what is told at a path."""
         return json.loads(self._context.get(path))
 
-    def submit(self, injection: Injection, source: Access, destination: Access) -> str:
-        """Submit the job of an injection; its id comes from the injection's key."""
-        job = _job(injection, source, destination)
+    def submit(self, injection: Injection, tokens: tuple[str, str] | None) -> str:
+        """Submit the job of an injection, with tokens for source and destination; its id comes from the key."""
+        job = _job(injection, tokens)
         return str(Submitter(self._context).submit(transfers=job["files"], **job["params"]))
 
     def statuses(self, ids: Sequence[str], *, files: bool) -> list[Mapping[str, Any]]:
@@ -138,11 +138,9 @@ class Client:
             )
 
 
-def _job(injection: Injection, source: Access, destination: Access) -> dict[str, Any]:
+def _job(injection: Injection, tokens: tuple[str, str] | None) -> dict[str, Any]:
     options = injection.job or JobOptions()
-    tokens: dict[str, str] = {}
-    if source.token and destination.token:  # FTS takes both or neither
-        tokens = {"source_token": source.token, "destination_token": destination.token}
+    opens = {} if tokens is None else {"source_token": tokens[0], "destination_token": tokens[1]}
     transfers = [
         new_transfer(
             member.name,
@@ -151,7 +149,7 @@ def _job(injection: Injection, source: Access, destination: Access) -> dict[str,
             filesize=member.bytes,
             activity=injection.activity,
             scitag=options.scitag,
-            **tokens,
+            **opens,
         )
         for member, copy in zip(injection.item.members, naming.copies(injection), strict=True)
     ]

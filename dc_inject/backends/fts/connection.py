@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
@@ -18,18 +17,26 @@ from dc_inject.ports import Clock, Observer
 from dc_inject.storage.nouns import Access
 from dc_inject.storage.wire import trust
 
-_SECRETS = 12  # tokens that are looked for in what leaves; each kind is renewed now and then
+Purpose = Literal["fts", "source", "destination"]
 
 
 class Credentials(Protocol):
-    """What opens FTS and the storages; files are read again when they have changed."""
+    """What opens FTS and the storages, such as `dc_inject.credentials.Credentials`."""
 
-    def access(self, purpose: str) -> Access:
-        """Return what opens FTS (`fts`), sources (`source`) or destinations (`destination`)."""
+    def access(self, purpose: Purpose) -> Access:
+        """Return what opens a service or storage now; raises Fatal when that cannot be used."""
         ...
 
-    def until(self) -> datetime | None:
-        """Return when the first of them expires, as far as they tell."""
+    def until(self, purpose: Purpose) -> datetime | None:
+        """Return when what is used for a purpose expires, as far as it tells."""
+        ...
+
+    def transfer_tokens(self) -> tuple[str, str] | None:
+        """Return the tokens for sources and destinations that FTS is to use; None when there are none."""
+        ...
+
+    def scrub(self, text: str) -> str:
+        """Return a text without any token that was in use, or anything that looks like a secret."""
         ...
 
 
@@ -72,7 +79,6 @@ class Connection:
         self._generation = 0
         self._vo = ""
         self._notes: list[Notes] = []
-        self._secrets: deque[str] = deque(maxlen=_SECRETS)
 
     def call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
         """Call a method of the client; say so if it `writes`. After a 419, delegate and call once more."""
@@ -121,16 +127,6 @@ class Connection:
             self._generation += 1
             self._vo = ""
 
-    def secrets(self) -> list[str]:
-        """Return the tokens in use now and a little earlier."""
-        for purpose in ("fts", "source", "destination"):
-            token = self.credentials.access(purpose).token
-            with self._lock:
-                if token and token not in self._secrets:
-                    self._secrets.append(token)
-        with self._lock:
-            return list(self._secrets)
-
     def _call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
         with self._translated(method, writes=writes) as client:
             return getattr(client, method)(*args, **kwargs)
@@ -158,7 +154,9 @@ class Connection:
         except Exception as error:  # noqa: BLE001  all of it is translated, here and nowhere else
             if notes.status == 401:
                 self._local.stamp = None  # what it was made with is refused: the next call begins anew
-            translated = translate(error, notes, self.secrets(), writes=writes and not making, making=making)
+            translated = translate(
+                error, notes, self.credentials.scrub, writes=writes and not making, making=making
+            )
             result = _result(translated, notes.status)
             raise translated from (None if translated is error else error)
         finally:

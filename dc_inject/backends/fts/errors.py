@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import requests
 from urllib3.exceptions import MaxRetryError, NewConnectionError
 
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
-from dc_inject.redaction import scrub
 
 log = logging.getLogger(__name__)
 
@@ -65,23 +64,26 @@ class Notes:
 def translate(
     error: Exception,
     notes: Notes,
-    secrets: Collection[str] = (),
+    scrub: Callable[[str], str],
     *,
     writes: bool = False,
     making: bool = False,
 ) -> ServiceError:
-    """Return the error that says what to do next; `making` is for what comes up while a client is made."""
+    """Return the error that says what to do next; `making` is for what comes up while a client is made.
+
+    `scrub` takes secrets out of what others wrote.
+    """
     if isinstance(error, ServiceError):
         return error
     network = next((one for one in _chain(error) if isinstance(one, requests.RequestException)), None)
     if network is not None:
-        return _of_network(network, secrets, writes=writes)
+        return _of_network(network, scrub, writes=writes)
     if notes.status >= 400:
-        return _of_status(notes.status, scrub(notes.said, secrets), writes=writes)
-    text = scrub(str(error), secrets) or type(error).__name__
+        return _of_status(notes.status, scrub(notes.said), writes=writes)
+    text = scrub(str(error)) or type(error).__name__
     files = next((one for one in _chain(error) if isinstance(one, OSError)), None)
     if files is not None and ("CA certificate bundle" in text or "CA certificate bundle" in str(files)):
-        return Fatal(f"the authorities' certificates cannot be read ({scrub(str(files), secrets)})", _TRUST)
+        return Fatal(f"the authorities' certificates cannot be read ({scrub(str(files))})", _TRUST)
     if notes.status:
         message = f"FTS's answer cannot be understood ({type(error).__name__}: {text})"
         return Fatal(message, _ENDPOINT) if making else Temporary(message, _ENDPOINT, lost=writes)
@@ -114,8 +116,8 @@ def _of_status(status: int, said: str, *, writes: bool) -> ServiceError:
     return Permanent(text, "FTS does not take it as it is: the reason names what is wrong")
 
 
-def _of_network(error: requests.RequestException, secrets: Collection[str], *, writes: bool) -> ServiceError:
-    words = scrub(_words(error), secrets)
+def _of_network(error: requests.RequestException, scrub: Callable[[str], str], *, writes: bool) -> ServiceError:
+    words = scrub(_words(error))
     if isinstance(error, requests.exceptions.SSLError):
         if "CERTIFICATE_VERIFY_FAILED" in words or "certificate verify failed" in words:
             return Fatal(f"FTS's certificate cannot be trusted ({words})", _TRUST)

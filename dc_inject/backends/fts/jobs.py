@@ -46,9 +46,9 @@ class Jobs:
         return outcomes
 
     def _submit(self, injection: Injection) -> Outcome:
-        opens = self.connection.credentials.access
+        tokens = self.connection.credentials.transfer_tokens()
         try:
-            made = self.connection.call("submit", injection, opens("source"), opens("destination"), writes=True)
+            made = self.connection.call("submit", injection, tokens, writes=True)
         except ServiceError:
             if self.connection.status == 409:
                 return self._adopt(injection)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from dc_inject.backends.fts.reasons import UNFIT, classify
 from dc_inject.errors import ServiceError
 from dc_inject.model import Entry, State
 from dc_inject.ports import Observation, Status
-from dc_inject.redaction import scrub
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +104,7 @@ class Observing:
             failed=sum(size for file, size in zip(files, sizes, strict=True) if id(file) in words),
             reasons=Counter(words.values()),
             unfit=_unfit(file for file in failed if words[id(file)] in UNFIT),
-            error=_said(failed, len(files), self.connection.secrets()) if failed else "",
+            error=_said(failed, len(files), self.connection.credentials.scrub) if failed else "",
         )
 
 
@@ -141,9 +140,9 @@ def _unfit(files: Iterable[Row]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _said(failed: Sequence[Row], files: int, secrets: Collection[str]) -> str:
+def _said(failed: Sequence[Row], files: int, scrub: Callable[[str], str]) -> str:
     reason = next((str(file["reason"]) for file in failed if file.get("reason")), "FTS gives no reason")
-    return f"{len(failed)} of {files} files failed, such as: {scrub(reason, secrets)}"
+    return f"{len(failed)} of {files} files failed, such as: {scrub(reason)}"
 
 
 def _unknown(row: Row) -> bool:

@@ -14,6 +14,7 @@ pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libss
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
 from dc_inject.model import Entry, Injection, Item, JobOptions, Link
+from dc_inject.redaction import scrub
 
 from ..support import CYCLE, Heard, injection, live
 from .service import FakeFts, running
@@ -44,8 +45,15 @@ class Keys:
     def access(self, purpose: str) -> Opens:
         return self.accesses.get(purpose) or Opens()
 
-    def until(self) -> datetime | None:
-        return self.expire
+    def until(self, purpose: str) -> datetime | None:
+        return self.expire if purpose == "source" else None
+
+    def transfer_tokens(self) -> tuple[str, str] | None:
+        source, destination = self.access("source").token, self.access("destination").token
+        return (source, destination) if source and destination else None
+
+    def scrub(self, text: str) -> str:
+        return scrub(text, [access.token for access in self.accesses.values()])
 
 
 @pytest.fixture
