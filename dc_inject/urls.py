@@ -53,7 +53,7 @@ def parse(text: str) -> Url:
         raise ValueError("not a URL: it has to be like davs://host:port/path")
     scheme = shape["scheme"].lower()
     if scheme not in PORTS:
-        raise ValueError(f"unknown scheme {scheme}:// (known: davs, https, root; dav and http on loopback only)")
+        raise ValueError(f"unknown scheme {scheme}://; known are davs, https and root (dav and http on loopback)")
     host, port = _parse_place(shape["place"], PORTS[scheme])
     if scheme in LOOPBACK_ONLY and not is_loopback(host):
         raise ValueError(

@@ -26,6 +26,9 @@ MOST = 1_000_000  # files of a list
 TOLD = 20  # problems of a list; a wrong column would make one in every line
 KEPT = 4  # lists that are kept as they were read, since a menu is read again in every cycle
 
+MOST_FOLDERS = 10_000  # that are remembered while a list is read
+
+_PLAIN = re.compile(r"\w[\w.-]*", re.ASCII)
 _NAMES, _KEYS = ("url", "path"), ("url", "path", "size", "checksum")
 _BYTES = re.compile(r"-?[0-9]{1,19}")
 _CHECKSUM = re.compile(r"(?:adler32:)?(?P<adler>[0-9a-f]{8})|(?P<md5>md5:[0-9a-f]{32})")
@@ -45,7 +48,8 @@ class Entry(NamedTuple):
 def read(data: bytes, file: str, name: str, complain: Complain) -> Listing | None:
     """Return the files of a list, or None after complaints; `file` is its path, `name` what the menu calls it."""
     digest = hashlib.sha256(data).hexdigest()
-    kind = file.lower().rpartition(".")[2]
+    _, dot, ending = file.lower().rpartition(".")
+    kind = ending if dot else ""
     key = digest, kind, name
     if key not in _kept:
         listing = _Reader(file, complain).listing(data, kind, name, digest)
@@ -86,6 +90,7 @@ class _Reader:
         self._complain = complain
         self._problems = 0
         self._next = 0  # the line of the first problem that is not told
+        self._folders: set[str] = set()  # whose URLs are canonical as they stand
 
     def listing(self, data: bytes, kind: str, name: str, digest: str) -> Listing | None:
         if kind in {"yaml", "yml"}:
@@ -121,7 +126,7 @@ class _Reader:
             try:
                 if entry.wrong is not None:
                     raise WrongError(*entry.wrong)
-                file = Item(addresses.file(entry.name), _size(entry.size), 1, _checksum(entry.checksum))
+                file = Item(self._name(entry.name), _size(entry.size), 1, _checksum(entry.checksum))
             except ValueError as error:
                 self._note(place, *values.explain(error))
                 continue
@@ -132,6 +137,16 @@ class _Reader:
                 lines[file.name] = entry.line
                 files.append(file)
         return files
+
+    def _name(self, text: str) -> str:
+        """Return the canonical name of a file; what differs from one before it in its last part only is quick."""
+        folder, _, last = text.rpartition("/")
+        if folder in self._folders and len(text) <= addresses.LONGEST and _PLAIN.fullmatch(last):
+            return text
+        name = addresses.file(text)
+        if name == text and len(self._folders) < MOST_FOLDERS:
+            self._folders.add(folder)
+        return name
 
     def _plain(self, text: str) -> Iterator[Entry]:
         for number, line in enumerate(text.split("\n"), start=1):
@@ -145,7 +160,7 @@ class _Reader:
                 yield Entry(number, name)
 
     def _csv(self, text: str) -> Iterator[Entry]:
-        rows = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+        rows = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
         heads: list[str] = []
         try:
             for row in rows:

@@ -177,11 +177,12 @@ def _files(levels: Sequence[Overrides], place: Place, complain: Complain) -> Fil
             named = [one.datasets for one in levels if one.datasets is not None]
             # Files are taken one by one, so a dataset's own shape does not matter unless the menu says so.
             return FileFilter(datasets=_filter(datasets, named, ANY, ANY), pattern=pattern, size=size)
-    complain(
-        place,
-        "no source files are named for it",
-        "write `files: {list: sources.csv}`, `files: {folder: data}`, or `datasets: {did: ...}` that Rucio knows",
-    )
+    if all(one.understood for one in given):
+        complain(
+            place,
+            "no source files are named for it",
+            "write `files: {list: sources.csv}`, `files: {folder: data}`, or `datasets: {did: ...}` of Rucio",
+        )
     return FileFilter(pattern=pattern, size=size)
 
 

@@ -104,6 +104,16 @@ def test_brunel() -> None:
     assert {flow.link for flow in made.preview.flows} == {Link("T1_UK_RAL_Disk", "T2_UK_London_Brunel")}
 
 
+def test_juno() -> None:
+    """128, 256, 512 and 1024 MiB/s on each of three links, one step after the other (JUNO, 3.2 and 3.3)."""
+    (made,) = files.read_menus([ROOT / "menus" / "fts-juno-steps.yaml"])
+    flows = made.preview.flows
+    assert [round(flow.rate / 2**20) for flow in flows] == [128] * 3 + [256] * 3 + [512] * 3 + [1024] * 3
+    assert len({flow.link for flow in flows}) == 3
+    assert {flow.start for flow in flows[3:]} == {flow.end for flow in flows[:-3]}
+    assert {(flow.job.retry, flow.overhead) for flow in flows} == {(3, 0.05)}
+
+
 def test_the_schema_describes_what_is_read() -> None:
     """The JSON Schema takes the whole example, knows every key, and refuses unknown ones but `x-` ones."""
     made = menu.schema()
@@ -114,6 +124,9 @@ def test_the_schema_describes_what_is_read() -> None:
         assert part["additionalProperties"] is False
         assert part["patternProperties"] == {"^x-": {}}
     assert '"null"' not in json.dumps(made)
+    assert {"list", "folder", "pattern", "size"} == set(made["$defs"]["Files"]["properties"])
+    assert made["$defs"]["Jobs"]["properties"]["files"]["maximum"] == 5000
+    assert made["$defs"]["Jobs"]["properties"]["verify"]["enum"] == ["none", "source", "target", "both"]
     assert {"items", "properties"} <= {
         key for one in made["$defs"]["Scenario"]["properties"]["links"]["anyOf"] for key in one
     }

@@ -7,12 +7,16 @@ import json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dc_inject import menu
 from dc_inject.errors import MenuError, Problem
 from dc_inject.menu.schema import (
     Datasets,
     Defaults,
     Document,
     ExcludeEntry,
+    Files,
+    FtsEntry,
+    Jobs,
     Lifetime,
     LimitsEntry,
     LinkEntry,
@@ -33,10 +37,15 @@ WORDS = st.sampled_from(
         "UTC", "/etc", "..", "cms:*", "cms", "A:B", "links.csv", "dids.txt", "part.yaml", "m.yaml",
         "rate-outlier", "smallest-first", "\U0001f600", "\x85", "a" * 300, "\u2028", "a\nb",
         "\x1b[31m", "1e30 Gb/s", "9" * 50,
+        "davs://a.b:8443/c", "DAVS://A.b:8443//c/", "davs://a.b:8443/c/d", "root://e//f", "root://e", "gsiftp://g/h",
+        "http://a.b/c", "http://127.0.0.1/c", "davs://u:hunter2@a.b/c", "davs://a.b/c?t=hunter2", "davs://a.b/../c",
+        "davs://a.b:8443/c:root://e//f", "davs:", "://", "files.yaml", "files.txt", "bad.csv", "bad.yaml",
+        "files.csv", ".", "data", "/data", "*.root", "65", "200", "both", "adler32:0cc737eb",
     ]
 )  # fmt: skip
 CLASSES: list[type[Mapping]] = [
-    Document, Defaults, Scenario, LinkEntry, Datasets, Lifetime, SiteEntry, RseEntry, ExcludeEntry, LimitsEntry,
+    Document, Defaults, Scenario, LinkEntry, Datasets, Files, Jobs, Lifetime, SiteEntry, RseEntry, ExcludeEntry,
+    FtsEntry, LimitsEntry,
 ]  # fmt: skip
 KEYS = st.one_of(
     st.sampled_from(sorted({field.alias or name for one in CLASSES for name, field in one.model_fields.items()})),
@@ -45,6 +54,11 @@ KEYS = st.one_of(
 FILES = {
     "links.csv": "from,to,rate\nA,B,10 Gb/s\nB,A,1\n",
     "dids.txt": "cms:a\n# b\n\nbad\n",
+    "files.csv": "url,size,checksum\ndavs://a.b:8443/c/1,1 GB,0cc737eb\nroot://e//f/1,,\n",
+    "files.yaml": "- {path: a/1, size: 3}\n- davs://a.b:8443/c/1\n",
+    "files.txt": "# a\ndavs://a.b:8443/c/d/1\n",
+    "bad.csv": "url,size\ndavs://u:hunter2@a.b/c,0\n/x,1\n",
+    "bad.yaml": "- {size: 3}\n- [\n",
     "part.yaml": "include: [m.yaml, part.yaml]\nsites: {KIT: {wan: 1 Tb/s, rses: {A: {}}}}\nscenarios: {one: 3}\n",
 }
 
@@ -85,6 +99,9 @@ SCENARIO = st.fixed_dictionaries(
         "start": WORDS,
         "end": WORDS,
         "datasets": fields_of(Datasets, WORDS),
+        "through": WORDS | st.just("fts"),
+        "files": fields_of(Files, WORDS) | st.just({"folder": "data"}),
+        "jobs": fields_of(Jobs, WORDS),
         "lifetime": fields_of(Lifetime, WORDS),
     },
 )
@@ -96,6 +113,7 @@ MENUS = st.fixed_dictionaries(
         "exclude": st.lists(fields_of(ExcludeEntry, WORDS), max_size=3),
         "limits": fields_of(LimitsEntry, WORDS),
         "defaults": fields_of(Defaults, WORDS | TREES),
+        "fts": fields_of(FtsEntry, WORDS),
         "tape": st.dictionaries(WORDS, WORDS, max_size=2),
         "accept": WORDS | st.lists(WORDS),
         "include": WORDS | st.lists(WORDS, max_size=3),
@@ -111,7 +129,9 @@ def only_menu_errors(text: str | bytes) -> None:
     found: tuple[Problem, ...] = ()
     try:
         made = draft(text, FILES)
-        made.resolve({expression: ("X", "Y") for _, expression in made.expressions})
+        menu.findings(
+            menu.campaign([made.resolve({expression: ("X", "Y") for _, expression in made.expressions})])
+        )
     except MenuError as error:
         found = error.problems
     for problem in found:
@@ -119,6 +139,7 @@ def only_menu_errors(text: str | bytes) -> None:
         assert problem.hint
         assert problem.line >= 1
         assert str(problem).isprintable()
+        assert "hunter2" not in str(problem)
 
 
 @settings(deadline=None)
@@ -140,6 +161,39 @@ def test_any_punctuation(content: str) -> None:
 def test_any_menu(parts: dict[str, object]) -> None:
     """So does a menu whose every part may be wrong."""
     lines = PARTS | {key: f"{key}: {flow_style(value)}" for key, value in parts.items()}
+    only_menu_errors("\n".join(lines.values()))
+
+
+URLS = st.sampled_from(
+    ["davs://a.b:8443/c", "DAVS://A.b:8443//c/", "davs://a.b:8443/c/d", "davs://a.b:8443/c/d/dc_inject/x",
+     "root://e//f", "https://g", "http://127.0.0.2:80/h", "KIT", "A"]
+)  # fmt: skip
+ENDS = URLS | st.lists(URLS, max_size=3) | st.dictionaries(URLS, st.just("1"), max_size=3)
+TELLING = st.sampled_from(["files.csv", "files.yaml", "files.txt"])
+THROUGH_FTS = st.fixed_dictionaries(
+    {"rate": st.just("1 Gb/s"), "through": st.just("fts")},
+    optional={
+        "from": ENDS,
+        "to": ENDS,
+        "mesh": st.lists(URLS, max_size=3),
+        "both_ways": st.just("true"),
+        "files": st.fixed_dictionaries(
+            {}, optional={"list": TELLING, "folder": st.sampled_from([".", "d", "x/y"])}
+        ),
+        "jobs": st.just({"files": "5"}),
+    },
+)
+SITES = st.dictionaries(
+    st.sampled_from(["KIT", "RAL"]),
+    st.fixed_dictionaries({"rses": st.dictionaries(URLS, st.just({}), max_size=2)}),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(["one", "two"]), THROUGH_FTS, min_size=1), SITES)
+def test_any_menu_through_fts(scenarios: object, sites: object) -> None:
+    """So does one that is nearly right: only ends, files and sites do not fit together."""
+    lines = PARTS | {"scenarios": f"scenarios: {flow_style(scenarios)}", "sites": f"sites: {flow_style(sites)}"}
     only_menu_errors("\n".join(lines.values()))
 
 

@@ -1,0 +1,244 @@
+"""Source lists: YAML, CSV or plain, each file with what is told of it, each problem with its line and a hint."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dc_inject.errors import Problem
+from dc_inject.menu import sources
+from dc_inject.model import Item, Listing
+
+U = "davs://se.example.org:8443/dc"
+
+
+def read(content: str | bytes, file: str = "s.csv") -> tuple[Listing | None, list[Problem]]:
+    """Return what a list holds, and what is wrong with it."""
+    found: list[Problem] = []
+    data = content if isinstance(content, bytes) else content.encode()
+    listing = sources.read(data, file, file, lambda place, what, hint: found.append(Problem(*place, what, hint)))
+    return listing, found
+
+
+def files(content: str, file: str = "s.csv") -> list[tuple[str, int, str]]:
+    """Return the files of a list that is right."""
+    listing, found = read(content, file)
+    assert not found
+    assert all(one.files == 1 and one.members == () for one in listing.files)
+    return [(one.name, one.bytes, one.checksum) for one in listing.files]
+
+
+# --------------------------------------------------------------------------- what is right
+
+
+def test_csv():
+    """Columns in any order, small or capital heads, others ignored, comments and empty lines too."""
+    content = f"""# made by hand
+Checksum, size ,URL,site
+
+adler32:0CC737EB,5 GB,{U}/a,IHEP
+0cc737ec,1_000,{U}/b
+,,"{U}/c,d"
+md5:0CC175B9C0F1B6A831C399E269772661,12,{U}/e
+# {U}/f
+"""
+    assert files(content.replace("1_000", "1000")) == [
+        (f"{U}/a", 5 * 10**9, "adler32:0cc737eb"),
+        (f"{U}/b", 1000, "adler32:0cc737ec"),
+        (f"{U}/c,d", 0, ""),
+        (f"{U}/e", 12, "md5:0cc175b9c0f1b6a831c399e269772661"),
+    ]
+
+
+def test_csv_of_paths():
+    assert files("path,size\na/b,1 KiB\n./c//d,2\r\n") == [("a/b", 1024, ""), ("c/d", 2, "")]
+
+
+@pytest.mark.parametrize("name", ["s.yaml", "s.YML", "dir.csv/s.yml"])
+def test_yaml(name):
+    content = f"""
+- {{url: {U}/a, size: 5 GB, checksum: 00000001}}
+- path: b/c
+  size: 5000000000
+- {U}/d
+- e
+"""
+    assert files(content, name) == [
+        (f"{U}/a", 5 * 10**9, "adler32:00000001"), ("b/c", 5 * 10**9, ""), (f"{U}/d", 0, ""), ("e", 0, ""),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["s.txt", "s", "s.lst", "csv"])
+def test_plain(name):
+    content = f"# comment\n\n  {U}/a  \r\nb/c\nroot://h:1094//x%20y\n"
+    assert files(content, name) == [(f"{U}/a", 0, ""), ("b/c", 0, ""), ("root://h//x%20y", 0, "")]
+
+
+def test_urls_are_written_in_one_form():
+    """Also of the second file of a folder, which is read in a quicker way."""
+    content = "DAVS://SE.example.org:8443//dc/a b\n".replace(" ", "%20")
+    more = [f"{U}/x.1", f"{U}/x.2", f"{U}/%7Ex", f"{U}/./y", f"{U}//z", f"{U}/\u00e9", "p/q", "p/./r"]
+    assert [name for name, *_ in files(content + "\n".join(more), "s.txt")] == [
+        f"{U}/a%20b", f"{U}/x.1", f"{U}/x.2", f"{U}/~x", f"{U}/y", f"{U}/z", f"{U}/%C3%A9", "p/q", "p/r",
+    ]  # fmt: skip
+
+
+def test_a_list_knows_its_name_and_the_digest_of_its_bytes():
+    one, _ = read(f"url\n{U}/a\n")
+    same, _ = read(f"url\n{U}/a\n")
+    other, _ = read(f"url\n{U}/a\n\n")
+    named, _ = read(f"url\n{U}/a\n", "t.csv")
+    assert one == same
+    assert len({one, other, named}) == 3
+    assert one.files == other.files == (Item(f"{U}/a", 0, 1),)
+
+
+def test_lists_that_are_read_again_are_kept_but_not_all_of_them():
+    for number in range(3 * sources.KEPT):
+        first, _ = read(f"url\n{U}/{number}\n")
+        again, _ = read(f"url\n{U}/{number}\n")
+        assert again is first
+    assert len(sources._kept) == sources.KEPT
+
+
+def test_what_is_below_a_source():
+    listing, _ = read(f"url,size\n{U}/a/1,1\n{U}/a/2,\n{U}b/3,1\nroot://h//x/4,\n")
+    assert sources.unsized(listing) == 2
+    below = [U, f"{U}/a", f"{U}b", "root://h//x", "root://h", "davs://se.example.org:8443"]
+    assert all(sources.has_any_below(listing, source) for source in below)
+    others = [
+        f"{U}/a/1",
+        f"{U}/b",
+        f"{U}/a/",
+        "davs://se.example.org",
+        "https://se.example.org:8443/dc",
+        "root://h//",
+    ]
+    assert not any(sources.has_any_below(listing, source) for source in others)
+    paths, _ = read("path\na/1\n")
+    assert sources.has_any_below(paths, "davs://anything")
+
+
+# --------------------------------------------------------------------------- what is wrong
+
+
+@pytest.mark.parametrize(
+    ("content", "file", "line", "message", "hint"),
+    [
+        ("", "s.csv", 1, "the list names no file", "URL or path"),
+        ("# nothing\n\n", "s.txt", 1, "the list names no file", "URL or path"),
+        ("", "s.yaml", 1, "the file is empty, not a list", "- ..."),
+        ("[]", "s.yaml", 1, "the list names no file", "URL or path"),
+        ("a: 1", "s.yaml", 1, "the file is a mapping, not a list", "- ..."),
+        ("abc", "s.yaml", 1, "the file holds plain text, not a list", "- ..."),
+        ("- [", "s.yaml", 2, "this is not YAML", "mend"),
+        (f"- {U}/a\n- [b]", "s.yaml", 2, "a list stands where a file belongs", "{url:"),
+        (f"- {U}/a\n- {{url: {U}/b, sise: 3}}", "s.yaml", 2, "the key `sise` is unknown", "did you mean `size`?"),
+        (f"- {U}/a\n- {{url: {U}/b, x: 3}}", "s.yaml", 2, "the key `x` is unknown", "url, path, size"),
+        (f"- {U}/a\n- {{url: {U}/b, path: b}}", "s.yaml", 2, "either `url` or `path`", "{url:"),
+        (f"- {U}/a\n- {{size: 1 GB}}", "s.yaml", 2, "either `url` or `path`", "{url:"),
+        (f"- {U}/a\n- {{url: [b]}}", "s.yaml", 2, "`url`: not one value", "one value"),
+        (f"- {U}/a\n- {{url: {U}/b, url: {U}/c}}", "s.yaml", 2, "the key `url` is here twice", "keep one"),
+        (f"- {U}/a\n- ''", "s.yaml", 2, "it names no file", "such as"),
+        (f"[{U}/a, {U}/a]", "s.yaml", 1, "here twice, first in line 1", "keep one"),
+        ("size,checksum\n1,2\n", "s.csv", 1, "the columns are size, checksum", "url,size,checksum"),
+        (f"url,path\n{U}/a,b\n", "s.csv", 1, "the columns are url, path", "url,size,checksum"),
+        (f"url,size,size\n{U}/a,1,1\n", "s.csv", 1, "the columns are url, size, size", "url,size,checksum"),
+        (f"{U}/a,1\n", "s.csv", 1, "the columns are", "url,size,checksum"),
+        (f"url,size\n{U}/a,1,2\n", "s.csv", 2, "3 cells, but 2 columns", "quote"),
+        (f'url\n{U}/a\n"x\n', "s.csv", 3, "this is not CSV", "mend"),
+        ("url\n" + "x" * 200_000, "s.csv", 2, "this is not CSV", "mend"),
+        ("url,size\n,1\n", "s.csv", 2, "it names no file", "such as"),
+        (f"url,size,checksum\n{U}/a,1,0cc737eb\n", "s.txt", 1, "looks like CSV", ".csv"),
+        (f"url,size\n{U}/a,1\n{U}/b,0\n", "s.csv", 3, "'0' is not the size of a file", "above 0"),
+        (f"url,size\n{U}/a,-1\n", "s.csv", 2, "'-1' is not the size of a file", "above 0"),
+        (f"url,size\n{U}/a,0 GB\n", "s.csv", 2, "'0 GB' is not the size of a file", "above 0"),
+        (f"url,size\n{U}/a,-5 GB\n", "s.csv", 2, "negative", "500 TB"),
+        (f"url,size\n{U}/a,1.5\n", "s.csv", 2, "has no unit", "500 TB"),
+        (f"url,size\n{U}/a,{2**63}\n", "s.csv", 2, "is not the size of a file", "above 0"),
+        (f"url,size\n{U}/a,big\n", "s.csv", 2, "is not a size", "500 TB"),
+        (f"url,checksum\n{U}/a,adler32:cc737eb\n", "s.csv", 2, "is not a checksum", "eight digits"),
+        (f"url,checksum\n{U}/a,0cc737eg\n", "s.csv", 2, "is not a checksum", "eight digits"),
+        (f"url,checksum\n{U}/a,md5:0cc737eb\n", "s.csv", 2, "is not a checksum", "32"),
+        (f"url,checksum\n{U}/a,sha1:0cc737eb\n", "s.csv", 2, "is not a checksum", "md5"),
+        (f"{U}/a\nb\n{U}//a\n", "s.txt", 3, "the file is here twice, first in line 1", "keep one"),
+        ("a/b\na/./b\n", "s.txt", 2, "the file is here twice, first in line 1", "keep one"),
+        ("gsiftp://x/y\n", "s.txt", 1, "unknown scheme gsiftp://", "davs"),
+        ("davs:///y\n", "s.txt", 1, "no host", "davs://"),
+        ("http://se.example.org/y\n", "s.txt", 1, "not encrypted", "https://"),
+        ("davs://u:hunter2@h/y\n", "s.txt", 1, "user or password", "X509"),
+        ("davs://h/y?authz=hunter2\n", "s.txt", 1, "query", "%3F"),
+        ("davs://h/../y\n", "s.txt", 1, "go up", "davs://"),
+        (f"{U}/a\n{U}/..\n", "s.txt", 2, "go up", "davs://"),
+        ("../y\n", "s.txt", 1, "go up", "davs://"),
+        ("/store/y\n", "s.txt", 1, "begins with a slash", "data/2024"),
+        ("a b\n", "s.txt", 1, "no spaces", "%20"),
+        ("a%2\n", "s.txt", 1, "two hexadecimal digits", "%25"),
+        (".\n", "s.txt", 1, "it names no file", "such as"),
+        ("davs://h\n", "s.txt", 1, "it names no file", "such as"),
+        ("davs://h/data/\n", "s.txt", 1, "ends with a slash", "folder"),
+        (f"{U}/a\n{U}/{'x' * 700}\n", "s.txt", 2, "more than 700 characters", "leave"),
+        (b"url\n\xff\n", "s.csv", 2, "not encoded in UTF-8", "save"),
+        ("url\nx\n".encode("utf-16"), "s.csv", 1, "encoded in UTF-16", "save"),
+        (b"url\n\0\n", "s.csv", 1, "binary", "UTF-8"),
+        (b"- \xff\n", "s.yaml", 1, "not encoded in UTF-8", "save"),
+        ("url\n\x1b[31m\n", "s.csv", 2, "control character", "remove"),
+    ],
+)
+def test_what_is_wrong(content, file, line, message, hint):
+    listing, found = read(content, file)
+    assert listing is None
+    assert [problem.line for problem in found] == [line], found
+    assert found[0].file == file
+    assert message in found[0].message
+    assert hint in found[0].hint
+    assert "hunter2" not in str(found)
+
+
+def test_all_problems_are_counted_and_the_first_are_told():
+    listing, found = read("url,size\n" + "".join(f"{U}/{n},0\n" for n in range(100)))
+    assert listing is None
+    assert [problem.line for problem in found] == list(range(2, 2 + sources.TOLD + 1))
+    assert found == sorted(found)
+    assert found[-1].message == f"and {100 - sources.TOLD} more problems in this list"
+
+
+def test_a_list_that_is_wrong_is_read_again():
+    assert read("url\n/x\n")[1] == read("url\n/x\n")[1] != []
+
+
+def test_the_number_of_files_is_bounded(monkeypatch):
+    monkeypatch.setattr(sources, "MOST", 3)
+    assert read(f"url\n{U}/1\n{U}/2\n{U}/3\n")[0]
+    listing, (problem,) = read(f"url\n{U}/1\n{U}/2\n{U}/3\n{U}/4\n{U}/5\n")
+    assert listing is None
+    assert (problem.line, problem.message) == (5, "the list has more than 3 files")
+
+
+def test_the_size_of_a_list_is_bounded(monkeypatch):
+    monkeypatch.setattr(sources, "LARGEST", 10**6)
+    _, (problem,) = read(f"url\n{U}/1\n" + "#" * 10**6)
+    assert problem.message == "the file is larger than 1 MB"
+
+
+# --------------------------------------------------------------------------- anything
+
+CELL = st.sampled_from(
+    [f"{U}/a", f"{U}/b", f"{U}/", "b/c", "/x", "", "5 GB", "-1", "0", "0cc737eb", "md5:x", "url", "path", "size",
+     "checksum", '"', "#", "- ", "{", "]", ": ", "davs://u:p@h/x", "\u00e9", "\n", "\n", ",", ","]
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(
+    st.binary() | st.text().map(str.encode) | st.lists(CELL, max_size=20).map(lambda all_: "".join(all_).encode())
+)
+def test_anything_is_a_list_or_has_problems_with_hints(content):
+    for file in ("s.csv", "s.yaml", "s.txt"):
+        listing, found = read(content, file)
+        assert (listing is None) == bool(found)
+        assert all(one.message and one.hint and one.line >= 1 for one in found)
+        if listing is not None:
+            assert listing.files
+            assert len({one.name for one in listing.files}) == len(listing.files)
