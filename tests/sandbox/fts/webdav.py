@@ -32,6 +32,7 @@ class Storage(ThreadingHTTPServer):
         self.fail_copies: list[str] = []  # last lines of the next copies, which copy nothing
         self.truncate = False  # copies lose their last byte
         self.silent = False  # nothing is answered
+        self.deaf = False  # nothing is deleted
         self.gate = threading.Event()  # copies wait here
         self.gate.set()
         self.copying: list[str] = []  # paths in the order of their COPY
@@ -111,7 +112,9 @@ class _Verbs(BaseHTTPRequestHandler):
 
     def do_DELETE(self):
         self.server.asked["DELETE"] += 1
-        self._answer(404 if self.server.files.pop(self.path, None) is None else 200)
+        if self.server.deaf:
+            return self._answer(500)
+        return self._answer(404 if self.server.files.pop(self.path, None) is None else 200)
 
     def do_MKCOL(self):
         self.server.asked["MKCOL"] += 1
@@ -167,7 +170,8 @@ class _Verbs(BaseHTTPRequestHandler):
             connection.close()
         if answer.status != 200:
             return f"failure: Remote side failed with status code {answer.status}"
-        server.files[self.path] = content[:-1] if server.truncate else content
+        if self.path in server.files:  # what is deleted while it is written is gone
+            server.files[self.path] = content[:-1] if server.truncate else content
         return "success: Created"
 
     def _chunk(self, text: str) -> None:

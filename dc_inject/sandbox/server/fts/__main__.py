@@ -62,7 +62,7 @@ def encryption(folder: Path) -> ssl.SSLContext:
 async def serve(folder: Path, plain: socket.socket, encrypted: socket.socket | None) -> None:
     """Serve until SIGTERM, or until the scheduler fails, which raises."""
     database, knobs = open_database(folder / "fts.db"), Knobs(folder)
-    jobs, limits, optimizer = Jobs(database), Limits(database, knobs), Optimizer()
+    jobs, limits, optimizer = Jobs(database), Limits(database), Optimizer()
     storages = Storages(knobs, folder / "ca.pem")
     scheduler = Scheduler(jobs, limits, knobs, storages, optimizer)
     desk = Desk(knobs, folder)

@@ -6,7 +6,7 @@ import sqlite3
 from typing import Any
 
 from .refusals import Refused
-from .settings import Json, Knobs
+from .settings import Json, Settings
 
 _MIN = 2  # what FTS3 starts a link with
 _OF_STORAGE = ("inbound_max_active", "outbound_max_active")
@@ -15,28 +15,27 @@ _OF_STORAGE = ("inbound_max_active", "outbound_max_active")
 class Limits:
     """What /config/links and /config/se say, on top of the settings."""
 
-    def __init__(self, database: sqlite3.Connection, knobs: Knobs) -> None:
-        """Take the open database and the settings."""
+    def __init__(self, database: sqlite3.Connection) -> None:
+        """Take the open database."""
         self._database = database
-        self._knobs = knobs
         self._links: dict[tuple[str, str], int] = {}
         self._storages: dict[str, sqlite3.Row] = {}
         self._read()
 
-    def of_link(self, source: str, destination: str) -> int:
+    def of_link(self, source: str, destination: str, settings: Settings) -> int:
         """Return the limit of a link; '*' stands for any storage."""
         for pair in ((source, destination), (source, "*"), ("*", destination), ("*", "*")):
             if pair in self._links:
                 return self._links[pair]
-        return self._knobs.now.link_active
+        return settings.link_active
 
-    def out_of(self, storage: str) -> int:
+    def out_of(self, storage: str, settings: Settings) -> int:
         """Return the limit of copies out of a storage."""
-        return self._of_storage(storage, "outbound_max_active")
+        return self._of_storage(storage, "outbound_max_active", settings)
 
-    def into(self, storage: str) -> int:
+    def into(self, storage: str, settings: Settings) -> int:
         """Return the limit of copies into a storage."""
-        return self._of_storage(storage, "inbound_max_active")
+        return self._of_storage(storage, "inbound_max_active", settings)
 
     def links(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return the links that have limits, or the one of that name."""
@@ -102,10 +101,10 @@ class Limits:
         self._database.execute("DELETE FROM storage_config WHERE storage = ?", (name,))
         self._read()
 
-    def _of_storage(self, storage: str, key: str) -> int:
+    def _of_storage(self, storage: str, key: str, settings: Settings) -> int:
         row = self._storages.get(storage)
         limit = row[key] if row else None
-        return self._knobs.now.storage_active if limit is None else int(limit)
+        return settings.storage_active if limit is None else int(limit)
 
     def _read(self) -> None:
         links = self._database.execute("SELECT source, destination, max_active FROM link_config")

@@ -47,7 +47,7 @@ class Scheduler:
         """Work until cancelled."""
         for file_id in self._left:
             self._spawn(file_id, None, self._clean(file_id))
-        next_look, next_tick = time.time() + self._knobs.now.optimizer_interval, 0.0
+        looked, next_tick = time.time(), 0.0
         while True:
             self._wake.clear()
             now = time.time()
@@ -56,8 +56,8 @@ class Scheduler:
                 self.drop(self._jobs.expire(now))
                 while self._later and self._later[0][0] <= now:
                     self.add([heapq.heappop(self._later)[1]])
-            if now >= next_look:
-                next_look = now + self._knobs.now.optimizer_interval
+            if now >= looked + self._knobs.now.optimizer_interval:
+                looked = now
                 self._look(now)
             self._start()
             try:
@@ -99,17 +99,19 @@ class Scheduler:
             link = (row["vo_name"], row["source_se"], row["dest_se"])
             self._queue.add(link, row["priority"], row["file_id"])
 
-    def _has_room(self, link: Link) -> bool:
-        _, source, destination = link
-        return (
-            self._on_link[source, destination] < self._limits.of_link(source, destination)
-            and self._out_of[source] < self._limits.out_of(source)
-            and self._into[destination] < self._limits.into(destination)
-        )
-
     def _start(self) -> None:
-        most = self._knobs.now.max_active
-        while len(self._active) < most and (taken := self._queue.take(self._has_room)):
+        settings = self._knobs.now
+        limits = self._limits
+
+        def has_room(link: Link) -> bool:
+            _, source, destination = link
+            return (
+                self._on_link[source, destination] < limits.of_link(source, destination, settings)
+                and self._out_of[source] < limits.out_of(source, settings)
+                and self._into[destination] < limits.into(destination, settings)
+            )
+
+        while len(self._active) < settings.max_active and (taken := self._queue.take(has_room)):
             link, file_id = taken
             self._jobs.start(file_id, time.time())
             self._count(link, 1)
@@ -184,5 +186,6 @@ class Scheduler:
         for pair, size in self._queue.sizes():
             waiting[pair] += size
         active = {pair: count for pair, count in self._on_link.items() if count}
-        limits = {pair: self._limits.of_link(*pair) for pair in {*waiting, *active}}
+        settings = self._knobs.now
+        limits = {pair: self._limits.of_link(*pair, settings) for pair in {*waiting, *active}}
         self._optimizer.look(now, active, waiting, limits)
