@@ -98,7 +98,7 @@ class WebDav:
             return True
         if folder.children or folder.strangers:
             return False
-        if folder.itself is None or not folder.itself.folder or folder.itself.status != 200:
+        if folder.itself is None or not folder.itself.folder:
             raise Permanent(f"DELETE {where}: not done, as the storage does not tell that it is an empty folder")
         self._delete(f"{where}/")
         return True

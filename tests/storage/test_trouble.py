@@ -228,6 +228,14 @@ def test_once_sent_away_a_token_is_not_used_again(server, other, storage):
     assert ["Authorization" in headers for headers in server.headers] == [True, False]
 
 
+def test_a_redirect_with_a_password_is_not_followed(server, other, storage):
+    server.tricks["DELETE"] = status(307, Location=other.url.replace("//", "//me:hunter2@") + "/dc/a")
+    error = error_of(lambda: storage.delete(f"{server.url}/dc/a"))
+    assert type(error) is Permanent
+    assert "hunter2" not in shown(error)
+    assert other.asked == []
+
+
 @pytest.mark.parametrize("code", [303, 300, 305])
 def test_a_redirect_that_would_change_the_verb_is_not_followed(server, other, storage, code):
     server.tricks["DELETE"] = to(other, code=code)

@@ -1,0 +1,259 @@
+"""Where the ecosystem keeps credentials: X509 proxies and certificates, and bearer tokens in variables and files.
+
+Files are looked at again at each use and read again when they changed. No token is ever shown, be it by `repr` or
+in an error.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from threading import RLock
+from typing import Any, Literal, TypeVar
+
+from dc_inject.credentials.tokens import expiry, read_token
+from dc_inject.credentials.x509 import Pem, read_pem
+from dc_inject.errors import Fatal
+from dc_inject.ports import Clock
+from dc_inject.redaction import scrub
+
+Purpose = Literal["fts", "source", "destination"]
+Kind = Literal["token", "proxy", "certificate", "nothing"]
+T = TypeVar("T")
+
+TOKEN_FILES: Mapping[Purpose, str] = {
+    "fts": "DC_INJECT_FTS_TOKEN_FILE",
+    "source": "DC_INJECT_SOURCE_TOKEN_FILE",
+    "destination": "DC_INJECT_DESTINATION_TOKEN_FILE",
+}
+LARGEST = 1_000_000  # bytes of a file that are read
+KNOWN = 64  # tokens that are remembered, so that no echo of them is shown
+
+_NEW_PROXY = "make a new proxy (voms-proxy-init)"
+_NEW_TOKEN = "get a new token (oidc-token, htgettoken)"  # noqa: S105  a hint, not a token
+_NONE = (
+    "set X509_USER_PROXY, X509_USER_CERT and X509_USER_KEY, or BEARER_TOKEN_FILE; "
+    "or make a proxy with voms-proxy-init"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What opens a service now: a token, or a certificate with its key (of a proxy one file), or nothing.
+
+    `until` is when it expires, as far as it tells; `file` is where the secret is kept, if in a file;
+    `stamp` is another one when the files behind it changed.
+    """
+
+    kind: Kind
+    origin: str  # where it comes from, for people: a variable or a path
+    token: str = field(default="", repr=False)
+    certificate: str = ""
+    key: str = ""
+    file: str = ""
+    until: datetime | None = None
+    stamp: Hashable = None
+
+
+class Credentials:
+    """The credentials of one environment; from any thread.
+
+    The first that is there counts: the token file named for the purpose (DC_INJECT_*_TOKEN_FILE),
+    BEARER_TOKEN, BEARER_TOKEN_FILE, X509_USER_PROXY, /tmp/x509up_u<uid>, X509_USER_CERT with
+    X509_USER_KEY, $XDG_RUNTIME_DIR/bt_u<uid>, /tmp/bt_u<uid>. What it is, is not tried further down.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        clock: Clock,
+        *,
+        uid: int | None = None,
+        shared: Path = Path("/tmp"),  # noqa: S108
+    ) -> None:
+        """Take the environment; `uid` and `shared` are where files are found that nothing names."""
+        self._environ = environ
+        self._clock = clock
+        self._uid = os.getuid() if uid is None else uid
+        self._shared = shared
+        self._lock = RLock()
+        self._read: dict[tuple[Path, Any], tuple[Hashable, Any]] = {}
+        self._known: deque[str] = deque(maxlen=KNOWN)
+
+    def __repr__(self) -> str:
+        return "Credentials(...)"
+
+    def access(self, purpose: Purpose, *, needed: bool = False) -> Credential:
+        """Return what opens a service or storage now; raises Fatal with hold `credentials` and a hint.
+
+        That is when it cannot be read, is no credential, has expired, or is `needed` and not there.
+        """
+        found = self._find(purpose)
+        if found.until is not None and found.until <= self._clock.now():
+            hint = _NEW_TOKEN if found.kind == "token" else _NEW_PROXY
+            raise _fatal(f"the {found.kind} of {found.origin} expired at {found.until:%Y-%m-%dT%H:%M:%SZ}", hint)
+        if needed and found.kind == "nothing":
+            raise _fatal("no credentials were found", _NONE)
+        return found
+
+    def until(self, purpose: Purpose) -> datetime | None:
+        """Return when what is used for a purpose expires, or expired; None when it does not tell."""
+        return self._find(purpose).until
+
+    def transfer_tokens(self) -> tuple[str, str] | None:
+        """Return the tokens for sources and destinations that FTS is to use; None when none are named."""
+        if not self._named("source"):
+            self._named("destination")  # complains if it stands alone
+            return None
+        return self.access("source").token, self.access("destination").token
+
+    def warnings(self) -> tuple[str, ...]:
+        """Tell what works but should not be so: secrets that others can read, and what was not used."""
+        said: dict[str, None] = {}
+        for purpose in TOKEN_FILES:
+            file = self._secret_file(purpose)
+            if file and _mode(Path(file)) & 0o077:
+                said[f"{file} can be read by others: chmod 600 {file}"] = None
+        for path in (*self._proxies_found(), *self._tokens_found()):
+            if _mode(path) and not self._is_ours(path):
+                said[f"{path} belongs to somebody else and is not used"] = None
+        return tuple(said)
+
+    def scrub(self, text: str) -> str:
+        """Return a text without any token that was read here, or anything that looks like a secret."""
+        with self._lock:
+            known = set(self._known)
+        return scrub(text, known)
+
+    # ------------------------------------------------------------------- where it comes from
+
+    def _find(self, purpose: Purpose) -> Credential:
+        environ = self._environ
+        with self._lock:
+            if named := self._named(purpose):
+                return self._token_file(Path(named), TOKEN_FILES[purpose])
+            if text := environ.get("BEARER_TOKEN", "").strip():
+                return self._token_variable(text)
+            if named := environ.get("BEARER_TOKEN_FILE", ""):
+                return self._token_file(Path(named), "BEARER_TOKEN_FILE")
+            if named := environ.get("X509_USER_PROXY", ""):
+                return self._proxy(Path(named), "X509_USER_PROXY")
+            for path in self._proxies_found():
+                if self._is_ours(path):
+                    return self._proxy(path, "")
+            if environ.get("X509_USER_CERT", "") or environ.get("X509_USER_KEY", ""):
+                return self._certificate()
+            for path in self._tokens_found():
+                if self._is_ours(path):
+                    return self._token_file(path, "")
+        return Credential("nothing", "no place")
+
+    def _named(self, purpose: Purpose) -> str:
+        """Return the token file that is named for a purpose; those of sources and destinations go together."""
+        ends = [TOKEN_FILES[end] for end in ("source", "destination")]
+        if TOKEN_FILES[purpose] in ends and len({bool(self._environ.get(name)) for name in ends}) == 2:
+            raise _fatal(f"only one of {' and '.join(ends)} is set", "FTS takes both or neither")
+        return self._environ.get(TOKEN_FILES[purpose], "")
+
+    def _proxies_found(self) -> list[Path]:
+        return [self._shared / f"x509up_u{self._uid}"]
+
+    def _tokens_found(self) -> list[Path]:
+        folders = [Path(folder) for folder in [self._environ.get("XDG_RUNTIME_DIR", "")] if folder]
+        return [folder / f"bt_u{self._uid}" for folder in (*folders, self._shared)]
+
+    def _secret_file(self, purpose: Purpose) -> str:
+        """Return the file that holds the secret which is used for a purpose, if it can be read."""
+        try:
+            return self._find(purpose).file
+        except Fatal:
+            return ""  # told by `access`
+
+    # ------------------------------------------------------------------- reading it
+
+    def _token_file(self, path: Path, variable: str) -> Credential:
+        origin = f"{variable} {path}".strip()
+        stamp, token = self._file(path, origin, read_token, _NEW_TOKEN)
+        return self._with(token, origin, str(path), stamp)
+
+    def _token_variable(self, text: str) -> Credential:
+        try:
+            return self._with(read_token(text.encode("utf-8", "replace")), "BEARER_TOKEN")
+        except ValueError as error:
+            raise _fatal(f"BEARER_TOKEN is no credential: {error}", _NEW_TOKEN) from None
+
+    def _with(self, token: str, origin: str, file: str = "", stamp: Hashable = None) -> Credential:
+        if token not in self._known:
+            self._known.append(token)
+        return Credential("token", origin, token, file=file, until=expiry(token), stamp=stamp)
+
+    def _proxy(self, path: Path, variable: str) -> Credential:
+        origin = f"{variable} {path}".strip()
+        stamp, pem = self._file(path, origin, read_pem, _NEW_PROXY)
+        _check_pem(origin, pem, certificate=True, key=True)
+        return Credential("proxy", origin, "", str(path), str(path), str(path), pem.until, stamp)
+
+    def _certificate(self) -> Credential:
+        paths = [self._environ.get(name, "") for name in ("X509_USER_CERT", "X509_USER_KEY")]
+        if not all(paths):
+            raise _fatal("only one of X509_USER_CERT and X509_USER_KEY is set", "set both, or make a proxy")
+        certificate, key = Path(paths[0]), Path(paths[1])
+        stamp, pem = self._file(certificate, f"X509_USER_CERT {certificate}", read_pem, _NEW_PROXY)
+        key_stamp, key_pem = self._file(key, f"X509_USER_KEY {key}", read_pem, _NEW_PROXY)
+        _check_pem(f"X509_USER_CERT {certificate}", pem, certificate=True, key=False)
+        _check_pem(f"X509_USER_KEY {key}", key_pem, certificate=False, key=True)
+        origin = f"X509_USER_CERT {certificate}"
+        stamps = (stamp, key_stamp)
+        return Credential("certificate", origin, "", str(certificate), str(key), str(key), pem.until, stamps)
+
+    def _file(self, path: Path, origin: str, parse: Callable[[bytes], T], hint: str) -> tuple[Hashable, T]:
+        """Return what a file holds, read again when its time, size or place on disk is another one."""
+        try:
+            with path.open("rb") as file:
+                now = os.fstat(file.fileno())
+                stamp = (str(path), now.st_mtime_ns, now.st_size, now.st_ino)
+                known = self._read.get((path, parse))
+                if known is not None and known[0] == stamp:
+                    return known
+                content = file.read(LARGEST)
+            self._read[path, parse] = stamp, parse(content)
+        except OSError as error:
+            raise _fatal(
+                f"{origin} cannot be read: {error.strerror or error}", f"check path and rights, or {hint}"
+            ) from None
+        except ValueError as error:
+            raise _fatal(f"{origin} is no credential: {error}", hint) from None
+        return self._read[path, parse]
+
+    def _is_ours(self, path: Path) -> bool:
+        """Tell whether a file that nobody named is there and ours: anybody can put one into /tmp."""
+        try:
+            return stat.S_ISREG(path.stat().st_mode) and path.stat().st_uid == self._uid
+        except OSError:
+            return False
+
+
+def _mode(path: Path) -> int:
+    """Return the rights on a file; 0 if there is none."""
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError:
+        return 0
+
+
+def _check_pem(origin: str, pem: Pem, *, certificate: bool, key: bool) -> None:
+    if certificate and pem.until is None:
+        raise _fatal(f"{origin} has no certificate in it", _NEW_PROXY)
+    if key and not pem.key:
+        raise _fatal(f"{origin} has no private key in it", _NEW_PROXY)
+    if key and pem.encrypted:
+        raise _fatal(f"the key in {origin} wants a password, and nobody is there to type it", _NEW_PROXY)
+
+
+def _fatal(message: str, hint: str) -> Fatal:
+    return Fatal(message, hint, hold="credentials")

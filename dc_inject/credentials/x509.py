@@ -1,0 +1,79 @@
+"""What has to be known of an X.509 proxy or certificate in PEM: its end, and whether its key can be used.
+
+Only the validity is read (RFC 5280, section 4.1), by the few rules of DER that lead there. Nothing is verified:
+that is for the services; here it is only about telling in time that something will expire.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
+_KEY = re.compile(rb"-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----")
+_ENCRYPTED = re.compile(rb"BEGIN ENCRYPTED PRIVATE KEY|Proc-Type:\s*4,\s*ENCRYPTED")
+
+_SEQUENCE, _INTEGER, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0x02, 0xA0, 0x17, 0x18
+
+
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """What a PEM file holds: the end of its certificates, if it has any, and whether it has a key."""
+
+    until: datetime | None  # the earliest end of all certificates: a chain is as good as its first to expire
+    key: bool
+    encrypted: bool
+
+
+def read_pem(content: bytes) -> Pem:
+    """Read a PEM file; raises ValueError, without anything of the file in it, when a certificate is broken."""
+    ends = [_end(match[1]) for match in _CERTIFICATE.finditer(content)]
+    encrypted = _ENCRYPTED.search(content) is not None
+    return Pem(min(ends, default=None), encrypted or _KEY.search(content) is not None, encrypted)
+
+
+def _end(text: bytes) -> datetime:
+    try:
+        return not_after(base64.b64decode(b"".join(text.split()), validate=True))
+    except ValueError:
+        raise ValueError("a certificate in it is broken") from None
+
+
+def not_after(der: bytes) -> datetime:
+    """Return the end of a certificate's validity, in UTC; raises ValueError if it is no certificate."""
+    certificate, _ = _take(der, _SEQUENCE)
+    rest, _ = _take(certificate, _SEQUENCE)  # what is signed: version, serial, algorithm, issuer, validity, ...
+    if rest[:1] == bytes([_VERSION]):
+        _, rest = _take(rest, _VERSION)
+    for tag in (_INTEGER, _SEQUENCE, _SEQUENCE):
+        _, rest = _take(rest, tag)
+    validity, _ = _take(rest, _SEQUENCE)
+    _, after = _take(validity)
+    return _time(after)
+
+
+def _take(der: bytes, tag: int | None = None) -> tuple[bytes, bytes]:
+    """Return the content of the first element, which has to have this tag, and what follows it."""
+    if len(der) < 2 or (tag is not None and der[0] != tag):
+        raise ValueError("not the element that was expected")
+    length, start = der[1], 2
+    if length & 0x80:  # long form: so many bytes hold the length
+        start += length & 0x7F
+        length = int.from_bytes(der[2:start], "big")
+    if start > 6 or start + length > len(der):
+        raise ValueError("an element is cut off")
+    return der[start : start + length], der[start + length :]
+
+
+def _time(der: bytes) -> datetime:
+    tag, (content, _) = der[0] if der else None, _take(der)
+    text = content.decode("ascii")
+    if tag == _UTC_TIME:  # two digits of the year: 1950 to 2049
+        text = ("19" if text[:2] >= "50" else "20") + text
+    elif tag != _GENERALIZED_TIME:
+        raise ValueError("not a time")
+    if not re.fullmatch(r"[0-9]{14}Z", text):
+        raise ValueError("not a time in UTC")
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
