@@ -7,6 +7,7 @@ message of most errors, and all states when one job of many is unknown. So statu
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -32,6 +33,9 @@ FIELDS = (
 )  # of each file, when they are asked for
 DELEGATED_FOR = timedelta(hours=12)  # at most: never longer than the proxy itself
 DELEGATE_BELOW = timedelta(hours=6)
+# It warns of each client without a certificate, which a token does not need.
+logging.getLogger("fts3").setLevel(logging.ERROR)
+
 _AGENT = f"dc-inject/{__version__}"
 _HOUR = timedelta(hours=1)
 

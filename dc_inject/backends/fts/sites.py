@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -13,7 +14,10 @@ from dc_inject.storage import Reach, Storage
 
 FRESH = timedelta(seconds=30)  # 1,200 links do not ask one storage 1,200 times
 
+log = logging.getLogger(__name__)
+
 _Answer = Reach | ServiceError
+_NO_SPACE_TOLD = "the storage does not tell its space (quota-available-bytes)"
 
 
 class Sites:
@@ -52,15 +56,12 @@ class Sites:
         as_source = as_destination if self._alike() else _reach(self._source, prefix)
         missing: dict[str, str] = {}
         readable = _usable(as_source, "readable", missing)
+        writable = _usable(as_destination, "writable", missing)
         if isinstance(as_source, Reach) and not as_source.exists:
             readable = False  # as a destination it is fine: FTS makes the folders
-            missing["readable"] = "there is no such folder"
-        writable = _usable(as_destination, "writable", missing)
         free = as_destination.free if isinstance(as_destination, Reach) else None
         if free is None:
-            missing["free"] = missing.get(
-                "writable", "the storage does not tell its space (quota-available-bytes)"
-            )
+            missing["free"] = _NO_SPACE_TOLD if isinstance(as_destination, Reach) else as_destination.message
         return RseFacts(prefix, readable=readable, writable=writable, free=free, missing=missing)
 
 
@@ -78,5 +79,8 @@ def _usable(answer: _Answer, signal: str, missing: dict[str, str]) -> bool | Non
     """
     if isinstance(answer, Reach):
         return True
+    log.info("%s", answer.message)
+    if not isinstance(answer, Permanent | Fatal):
+        return False
     missing[signal] = answer.message
-    return None if isinstance(answer, Permanent | Fatal) else False
+    return None
