@@ -328,6 +328,14 @@ def test_ends_are_those_that_openssl_tells(tmp_path, days):
     assert read_pem(made.certificate.read_bytes()).until == _openssl_end(made.certificate)
 
 
+def test_a_certificate_that_is_cut_is_none(person):
+    der = ssl.PEM_cert_to_DER_cert(person.certificate.read_text())
+    assert not_after(der) == _openssl_end(person.certificate)
+    for end in (0, 1, 3, len(der) // 4, len(der) // 2, len(der) - 1):
+        with pytest.raises(ValueError, match="element"):
+            not_after(der[:end])
+
+
 def test_a_certificate_of_the_first_version_is_read(tmp_path):
     key, request, certificate = (tmp_path / name for name in ("key", "request", "certificate"))
     openssl("req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", "/CN=old", "-out", request)

@@ -57,6 +57,7 @@ class Handler(BaseHTTPRequestHandler):
     """One request."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are written apart: else each answer waits for 40 ms
     server: DavServer
 
     def log_message(self, *_) -> None:
