@@ -74,7 +74,7 @@ class Credentials:
         clock: Clock,
         *,
         uid: int | None = None,
-        shared: Path = Path("/tmp"),  # noqa: S108
+        shared: Path = Path("/tmp"),  # noqa: S108  where grid tools leave them; only our own count
     ) -> None:
         """Take the environment; `uid` and `shared` are where files are found that nothing names."""
         self._environ = environ
