@@ -193,6 +193,9 @@ def test_wrong_uses_of_urls(content, message):
     "body",
     [
         "fts: 'https://u:hunter2@h/'",
+        f"fts: 'https://u:hunter2{'x' * 80}@h/'",
+        f"'https://u:hunter2{'x' * 80}@h/': 1",
+        f"above_production: 'https://u:hunter2{'x' * 80}@h/'",
         "'https://u:hunter2@h/': 1",
         "fts: {endpoint: https://u:hunter2@h}",
         "fts: {endpoint: 'https://h/?token=hunter2'}",
@@ -464,7 +467,7 @@ def test_limits_targets_and_sums_hold_for_urls():
 
 def test_files_without_a_size_are_a_finding():
     """One for each list, which says how many; it may be accepted, and is no outlier."""
-    content = fts(f"{{from: '{A}', to: ['{B}', '{C}'], rate: 10 Gb/s}}")
+    content = fts(f"{{from: '{A}', to: ['{B}', '{C}'], rate: 10 Gb/s}}\n  two: {RIGHT}")
     files = {"s.csv": f"url,size\n{A}/1,\n{A}/2,1 GB\n{A}/3,\n"}
     (found,) = menu.findings(menu.campaign([read(content, files)]))
     assert (found.code, found.outlier, found.line) == ("unsized-files", False, 12)

@@ -168,20 +168,16 @@ URLS = st.sampled_from(
     ["davs://a.b:8443/c", "DAVS://A.b:8443//c/", "davs://a.b:8443/c/d", "davs://a.b:8443/c/d/dc_inject/x",
      "root://e//f", "https://g", "http://127.0.0.2:80/h", "KIT", "A"]
 )  # fmt: skip
-ENDS = URLS | st.lists(URLS, max_size=3) | st.dictionaries(URLS, st.just("1"), max_size=3)
-TELLING = st.sampled_from(["files.csv", "files.yaml", "files.txt"])
-THROUGH_FTS = st.fixed_dictionaries(
-    {"rate": st.just("1 Gb/s"), "through": st.just("fts")},
-    optional={
-        "from": ENDS,
-        "to": ENDS,
-        "mesh": st.lists(URLS, max_size=3),
-        "both_ways": st.just("true"),
-        "files": st.fixed_dictionaries(
-            {}, optional={"list": TELLING, "folder": st.sampled_from([".", "d", "x/y"])}
-        ),
-        "jobs": st.just({"files": "5"}),
-    },
+SOME = st.lists(URLS, min_size=1, max_size=3, unique=True)
+ENDS = URLS | SOME | st.dictionaries(URLS, st.just("1"), min_size=1, max_size=3)
+WAYS = st.fixed_dictionaries({"from": ENDS, "to": ENDS}, optional={"both_ways": st.just("true")}) | (
+    st.fixed_dictionaries({"mesh": SOME})
+)
+WHAT = st.sampled_from([{"list": "files.csv"}, {"list": "files.yaml"}, {"folder": "."}, {"folder": "d"}, {}])
+THROUGH_FTS = st.builds(
+    lambda way, files: {"rate": "1 Gb/s", "through": "fts", "files": files, "jobs": {"files": "5"}} | way,
+    WAYS,
+    WHAT,
 )
 SITES = st.dictionaries(
     st.sampled_from(["KIT", "RAL"]),
