@@ -102,7 +102,8 @@ def storage_grid(sandbox_env: Path, xrootd: Path, tmp_path_factory: pytest.TempP
     A test may stop, throttle and fill them, and leaves them running, fast, and without files of its own.
     Beside the storages' RSEs there are two without bytes, T2_CH_CERN and T1_DE_KIT_Disk.
     """
-    grid = Sandbox(tmp_path_factory.mktemp("storage") / "sandbox")
+    longer_than_a_socket_may_be = "sandbox-" * 14
+    grid = Sandbox(tmp_path_factory.mktemp("storage") / longer_than_a_socket_may_be)
     grid.up(grid=_two(read_grid()), env=sandbox_env, interval=0.05, storage="xrootd", xrootd=xrootd)
     try:
         yield grid

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import signal
 from pathlib import Path
 
@@ -96,7 +97,7 @@ def up(
     grid_here.up(
         grid=grid, policy=policy, env=env, interval=interval, storage=storage, storages=storages, xrootd=xrootd
     )
-    click.echo(f"export RUCIO_CONFIG={grid_here.config}")
+    click.echo(f"export RUCIO_CONFIG={shlex.quote(str(grid_here.config))}")
     found = grid_here.status()
     if found.fts:
         click.echo(f"export DC_INJECT_FTS_ENDPOINT={found.fts}")

@@ -123,8 +123,6 @@ class Sandbox(RucioControls, StorageControls):
     # parts of up and down -------------------------------------------------------------------------------
 
     def _xrootd(self, folder: Path | None) -> Xrootd:
-        if set(str(self.folder)) & set(" \t$"):
-            raise UsageError(f"{self.folder} has a character that XRootD's settings cannot have")
         return ensure_xrootd(Path(os.path.abspath(folder or default_xrootd())), self._say)  # noqa: PTH100 (as above)
 
     def _make(self, wanted: Wanted) -> None:

@@ -47,8 +47,9 @@ class Services:
         """Start a storage on a socket that listens on its address; a crashed XRootD is started again."""
         library = [f"LD_LIBRARY_PATH={self._state.library}"] if self._state.library else []
         self._start(
-            storage_role(name), "sandbox_server.keeper", "env", *library, str(self._state.xrootd), "-I", "v4",
-            "-n", name, "-c", str(self._folder / "storage" / name / "xrootd.cfg"), listen=[listener],
+            storage_role(name), "sandbox_server.keeper", str(self._folder / "storage" / name),
+            "env", *library, str(self._state.xrootd), "-I", "v4", "-c", "xrootd.cfg",
+            listen=[listener],
         )  # fmt: skip
 
     def start_fts(self, listener: socket.socket, tls_listener: socket.socket) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .authority import Authority
-
 _SERVER = """\
 [common]
 logdir = {folder}/log
@@ -92,16 +90,17 @@ request_retries = 3
 """
 
 # With TLS configured, as XRootD leaves third-party copies out without it; plain http works at the same port.
+# It wants absolute paths, short ones for sockets, and none with a space: so all go by its working folder.
 _STORAGE = """\
 all.export /
-all.adminpath {folder}/admin
-all.pidpath {folder}/admin
-oss.localroot {folder}/data
+all.adminpath /proc/self/cwd/admin
+all.pidpath /proc/self/cwd/admin
+oss.localroot /proc/self/cwd/data
 xrd.port {port}
 xrd.network nodnr
 xrootd.chksum max 64 adler32
-xrd.tls {certificate} {key}
-xrd.tlsca certdir {authorities}
+xrd.tls /proc/self/cwd/host.pem /proc/self/cwd/host.key
+xrd.tlsca certdir /proc/self/cwd/certificates
 xrd.protocol XrdHttp:{port} libXrdHttp.so
 http.exthandler xrdtpc libXrdHttpTPC.so
 http.desthttps no
@@ -130,13 +129,6 @@ def client_settings(folder: Path, url: str, account: str, password: str) -> str:
     return _CLIENT.format(folder=folder, url=url, account=account, password=password)
 
 
-def storage_settings(folder: Path, port: int, trusted: Authority, rate: int | None) -> str:
-    """Write the settings of a storage in `folder`; `rate` is in bytes per second."""
-    text = _STORAGE.format(
-        folder=folder,
-        port=port,
-        certificate=trusted.folder / "storage.pem",
-        key=trusted.folder / "storage.key",
-        authorities=trusted.directory,
-    )
-    return text + (_THROTTLE.format(rate=rate) if rate else "")
+def storage_settings(port: int, rate: int | None) -> str:
+    """Write the settings of a storage; `rate` is in bytes per second."""
+    return _STORAGE.format(port=port) + (_THROTTLE.format(rate=rate) if rate else "")

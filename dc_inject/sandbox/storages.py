@@ -131,23 +131,28 @@ def prepare(folder: Path, state: State) -> None:
     """Make the folders, certificates and settings of the storages and of the FTS service."""
     hosts = {one.partition(":")[0] for one in state.storages.values()}
     trusted = authority.create(folder / "authority")
-    trusted.issue("storage", sorted(hosts))
-    certificate, key = trusted.issue("fts", ["127.0.0.1", "localhost"])
-    (folder / "fts").mkdir(mode=0o700)
-    for name, file in (("host.pem", certificate), ("host.key", key), ("ca.pem", trusted.certificate)):
-        (folder / "fts" / name).symlink_to(file)
+    _give(folder / "fts", trusted, trusted.issue("fts", ["127.0.0.1", "localhost"]))
+    of_storages = trusted.issue("storage", sorted(hosts))
     (folder / "storage").mkdir(mode=0o700)
     for name in state.storages:
-        for made in (folder / "storage" / name, storage.data_folder(folder, name)):
-            made.mkdir(mode=0o700)
+        _give(folder / "storage" / name, trusted, of_storages)
+        storage.data_folder(folder, name).mkdir(mode=0o700)
         write_settings(folder, state, name, None)
+
+
+def _give(folder: Path, trusted: Authority, issued: tuple[Path, Path]) -> None:
+    """Make the folder of a service, with its certificate and key and those whom it trusts."""
+    folder.mkdir(mode=0o700)
+    certificate, key = issued
+    names = {"host.pem": certificate, "host.key": key, "ca.pem": trusted.certificate}
+    for name, file in (names | {"certificates": trusted.directory}).items():
+        (folder / name).symlink_to(file)
 
 
 def write_settings(folder: Path, state: State, name: str, rate: int | None) -> None:
     """Write the settings of one storage, which it reads when it starts."""
-    trusted, place = Authority(folder / "authority"), folder / "storage" / name
     port = int(state.storages[name].partition(":")[2])
-    write_private(place / "xrootd.cfg", storage_settings(place, port, trusted, rate))
+    write_private(folder / "storage" / name / "xrootd.cfg", storage_settings(port, rate))
 
 
 def start(services: Services, doors: Mapping[str, socket.socket], fts: Sequence[socket.socket]) -> None:

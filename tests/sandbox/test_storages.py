@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import signal
 import stat
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dc_inject.cli.sandbox import sandbox as command
 from dc_inject.errors import ServiceError, UsageError
 from dc_inject.sandbox import Sandbox, processes
 from dc_inject.sandbox.state import State
@@ -122,6 +125,12 @@ def test_no_xrootd_outlives_its_keeper(storage_grid):
         storage_grid.start_storage("XRD2")
 
 
+def test_its_processes_work_in_the_sandboxs_folder(storage_grid):
+    """XRootD writes into the folder where it works, which must not be that of whoever started the sandbox."""
+    for pid in pids(storage_grid, "XRD1").values():
+        assert Path(f"/proc/{pid}/cwd").readlink() == storage_grid.folder / "storage" / "XRD1"
+
+
 def test_an_xrootd_that_cannot_start_is_told_with_its_last_words(storage_grid):
     settings = storage_grid.folder / "storage" / "XRD1" / "xrootd.cfg"
     right = settings.read_text()
@@ -157,6 +166,22 @@ def test_what_the_storages_write_is_for_the_owner_only(storage_grid, place):
         for name in names:
             mode = Path(folder, name).lstat().st_mode
             assert stat.S_ISLNK(mode) or stat.S_IMODE(mode) & 0o077 == 0, name
+
+
+def test_the_command_line_tells_where_everything_is(storage_grid):
+    def run(*words: str):
+        done = CliRunner().invoke(command, [words[0], "--folder", str(storage_grid.folder), *words[1:]])
+        assert done.exit_code == 0, done.output
+        return done
+
+    up = run("up", "--storage", "xrootd")
+    assert up.stdout.splitlines() == [
+        f"export RUCIO_CONFIG={storage_grid.config}",
+        f"export DC_INJECT_FTS_ENDPOINT={storage_grid.fts_url}",
+    ]
+    told = json.loads(run("status", "--format", "json").stdout)
+    assert (told["storages"], told["fts"]) == (storage_grid.storages, storage_grid.fts_url)
+    assert f"XRD2     {storage_grid.storages['XRD2']}" in run("status").stdout.splitlines()
 
 
 def test_a_sandbox_without_storages_says_how_to_get_some(sandbox):

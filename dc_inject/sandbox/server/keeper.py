@@ -1,7 +1,8 @@
 """Keeps one program running: starts it again when it dies, ends with it when told to.
 
-Run as `python -m sandbox_server.keeper PROGRAM ARGUMENT...` with a listening socket as descriptor 3, which the
-program gets as systemd would give it: the address stays the sandbox's own while the program comes and goes.
+Run as `python -m sandbox_server.keeper FOLDER PROGRAM ARGUMENT...` with a listening socket as descriptor 3, which
+the program gets as systemd would give it: the address stays the sandbox's own while the program comes and goes.
+The program works in FOLDER.
 Gives up, with exit code 1, on a program that dies young several times in a row.
 """
 
@@ -54,15 +55,16 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 (this is a script: standard error is its log)
 
 
-def main(program: list[str]) -> int:
+def main(folder: str, *program: str) -> int:
     """Keep it until SIGTERM; returns the exit code."""
+    os.chdir(folder)
     os.umask(0o077)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     young = 0
     while not stop.is_set():
-        young = young + 1 if run(program, stop) < YOUNG else 0
+        young = young + 1 if run(list(program), stop) < YOUNG else 0
         if young == CHANCES and not stop.is_set():
             return 1
         stop.wait(0.1 * 2**young)
@@ -70,4 +72,4 @@ def main(program: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))
