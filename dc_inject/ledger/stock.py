@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 
 from dc_inject.ledger.database import moment, moment_or_none, stored, stored_or_none
 from dc_inject.ledger.nouns import Quarantined, Signal
 from dc_inject.ledger.part import Part
-from dc_inject.model import Item, PoolKey
+from dc_inject.model import FileFilter, Item, PoolKey
 
 
 class StockReader(Part):
@@ -141,7 +141,8 @@ class Stock(StockReader):
 
 
 def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:
-    wanted = asdict(pool.datasets)
-    if wanted.get("listing"):
-        del wanted["listing"]["files"]  # its digest tells them
-    return service, pool.source, json.dumps(wanted, sort_keys=True)
+    datasets = pool.datasets
+    if isinstance(datasets, FileFilter) and datasets.listing is not None:
+        # A list may have a million files, which its digest stands for.
+        datasets = replace(datasets, listing=replace(datasets.listing, files=()))
+    return service, pool.source, json.dumps(asdict(datasets), sort_keys=True)

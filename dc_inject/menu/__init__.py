@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from dc_inject.menu.campaigns import campaign
 from dc_inject.menu.draft import MenuDraft, read
-from dc_inject.menu.findings import CODES, findings
+from dc_inject.menu.findings import CODES, ERRORS, findings
 from dc_inject.menu.json_schema import schema
 from dc_inject.menu.sums import peak
+from dc_inject.menu.transfers import FILE_SPEED, TransferLimit, throttled
 
-__all__ = ["CODES", "MenuDraft", "campaign", "findings", "peak", "read", "schema"]
+__all__ = [
+    "CODES",
+    "ERRORS",
+    "FILE_SPEED",
+    "MenuDraft",
+    "TransferLimit",
+    "campaign",
+    "findings",
+    "peak",
+    "read",
+    "schema",
+    "throttled",
+]

@@ -83,13 +83,14 @@ def _listings(menu: Menu, complain: Complain) -> None:
 
 def copies_apart(flows: Iterable[Flow], complain: Complain) -> None:
     """Complain where copies would be taken for sources: they would be copied again, and vanish when deleted."""
-    folders: dict[str, Flow] = {}  # that storages list for us
+    listed_for: dict[tuple[str, str], Flow] = {}
     destinations: dict[str, Flow] = {}
     for flow in flows:
         if isinstance(flow.datasets, FileFilter):
             destinations.setdefault(flow.link.destination, flow)
             if flow.datasets.folder is not None:
-                folders.setdefault(urls.join(flow.link.source, flow.datasets.folder), flow)
+                listed_for.setdefault((flow.link.source, flow.datasets.folder), flow)
+    folders = {urls.join(source, folder): flow for (source, folder), flow in listed_for.items()}
     hint = "take files from a folder that no copies go to: `files: {folder: ...}`"
     for destination, flow in destinations.items():
         listed = next((place for place in _upwards(destination) if place in folders), None)

@@ -15,7 +15,14 @@ CODES = {
     "rate-outlier": "a link has a rate far above its neighbours in the scenario",
     "smallest-first": "small datasets are taken first, which makes many small files",
     "unsized-files": "a source list has files without a size, which has to be asked for at the storage",
+    # Those below need answers of services: `check --online` finds them.
+    "fts-link-limit": "a link needs more transfers at a time than FTS allows on it",
+    "fts-storage-limit": "the links of a storage need more transfers at a time than FTS allows into or out of it",
+    "storage-unreachable": "a storage does not answer, or Rucio says that its RSE is not available",
+    "storage-verbs": "a storage does not allow what copies, or their deletion, need",
+    "no-source-files": "a source has no file that may be injected",
 }
+ERRORS = frozenset({"no-source-files"})  # as long as the menu does not accept it, nothing can work
 OUTLIER = 5.0  # times the median of the other links
 NEIGHBOURS = 3  # fewest other links that a rate is compared with
 ROUNDING = 1e-6

@@ -10,7 +10,7 @@ import pytest
 
 from dc_inject.errors import LedgerError, Temporary
 from dc_inject.ledger import Pause
-from dc_inject.model import Item, PoolKey
+from dc_inject.model import FileFilter, Item, Listing, PoolKey
 from tests.ledger.world import LENGTH, ME, MINUTE, POOL, START, opened
 
 LATER = START + LENGTH
@@ -174,6 +174,18 @@ def test_an_inventory_is_replaced_as_a_whole(ledger):
     assert ledger.inventory_read_at("rucio", POOL) == LATER
     assert ledger.inventory("fts", POOL) == []
     assert len(ledger.inventory("rucio", PoolKey("Z", POOL.datasets))) == 1
+
+
+def test_the_inventory_of_a_source_list_is_known_by_its_digest(ledger):
+    """Not by its files, of which there may be a million."""
+    files = (Item("davs://a/dc/1", 5, 1),)
+    one, same, other = (
+        PoolKey("davs://a/dc", FileFilter(listing=Listing("s.csv", digest, some)))
+        for digest, some in (("1f", files), ("1f", ()), ("2f", files))
+    )
+    ledger.store_inventory("fts", one, files, START)
+    assert ledger.inventory("fts", same) == ledger.inventory("fts", one) != []
+    assert not ledger.inventory("fts", other)
 
 
 def test_an_inventory_that_breaks_off_leaves_the_old_one(ledger):
