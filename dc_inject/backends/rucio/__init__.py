@@ -15,6 +15,7 @@ from dc_inject.backends.rucio.identity import check
 from dc_inject.backends.rucio.inventory import inventory
 from dc_inject.backends.rucio.look import Looking
 from dc_inject.backends.rucio.observing import Observing
+from dc_inject.backends.rucio.replicas import replicas
 from dc_inject.backends.rucio.rules import Found, Rules
 from dc_inject.errors import Temporary
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
@@ -69,6 +70,11 @@ class RucioBackend:
         assert isinstance(datasets, DatasetFilter), "the menu gives files to FTS only"
         with _understood():
             yield from inventory(self.connection, source, datasets)
+
+    def replicas(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+        """Stream the files of datasets below a storage's URL prefix; for those who copy them by FTS."""
+        with _understood():
+            yield from replicas(self.connection, source, datasets)
 
     def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
         """Look at candidates in bulk."""

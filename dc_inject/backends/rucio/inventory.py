@@ -10,7 +10,7 @@ from dc_inject.backends.rucio.dids import Did, bulk
 from dc_inject.errors import Permanent
 from dc_inject.model import DatasetFilter, Item
 
-_WILDCARDS = frozenset("*?[")
+WILDCARDS = frozenset("*?[")
 _DEEPEST = 20  # containers within containers
 
 
@@ -21,8 +21,8 @@ def inventory(connection: Connection, source: str, datasets: DatasetFilter) -> I
     are streamed: what no rule holds at the source is not eligible anyway, and, unlike list_datasets_per_rse, the
     server does not build this list in its memory.
     """
-    named = [Did.read(text) for text in datasets.dids if not _WILDCARDS & set(text)]
-    members = _members(connection, [Did.read(text) for text in datasets.containers], named)
+    named = [Did.read(text) for text in datasets.dids if not WILDCARDS & set(text)]
+    members = members_of(connection, [Did.read(text) for text in datasets.containers], named)
     if len(named) < len(datasets.dids):
         yield from _locked(connection, source, datasets, members)
     else:
@@ -66,7 +66,7 @@ def complete(replica: Row) -> bool:
     )
 
 
-def _members(connection: Connection, containers: Iterable[Did], named: Iterable[Did]) -> frozenset[str]:
+def members_of(connection: Connection, containers: Iterable[Did], named: Iterable[Did]) -> frozenset[str]:
     """Return the datasets in containers, and those named; a container among the latter counts as one."""
     rows = bulk(named, lambda dids: connection.call("get_metadata_bulk", [did.row() for did in dids]))
     kinds = {Did.of(row): row["did_type"] for row in rows}
