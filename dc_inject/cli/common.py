@@ -207,7 +207,7 @@ def backends(
                 timeout=timeout,
                 observer=observer,
                 clock=clock,
-                credentials=Credentials(os.environ),
+                credentials=Credentials(os.environ, clock),
                 replicas=lambda source, datasets: rucio().replicas(source, datasets),
             )
     return made

@@ -113,10 +113,11 @@ def _password(config: Path) -> str:
 
 @dataclass
 class Tool:
-    """`dc-inject` with a state folder and a rucio.cfg of its own."""
+    """`dc-inject` with a state folder and a rucio.cfg of its own, and `more` in its environment."""
 
     state: Path
     config: Path
+    more: Mapping[str, str] = field(default_factory=dict)
     running: list[Running] = field(default_factory=list)
 
     def start(
@@ -130,6 +131,7 @@ class Tool:
     ) -> Running:
         """Start it; `now`, `speed` and `accident` are for the driver."""
         environ = {**os.environ, "RUCIO_CONFIG": str(config or self.config), "XDG_STATE_HOME": str(self.state)}
+        environ |= self.more
         if now is not None:
             environ |= {"E2E_NOW": now.isoformat(), "E2E_SPEED": str(speed)}
         if accident:

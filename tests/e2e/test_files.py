@@ -1,0 +1,151 @@
+"""Files through FTS on real storages: the bytes that were due, where they were due, none of them left behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dc_inject.ledger import LedgerView
+from dc_inject.model import Cycle, State
+from dc_inject.sandbox import Sandbox
+from tests.e2e.files import Storages, jobs
+from tests.e2e.tool import Tool, until
+
+pytestmark = pytest.mark.sandbox
+
+MB = 10**6
+CYCLE, CYCLES = 6, 6
+FILES, SIZE = 12, 5 * MB  # on each storage: they go out several times, under another name each time
+RATE = 80.0  # Mb/s a link: 60 MB a cycle, 2.16 GB in all over six links
+
+
+@pytest.fixture
+def tool(storage_grid: Sandbox, tmp_path: Path) -> Iterator[Tool]:
+    """The command line with FTS's address in its environment."""
+    made = Tool(tmp_path, storage_grid.config, {"DC_INJECT_FTS_ENDPOINT": storage_grid.fts_url})
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.fixture
+def storages(storage_grid: Sandbox, label: str) -> Storages:
+    return Storages(storage_grid, label.lower())
+
+
+def soon(seconds: int) -> datetime:
+    """The start of a cycle that a process started now will see from its beginning."""
+    return Cycle.at(datetime.now(UTC) + timedelta(seconds=4), timedelta(seconds=seconds)).next.start
+
+
+def test_two_gigabytes_over_six_links_follow_what_is_due_and_nothing_is_left(tool, storages, label):
+    """As the storages' disks, FTS and the ledger tell it, each by itself."""
+    storages.fill(FILES, SIZE)
+    links = storages.links()
+    campaign = f"bytes-{label}"
+    menu = storages.menu(
+        tool,
+        campaign,
+        dict.fromkeys(links, f"{RATE} Mb/s"),
+        start=soon(CYCLE),
+        cycle=CYCLE,
+        cycles=CYCLES,
+        dwell=900,
+    )
+    tool.run("check", menu)
+    run = tool.start("run", "--no-drain", menu)
+    run.ends()
+    due_a_cycle = round(RATE / 8 * MB * CYCLE)
+    rows = tool.rows(campaign)
+    for source, destination in links:
+        injected = 0
+        mine = [row for row in rows if storages.source(source) == row.key.link.source
+                and storages.destination(destination, source) == row.key.link.destination]  # fmt: skip
+        assert [row.due for row in mine] == [due_a_cycle] * CYCLES
+        for number, row in enumerate(mine, 1):
+            injected += row.injected
+            assert abs(injected - number * due_a_cycle) <= 0.2 * due_a_cycle + SIZE
+
+    def arrived() -> bool:
+        return all(
+            f["file_state"] == "FINISHED" for files in jobs(storages.grid, campaign).values() for f in files
+        )
+
+    until(arrived, "all files at their destinations")
+    asked = jobs(storages.grid, campaign)
+    copies = {link: storages.copies(*link) for link in links}
+    assert sum(map(len, copies.values())) == sum(map(len, asked.values())) >= 400
+    for (_, destination), some in copies.items():
+        for path, size in some.items():
+            assert storages.grid.storage_file(destination, path).adler32 == storages.adler32[size]
+    assert sum(sum(some.values()) for some in copies.values()) >= 2_000 * MB
+    done = tool.run("end", campaign, "--yes")
+    assert f"{sum(map(len, copies.values()))} files are known to be gone" in done.err
+    assert storages.left() == []
+    assert {entry.state for entry in tool.entries(campaign)} == {State.GONE}
+    summary = {(line["source"], line["destination"]): line for line in tool.status(campaign, "--summary")["links"]}
+    for (source, destination), some in copies.items():
+        line = summary[storages.source(source), storages.destination(destination, source)]
+        assert line["moved"] == line["injected"] == sum(some.values())
+        assert line["moved_estimated"] == 0
+        assert abs(line["moved"] - line["due"]) <= 0.02 * line["due"] + SIZE
+    for name in storages.grid.storages:  # the sources are as they were
+        assert len(storages.grid.storage_files(name, f"/{storages.label}")) == FILES
+
+
+def _told(tool: Tool, name: str) -> Path:
+    return tool.state / f"{name}.told"
+
+
+BOUNDARIES = {
+    "intent": "intended:1",
+    "submit": "calling:2",
+    "answer": "called:2",
+    "outcome": "answered:2",
+    "cancel": "ending:1",
+    "cancelled": "end-called:1",
+    "delete": "removing:1",
+    "deleted": "remove-called:1",
+}
+
+
+def test_killed_at_a_boundary_and_started_again_no_file_goes_out_twice_and_none_is_left(tool, storages, label):
+    """Every job of FTS is once in the ledger, every copy has one job, and the storages are empty in the end."""
+    storages.fill(4, MB)
+    link = ("XRD1", "XRD2")
+    start = Cycle.at(datetime.now(UTC), timedelta(seconds=12)).start  # their clocks are set to it
+    campaigns = {name: f"killed-{name}-{label}" for name in BOUNDARIES}
+    menus = {
+        name: storages.menu(tool, campaign, {link: "16 Mb/s"}, start=start, cycle=12)
+        for name, campaign in campaigns.items()
+    }
+    first = {
+        name: tool.start(
+            "run", menus[name], "--timeout", 5, now=start, accident=f"{accident}:SIGKILL", told=_told(tool, name)
+        )
+        for name, accident in BOUNDARIES.items()
+    }
+    for process in first.values():
+        process.ends(-9)
+    died = {name: datetime.fromisoformat(_told(tool, name).read_text()) for name in BOUNDARIES}
+    second = {name: tool.start("run", menus[name], "--timeout", 5, now=died[name]) for name in BOUNDARIES}
+    for process in second.values():
+        process.ends()
+    for name, campaign in campaigns.items():
+        entries = tool.entries(campaign)
+        accepted = {entry.external_id: entry for entry in entries if entry.accepted_at}
+        asked = jobs(storages.grid, campaign)
+        assert set(asked) == set(accepted), name
+        destinations = Counter(file["dest_surl"] for files in asked.values() for file in files)
+        assert set(destinations.values()) <= {1}, name
+        assert {entry.state for entry in entries} <= {State.GONE, State.WITHDRAWN}, name
+        with LedgerView.open(tool.ledger(campaign)) as view:
+            (account,) = view.accounts().values()
+        assert account.injected == account.moved == sum(e.injection.item.bytes for e in accepted.values()), name
+        assert account.in_doubt == 0, name
+    assert storages.left() == []
