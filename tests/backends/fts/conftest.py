@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,46 +13,14 @@ pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libss
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
 from dc_inject.model import Entry, Injection, Item, JobOptions, Link
-from dc_inject.redaction import scrub
 
 from ..support import CYCLE, Heard, injection, live
+from .keys import Keys
 from .service import FakeFts, running
 from .store import Store
 
 SOURCE, DESTINATION = "davs://a:1094/data", "davs://b:1095/dc"
 LINK = Link(SOURCE, DESTINATION, "fts")
-TOKEN = "opaque-token-0123456789-abcdefghij-secret"
-
-
-@dataclass
-class Opens:
-    """An access that a test can change."""
-
-    token: str = ""
-    certificate: str = ""
-    key: str = ""
-    stamp: object = None
-
-
-@dataclass
-class Keys:
-    """Credentials that a test can change."""
-
-    accesses: dict[str, Opens] = field(default_factory=lambda: {"fts": Opens(TOKEN)})
-    expire: datetime | None = None
-
-    def access(self, purpose: str) -> Opens:
-        return self.accesses.get(purpose) or Opens()
-
-    def until(self, purpose: str) -> datetime | None:
-        return self.expire if purpose == "source" else None
-
-    def transfer_tokens(self) -> tuple[str, str] | None:
-        source, destination = self.access("source").token, self.access("destination").token
-        return (source, destination) if source and destination else None
-
-    def scrub(self, text: str) -> str:
-        return scrub(text, [access.token for access in self.accesses.values()])
 
 
 @pytest.fixture

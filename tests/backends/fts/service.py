@@ -68,7 +68,8 @@ class FakeFts:
             if job.state in OVER:
                 continue
             for file in job.files:
-                file["reason"] = fails(file)
+                missing = "" if file["source_surl"] in self.store.files else "SOURCE [2] Result HTTP 404"
+                file["reason"] = missing or fails(file)
                 file["file_state"] = "FAILED" if file["reason"] else "FINISHED"
                 if not file["reason"]:
                     file["filesize"] = self.store.copy(file["source_surl"], file["dest_surl"])

@@ -14,7 +14,8 @@ from dc_inject.errors import Fatal, Permanent, Temporary
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Item, JobOptions, Listing, State
 
 from ..support import CYCLE
-from .conftest import DESTINATION, LINK, SOURCE, Keys, Opens, bundle, submitted
+from .conftest import DESTINATION, LINK, SOURCE, bundle, submitted
+from .keys import Keys, Opens
 from .service import FakeFts
 from .store import Store
 

@@ -16,7 +16,8 @@ from dc_inject.model import JobOptions, State, Verify
 from dc_inject.ports import Status
 
 from ..support import CYCLE, Heard, injection
-from .conftest import LINK, SOURCE, TOKEN, Keys, Opens, bundle, submitted
+from .conftest import LINK, SOURCE, bundle, submitted
+from .keys import TOKEN, Keys, Opens
 from .service import OVER, FakeFts
 
 
@@ -268,24 +269,6 @@ def test_an_endpoint_that_cannot_be_one_is_refused(
 
 def test_only_a_url_is_an_end_of_a_link(backend: FtsBackend) -> None:
     assert backend.resolve("davs://SE.example.org:443/dc/") == ("davs://se.example.org/dc",)
-
-
-def test_limits_come_from_whoever_may_be_asked(fts: FakeFts, backend: FtsBackend) -> None:
-    link, other = (
-        LINK._replace(source="davs://a:1/x", destination="davs://b:2/y"),
-        LINK._replace(source="davs://c/x"),
-    )
-    told = {limit.link: (limit.max_active, limit.source) for limit in backend.limits([link, other])}
-    assert told == {link: (17, "optimizer"), other: (200, "default")}
-    rows = [
-        {"source": "*", "destination": "*", "max_active": 100},
-        {"source": "davs://a", "destination": "*", "max_active": 40},
-    ]
-    storages = {"davs://b": {"se_info": {"inbound_max_active": 30, "outbound_max_active": None}}}
-    fts.instead += [("GET", "/config/links", (200, rows)), ("GET", "/config/se", (200, storages))]
-    limits = {limit.link: limit for limit in backend.limits([link, other])}
-    assert (limits[link].max_active, limits[link].by, limits[link].source) == (30, "destination", "config")
-    assert (limits[other].max_active, limits[other].by) == (30, "destination")
 
 
 def test_injections_of_any_campaign_have_jobs_of_their_own(fts: FakeFts, backend: FtsBackend) -> None:

@@ -15,7 +15,8 @@ from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.ports import Status
 
 from ..support import Heard
-from .conftest import TOKEN, Keys, Opens, bundle, submitted
+from .conftest import bundle, submitted
+from .keys import TOKEN, Keys, Opens
 from .service import DROP, HANG, FakeFts
 
 PAGE = f"<html><body>proxy error, you sent {TOKEN}</body></html>"

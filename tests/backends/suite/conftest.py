@@ -1,59 +1,103 @@
-"""The places that the suite of behaviour runs at: a simulation, a Rucio in memory, and a real one."""
+"""The places that the suite of behaviour runs at: simulations, a Rucio and an FTS in memory, and real ones."""
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
 from typing import Any
 
 import pytest
 
+from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.clock import SystemClock
-from dc_inject.model import Cycle, DatasetFilter, Injection, Item, Link
+from dc_inject.credentials import Credentials
+from dc_inject.model import Cycle, DatasetFilter, FileFilter, Injection, Item, JobOptions, Link
 from dc_inject.ports import Backend
 from dc_inject.sandbox import Rse, Sandbox, make_datasets
 
 from ...conftest import rucio_config
 from ..fake import GB, FakeRse, FakeRucio
+from ..fts.keys import Keys, Opens
+from ..fts.service import running
+from ..fts.store import Store
 from ..support import CYCLE, Heard, injection
 
 TESTS = 20  # more than there are
 PATIENCE = 60.0  # seconds that a real grid may take
 FROM, TO = "T2_XX_From", "T2_XX_To"
+FILES = 2  # of a bundle
 
 
 @dataclass
 class Place:
-    """A back end, a link with datasets at its source, and a way to let time pass until something holds."""
+    """A back end, a link with something at its source, and a way to let time pass until something holds.
+
+    `items` are what is injected, `stock` what an inventory finds; through FTS those are bundles of files, and
+    files.
+    """
 
     backend: Backend
     link: Link
     items: Sequence[Item]
-    datasets: DatasetFilter
+    wanted: DatasetFilter | FileFilter
     until: Callable[[Callable[[], object]], None]
     cycle: Cycle = CYCLE
 
+    @property
+    def stock(self) -> list[Item]:
+        """What an inventory of the source has to find."""
+        if self.backend.cleans_up:
+            return list(self.items)
+        return [member for item in self.items for member in item.members]
+
     def injections(self, *numbers: int, **more: Any) -> list[Injection]:
-        """Injections of the datasets with these numbers."""
-        return [injection(self.items[n], self.link, **{"cycle": self.cycle, **more}) for n in numbers]
+        """Injections of the items with these numbers."""
+        job = None if self.backend.cleans_up else JobOptions(retry=0, longest_transfer=timedelta(seconds=1))
+        values = {"cycle": self.cycle, "job": job, **more}
+        return [injection(self.items[n], self.link, **values) for n in numbers]
+
+    def without(self, item: Item) -> DatasetFilter | FileFilter:
+        """A filter that leaves one of the stock out."""
+        if isinstance(self.wanted, DatasetFilter):
+            return replace(self.wanted, exclude=(item.name,))
+        assert item.name.endswith("f0")
+        return replace(self.wanted, pattern="*[!0]")
+
+
+def at(*names: str) -> list[Any]:
+    """Places by name, those on real services marked so."""
+    real = {"sandbox", "storages"}
+    return [pytest.param(name, marks=pytest.mark.sandbox) if name in real else name for name in names]
 
 
 # The simulation has no catalogue: it takes every item.
-REAL_CATALOGUES = ["fake", pytest.param("sandbox", marks=pytest.mark.sandbox)]
+REAL_CATALOGUES = at("fake", "sandbox")
+DATASETS = at("sim", "fake", "sandbox")
+FTS = at("fts", "storages")
+FILES_PLACES = at("sim-files", "fts", "storages")
 
 
-@pytest.fixture(params=["sim", *REAL_CATALOGUES])
+@pytest.fixture(params=[*DATASETS, *FILES_PLACES])
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    if request.param == "sandbox":
-        yield from _sandbox(request)
-    else:
-        yield {"sim": _sim, "fake": _fake}[request.param]()
+    makers: dict[str, Callable[[pytest.FixtureRequest], Iterator[Place]]] = {
+        "sim": _sim,
+        "fake": _fake,
+        "sandbox": _sandbox,
+        "sim-files": _sim_files,
+        "fts": _fts,
+        "storages": _storages,
+    }
+    yield from makers[request.param](request)
+
+
+# ---------------------------------------------------------------------------------------- datasets through Rucio
 
 
 def _items() -> list[Item]:
@@ -64,36 +108,46 @@ def _filter(prefix: str) -> DatasetFilter:
     return DatasetFilter((f"cms:{prefix}*",), exclude=("cms:*nothing*",), mean_file=(1, 10**12))
 
 
-def _sim() -> Place:
-    clock, items = SimClock(CYCLE.start), _items()
-    backend = SimBackend(clock, {FROM: items, TO: []})
-
+def _patiently(step: Callable[[], None]) -> Callable[[Callable[[], object]], None]:
     def until(holds: Callable[[], object]) -> None:
         for _ in range(10):
             if holds():
                 return
-            clock.advance(clock.now() + timedelta(minutes=1))
+            step()
         raise AssertionError("not in time")
 
-    return Place(backend, Link(FROM, TO), items, _filter("/data/RAW"), until)
+    return until
 
 
-def _fake() -> Place:
+def _really(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.2)  # a real grid needs its time
+
+
+def _minute(clock: SimClock) -> None:
+    clock.advance(clock.now() + timedelta(minutes=1))
+
+
+def _sim(_request: pytest.FixtureRequest) -> Iterator[Place]:
+    clock, items = SimClock(CYCLE.start), _items()
+    backend = SimBackend(clock, {FROM: items, TO: []})
+    yield Place(backend, Link(FROM, TO), items, _filter("/data/RAW"), _patiently(lambda: _minute(clock)))
+
+
+def _fake(_request: pytest.FixtureRequest) -> Iterator[Place]:
     server, items = FakeRucio(rses={FROM: FakeRse(), TO: FakeRse()}), _items()
     for item in items:
         server.add(item.name, FROM)
     backend = RucioBackend(campaign="test", clock=server.clock, observer=Heard(), make=server.client)
 
-    def until(holds: Callable[[], object]) -> None:
-        for _ in range(10):
-            if holds():
-                return
-            server.complete()
-            server.clock.time += timedelta(minutes=1)
-            server.clean()
-        raise AssertionError("not in time")
+    def step() -> None:
+        server.complete()
+        server.clock.time += timedelta(minutes=1)
+        server.clean()
 
-    return Place(backend, Link(FROM, TO), items, _filter("/data/RAW"), until)
+    yield Place(backend, Link(FROM, TO), items, _filter("/data/RAW"), _patiently(step))
 
 
 @pytest.fixture(scope="session")
@@ -111,14 +165,77 @@ def _sandbox(request: pytest.FixtureRequest) -> Iterator[Place]:
     link, unused = request.getfixturevalue("real_link")
     items = list(islice(unused, 4))
     clock = SystemClock()
-
-    def until(holds: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not holds():
-            assert time.monotonic() < deadline, "not in time"
-            time.sleep(0.2)  # a real grid needs its time
-
     with rucio_config(grid.config):
         backend = RucioBackend(campaign="test", clock=clock, observer=Heard())
         datasets = DatasetFilter(tuple(f"{item.name}*" for item in items), mean_file=(1, 10**12))
-        yield Place(backend, link, items, datasets, until, Cycle.at(clock.now(), timedelta(seconds=15)))
+        yield Place(backend, link, items, datasets, _really, Cycle.at(clock.now(), timedelta(seconds=15)))
+
+
+# ---------------------------------------------------------------------------------------- files through FTS
+
+
+def _bundles(files: Sequence[Item]) -> list[Item]:
+    parts = [tuple(files[start : start + FILES]) for start in range(0, len(files), FILES)]
+    return [
+        Item(f"bundle {n}", sum(file.bytes for file in part), len(part), members=part)
+        for n, part in enumerate(parts)
+    ]
+
+
+def _sim_files(_request: pytest.FixtureRequest) -> Iterator[Place]:
+    source, destination = "davs://a/data", "davs://b/dc"
+    clock, files = SimClock(CYCLE.start), [Item(f"{source}/f{n}", GB + n, 1) for n in range(4 * FILES)]
+    backend = SimBackend(clock, {source: files, destination: []}, name="fts", cleans_up=False)
+    link = Link(source, destination, "fts")
+    yield Place(backend, link, _bundles(files), FileFilter(folder=""), _patiently(lambda: _minute(clock)))
+
+
+def _fts(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """An FTS in memory, spoken to by the real client over HTTP, and a storage in memory."""
+    fts3_or_skip()
+    source, destination = "davs://a/data", "davs://b/dc"
+    clock, store = SimClock(CYCLE.start), Store(free=10**15)
+    files = [Item(f"{source}/f{n}", GB + n, 1) for n in range(4 * FILES)]
+    for file in files:
+        store.put(file.name, file.bytes)
+    store.put(f"{destination}/theirs", 1)
+    with running(store) as service:
+        backend = FtsBackend(
+            service.url,
+            campaign="test",
+            clock=clock,
+            observer=Heard(),
+            credentials=Keys({"fts": Opens("a-token")}),
+            storage=store,
+        )
+
+        def step() -> None:
+            service.finish()
+            _minute(clock)
+
+        link = Link(source, destination, "fts")
+        yield Place(backend, link, _bundles(files), FileFilter(folder=""), _patiently(step))
+
+
+def fts3_or_skip() -> None:
+    """Skip where the client is not installed; in CI that is a failure."""
+    if not os.environ.get("CI"):
+        pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libssl-dev python3-dev")
+
+
+def _storages(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """The sandbox's FTS and real storages."""
+    fts3_or_skip()
+    grid: Sandbox = request.getfixturevalue("storage_grid")
+    label, clock = uuid.uuid4().hex[:8], SystemClock()
+    source, destination = (f"{grid.storages[name]}/suite/{label}" for name in ("XRD1", "XRD2"))
+    files = []
+    for n in range(4 * FILES):
+        stored = grid.put("XRD1", f"/suite/{label}/f{n}", 100_000 + n, seed=f"{label} {n}")
+        files.append(Item(f"{source}/f{n}", stored.size, 1, f"adler32:{stored.adler32}"))
+    backend = FtsBackend(
+        grid.fts_url, campaign="test", clock=clock, observer=Heard(), credentials=Credentials({}, clock, uid=-1)
+    )
+    link, cycle = Link(source, destination, "fts"), Cycle.at(clock.now(), timedelta(seconds=15))
+    bundles = _bundles(files)
+    yield Place(backend, link, bundles, FileFilter(folder=""), _really, cycle)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
 from dc_inject.errors import AnotherNow, Permanent
 from dc_inject.model import Cycle, Entry, Item, State
-from dc_inject.ports import Candidate, Sight, Status
+from dc_inject.ports import Candidate, Observation, Sight, Status
 
-from ..support import live
-from .conftest import REAL_CATALOGUES, Place
+from ..support import CYCLE, live
+from .conftest import DATASETS, FILES_PLACES, FTS, REAL_CATALOGUES, Place
 
 
 def sight(place: Place, number: int) -> Sight:
@@ -28,6 +29,22 @@ def statuses(place: Place, entries: list[Entry]) -> set[Status]:
     return {seen.status for seen in place.backend.observe(entries)}
 
 
+def asked(entries: list[Entry], when: datetime = CYCLE.start) -> list[Entry]:
+    """Entries as the ledger has them once their end was asked for."""
+    return [replace(entry, end_asked_at=when) for entry in entries]
+
+
+def ended(entries: list[Entry], seen: list[Observation], when: datetime = CYCLE.start) -> list[Entry]:
+    """Entries as the ledger has them at their end, with what was seen before."""
+    return [
+        replace(entry, state=State.ENDED, ended_at=when, files_done=one.files_done, failed=one.failed)
+        for entry, one in zip(entries, seen, strict=True)
+    ]
+
+
+# ---------------------------------------------------------------------------------------- of all
+
+
 def test_the_service_says_who_we_are_and_says_it_again(place: Place) -> None:
     first = place.backend.check()
     assert first.account
@@ -35,36 +52,22 @@ def test_the_service_says_who_we_are_and_says_it_again(place: Place) -> None:
     assert place.backend.check() == first
 
 
-def test_an_expression_means_sorted_names_and_nonsense_is_refused(place: Place) -> None:
-    names = place.backend.resolve("*")
-    assert {place.link.source, place.link.destination} <= set(names)
-    assert list(names) == sorted(names)
+def test_a_nonsense_expression_is_refused(place: Place) -> None:
     with pytest.raises(Permanent):
         place.backend.resolve("no=such&&thing")
 
 
-def test_an_inventory_has_each_dataset_that_passes_once(place: Place) -> None:
+def test_an_inventory_has_each_item_that_passes_once(place: Place) -> None:
     for _ in range(2):
-        found = list(place.backend.inventory(place.link.source, place.datasets))
-        assert sorted(found, key=str) == sorted(place.items, key=str)
-    wanted = replace(place.datasets, exclude=(place.items[0].name,))
-    assert place.items[0] not in list(place.backend.inventory(place.link.source, wanted))
-
-
-def test_a_fresh_dataset_is_at_the_source_only(place: Place) -> None:
-    for _ in range(2):
-        told = sight(place, 0)
-        assert told.item == place.items[0]
-        assert told.closed
-        assert told.source_complete
-        assert told.source_locked
-        assert not told.destination_bytes
-        assert not told.destination_locked
-
-
-def test_a_dataset_that_does_not_exist_has_no_item(place: Place) -> None:
-    candidate = Candidate("cms:/no/such/THING", place.link)
-    assert place.backend.look([candidate])[candidate].item is None
+        found = {
+            (item.name, item.bytes, item.files)
+            for item in place.backend.inventory(place.link.source, place.wanted)
+        }
+        assert found == {(item.name, item.bytes, item.files) for item in place.stock}
+    wanted = place.without(place.stock[0])
+    names = [item.name for item in place.backend.inventory(place.link.source, wanted)]
+    assert place.stock[0].name not in names
+    assert len(names) == len(place.stock) - 1
 
 
 def test_what_was_accepted_once_is_adopted_and_not_doubled(place: Place) -> None:
@@ -76,29 +79,32 @@ def test_what_was_accepted_once_is_adopted_and_not_doubled(place: Place) -> None
     assert [o.adopted for o in [*first, *second]] == [False, False, True, True]
 
 
-def test_a_dataset_is_at_a_destination_once_and_the_rest_of_its_batch_goes_on(place: Place) -> None:
-    injected(place, 1)
-    later = Cycle(place.cycle.end, place.cycle.length)
-    outcomes = place.backend.submit(place.injections(0, 1, 2, cycle=later))
-    assert [type(o.error) for o in outcomes] == [type(None), AnotherNow, type(None)]
-
-
-def test_a_dataset_comes_arrives_ends_and_is_gone(place: Place) -> None:
+def test_an_injection_comes_arrives_ends_and_is_gone(place: Place) -> None:
     entries = injected(place, 0, 1)
-    assert statuses(place, entries) <= {Status.WAITING, Status.MOVING}
-    assert sight(place, 0).destination_locked
     place.until(lambda: statuses(place, entries) == {Status.COMPLETE})
     for _ in range(2):
-        for entry, seen in zip(entries, place.backend.observe(entries), strict=True):
+        told = place.backend.observe(entries)
+        for entry, seen in zip(entries, told, strict=True):
             assert (seen.key, seen.moved, seen.exact) == (entry.injection.key, entry.injection.item.bytes, True)
             assert not seen.present
-    place.until(lambda: sight(place, 0).destination_bytes == place.items[0].bytes)
+            assert not seen.failed
     for _ in range(2):
         assert [(o.key, o.error) for o in place.backend.end(entries)] == [(e.injection.key, None) for e in entries]
-    place.until(lambda: statuses(place, entries) == {Status.ABSENT})
+    place.until(lambda: statuses(place, asked(entries)) == {Status.ABSENT})
     assert not any(o.error for o in place.backend.end(entries))
-    place.until(lambda: not sight(place, 0).destination_bytes and not sight(place, 0).destination_locked)
-    assert sight(place, 0).source_complete
+    over = ended(entries, told)
+    place.until(lambda: all(removal.gone for removal in place.backend.remove(over)))
+    assert [(removal.key, removal.gone) for removal in place.backend.remove(over)] == [
+        (entry.injection.key, True) for entry in entries
+    ]
+
+
+def test_what_is_ended_before_it_arrived_is_gone_in_the_end(place: Place) -> None:
+    entries = injected(place, 2, 3)
+    assert not any(o.error for o in place.backend.end(entries))
+    place.until(lambda: statuses(place, asked(entries)) == {Status.ABSENT})
+    over = ended(entries, place.backend.observe(asked(entries)))
+    place.until(lambda: all(removal.gone for removal in place.backend.remove(over)))
 
 
 def test_an_intent_in_doubt_is_found_or_known_to_be_absent(place: Place) -> None:
@@ -119,6 +125,71 @@ def test_the_exact_look_is_exact(place: Place) -> None:
     assert 0 <= seen.moved <= entry.injection.item.bytes
 
 
+def test_facts_are_told_for_each_end(place: Place) -> None:
+    for _ in range(2):
+        facts = place.backend.sites([place.link.destination, place.link.source])
+        assert set(facts) == {place.link.source, place.link.destination}
+        assert all(f.exists and f.writable and not f.tape for f in facts.values())
+        assert facts[place.link.source].readable
+
+
+def test_nothing_to_do_is_done(place: Place) -> None:
+    assert place.backend.look([]) == {}
+    assert place.backend.submit([]) == []
+    assert place.backend.observe([]) == []
+    assert place.backend.end([]) == []
+    assert place.backend.remove([]) == []
+    assert place.backend.sites([]) == {}
+
+
+# ---------------------------------------------------------------------------------------- of those with datasets
+
+
+@pytest.mark.parametrize("place", DATASETS, indirect=True)
+def test_an_expression_means_sorted_names(place: Place) -> None:
+    names = place.backend.resolve("*")
+    assert {place.link.source, place.link.destination} <= set(names)
+    assert list(names) == sorted(names)
+
+
+@pytest.mark.parametrize("place", DATASETS, indirect=True)
+def test_a_fresh_dataset_is_at_the_source_only(place: Place) -> None:
+    for _ in range(2):
+        told = sight(place, 0)
+        assert told.item == place.items[0]
+        assert told.closed
+        assert told.source_complete
+        assert told.source_locked
+        assert not told.destination_bytes
+        assert not told.destination_locked
+
+
+@pytest.mark.parametrize("place", DATASETS, indirect=True)
+def test_a_dataset_that_does_not_exist_has_no_item(place: Place) -> None:
+    candidate = Candidate("cms:/no/such/THING", place.link)
+    assert place.backend.look([candidate])[candidate].item is None
+
+
+@pytest.mark.parametrize("place", DATASETS, indirect=True)
+def test_a_dataset_is_at_a_destination_once_and_the_rest_of_its_batch_goes_on(place: Place) -> None:
+    injected(place, 1)
+    later = Cycle(place.cycle.end, place.cycle.length)
+    outcomes = place.backend.submit(place.injections(0, 1, 2, cycle=later))
+    assert [type(o.error) for o in outcomes] == [type(None), AnotherNow, type(None)]
+
+
+@pytest.mark.parametrize("place", DATASETS, indirect=True)
+def test_a_look_shows_a_dataset_from_its_call_to_its_deletion(place: Place) -> None:
+    entries = injected(place, 0)
+    assert sight(place, 0).destination_locked
+    place.until(lambda: statuses(place, entries) == {Status.COMPLETE})
+    place.until(lambda: sight(place, 0).destination_bytes == place.items[0].bytes)
+    assert not place.backend.remove(entries)[0].gone
+    assert not place.backend.end(entries)[0].error
+    place.until(lambda: not sight(place, 0).destination_bytes and not sight(place, 0).destination_locked)
+    assert sight(place, 0).source_complete
+
+
 @pytest.mark.parametrize("place", REAL_CATALOGUES, indirect=True)
 def test_what_does_not_exist_is_refused_for_good(place: Place) -> None:
     ghost = Item("cms:/no/such/THING", 1, 1)
@@ -127,16 +198,33 @@ def test_what_does_not_exist_is_refused_for_good(place: Place) -> None:
     assert isinstance(outcome.error, Permanent)
 
 
-def test_facts_are_told_for_each_end(place: Place) -> None:
-    for _ in range(2):
-        facts = place.backend.sites([place.link.destination, place.link.source])
-        assert set(facts) == {place.link.source, place.link.destination}
-        assert all(f.exists and f.readable and f.writable and not f.tape for f in facts.values())
+# ---------------------------------------------------------------------------------------- of those with files
 
 
-def test_nothing_to_do_is_done(place: Place) -> None:
-    assert place.backend.look([]) == {}
-    assert place.backend.submit([]) == []
-    assert place.backend.observe([]) == []
-    assert place.backend.end([]) == []
-    assert place.backend.sites([]) == {}
+@pytest.mark.parametrize("place", FILES_PLACES, indirect=True)
+def test_the_same_files_may_go_to_the_same_place_again_at_once(place: Place) -> None:
+    injected(place, 1)
+    later = Cycle(place.cycle.end, place.cycle.length)
+    outcomes = place.backend.submit(place.injections(0, 1, 2, cycle=later))
+    assert not any(o.error or o.adopted for o in outcomes)
+
+
+@pytest.mark.parametrize("place", FTS, indirect=True)
+def test_a_url_means_itself(place: Place) -> None:
+    assert place.backend.resolve(f"{place.link.source}/") == (place.link.source,)
+
+
+@pytest.mark.parametrize("place", FTS, indirect=True)
+def test_files_that_do_not_arrive_are_told_with_their_reasons_and_the_others_arrive(place: Place) -> None:
+    (made,) = place.injections(0)
+    first, second = made.item.members
+    members = (replace(first, name=f"{place.link.source}/no-such-file"), second)
+    made = replace(made, item=replace(made.item, members=members))
+    entries = live([made], place.backend.submit([made]))
+    place.until(lambda: statuses(place, entries) == {Status.COMPLETE})
+    (seen,) = place.backend.observe(entries)
+    assert (seen.moved, seen.failed, seen.files_done, seen.files_stuck) == (second.bytes, first.bytes, 1, 1)
+    assert dict(seen.reasons) == {"source-missing": 1}
+    assert seen.unfit == (members[0].name,)
+    over = ended(entries, [seen])
+    place.until(lambda: place.backend.remove(over)[0].gone)
