@@ -34,8 +34,8 @@ def shared(sandbox_env: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def fts(shared: Fts) -> Iterator[Fts]:
     """A service that this test may change the settings and tokens of."""
     yield shared
-    for name in ("settings.json", "tokens.json"):
-        (shared.folder / name).unlink(missing_ok=True)
+    shared.settings()
+    shared.tokens()
 
 
 @pytest.fixture

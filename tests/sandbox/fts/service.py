@@ -40,6 +40,7 @@ class Fts:
         shutil.copytree(SERVER, self._library / "sandbox_server", ignore=shutil.ignore_patterns("__pycache__"))
         self._pid = 0
         self._ports: list[int | None] = [None, None]
+        self.settings()
 
     @property
     def url(self) -> str:
@@ -69,7 +70,7 @@ class Fts:
         self.stop(signal.SIGKILL)
 
     def settings(self, **values: Any) -> None:
-        write(self.folder / "settings.json", values)
+        write(self.folder / "settings.json", {"retry_pause": 0} | values)
 
     def tokens(self, **values: dict[str, Any]) -> None:
         write(self.folder / "tokens.json", values)

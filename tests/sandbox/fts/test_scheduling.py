@@ -127,6 +127,15 @@ def test_the_next_attempt_waits_for_its_delay(fts, context, source, destination)
     )
 
 
+def test_there_is_a_pause_before_the_next_attempt_in_any_case(fts, context, source, destination):
+    fts.settings(retry_pause=3600)
+    destination.fail_copies = ["failure: once"]
+    job_id = submit(context, transfers(source, destination), retry=1)
+    wait_until(lambda: told(context, job_id)["files"][0]["retry"] == 1)
+    assert states(told(context, job_id)) == ["SUBMITTED"]
+    fts3.cancel(context, job_id)
+
+
 def test_a_negative_number_of_retries_is_none_and_zero_is_the_servers_own(fts, context, source, destination):
     fts.settings(retries=1)
     for retry, state in ((-1, "FAILED"), (0, "FINISHED")):

@@ -7,6 +7,8 @@ import threading
 import time
 import zlib
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -38,6 +40,9 @@ class Storage(ThreadingHTTPServer):
         self.copying: list[str] = []  # paths in the order of their COPY
         self.now_copying = 0
         self.most_copying = 0
+        self.slow_looks = False
+        self.now_looking = 0
+        self.most_looking = 0
         self.closing = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -60,6 +65,17 @@ class Storage(ThreadingHTTPServer):
         with self._lock:
             self.now_copying += change
             self.most_copying = max(self.most_copying, self.now_copying)
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        with self._lock:
+            self.now_looking += 1
+            self.most_looking = max(self.most_looking, self.now_looking)
+        if self.slow_looks:
+            time.sleep(0.02)
+        yield
+        with self._lock:
+            self.now_looking -= 1
 
     def close(self) -> None:
         self.gate.set()
@@ -94,6 +110,10 @@ class _Verbs(BaseHTTPRequestHandler):
 
     def do_HEAD(self):
         self.server.asked["HEAD"] += 1
+        with self.server.looking():
+            return self._look()
+
+    def _look(self):
         content = self.server.files.get(self.path)
         if content is None:
             return self._answer(404)

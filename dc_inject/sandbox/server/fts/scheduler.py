@@ -163,7 +163,7 @@ class Scheduler:
         self._optimizer.failed(pair)
         log.info("job %s file %d failed: %s", row["job_id"], row["file_id"], reason)
         if not final and row["retry"] < (row["allowed"] or settings.retries):
-            pause = row["retry_delay"] * 60 * settings.time_scale
+            pause = settings.retry_pause + row["retry_delay"] * 60 * settings.time_scale
             self._jobs.again(row["file_id"], now, now + pause, reason)
             self.add([row["file_id"]])
         elif other := self._jobs.fail(row["file_id"], now, reason):

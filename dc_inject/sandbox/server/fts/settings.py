@@ -31,6 +31,7 @@ class Settings:
     retries: int = 0  # for jobs that leave it to the server
 
     # patience
+    retry_pause: float = 1.0  # before the next attempt, beside the delay that the job says
     time_scale: float = 1.0  # what a retry's delay and max_time_in_queue are multiplied with
     connect_timeout: float = 10.0
     idle_timeout: float = 60.0  # the longest silence of a storage

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import aiohttp
 from yarl import URL
@@ -42,6 +43,7 @@ class Storages:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": "dc_inject-sandbox-fts"},
         )
+        self._looking: WeakValueDictionary[URL, asyncio.Lock] = WeakValueDictionary()
         self._folders: set[URL] = set()
         self._making: dict[str, asyncio.Lock] = {}
 
@@ -50,9 +52,13 @@ class Storages:
         await self._session.close()
 
     async def look(self, end: str, url: URL, token: str | None, algorithm: str | None) -> Found | None:
-        """Look at a file; None when it is not there. Raises CopyFailed."""
+        """Look at a file; None when it is not there. Raises CopyFailed.
+
+        One at a time for the same file, so that a checksum that has to be computed is computed once.
+        """
         headers = _bearer(token) | ({"Want-Digest": algorithm} if algorithm else {})
-        async with self.request(end, "HEAD", url, headers) as answer:
+        lock = self._looking.setdefault(url, asyncio.Lock())
+        async with lock, self.request(end, "HEAD", url, headers) as answer:
             if answer.status == 404:
                 return None
             if answer.status != 200:
