@@ -66,3 +66,16 @@ def problems(menu_text: str | bytes, files: Mapping[str, str | bytes] | None = N
 def rates(made: Menu) -> dict[str, float]:
     """Return the rate of each link in Gb/s, rounded."""
     return {str(flow.link): round(flow.rate * 8 / 1e9, 6) for flow in made.flows}
+
+
+# --------------------------------------------------------------------------- through FTS
+
+A, B, C = "davs://a.example.org:8443/dc", "https://b.example.org/dc", "root://c.example.org//eos/dc"
+LIST = {"s.csv": f"url,size\n{A}/1,1 GB\n{A}/2,1 GB\n{B}/1,1 GB\n{C}/1,1 GB\n"}
+RIGHT = f"{{from: '{A}', to: '{B}', rate: 1 Gb/s}}"
+DEFAULTS = "defaults:\n  through: fts\n  files: {list: s.csv}"  # begins in line 8
+
+
+def fts(scenario: str, defaults: str = DEFAULTS, **parts: str) -> str:
+    """Return a menu through FTS whose scenario `one` has this body."""
+    return text(defaults=defaults, scenarios=f"scenarios:\n  one: {scenario}", **parts)

@@ -1,0 +1,95 @@
+"""What FTS allows at a time against what rates need: rate / speed of one file."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dc_inject import menu
+from dc_inject.errors import Problem
+from dc_inject.menu.transfers import TransferLimit, needed
+from dc_inject.model import Campaign
+from tests.menu.texts import read, text
+
+TOP = {
+    "defaults": "defaults: {through: fts, files: {folder: data}}",
+    "fts": 'fts: {endpoint: "https://fts.example.org:8446"}',
+}
+LINK = TransferLimit("davs://a", "davs://b", 200, "default")
+INTO = TransferLimit("", "davs://b", 200, "config")
+OUT = TransferLimit("davs://a", "", 200, "default")
+
+
+def campaign(scenarios: str, **parts: str) -> Campaign:
+    return menu.campaign([read(text(**{**TOP, "scenarios": scenarios, **parts}))])
+
+
+def one(rate: str, **parts: str) -> Campaign:
+    return campaign(f'scenarios: {{one: {{from: "davs://a:1/x", to: "davs://b:2/y", rate: {rate}}}}}', **parts)
+
+
+def found(made: Campaign, *limits: TransferLimit, speed: float = 6e6) -> list[str]:
+    return [problem.code for problem in menu.throttled(made, limits, speed)]
+
+
+def test_two_hundred_files_of_6_megabytes_a_second_are_almost_10_gigabits_a_second() -> None:
+    """As JUNO and DC24 saw it."""
+    assert needed(9.6e9 / 8, 6e6) == 200
+    (problem,) = menu.throttled(one("10 Gb/s"), [LINK])
+    assert isinstance(problem, Problem)
+    assert problem.code == "fts-link-limit"
+    assert (problem.file, problem.line, problem.outlier) == ("m.yaml", 11, False)
+    assert problem.message == (
+        "davs://a -> davs://b: 10 Gb/s need 208 transfers at a time, and FTS allows 200 "
+        "(as is usual: it does not tell); 200 files at 6 MB/s are 9.6 Gb/s"
+    )
+    assert "--file-speed" in problem.hint
+
+
+@given(st.integers(1, 10_000), st.integers(1, 10_000))
+def test_a_limit_is_found_if_and_only_if_it_is_below_the_need(most: int, files: int) -> None:
+    """With one file more than is allowed, and not with as many."""
+    made = one(f"{files * 6} MB/s", target="limits: {total: 10 Tb/s, per_site: 10 Tb/s}")
+    limit = TransferLimit("davs://a", "davs://b", most, "config")
+    assert bool(menu.throttled(made, [limit])) is (files > most)
+
+
+def test_faster_files_need_fewer_of_them() -> None:
+    """So the speed of a file can be told."""
+    assert found(one("40 Gb/s"), LINK, OUT, speed=6e6) == ["fts-link-limit", "fts-storage-limit"]
+    assert found(one("40 Gb/s"), LINK, OUT, speed=50e6) == []
+
+
+def test_all_prefixes_of_two_storages_are_one_link_to_fts() -> None:
+    """A port or a path makes no other link; a host does."""
+    ends = '["davs://b:2/y", "davs://b:3/z"]'
+    shared = campaign(f'scenarios: {{one: {{from: "davs://a/x", to: {ends}, rate: 12 Gb/s}}}}')
+    assert found(shared, LINK) == ["fts-link-limit"]
+    ends = '["davs://b:2/y", "davs://c:3/z"]'
+    apart = campaign(f'scenarios: {{one: {{from: "davs://a/x", to: {ends}, rate: 12 Gb/s}}}}')
+    assert found(apart, LINK, INTO) == []
+    assert found(apart, OUT) == ["fts-storage-limit"]
+
+
+def test_what_is_not_at_the_same_time_does_not_add_up() -> None:
+    """Two days of 6 Gb/s are not one of 12."""
+    day = "scenarios:\n  {}: {{from: 'davs://a/x', to: 'davs://b/y', rate: 6 Gb/s, {}: 2027-02-08 18:00}}"
+    first, second = day.format("one", "end"), day.format("two", "start")
+    assert found(campaign(f"{first}\n{second.splitlines()[1]}"), LINK, INTO, OUT) == []
+    again = second.replace("start: 2027-02-08 18:00", "start: 2027-02-08 17:00").splitlines()[1]
+    assert found(campaign(f"{first}\n{again}"), INTO) == ["fts-storage-limit"]
+
+
+@pytest.mark.parametrize("code", ["fts-link-limit", "fts-storage-limit"])
+def test_a_menu_may_accept_it(code: str) -> None:
+    """By the code."""
+    limit = LINK if code == "fts-link-limit" else INTO
+    assert found(one("40 Gb/s"), limit) == [code]
+    assert found(one("40 Gb/s", accept=f"accept: [{code}]"), limit) == []
+
+
+def test_links_through_rucio_do_not_count() -> None:
+    """What Rucio's own FTS allows is not ours to ask."""
+    made = menu.campaign([read(text())])
+    assert found(made, TransferLimit("", "", 1, "default")) == []
