@@ -1,15 +1,18 @@
-"""`dc-inject check`: everything that is wrong or odd in menus, before anything is asked of a service."""
+"""`dc-inject check`: everything that is wrong or odd in menus, and with --online in what they need of services."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from dc_inject import files, menu, units
-from dc_inject.cli import common, tables
-from dc_inject.errors import MenuError, Problem
+from dc_inject.cli import common, online, tables
+from dc_inject.clock import SystemClock
+from dc_inject.errors import MenuError, Problem, UsageError
 from dc_inject.menu import MenuDraft
+from dc_inject.metrics import Silent
 from dc_inject.model import Campaign
 
 COLUMNS = tuple(
@@ -17,48 +20,113 @@ COLUMNS = tuple(
 )
 
 
+class Speed(click.ParamType[float]):
+    """A rate with its unit, above 0, as menus write it."""
+
+    name = "rate"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return bytes per second."""
+        if isinstance(value, float):
+            return value
+        try:
+            rate = units.parse_rate(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return rate if rate > 0 else self.fail("a speed is above 0", param, ctx)
+
+
 @click.command()
 @common.MENUS
 @click.option("--strict", is_flag=True, help="Take warnings for errors: exit with 2.")
+@click.option("--online", "asking", is_flag=True, help="Ask the services and storages too; nothing is changed.")
+@click.option(
+    "--file-speed",
+    type=Speed(),
+    default="6 MB/s",
+    show_default=True,
+    help="How fast one file moves through FTS, for --online.",
+)
+@common.TIMEOUT
 @common.FORMAT
 @click.pass_context
-def check(ctx: click.Context, menus: tuple[Path, ...], strict: bool, fmt: str) -> None:
-    """Check MENUS, files or folders, without asking any service: every problem with its line and a hint.
+def check(
+    ctx: click.Context,
+    menus: tuple[Path, ...],
+    strict: bool,
+    asking: bool,
+    file_speed: float,
+    timeout: float,
+    fmt: str,
+) -> None:
+    r"""Check MENUS, files or folders: every problem with its line and a hint.
 
     Errors are what cannot work (exit code 2). Warnings are findings with a code; `run` refuses those that are
     outliers unless the menu accepts them (`accept: [code]`).
 
-    Example: dc-inject check menus/cms-t0-export.yaml
+    Without --online no service is asked. With it, it is asked who I am at the services, whether the ends of links
+    are there, have files, and allow what is needed, and whether FTS's limits will throttle the menus. Exit code 4
+    when a service cannot be reached or does not let me in.
 
+    \b
+    Example: dc-inject check menus/cms-t0-export.yaml
     Example: dc-inject check --strict --format json menus/
+    Example: dc-inject check --online menus/fts-juno-steps.yaml
     """
     drafts: list[MenuDraft] = []
     campaign: Campaign | None = None
+    problems: tuple[Problem, ...] = ()
+    said: list[str] = []
+    service_failed = False
     try:
         drafts = files.read_menus(menus)
         campaign = menu.campaign([draft.preview for draft in drafts])
         problems = menu.findings(campaign)
+        if asking:
+            common.talk(quiet=True)
+            told = _ask(drafts, campaign, file_speed, timeout)
+            campaign, said, service_failed = told.campaign, told.said, told.service_failed
+            problems = tuple(sorted({*menu.findings(campaign), *told.problems}))
     except MenuError as error:
-        problems = error.problems
+        problems = tuple(sorted({*problems, *error.problems}))
     _emit(fmt, problems)
-    errors = sum(1 for problem in problems if strict or not problem.code)
+    errors = sum(1 for problem in problems if strict or _is_error(problem))
+    for sentence in said:
+        click.echo(sentence, err=True)
     if campaign is not None:
-        click.echo(_sentence(campaign, drafts), err=True)
+        click.echo(_sentence(campaign, [] if said else drafts), err=True)
     if problems:
         click.echo(f"{_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}", err=True)
-    ctx.exit(2 if errors else 0)
+    ctx.exit(4 if service_failed else 2 if errors else 0)
 
 
-def _emit(fmt: str, problems: tuple[Problem, ...]) -> None:
-    if fmt == "table":  # messages are sentences: lines that editors can follow beat columns
-        for problem in problems:
-            click.echo(f"{'warning' if problem.code else 'error'}: {problem}")
-        return
+def _ask(drafts: list[MenuDraft], campaign: Campaign, file_speed: float, timeout: float) -> online.Answers:
+    """Ask the services; raises MenuError when a menu does not say where one is."""
+    try:
+        backends = common.backends(
+            {service for draft in drafts for service in draft.services},
+            campaign=campaign.name,
+            clock=SystemClock(),
+            observer=Silent(),
+            timeout=timeout,
+            endpoint=common.menus_endpoint(drafts),
+        )
+    except UsageError as error:
+        name = next(draft.name for draft in drafts if "fts" in draft.services)
+        raise MenuError([Problem(name, 0, error.message, error.hint or "")]) from None
+    return online.ask(drafts, campaign, backends, file_speed)
+
+
+def _is_error(problem: Problem) -> bool:
+    return not problem.code or problem.code in menu.ERRORS
+
+
+def _emit(fmt: str, problems: Iterable[Problem]) -> None:
     rows = [
         {
             "file": problem.file,
             "line": problem.line or None,
-            "severity": "warning" if problem.code else "error",
+            "severity": "error" if _is_error(problem) else "warning",
             "code": problem.code or None,
             "outlier": problem.outlier,
             "message": problem.message,
@@ -66,7 +134,11 @@ def _emit(fmt: str, problems: tuple[Problem, ...]) -> None:
         }
         for problem in problems
     ]
-    tables.emit(fmt, COLUMNS, rows)
+    if fmt == "table":  # messages are sentences: lines that editors can follow beat columns
+        for row, problem in zip(rows, problems, strict=True):
+            click.echo(f"{row['severity']}: {problem}")
+    else:
+        tables.emit(fmt, COLUMNS, rows)
 
 
 def _sentence(campaign: Campaign, drafts: list[MenuDraft]) -> str:

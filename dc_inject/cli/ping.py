@@ -1,20 +1,30 @@
-"""`dc-inject ping`: who I am at a service, what I may do there, and for how long."""
+"""`dc-inject ping`: who I am at a service, what I may do there, and for how long; and the storages of FTS."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dc_inject import files, units
-from dc_inject.cli import common, tables
+from dc_inject.cli import common, online, tables
 from dc_inject.clock import SystemClock
-from dc_inject.errors import ServiceError
+from dc_inject.errors import ServiceError, Temporary
+from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
-from dc_inject.ports import Identity
+from dc_inject.ports import Backend
+from dc_inject.storage.nouns import VERBS
+
+if TYPE_CHECKING:
+    from dc_inject.backends.fts import StorageEnd
+
+
+def _left(seconds: float) -> str:
+    return units.format_duration(timedelta(seconds=seconds))
+
 
 COLUMNS = (
     tables.Column("service", "service"),
@@ -23,11 +33,22 @@ COLUMNS = (
     tables.Column("vo", "VO"),
     tables.Column("account", "account"),
     tables.Column("admin", "admin", tables.yes_no),
-    tables.Column("may_end", "may end rules", tables.yes_no),
+    tables.Column("may_end", "may end", tables.yes_no),
     tables.Column("credentials_until", "credentials until (UTC)"),
-    tables.Column(
-        "credentials_left", "left", lambda seconds: units.format_duration(timedelta(seconds=seconds)), right=True
-    ),
+    tables.Column("credentials_left", "left", _left, right=True),
+    tables.Column("delegation_needed", "delegation", lambda needed: "needed" if needed else "not needed"),
+    tables.Column("delegated_until", "delegated until (UTC)"),
+    tables.Column("error", "error", quiet=True),
+    tables.Column("storages", "storages", quiet=True),
+)
+STORAGES = (
+    tables.Column("storage", "storage"),
+    tables.Column("end", "as"),
+    tables.Column("reachable", "reachable", tables.yes_no),
+    tables.Column("exists", "exists", tables.yes_no),
+    *(tables.Column(verb.lower(), verb, tables.yes_no) for verb in VERBS),
+    tables.Column("free", "free", units.format_size, right=True),
+    tables.Column("error", "because"),
 )
 
 
@@ -38,8 +59,10 @@ COLUMNS = (
 def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
     r"""Ask the services that MENUS name (Rucio, without any) who I am, and what I may do there.
 
-    Nothing is changed anywhere. A dash in the table, null in JSON, means that it could not be found out.
-    Exit code 4 when a service cannot be reached or does not let me in.
+    For links through FTS, their storages are asked too: whether they answer, and which verbs they allow. A dash in
+    the table, null in JSON, means that it could not be found out. Nothing is changed anywhere, but that FTS is
+    given a proxy of mine when it needs one. Exit code 4 when a service cannot be reached or does not let me in, or
+    when no storage can be reached; the others are asked all the same.
 
     \b
     Example: dc-inject ping
@@ -58,30 +81,81 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
         timeout=timeout,
         endpoint=common.menus_endpoint(drafts),
     )
-    rows, failed = [], []
-    for backend in backends.values():
-        try:
-            rows.append(_row(backend.check(), clock.now()))
-        except ServiceError as error:  # the others are asked all the same
-            failed.append(error)
-    if rows:
-        tables.emit(fmt, COLUMNS, rows)
+    failed: list[ServiceError] = []
+    rows = [_row(backend, clock, failed) for backend in backends.values()]
+    ends = _storages(drafts, backends)
+    if ends and not any(end["reachable"] is not False for end in ends):
+        failed.insert(
+            0, Temporary("no storage of these menus can be reached", "check the network, and their ports")
+        )
+    _emit(fmt, rows, ends)
     for early in failed[:-1]:
         click.echo(f"dc-inject: {early.message}", err=True)
     if failed:
         raise failed[-1]
 
 
-def _row(identity: Identity, now: datetime) -> Mapping[str, Any]:
-    until = identity.credentials_until
+def _emit(fmt: str, rows: Sequence[dict[str, Any]], ends: Sequence[Mapping[str, Any]]) -> None:
+    for row in rows:
+        row["storages"] = ends if row["service"] == "fts" else []
+    if fmt != "table":
+        tables.emit(fmt, COLUMNS, rows)
+        return
+    if answered := [row for row in rows if row["error"] is None]:
+        delegates = any(row["delegation_needed"] is not None for row in answered)
+        tables.emit(fmt, [c for c in COLUMNS if delegates or not c.key.startswith("delegat")], answered)
+    if ends:
+        if answered:
+            click.echo()
+        tables.emit(fmt, STORAGES, ends)
+
+
+def _row(backend: Backend, clock: SystemClock, failed: list[ServiceError]) -> dict[str, Any]:
+    """Return what a service says of me; its error when it does not, which is noted in `failed` too."""
+    row: dict[str, Any] = {**dict.fromkeys(column.key for column in COLUMNS), "service": backend.name}
+    try:
+        identity = backend.check()
+        row |= {
+            "address": identity.address,
+            "version": identity.version,
+            "vo": identity.vo,
+            "account": identity.account,
+            "admin": identity.admin,
+            "may_end": identity.may_end,
+            "credentials_until": tables.moment(identity.credentials_until),
+            "credentials_left": _seconds_to(identity.credentials_until, clock.now()),
+        }
+        fts = online.fts_of({backend.name: backend})
+        if fts is not None:
+            delegation = fts.delegation()
+            row |= {"delegation_needed": delegation.needed, "delegated_until": tables.moment(delegation.until)}
+    except ServiceError as error:  # the others are asked all the same
+        failed.append(error)
+        row["error"] = error.message
+    return row
+
+
+def _seconds_to(moment: datetime | None, now: datetime) -> int | None:
+    return None if moment is None else round((moment - now).total_seconds())
+
+
+def _storages(drafts: Iterable[MenuDraft], backends: Mapping[str, Backend]) -> list[Mapping[str, Any]]:
+    """Return what the storages of links through FTS say."""
+    fts = online.fts_of(backends)
+    if fts is None:
+        return []
+    links = {flow.link for draft in drafts for flow in draft.preview.flows if flow.link.through == "fts"}
+    ends = fts.storages({link.source for link in links}, {link.destination for link in links})
+    return [_end(end) for end in ends]
+
+
+def _end(end: StorageEnd) -> Mapping[str, Any]:
     return {
-        "service": identity.service,
-        "address": identity.address,
-        "version": identity.version,
-        "vo": identity.vo,
-        "account": identity.account,
-        "admin": identity.admin,
-        "may_end": identity.may_end,
-        "credentials_until": tables.moment(until),
-        "credentials_left": None if until is None else round((until - now).total_seconds()),
+        "storage": end.prefix,
+        "end": end.role,
+        "reachable": end.reachable,
+        "exists": end.reach.exists if end.reach else None,
+        **{verb.lower(): end.verbs.get(verb) for verb in VERBS},
+        "free": end.reach.free if end.reach else None,
+        "error": end.error.message if end.error else None,
     }

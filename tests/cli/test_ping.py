@@ -54,13 +54,12 @@ def test_it_tells_until_when_credentials_are_good(service: SimBackend, monkeypat
     assert told["admin"] is True
     assert "1 d 12 h" in run("ping").stdout
     (row,) = csv.DictReader(io.StringIO(run("ping", "--format", "csv").stdout))
-    assert row == {
-        name: json.dumps(value) if isinstance(value, bool) else str(value) for name, value in told.items()
-    }
+    texts = {bool: json.dumps, list: json.dumps, type(None): lambda _: ""}
+    assert row == {name: texts.get(type(value), str)(value) for name, value in told.items()}
 
 
 def test_a_service_that_cannot_be_reached_is_exit_code_4(service: SimBackend) -> None:
-    """With its address and a hint, and nothing on stdout."""
+    """With its address and a hint; people get no table, programs a row that says so."""
 
     def fault(_method: str, _subject: object) -> None:
         raise Fatal("Rucio at https://rucio.example.org: cannot be reached", "check rucio_host")
@@ -70,6 +69,9 @@ def test_a_service_that_cannot_be_reached_is_exit_code_4(service: SimBackend) ->
     assert isinstance(done.exception, Fatal)
     assert done.exception.exit_code == 4
     assert done.stdout == ""
+    (told,) = json.loads(run("ping", "--format", "json").stdout)
+    assert (told["service"], told["account"]) == ("rucio", None)
+    assert told["error"] == "Rucio at https://rucio.example.org: cannot be reached"
 
 
 def test_only_check_is_called(service: SimBackend) -> None:

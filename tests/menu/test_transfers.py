@@ -39,7 +39,7 @@ def test_two_hundred_files_of_6_megabytes_a_second_are_almost_10_gigabits_a_seco
     (problem,) = menu.throttled(one("10 Gb/s"), [LINK])
     assert isinstance(problem, Problem)
     assert problem.code == "fts-link-limit"
-    assert (problem.file, problem.line, problem.outlier) == ("m.yaml", 11, False)
+    assert (problem.file, problem.line, problem.outlier) == ("m.yaml", 9, False)
     assert problem.message == (
         "davs://a -> davs://b: 10 Gb/s need 208 transfers at a time, and FTS allows 200 "
         "(as is usual: it does not tell); 200 files at 6 MB/s are 9.6 Gb/s"
@@ -50,7 +50,7 @@ def test_two_hundred_files_of_6_megabytes_a_second_are_almost_10_gigabits_a_seco
 @given(st.integers(1, 10_000), st.integers(1, 10_000))
 def test_a_limit_is_found_if_and_only_if_it_is_below_the_need(most: int, files: int) -> None:
     """With one file more than is allowed, and not with as many."""
-    made = one(f"{files * 6} MB/s", target="limits: {total: 10 Tb/s, per_site: 10 Tb/s}")
+    made = one(f"{files * 6} MB/s", limits="limits: {total: 10 Tb/s, per_site: 10 Tb/s}")
     limit = TransferLimit("davs://a", "davs://b", most, "config")
     assert bool(menu.throttled(made, [limit])) is (files > most)
 

@@ -8,21 +8,23 @@ from contextlib import contextmanager
 
 from dc_inject import urls
 from dc_inject.backends.fts.connection import Connection, Credentials, Make, Purpose, real_client
-from dc_inject.backends.fts.identity import check
+from dc_inject.backends.fts.ends import Ends, StorageEnd
+from dc_inject.backends.fts.identity import Delegation, check, delegation
 from dc_inject.backends.fts.inventory import Inventory, Replicas
 from dc_inject.backends.fts.jobs import Jobs
-from dc_inject.backends.fts.limits import LinkLimit, limits
+from dc_inject.backends.fts.limits import limits
 from dc_inject.backends.fts.observing import Observing
 from dc_inject.backends.fts.removing import Removing
 from dc_inject.backends.fts.sites import Sites
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.errors import Permanent, ServiceError, Temporary, UsageError
+from dc_inject.menu import TransferLimit
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
 from dc_inject.naming import Copy
 from dc_inject.ports import Candidate, Clock, Identity, Observation, Observer, Outcome, Removal, RseFacts, Sight
-from dc_inject.storage import AnyStorage, Storage, WebDav, trust
+from dc_inject.storage import AnyStorage, Look, Storage, WebDav, trust
 
-__all__ = ["FtsBackend", "LinkLimit"]
+__all__ = ["Delegation", "FtsBackend", "StorageEnd"]
 
 QUICK = 10.0  # seconds that a storage may take to say that it is there
 _NOTHING = Sight(None, True, True, True, None, 0, False)
@@ -78,9 +80,9 @@ class FtsBackend:
         self._observing = Observing(self.connection, self._jobs)
         self._removing = Removing(reached("destination", timeout), pool, clock)
         self._inventory = Inventory(reached("source", timeout), pool, replicas)
-        self._sites = Sites(
-            reached("source", quick), reached("destination", quick), self._alike, Threads(threads), clock
-        )
+        source, destination, asking = reached("source", quick), reached("destination", quick), Threads(threads)
+        self._sites = Sites(source, destination, self._alike, asking, clock)
+        self._ends = Ends(source, destination, asking)
 
     def check(self) -> Identity:
         """Tell who we are; credentials are read anew, and a proxy is delegated where that is needed."""
@@ -132,8 +134,21 @@ class FtsBackend:
         """Tell of storage prefixes whether they answer, and their free space."""
         return self._sites.sites(rses)
 
-    def limits(self, links: Iterable[Link]) -> list[LinkLimit]:
-        """Tell how many transfers at a time FTS will allow on links."""
+    def delegation(self) -> Delegation:
+        """Tell whether FTS acts with a proxy of ours, and how long the one that it has is good."""
+        with _understood():
+            return delegation(self.connection)
+
+    def storages(self, sources: Iterable[str], destinations: Iterable[str]) -> list[StorageEnd]:
+        """Tell of storage prefixes, as sources and as destinations, whether they answer and what they allow."""
+        return self._ends.ask(sources, destinations)
+
+    def look_at(self, files: Sequence[str]) -> list[Look | ServiceError]:
+        """Look at source files, or tell why that cannot be done."""
+        return self._ends.look(files)
+
+    def limits(self, links: Iterable[Link]) -> list[TransferLimit]:
+        """Tell how many transfers at a time FTS will allow on links, and out of and into their storages."""
         with _understood():
             return limits(self.connection, links)
 

@@ -70,11 +70,14 @@ class _Delegator(Delegator):  # type: ignore[misc]  # fts3 has no types
     """A delegator that knows the time zone of what it reads."""
 
     def _get_remaining_life(self, delegation_id: str) -> timedelta | None:
+        until = self.until(delegation_id)
+        return None if until is None else until - datetime.now(UTC)
+
+    def until(self, delegation_id: str | None = None) -> datetime | None:
         told = self.get_info(delegation_id)
         if not told:
             return None
-        until = datetime.strptime(told["termination_time"], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
-        return until - datetime.now(UTC)
+        return datetime.strptime(told["termination_time"], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
 
 
 class Client:
@@ -95,9 +98,8 @@ class Client:
         )
         self._notes = notes
 
-    @property
-    def with_certificate(self) -> bool:
-        """Whether FTS acts with a proxy that has to be delegated to it."""
+    def needs_delegation(self) -> bool:
+        """Return whether FTS acts with a proxy that has to be delegated to it."""
         return bool(self._context.has_certificate())
 
     def version(self) -> str:
@@ -134,9 +136,13 @@ class Client:
                 return []
             raise
 
+    def delegated_until(self) -> datetime | None:
+        """Return until when the proxy is good that FTS has of us; None when it has none."""
+        return _Delegator(self._context).until()
+
     def delegate(self, *, force: bool = False) -> None:
         """Let FTS act with our proxy, if what it has will not last."""
-        if self.with_certificate:
+        if self.needs_delegation():
             _Delegator(self._context).delegate(
                 lifetime=DELEGATED_FOR, force=force, delegate_when_lifetime_lt=DELEGATE_BELOW
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,20 @@ from dc_inject.errors import Fatal, ServiceError
 from dc_inject.ports import Identity
 
 _NOBODY = "anon"  # what FTS calls somebody without credentials
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """Whether FTS acts with a proxy of ours (with a token it does not), and until when it has one that is good."""
+
+    needed: bool
+    until: datetime | None = None
+
+
+def delegation(connection: Connection) -> Delegation:
+    """Return how it stands with the proxy that FTS acts with; nothing is delegated."""
+    needed: bool = connection.call("needs_delegation")
+    return Delegation(needed, connection.call("delegated_until") if needed else None)
 
 
 def check(connection: Connection, service: str, until: datetime | None) -> Identity:

@@ -1,14 +1,14 @@
-"""How many transfers at a time FTS will allow on a link, as far as it tells."""
+"""How many transfers at a time FTS will allow between storages, as far as it tells."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dc_inject import urls
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.errors import Fatal, ServiceError, Temporary
+from dc_inject.menu import TransferLimit
 from dc_inject.model import Link
 
 LINK = 200  # FTS's usual limits, where it tells none
@@ -16,28 +16,18 @@ STORAGE = 200
 _ANY = "*"
 
 Row = Mapping[str, Any]
+Pair = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class LinkLimit:
-    """The most transfers at a time on a link; `by` says what sets the limit, `source` who told.
+def limits(connection: Connection, links: Iterable[Link]) -> list[TransferLimit]:
+    """Return the limits on links, then those out of and into their storages.
 
-    `by` is `link`, `source` or `destination` (the storage's own limit); `source` is `config`, `optimizer` (what
-    FTS allows just now, which it changes) or `default` (nobody told: FTS's usual one).
+    They come from the configuration where we may read it, else from the optimizer, which knows links only.
     """
-
-    link: Link
-    max_active: int
-    by: str
-    source: str
-
-
-def limits(connection: Connection, links: Iterable[Link]) -> list[LinkLimit]:
-    """Return the limit of each link: from the configuration where we may read it, else from the optimizer."""
-    wanted = sorted(set(links))
+    pairs = sorted({(urls.host_key(link.source), urls.host_key(link.destination)) for link in links})
     try:
         configured = connection.call("get", "/config/links"), connection.call("get", "/config/se")
-        return [_configured(link, *configured) for link in wanted]
+        return list(_configured(pairs, *configured))
     except ServiceError as error:
         if connection.status not in {401, 403, 404} and isinstance(error, Temporary | Fatal):
             raise
@@ -45,7 +35,7 @@ def limits(connection: Connection, links: Iterable[Link]) -> list[LinkLimit]:
         rows = {(row["source_se"], row["dest_se"]): int(row["active"]) for row in _rows(connection)}
     except ServiceError:
         rows = {}
-    return [_optimized(link, rows) for link in wanted]
+    return list(_optimized(pairs, rows))
 
 
 def _rows(connection: Connection) -> Sequence[Row]:
@@ -53,26 +43,32 @@ def _rows(connection: Connection) -> Sequence[Row]:
     return rows
 
 
-def _optimized(link: Link, rows: Mapping[tuple[str, str], int]) -> LinkLimit:
-    known = rows.get((urls.host_key(link.source), urls.host_key(link.destination)))
-    return (
-        LinkLimit(link, LINK, "link", "default") if known is None else LinkLimit(link, known, "link", "optimizer")
-    )
+def _optimized(pairs: Sequence[Pair], rows: Mapping[Pair, int]) -> Iterator[TransferLimit]:
+    for pair in pairs:
+        known = rows.get(pair)
+        yield TransferLimit(*pair, LINK, "default") if known is None else TransferLimit(*pair, known, "optimizer")
+    for pair in _ends(pairs):
+        yield TransferLimit(*pair, STORAGE, "default")
 
 
-def _configured(link: Link, links: Sequence[Row], storages: Mapping[str, Row]) -> LinkLimit:
-    """Return the smallest of the limits of the link and its two storages; the usual one where none is set."""
-    source, destination = urls.host_key(link.source), urls.host_key(link.destination)
-    of_link = _of_link(source, destination, links)
-    told = [
-        (of_link, "link"),
-        (_of_storage(source, "outbound_max_active", storages), "source"),
-        (_of_storage(destination, "inbound_max_active", storages), "destination"),
-    ]
-    known = [(limit, by) for limit, by in told if limit is not None]
-    usual = [(LINK if by == "link" else STORAGE, by) for limit, by in told if limit is None]
-    most, by = min(known + usual, key=lambda one: one[0])
-    return LinkLimit(link, most, by, "config" if (most, by) in known else "default")
+def _configured(
+    pairs: Sequence[Pair], links: Sequence[Row], storages: Mapping[str, Row]
+) -> Iterator[TransferLimit]:
+    for pair in pairs:
+        yield _limit(pair, _of_link(*pair, links), LINK)
+    for source, destination in _ends(pairs):
+        direction = "outbound_max_active" if source else "inbound_max_active"
+        yield _limit((source, destination), _of_storage(source or destination, direction, storages), STORAGE)
+
+
+def _ends(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return what stands for each storage as a source, and for each as a destination."""
+    sources, destinations = {source for source, _ in pairs}, {destination for _, destination in pairs}
+    return [(source, "") for source in sorted(sources)] + [("", one) for one in sorted(destinations)]
+
+
+def _limit(pair: Pair, known: int | None, usual: int) -> TransferLimit:
+    return TransferLimit(*pair, usual, "default") if known is None else TransferLimit(*pair, known, "config")
 
 
 def _of_link(source: str, destination: str, links: Sequence[Row]) -> int | None:

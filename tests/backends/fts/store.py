@@ -20,6 +20,9 @@ class Store:
     fault: Callable[[str, str], None] = lambda _verb, _url: None
     asked: list[tuple[str, str]] = field(default_factory=list)
     free: int | None = None
+    allowed: dict[str, bool | None] = field(
+        default_factory=lambda: {"PROPFIND": True, "DELETE": True, "MKCOL": None, "COPY": True}
+    )
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def put(self, url: str, size: int) -> None:
@@ -73,4 +76,5 @@ class Store:
         return Reach(url in self.folders, True, self.free)
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
-        raise NotImplementedError
+        self._ask("verbs", url)
+        return self.allowed

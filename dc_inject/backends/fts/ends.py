@@ -1,0 +1,75 @@
+"""The storages at the ends of links, asked one by one: whether they answer, and what they allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dc_inject.backends.fts.threads import Threads
+from dc_inject.errors import ServiceError, Temporary
+from dc_inject.storage import VERBS, Look, Reach, Storage
+
+Role = Literal["source", "destination"]
+
+
+@dataclass(frozen=True, slots=True)
+class StorageEnd:
+    """What a storage says of a URL prefix as a source or as a destination.
+
+    `verbs` tells of each of `storage.VERBS` whether it is allowed there, None where the storage does not tell.
+    `error` is why `reach` could not be told.
+    """
+
+    prefix: str
+    role: Role
+    verbs: Mapping[str, bool | None]
+    reach: Reach | None = None
+    error: ServiceError | None = None
+
+    @property
+    def reachable(self) -> bool | None:
+        """Whether it answers; None when it, or what opens it, refused the question."""
+        return True if self.reach else False if isinstance(self.error, Temporary) else None
+
+
+class Ends:
+    """Asks storages questions that change nothing; what goes wrong is part of the answer."""
+
+    def __init__(self, source: Storage, destination: Storage, threads: Threads) -> None:
+        """Take the storages as they are opened for sources and for destinations."""
+        self._storages: Mapping[Role, Storage] = {"source": source, "destination": destination}
+        self._threads = threads
+
+    def ask(self, sources: Iterable[str], destinations: Iterable[str]) -> list[StorageEnd]:
+        """Tell of each prefix whether it can be reached, and which verbs are allowed there."""
+        asked: list[tuple[Role, str]] = [("source", prefix) for prefix in sorted(set(sources))]
+        asked += [("destination", prefix) for prefix in sorted(set(destinations))]
+        return list(self._threads.map(self._end, asked))
+
+    def look(self, files: Sequence[str]) -> list[Look | ServiceError]:
+        """Look at source files, or tell why that cannot be done."""
+        return list(self._threads.map(self._look, files))
+
+    def _end(self, asked: tuple[Role, str]) -> StorageEnd:
+        role, prefix = asked
+        unknown: Mapping[str, bool | None] = dict.fromkeys(VERBS)
+        try:
+            reach = self._storages[role].reachable(prefix)
+        except ServiceError as error:
+            # One that does not answer is not asked again, each time until the timeout.
+            verbs = unknown if isinstance(error, Temporary) else self._verbs(role, prefix)
+            return StorageEnd(prefix, role, verbs, error=error)
+        return StorageEnd(prefix, role, self._verbs(role, prefix), reach)
+
+    def _verbs(self, role: Role, prefix: str) -> Mapping[str, bool | None]:
+        try:
+            return self._storages[role].verbs(prefix)
+        except ServiceError:  # OPTIONS itself is refused by some: then nothing is told
+            return dict.fromkeys(VERBS)
+
+    def _look(self, url: str) -> Look | ServiceError:
+        try:
+            return self._storages["source"].look(url)
+        except ServiceError as error:
+            return error

@@ -1,0 +1,248 @@
+"""What `check --online` asks the services and storages of menus; nothing is changed there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from dc_inject import menu, units
+from dc_inject.cli import tables
+from dc_inject.engine import admit
+from dc_inject.errors import MenuError, Problem, ServiceError, Temporary
+from dc_inject.menu import MenuDraft
+from dc_inject.model import Campaign, FileFilter, Flow, Item, Menu, PoolKey
+from dc_inject.ports import Backend, Identity, RseFacts
+from dc_inject.storage.nouns import Missing
+
+if TYPE_CHECKING:
+    from dc_inject.backends.fts import FtsBackend, StorageEnd
+
+ENOUGH = 100_000  # files of a source that are counted
+FEW = 3  # files of a list that are looked at
+
+Use = tuple[Menu, Flow]
+
+
+@dataclass(slots=True)
+class Answers:
+    """What was found out: problems, sentences that are good to know, and whether a service did not let us in."""
+
+    campaign: Campaign
+    problems: list[Problem] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    service_failed: bool = False
+
+    def find(self, use: Use, code: str, message: str, hint: str | None = None) -> None:
+        """Add a finding at a flow's place, unless its menu accepts the code."""
+        menu_, flow = use
+        if code not in menu_.accept:
+            self.problems.append(Problem(flow.menu, flow.line, message, hint or "", code))
+
+
+def fts_of(backends: Mapping[str, Backend]) -> FtsBackend | None:
+    """Return the back end of FTS, which can be asked more than others, if it is there."""
+    return cast("FtsBackend | None", backends.get("fts"))
+
+
+def ask(
+    drafts: Sequence[MenuDraft], campaign: Campaign, backends: Mapping[str, Backend], file_speed: float
+) -> Answers:
+    """Ask the services that menus need: who we are there, the ends of links, source files, limits.
+
+    `campaign` is that of the drafts' previews; the answers have it with its RSE expressions resolved. Each
+    service and storage is asked, whatever became of the others. `file_speed` is in bytes per second.
+    """
+    told = Answers(campaign)
+    alive = {service: backend for service, backend in backends.items() if _lets_us_in(told, drafts, backend)}
+    told.campaign = _resolved(told, drafts, alive)
+    if "rucio" in alive:
+        _ask_rses(told, drafts, alive["rucio"])
+    fts = fts_of(backends)
+    if fts is not None:
+        uses = _uses(told.campaign, "fts")
+        _ask_files(told, uses, fts, _ask_storages(told, uses, fts))
+        if "fts" in alive:
+            _ask_limits(told, uses, fts, file_speed)
+    return told
+
+
+def _lets_us_in(told: Answers, drafts: Sequence[MenuDraft], backend: Backend) -> bool:
+    try:
+        identity = backend.check()
+    except ServiceError as error:
+        name = next(draft.name for draft in drafts if backend.name in draft.services)
+        told.problems.append(Problem(name, 0, error.message, error.hint or ""))
+        told.service_failed = True
+        return False
+    told.said.append(_who(identity))
+    return True
+
+
+def _who(identity: Identity) -> str:
+    rights = {True: "may end what it began", False: "may NOT end rules early", None: "may perhaps end rules early"}
+    said = f"{identity.service} at {identity.address}: {identity.account} of {identity.vo}, "
+    said += rights[identity.may_end]
+    if identity.admin:
+        said += "; an administrator's account, which `run` refuses without --allow-admin"
+    if identity.credentials_until is not None:
+        said += f"; credentials until {tables.moment(identity.credentials_until)}"
+    return said
+
+
+def _resolved(told: Answers, drafts: Sequence[MenuDraft], alive: Mapping[str, Backend]) -> Campaign:
+    """Return the campaign with the RSEs that its expressions mean, as far as they could be found out."""
+    menus = []
+    for draft in drafts:
+        names = {}
+        try:
+            for through, expression in draft.expressions:
+                if through in alive:
+                    names[expression] = alive[through].resolve(expression)
+            known = len(names) == len({expression for _, expression in draft.expressions})
+            menus.append(draft.resolve(names) if known else draft.preview)
+        except MenuError as error:
+            told.problems += error.problems
+            menus.append(draft.preview)
+        except ServiceError as error:
+            told.problems.append(Problem(draft.name, 0, error.message, error.hint or ""))
+            menus.append(draft.preview)
+    try:
+        return menu.campaign(menus)
+    except MenuError as error:
+        told.problems += error.problems
+        return told.campaign
+
+
+def _uses(campaign: Campaign, through: str) -> list[Use]:
+    return [(menu_, flow) for menu_ in campaign.menus for flow in menu_.flows if flow.link.through == through]
+
+
+# --------------------------------------------------------------------------- Rucio
+
+
+def _ask_rses(told: Answers, drafts: Sequence[MenuDraft], rucio: Backend) -> None:
+    """Find out whether RSEs exist and are available, and which are tape."""
+    unresolved = {expression for draft in drafts for _, expression in draft.expressions}
+    uses = _uses(told.campaign, "rucio")
+    names = {name for _, flow in uses for name in flow.link[:2]} - unresolved
+    try:
+        known = dict(rucio.sites(sorted(names)))
+    except ServiceError as error:
+        told.problems.append(Problem(drafts[0].name, 0, error.message, error.hint or ""))
+        return
+
+    def facts(service: str, ends: Iterable[str]) -> Mapping[str, RseFacts]:
+        return {name: known[name] if service == "rucio" and name in known else RseFacts(name) for name in ends}
+
+    try:
+        admit.ends(told.campaign, facts)
+    except MenuError as error:
+        told.problems += error.problems
+    seen = set()
+    for use in uses:
+        link = use[1].link
+        for name, right in ((link.source, "readable"), (link.destination, "writable")):
+            fact = known.get(name)
+            if fact is not None and getattr(fact, right) is False and (name, right) not in seen:
+                seen.add((name, right))
+                told.find(use, "storage-unreachable", f"Rucio says that {name} is not {right} now", "ask its site")
+
+
+# --------------------------------------------------------------------------- FTS
+
+
+def _ask_storages(told: Answers, uses: Sequence[Use], fts: FtsBackend) -> set[str]:
+    """Find out whether storages answer and allow what is needed; return the sources that can be asked more."""
+    ends = fts.storages({flow.link.source for _, flow in uses}, {flow.link.destination for _, flow in uses})
+    for end in ends:
+        use = next(use for use in uses if getattr(use[1].link, end.role) == end.prefix)
+        if end.reachable is False and end.error is not None:
+            what = f"the {end.role} {end.prefix} cannot be reached: {end.error.message}"
+            hint = end.error.hint or "is the storage up, and the port right?"
+            told.find(use, "storage-unreachable", what, hint)
+        elif end.role == "destination":
+            _check_destination(told, use, end)
+    return {end.prefix for end in ends if end.role == "source" and end.reachable is not False}
+
+
+def _check_destination(told: Answers, use: Use, end: StorageEnd) -> None:
+    where = f"the destination {end.prefix}"
+    if end.error is not None:
+        what = f"{where} does not let us look, so perhaps not delete either: {end.error.message}"
+        told.find(use, "storage-verbs", what, end.error.hint)
+    for verb, cost in (("DELETE", "copies would stay there"), ("COPY", "FTS cannot let it fetch files")):
+        if end.verbs.get(verb) is False:
+            what = f"{where} does not allow {verb}: {cost}"
+            told.find(use, "storage-verbs", what, "ask the storage for the right, or take another destination")
+
+
+def _listed_by_storage(flow: Flow) -> bool:
+    return isinstance(flow.datasets, FileFilter) and flow.datasets.folder is not None
+
+
+def _ask_files(told: Answers, uses: Sequence[Use], fts: FtsBackend, sources: set[str]) -> None:
+    """Find out how many files each source has for its filter, and whether the first that were listed are there."""
+    pools: dict[PoolKey, Use] = {}
+    for use in uses:
+        if use[1].link.source in sources:
+            pools.setdefault(use[1].pool, use)
+    for pool, use in pools.items():
+        try:
+            count, size, first = _counted(fts.inventory(pool.source, pool.datasets))
+        except ServiceError as error:
+            what = f"the files of {pool.source} cannot be told: {error.message}"
+            told.find(use, _code(error), what, error.hint)
+        else:
+            _judge_files(told, use, fts, count, size, first)
+
+
+def _code(error: ServiceError) -> str:
+    """Return the code of what stands in the way of source files."""
+    if isinstance(error, Missing):
+        return "no-source-files"
+    return "storage-unreachable" if isinstance(error, Temporary) else "storage-verbs"
+
+
+def _counted(items: Iterator[Item]) -> tuple[int, int, list[str]]:
+    """Return the number of files, their bytes, and the first of them."""
+    count, size, first = 0, 0, []
+    for item in items:
+        count, size = count + 1, size + item.bytes
+        if count <= FEW:
+            first.append(item.name)
+        if count == ENOUGH:
+            break
+    return count, size, first
+
+
+def _judge_files(told: Answers, use: Use, fts: FtsBackend, count: int, size: int, first: Sequence[str]) -> None:
+    source = use[1].link.source
+    if not count:
+        hint = (
+            "look at the menu's list or folder, pattern and size; if files come later: `accept: [no-source-files]`"
+        )
+        told.find(use, "no-source-files", f"{source} has no file that the menu takes", hint)
+        return
+    most = " or more" if count == ENOUGH else ""
+    told.said.append(f"{source}: {count} files{most}, {units.format_size(size)}")
+    if _listed_by_storage(use[1]):
+        return  # they have just been seen
+    for url, seen in zip(first, fts.look_at(first), strict=True):
+        if isinstance(seen, ServiceError):
+            told.find(use, _code(seen), f"a source file cannot be looked at: {seen.message}", seen.hint)
+        elif not seen.exists:
+            hint = "is the list old, or made for another source?"
+            told.find(use, "no-source-files", f"{url} is listed, and is not there", hint)
+
+
+def _ask_limits(told: Answers, uses: Sequence[Use], fts: FtsBackend, file_speed: float) -> None:
+    try:
+        limits = fts.limits({flow.link for _, flow in uses})
+    except ServiceError as error:
+        told.said.append(f"FTS's limits cannot be told: {error.message}")
+        return
+    told.problems += menu.throttled(told.campaign, limits, file_speed)
+    kinds = Counter(limit.told for limit in limits)
+    told.said.append("FTS's limits of links and storages: " + ", ".join(f"{n} from {k}" for k, n in kinds.items()))

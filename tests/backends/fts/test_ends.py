@@ -1,0 +1,97 @@
+"""What is told before a campaign: limits of FTS, what storages allow, and the proxy that FTS has."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from dc_inject.backends.fts import Delegation, FtsBackend
+from dc_inject.errors import Fatal, Temporary
+from dc_inject.storage import Look, Reach
+
+from .conftest import DESTINATION, LINK, SOURCE
+from .service import FakeFts
+from .store import Store
+
+
+def test_limits_come_from_whoever_may_be_asked(fts: FakeFts, backend: FtsBackend) -> None:
+    link, other = (
+        LINK._replace(source="davs://a:1/x", destination="davs://b:2/y"),
+        LINK._replace(source="davs://c/x"),
+    )
+    told = {str(limit): (limit.most, limit.told) for limit in backend.limits([link, other])}
+    assert told == {
+        "davs://a -> davs://b": (17, "optimizer"),
+        "davs://c -> davs://b": (200, "default"),
+        "out of davs://a": (200, "default"),
+        "out of davs://c": (200, "default"),
+        "into davs://b": (200, "default"),
+    }
+    rows = [
+        {"source": "*", "destination": "*", "max_active": 100},
+        {"source": "davs://a", "destination": "*", "max_active": 40},
+    ]
+    storages = {"davs://b": {"se_info": {"inbound_max_active": 30, "outbound_max_active": None}}}
+    fts.instead += [("GET", "/config/links", (200, rows)), ("GET", "/config/se", (200, storages))]
+    told = {str(limit): (limit.most, limit.told) for limit in backend.limits([link, other, link])}
+    assert told == {
+        "davs://a -> davs://b": (40, "config"),
+        "davs://c -> davs://b": (100, "config"),
+        "out of davs://a": (200, "default"),
+        "out of davs://c": (200, "default"),
+        "into davs://b": (30, "config"),
+    }
+
+
+def test_storages_are_asked_as_sources_and_as_destinations(backend: FtsBackend, store: Store) -> None:
+    source, destination, none = backend.storages([SOURCE, SOURCE], [DESTINATION, "davs://gone/x"])
+    assert (source.prefix, source.role, source.reachable) == (SOURCE, "source", True)
+    assert source.reach == Reach(True, True, store.free)
+    assert source.verbs == store.allowed
+    assert (destination.role, destination.reach) == ("destination", Reach(False, True, store.free))
+    assert (none.prefix, none.reachable) == ("davs://gone/x", True)
+
+
+def test_one_that_is_down_is_asked_once_and_one_that_refuses_is_there(backend: FtsBackend, store: Store) -> None:
+    down, refused = Temporary("no connection"), Fatal("403", hold="credentials")
+
+    def fault(verb: str, url: str) -> None:
+        if url == SOURCE:
+            raise down
+        if verb == "reachable":
+            raise refused
+
+    store.fault = fault
+    source, destination = backend.storages([SOURCE], [DESTINATION])
+    assert (source.reachable, source.error, set(source.verbs.values())) == (False, down, {None})
+    assert (destination.reachable, destination.error, destination.verbs) == (None, refused, store.allowed)
+    assert ("verbs", SOURCE) not in store.asked
+
+
+def test_looks_tell_what_stands_in_the_way(backend: FtsBackend, store: Store) -> None:
+    error = Temporary("no connection")
+
+    def fault(_verb: str, url: str) -> None:
+        if url.endswith("f2"):
+            raise error
+
+    store.fault = fault
+    seen = backend.look_at([f"{SOURCE}/f1", f"{SOURCE}/f2", f"{SOURCE}/gone"])
+    assert seen == [Look(True, 1001), error, Look(False)]
+
+
+def test_with_a_token_no_proxy_is_needed(backend: FtsBackend) -> None:
+    assert backend.delegation() == Delegation(needed=False)
+
+
+def test_with_a_certificate_the_proxy_that_fts_has_is_told(make: Any) -> None:
+    until = datetime(2027, 2, 8, 22, tzinfo=UTC)
+
+    class Client:
+        def needs_delegation(self) -> bool:
+            return True
+
+        def delegated_until(self) -> datetime:
+            return until
+
+    assert make(make=lambda *_: Client()).delegation() == Delegation(True, until)

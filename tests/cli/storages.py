@@ -1,0 +1,46 @@
+"""A small FTS with storages for tests of commands: spoken to by the real client, storages in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from dc_inject.backends.fts import FtsBackend
+from dc_inject.backends.sim import SimClock
+from dc_inject.metrics import Silent
+from dc_inject.storage import Reach
+from tests.backends.fts.keys import TOKEN, Keys
+from tests.backends.fts.service import FakeFts, running
+from tests.backends.fts.store import Store
+from tests.cli.ledgers import START
+
+__all__ = ["TOKEN", "Open", "a_service"]
+
+
+class Open(Store):
+    """Storages that exist wherever one looks."""
+
+    def reachable(self, url: str) -> Reach:
+        return Reach(True, True, super().reachable(url).free)
+
+
+@contextmanager
+def a_service(storage: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FakeFts, FtsBackend]]:
+    """Run a service, and give the back end that speaks to it and to storages in memory, with a token."""
+    for name in ("X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY", "X509_CERT_DIR", "REQUESTS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    with running(storage) as fts:
+        yield (
+            fts,
+            FtsBackend(
+                fts.url,
+                campaign="test",
+                clock=SimClock(START),
+                observer=Silent(),
+                credentials=Keys(),
+                storage=storage,
+                timeout=30.0,
+            ),
+        )
