@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 
 import pytest
 
@@ -11,7 +10,7 @@ from dc_inject.errors import AnotherNow, Permanent
 from dc_inject.model import Cycle, Entry, Item, State
 from dc_inject.ports import Candidate, Observation, Sight, Status
 
-from ..support import CYCLE, live
+from ..support import live
 from .conftest import DATASETS, FILES_PLACES, FTS, REAL_CATALOGUES, Place
 
 
@@ -29,15 +28,21 @@ def statuses(place: Place, entries: list[Entry]) -> set[Status]:
     return {seen.status for seen in place.backend.observe(entries)}
 
 
-def asked(entries: list[Entry], when: datetime = CYCLE.start) -> list[Entry]:
+def asked(entries: list[Entry]) -> list[Entry]:
     """Entries as the ledger has them once their end was asked for."""
-    return [replace(entry, end_asked_at=when) for entry in entries]
+    return [replace(entry, end_asked_at=entry.injection.cycle.start) for entry in entries]
 
 
-def ended(entries: list[Entry], seen: list[Observation], when: datetime = CYCLE.start) -> list[Entry]:
+def ended(entries: list[Entry], seen: list[Observation]) -> list[Entry]:
     """Entries as the ledger has them at their end, with what was seen before."""
     return [
-        replace(entry, state=State.ENDED, ended_at=when, files_done=one.files_done, failed=one.failed)
+        replace(
+            entry,
+            state=State.ENDED,
+            ended_at=entry.injection.cycle.start,
+            files_done=one.files_done,
+            failed=one.failed,
+        )
         for entry, one in zip(entries, seen, strict=True)
     ]
 
