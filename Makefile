@@ -11,6 +11,8 @@ SERVER_LOCK := dc_inject/sandbox/requirements
 
 # The sandbox's Rucio server has an environment of its own, kept in the clone too.
 export DC_INJECT_SANDBOX_ENV := $(CURDIR)/.venv-sandbox
+# So has XRootD, when the system has none.
+export DC_INJECT_SANDBOX_XROOTD := $(CURDIR)/.venv-xrootd
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help

@@ -22,7 +22,7 @@ from dc_inject.clock import SystemClock
 from dc_inject.errors import LedgerError, MenuError, Problem, UsageError
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
-from dc_inject.menu import MenuDraft
+from dc_inject.menu import MenuDraft, addresses, values
 from dc_inject.ports import Backend, Clock, Observer
 
 if TYPE_CHECKING:
@@ -49,6 +49,20 @@ class Moment(click.ParamType[datetime]):
         return moment.astimezone(UTC)
 
 
+class Ends(click.ParamType[str]):
+    """A link, `SOURCE:DESTINATION`, in the one form that menus and ledgers have of it."""
+
+    name = "link"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read two RSEs or two URL prefixes; two URLs are told apart where the second one begins."""
+        try:
+            return addresses.link(value)
+        except ValueError as error:
+            message, hint = values.explain(error)
+            self.fail(f"{message} ({hint})" if hint else message, param, ctx)
+
+
 TIME = Moment()
 MENUS = click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path))
 CAMPAIGN = click.argument("campaign", metavar="CAMPAIGN|LEDGER")
@@ -66,9 +80,11 @@ FORMAT = click.option(
     show_default=True,
     help="How to print what was read.",
 )
-LINKS = click.option("--link", "links", multiple=True, metavar="SRC:DST", help="Only this link (may be repeated).")
+LINKS = click.option(
+    "--link", "links", type=Ends(), multiple=True, metavar="SRC:DST", help="Only this link (may be repeated)."
+)
 SCENARIO = click.option("--scenario", metavar="NAME", help="Only this scenario.")
-LINK = click.option("--link", metavar="SRC:DST", help="Only this link.")
+LINK = click.option("--link", type=Ends(), metavar="SRC:DST", help="Only this link.")
 WHY = click.option("--why", metavar="TEXT", default="", help="The reason, for the ledger and for others.")
 SCALE = click.option(
     "--scale",

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
 import click
 
+from dc_inject.backends.fts.errors import INSTALL
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.clock import SystemClock
 from dc_inject.errors import ServiceError, ThresholdMissed
@@ -23,9 +25,10 @@ from dc_inject.ledger import LedgerView
 from dc_inject.metrics import Silent
 from dc_inject.model import Cycle, FlowKey
 from dc_inject.ports import Candidate
-from dc_inject.sandbox import Sandbox, default_folder
+from dc_inject.sandbox import Sandbox, default_folder, default_xrootd, ensure_xrootd
 
 MOVED_AT_LEAST = 0.95  # of injected
+FILES, FILE_SIZE = 15, 4_000_000  # on each storage: how many to copy from, and the bytes of the smallest
 DELETED_WITHIN = timedelta(seconds=60)
 
 
@@ -41,39 +44,64 @@ DELETED_WITHIN = timedelta(seconds=60)
     type=click.Path(path_type=Path),
     help="Where the Rucio server is installed, at the first time.",
 )
+@click.option(
+    "--xrootd",
+    envvar="DC_INJECT_SANDBOX_XROOTD",
+    type=click.Path(path_type=Path),
+    help="Where XRootD is unpacked, at the first time, when the system has none.",
+)
 @click.option("--keep", is_flag=True, help="Leave the grid and the ledger to look at.")
-def demo(cycles: int, seconds: int, folder: Path | None, env: Path | None, keep: bool) -> None:
-    r"""Bring up a grid, inject a menu of 12 links, wait until all is moved, ended and deleted, and check it.
+def demo(
+    cycles: int, seconds: int, folder: Path | None, env: Path | None, xrootd: Path | None, keep: bool
+) -> None:
+    r"""Bring up a grid, inject menus of 17 links, wait until all is moved, ended and deleted, and check it.
 
-    Exit code 0 only if every link's injected bytes are within one dataset of its due, at least 95 % of them were
-    moved, and no rule, replica or process of ours is left; 5 if not.
+    12 links are in Rucio's catalogue only. Over 5 links files really go from storage to storage: by rules that
+    Rucio hands to FTS, and by jobs given to FTS directly. Without XRootD or FTS's client these are left out.
+
+    Exit code 0 only if every link's injected bytes are within one dataset (or job) of its due, at least 95 % of
+    them were moved, and no rule, replica, file or process of ours is left; 5 if not.
 
     \b
     Example: dc-inject demo
     """
     folder = folder or default_folder().parent / "demo"
-    with _grid(folder, env, keep=keep) as grid:
-        menu, ledger = folder / "demo.yaml", folder / "ledger" / "demo.sqlite"
-        _write_menu(menu, cycles, seconds)
+    with _grid(folder, env, _xrootd(xrootd), keep=keep) as grid:
+        ledger = folder / "ledger" / "demo.sqlite"
+        menus = _write_menus(grid, cycles, seconds)
         environ = {**os.environ, "RUCIO_CONFIG": str(grid.config)}
         os.environ["RUCIO_CONFIG"] = environ["RUCIO_CONFIG"]
         _step("dc-inject run: each line is one cycle")
-        _command(["run", str(menu), "--ledger", str(ledger), "--timeout", "10"], environ)
+        _command(["run", *map(str, menus), "--ledger", str(ledger), "--timeout", "10"], environ)
         _step("dc-inject status --summary")
         _command(["status", "demo", "--summary", "--ledger", str(ledger)], environ)
-        faults = [*_accounts(ledger), *_left_in_rucio(ledger)]
+        faults = [*_accounts(ledger), *_left_in_rucio(ledger), *_left_on_storages(grid)]
     if faults:
         raise ThresholdMissed("the demo missed what it promises:\n  " + "\n  ".join(faults))
-    _step("done: every link within one dataset of its due; no rule, replica or process left")
+    _step("done: every link within one dataset or job of its due; no rule, replica, file or process left")
+
+
+def _xrootd(folder: Path | None) -> Path | None:
+    """Return where XRootD is, or would be unpacked; None, and say so, where files cannot be moved here."""
+    folder = folder or default_xrootd()
+    missing = ServiceError("FTS's client is not installed", INSTALL) if find_spec("fts3") is None else None
+    try:
+        if missing is None:
+            ensure_xrootd(folder, _step)
+    except ServiceError as error:
+        missing = error
+    if missing is not None:
+        _step(f"LEFT OUT: the links over which files really go; {missing.message} ({missing.hint})")
+    return None if missing else folder
 
 
 @contextmanager
-def _grid(folder: Path, env: Path | None, *, keep: bool) -> Iterator[Sandbox]:
+def _grid(folder: Path, env: Path | None, xrootd: Path | None, *, keep: bool) -> Iterator[Sandbox]:
     """Give a sandbox that is taken down whatever happens."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     grid = Sandbox(folder, say=_step)
     grid.down()  # what an interrupted demo may have left
-    grid.up(env=env)
+    grid.up(env=env, storage=None if xrootd is None else "xrootd", xrootd=xrootd)
     try:
         yield grid
     finally:
@@ -84,16 +112,25 @@ def _grid(folder: Path, env: Path | None, *, keep: bool) -> Iterator[Sandbox]:
             grid.down()
 
 
-def _write_menu(path: Path, cycles: int, seconds: int) -> None:
-    """Write the menu for cycles that begin at the next slot of the grid."""
+def _write_menus(grid: Sandbox, cycles: int, seconds: int) -> list[Path]:
+    """Write the menus for cycles that begin at the next slot of the grid, and the files that are copied."""
+    names, values = ["demo.yaml"], {}
+    if grid.storages:
+        names.append("demo-files.yaml")
+        values = dict(zip(("one", "two", "three"), grid.storages.values(), strict=True)) | {
+            "endpoint": grid.fts_url
+        }
+        for storage in grid.storages:
+            for number in range(FILES):
+                grid.put(storage, f"/source/{number:02}.bin", FILE_SIZE + 10_000 * number, f"{storage} {number}")
     start = Cycle.at(SystemClock().now() + timedelta(seconds=4), timedelta(seconds=seconds)).next.start
-    text = resources.files("dc_inject.cli").joinpath("demo.yaml").read_text(encoding="utf-8")
     end = start + cycles * timedelta(seconds=seconds)
     form = "%Y-%m-%dT%H:%M:%SZ"
-    path.write_text(
-        Template(text).substitute(start=start.strftime(form), end=end.strftime(form), cycle=seconds),
-        encoding="utf-8",
-    )
+    values |= {"start": start.strftime(form), "end": end.strftime(form), "cycle": str(seconds)}
+    for name in names:
+        text = resources.files("dc_inject.cli").joinpath(name).read_text(encoding="utf-8")
+        (grid.folder / name).write_text(Template(text).substitute(values), encoding="utf-8")
+    return [grid.folder / name for name in names]
 
 
 def _command(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
@@ -131,7 +168,11 @@ def _left_in_rucio(ledger: Path) -> list[str]:
     clock = SystemClock()
     backend = RucioBackend(campaign="demo", timeout=10, observer=Silent(), clock=clock)
     with LedgerView.open(ledger) as view:
-        places = [Candidate(e.injection.item.name, e.injection.link) for e in view.entries()]
+        places = [
+            Candidate(e.injection.item.name, e.injection.link)
+            for e in view.entries()
+            if e.injection.link.through == "rucio"
+        ]
     _step(f"asking Rucio for rules of ours, and for {len(places)} datasets at their destinations")
     executor = ThreadExecutor(clock, 1)
     deadline = clock.now() + DELETED_WITHIN
@@ -144,6 +185,13 @@ def _left_in_rucio(ledger: Path) -> list[str]:
     executor.close()
     faults = [f"{rules} rules of ours are left in Rucio"] if rules else []
     return faults + [f"{place.item} is still at {place.link.destination}" for place in there]
+
+
+def _left_on_storages(grid: Sandbox) -> list[str]:
+    """Look at the storages' disks for copies of ours; what Rucio copied is asked for in Rucio."""
+    left = [path for name in grid.storages for path in grid.storage_files(name, "/copies")]
+    _step(f"looking at the disks of {len(grid.storages)} storages: {len(left)} copies of ours")
+    return [f"{len(left)} files of ours are left on storages, such as {left[0]}"] if left else []
 
 
 def _step(line: str) -> None:

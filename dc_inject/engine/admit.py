@@ -57,7 +57,8 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
 
 def _problem(menu_: Menu, flow: Flow, rse: str, fact: RseFacts | None) -> Problem | None:
     if fact is None or not fact.exists:
-        return Problem(flow.menu, flow.line, f"{flow.link.through} knows no RSE {rse}", "check its spelling")
+        what = "RSE" if flow.link.through == "rucio" else "storage"
+        return Problem(flow.menu, flow.line, f"{flow.link.through} knows no {what} {rse}", "check its spelling")
     if fact.tape and rse not in menu_.tape_agreed:
         hint = "name who agreed: `tape_agreed: ...` on the link, or take a disk RSE"
         return Problem(flow.menu, flow.line, f"{rse} is tape, and nobody agreed to it", hint)

@@ -196,3 +196,12 @@ def test_sweeping_asks_before_it_deletes(world: World) -> None:
     done = world.end("--sweep", LINK.destination, text="n\nn\n")
     assert isinstance(done.exception, UsageError)
     assert world.service.deleted == []
+
+
+def test_a_link_of_urls_is_told_apart_and_written_in_its_one_form(world: World) -> None:
+    done = world.end("--yes", "--link", "DAVS://A.example.org:443/dc/:davs://b.example.org/dc")
+    assert done.exit_code == 0, done.exception
+    assert world.states() == {State.GONE: 3, State.LIVE: 2}
+    wrong = world.end("--yes", "--link", "davs://a.example.org/dc")
+    assert wrong.exit_code == 2
+    assert "a link has two ends" in wrong.stderr
