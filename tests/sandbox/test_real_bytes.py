@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
+from urllib.request import urlopen
 
 import pytest
 from rucio.client import Client
@@ -49,6 +51,13 @@ def contents(grid: Sandbox, storage: str, rse: str) -> set[tuple[str, int, str]]
     prefix = f"/rucio/{rse}"
     files = [grid.storage_file(storage, path) for path in grid.storage_files(storage, prefix)]
     return {(file.path.removeprefix(prefix), file.size, file.adler32) for file in files}
+
+
+def jobs(grid: Sandbox, *states: str) -> set[str]:
+    """Ids of the jobs that FTS has, by default of those that are not over."""
+    wanted = f"?limit=500&state_in={','.join(states)}" if states else ""
+    with urlopen(f"{grid.fts_url}/jobs{wanted}", timeout=30) as answer:
+        return {job["job_id"] for job in json.load(answer)}
 
 
 def end(client: Client, rule: str) -> None:
@@ -127,7 +136,9 @@ def test_a_rule_that_ends_while_its_file_is_copied_leaves_nothing(storage_grid, 
         rule = inject(ordinary, large.scope, large.name, source, destination)
         until(lambda: contents(storage_grid, "XRD2", destination))  # some of it has come
         assert locks(ordinary, rule) == (0, 1, 0)
+        (job,) = jobs(storage_grid)
         end(ordinary, rule)
+        assert job in jobs(storage_grid, "CANCELED")
         until(lambda: contents(storage_grid, "XRD2", destination) == set())
     finally:
         storage_grid.throttle("XRD1", None)
