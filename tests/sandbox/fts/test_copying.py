@@ -209,6 +209,14 @@ def test_tokens_of_a_transfer_are_passed_on_and_never_told(fts, context, source,
     assert "secret-of" not in f"{job}{fts.log.read_text()}"
 
 
+def test_a_token_that_a_storage_repeats_does_not_get_into_the_log(fts, context, source, destination):
+    destination.fail_copies = ["failure: cannot read http://h/x?authz=secret-of-source"]
+    tokens = {"source_token": "secret-of-source", "destination_token": "secret-of-destination"}
+    job = ended(context, submit(context, transfers(source, destination, **tokens)))
+    assert "authz=secret-of-source" in reason(job)  # FTS3 passes on what storages say: its users have to beware
+    assert "secret-of" not in fts.log.read_text()
+
+
 def test_some_files_may_fail_and_the_others_arrive(context, source, destination):
     files = transfers(source, destination, 4)
     del source.files[files[2]["sources"][0].removeprefix(source.url)]
@@ -238,3 +246,12 @@ def test_a_copy_that_is_cancelled_is_ended_and_deleted(context, source, destinat
     assert (job["job_state"], states(job)) == ("CANCELED", ["CANCELED"] * 3)
     assert {file["reason"] for file in job["files"]} == {"Job canceled by the user"}
     assert destination.files == {}
+
+
+def test_a_copy_that_begins_only_after_it_was_cancelled_is_deleted_too(context, source, destination):
+    destination.late = True
+    job_id = submit(context, transfers(source, destination))
+    wait_until(lambda: destination.copying)
+    fts3.cancel(context, job_id)
+    wait_until(lambda: told(context, job_id)["files"][0]["finish_time"])
+    assert (destination.asked["DELETE"] > 1, destination.files) == (True, {})

@@ -158,6 +158,22 @@ def test_a_credential_of_somebody_else_is_not_taken(encrypted):
             mallory.put(f"/delegation/{own}/credential", rubbish)
 
 
+def test_a_credential_that_was_signed_by_somebody_else_or_for_another_key_is_not_taken(encrypted):
+    from fts3.rest.client.delegator import Delegator  # noqa: PLC0415 (only where there is the client)
+
+    def signed_by(context, request):
+        signer = Delegator(context)
+        return signer._full_proxy_chain(signer._sign_request(request, timedelta(hours=12), legacy_mode=False))
+
+    alice, mallory = encrypted.context("alice"), encrypted.context("mallory")
+    ids = {who: fts3.whoami(who)["delegation_id"] for who in (alice, mallory)}
+    requests = {who: Delegator(who)._get_proxy_request(own) for who, own in ids.items()}
+    for signer, asked, words in ((alice, mallory, "not of the one"), (mallory, alice, "stored associated")):
+        with pytest.raises(fts3.exceptions.ClientError, match=words):
+            mallory.put(f"/delegation/{ids[mallory]}/credential", signed_by(signer, requests[asked]))
+    mallory.put(f"/delegation/{ids[mallory]}/credential", signed_by(mallory, requests[mallory]))
+
+
 def test_a_certificate_of_another_authority_does_not_get_in(encrypted, tmp_path):
     certificate, key = authority.create(tmp_path / "other").issue("eve")
     trust = str(encrypted.authority.certificate)

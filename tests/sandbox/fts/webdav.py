@@ -37,6 +37,7 @@ class Storage(ThreadingHTTPServer):
         self.deaf = False  # nothing is deleted
         self.gate = threading.Event()  # copies wait here
         self.gate.set()
+        self.late = False  # copies begin only when a deletion has found nothing
         self.copying: list[str] = []  # paths in the order of their COPY
         self.now_copying = 0
         self.most_copying = 0
@@ -44,6 +45,7 @@ class Storage(ThreadingHTTPServer):
         self.now_looking = 0
         self.most_looking = 0
         self.closing = threading.Event()
+        self.missed = threading.Event()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()
@@ -134,7 +136,10 @@ class _Verbs(BaseHTTPRequestHandler):
         self.server.asked["DELETE"] += 1
         if self.server.deaf:
             return self._answer(500)
-        return self._answer(404 if self.server.files.pop(self.path, None) is None else 200)
+        if self.server.files.pop(self.path, None) is None:
+            self._answer(404)
+            return self.server.missed.set()
+        return self._answer(200)
 
     def do_MKCOL(self):
         self.server.asked["MKCOL"] += 1
@@ -149,12 +154,15 @@ class _Verbs(BaseHTTPRequestHandler):
     def do_COPY(self):
         server = self.server
         server.asked["COPY"] += 1
-        server.copying.append(self.path)
         server.tokens.append((self.headers.get("Authorization"), self.headers.get("TransferHeaderAuthorization")))
         if self.headers.get("Overwrite") == "F" and self.path in server.files:
             return self._answer(412)
         if server.refuse_parents and self.path.rpartition("/")[0] not in server.folders:
             return self._answer(409)
+        server.copying.append(self.path)
+        if server.late:
+            server.missed.wait(20)
+        server.files[self.path] = b""  # it is open before anything is answered, as with XRootD
         self.send_response(201)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
@@ -170,7 +178,6 @@ class _Verbs(BaseHTTPRequestHandler):
 
     def _fetch(self) -> str:
         server = self.server
-        server.files[self.path] = b""
         deadline = time.monotonic() + 20
         while not server.gate.wait(0.02):
             self._chunk("Perf Marker\nEnd\n")  # raises when nobody listens any more

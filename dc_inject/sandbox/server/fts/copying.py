@@ -6,8 +6,9 @@ import asyncio
 import errno
 import logging
 import sqlite3
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from yarl import URL
 
@@ -16,6 +17,8 @@ from .storages import Found, Storages, address
 
 log = logging.getLogger("fts")
 Mark = Callable[[bool], None]
+_LATE = 5.0  # seconds after which a storage no longer begins with a copy that was given up
+_PAUSE = 0.1  # seconds between two looks for it
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,8 @@ class Transfer:
 
     source: str
     destination: str
-    source_token: str | None
-    destination_token: str | None
+    source_token: str | None = field(repr=False)
+    destination_token: str | None = field(repr=False)
     checksum: str  # ADLER32 or ADLER32:0a1b2c3d
     checksum_method: str  # n(one), s(ource), t(arget), b(oth)
     size: int  # in bytes; 0: not told
@@ -85,26 +88,33 @@ async def _copy(storages: Storages, transfer: Transfer, source: URL, destination
             raise CopyFailed(DESTINATION, errno.EEXIST, EXISTS)
         await storages.make_parent(destination, transfer.destination_token)
     mark(True)
+    answered = asyncio.Event()
     try:
-        await _pull(storages, transfer, source, destination)
+        await _pull(storages, transfer, source, destination, answered)
         return await _check_destination(storages, transfer, destination, there)
     except BaseException as error:
         if isinstance(error, CopyFailed) and error.number == errno.EEXIST:
             mark(False)  # it is somebody else's
         elif transfer.cleanup:
-            await _try_to_clean(storages, transfer, mark)
+            await _try_to_clean(storages, transfer, mark, 0 if answered.is_set() else _LATE)
         raise
 
 
-async def clean(storages: Storages, transfer: Transfer, mark: Mark) -> None:
-    """Delete what an attempt has left at the destination; raises CopyFailed."""
-    await storages.delete(address(DESTINATION, transfer.destination), transfer.destination_token)
+async def clean(storages: Storages, transfer: Transfer, mark: Mark, late: float = 0) -> None:
+    """Delete what an attempt has left at the destination; raises CopyFailed.
+
+    A storage that has not answered yet may come to the copy only after the deletion, so what is not there is
+    looked for during `late` seconds.
+    """
+    url, deadline = address(DESTINATION, transfer.destination), time.monotonic() + late
+    while not await storages.delete(url, transfer.destination_token) and time.monotonic() < deadline:
+        await asyncio.sleep(_PAUSE)
     mark(False)
 
 
-async def _try_to_clean(storages: Storages, transfer: Transfer, mark: Mark) -> None:
+async def _try_to_clean(storages: Storages, transfer: Transfer, mark: Mark, late: float) -> None:
     try:
-        await clean(storages, transfer, mark)
+        await clean(storages, transfer, mark, late)
     except CopyFailed as failure:  # the next attempt begins with it
         log.warning("what is left of a copy could not be deleted: %s", failure.reason)
 
@@ -145,7 +155,9 @@ def _compare(end: str, what: str, transfer: Transfer, expected: str | None, foun
         raise CopyFailed(end, errno.EIO, text)
 
 
-async def _pull(storages: Storages, transfer: Transfer, source: URL, destination: URL) -> None:
+async def _pull(
+    storages: Storages, transfer: Transfer, source: URL, destination: URL, answered: asyncio.Event
+) -> None:
     """Ask the destination to fetch the file, and listen to its markers until their last line."""
     headers = {
         "Source": str(source),
@@ -158,6 +170,7 @@ async def _pull(storages: Storages, transfer: Transfer, source: URL, destination
     if transfer.source_token:
         headers["TransferHeaderAuthorization"] = f"Bearer {transfer.source_token}"
     async with storages.request(DESTINATION, "COPY", destination, headers) as answer:
+        answered.set()  # so the file is open by now, or never will be
         if answer.status == 412:
             raise CopyFailed(DESTINATION, errno.EEXIST, EXISTS)
         if answer.status not in (200, 201, 202, 204):

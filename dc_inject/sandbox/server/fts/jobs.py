@@ -119,18 +119,17 @@ class Jobs:
                 self._settle(file_id, now)
         return other["file_id"] if other else None
 
-    def again(self, file_id: int, now: float, not_before: float, reason: str | None) -> None:
-        """A file goes back to the queue: after a failure, with its reason, or because the service stops."""
+    def again(self, file_id: int, now: float, not_before: float, reason: str) -> None:
+        """A file goes back to the queue after a failure."""
         with self._transaction():
-            if reason is not None:
-                self._run(
-                    "INSERT OR REPLACE INTO attempt SELECT file_id, retry, ?, ? FROM file WHERE file_id = ?",
-                    now, reason, file_id,
-                )  # fmt: skip
             self._run(
-                "UPDATE file SET file_state = 'SUBMITTED', start_time = NULL, not_before = ?, retry = retry + ? "
+                "INSERT OR REPLACE INTO attempt SELECT file_id, retry, ?, ? FROM file WHERE file_id = ?",
+                now, reason, file_id,
+            )  # fmt: skip
+            self._run(
+                "UPDATE file SET file_state = 'SUBMITTED', start_time = NULL, not_before = ?, retry = retry + 1 "
                 "WHERE file_id = ? AND file_state = 'ACTIVE'",
-                not_before, reason is not None, file_id,
+                not_before, file_id,
             )  # fmt: skip
 
     def cancel(self, job_id: str, now: float) -> list[int]:

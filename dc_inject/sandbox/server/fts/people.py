@@ -6,7 +6,7 @@ import hashlib
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .refusals import Refused
@@ -35,7 +35,7 @@ class Person:
     vo: str
     method: str
     config: bool = False
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
 
     @property
     def delegation_id(self) -> str:

@@ -38,7 +38,6 @@ class Scheduler:
         self._out_of: Counter[str] = Counter()
         self._into: Counter[str] = Counter()
         self._wake = asyncio.Event()
-        self._stopping = False
         self._left = jobs.recover()
         for row in jobs.waiting():
             self._wait(row)
@@ -67,8 +66,7 @@ class Scheduler:
                 pass  # time to look what time has brought
 
     async def stop(self, patience: float) -> None:
-        """End the copies that are under way, and clean up behind them; their files wait again."""
-        self._stopping = True
+        """End the copies that are under way, and clean up behind them; their files wait again after a start."""
         for task in self._active.values():
             task.cancel()
         if self._active:
@@ -128,10 +126,7 @@ class Scheduler:
             del self._active[file_id]
         if link:
             self._count(link, -1)
-            now = time.time()
-            if self._stopping:
-                self._jobs.again(file_id, now, 0, None)
-            self._jobs.ended(file_id, now)
+            self._jobs.ended(file_id, time.time())
         self._wake.set()
 
     def _count(self, link: Link, change: int) -> None:
@@ -150,6 +145,8 @@ class Scheduler:
             transfer = Transfer.of(row, settings.copy_timeout)
             size = await copy(self._storages, transfer, lambda begun: self._jobs.mark(file_id, begun=begun))
         except CopyFailed as failure:
+            # without its text, which is the storage's, and may repeat a token
+            log.info("file %d of job %s failed: %s [%d]", file_id, row["job_id"], failure.end, failure.number)
             self._failed(pair, row, failure.reason, final=failure.final)
         except Exception:
             log.exception("file %d", file_id)
@@ -161,7 +158,6 @@ class Scheduler:
     def _failed(self, pair: Pair, row: sqlite3.Row, reason: str, *, final: bool) -> None:
         now, settings = time.time(), self._knobs.now
         self._optimizer.failed(pair)
-        log.info("job %s file %d failed: %s", row["job_id"], row["file_id"], reason)
         if not final and row["retry"] < (row["allowed"] or settings.retries):
             pause = settings.retry_pause + row["retry_delay"] * 60 * settings.time_scale
             self._jobs.again(row["file_id"], now, now + pause, reason)

@@ -65,11 +65,12 @@ class Storages:
                 raise of_status(end, answer.status)
             return Found(int(answer.headers.get("Content-Length", 0)), _digest(answer, algorithm))
 
-    async def delete(self, url: URL, token: str | None) -> None:
-        """Delete a file; that it is not there is fine. Raises CopyFailed."""
+    async def delete(self, url: URL, token: str | None) -> bool:
+        """Delete a file; returns whether it was there. Raises CopyFailed."""
         async with self.request(DESTINATION, "DELETE", url, _bearer(token)) as answer:
             if answer.status not in (200, 202, 204, 404):
                 raise of_status(DESTINATION, answer.status)
+            return bool(answer.status != 404)
 
     async def make_parent(self, url: URL, token: str | None) -> None:
         """Make the folders above a file, once. Raises CopyFailed."""
