@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-from dc_inject.backends.fts.errors import INSTALL, Notes, translate
+from dc_inject.backends.fts.errors import CREDENTIALS, INSTALL, NO_VO, Notes, translate
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.ports import Clock, Observer
 from dc_inject.storage.nouns import Access
@@ -116,7 +116,10 @@ class Connection:
         with self._lock:
             known = self._vo
         if not known:
-            known = str(self.call("whoami")["vos"][0])
+            vos = self.call("whoami").get("vos") or [""]
+            known = str(vos[0])
+            if not known:
+                raise Fatal("FTS knows no virtual organisation of ours", NO_VO, hold=CREDENTIALS)
             with self._lock:
                 self._vo = known
         return known

@@ -23,6 +23,7 @@ INSTALL = (
     "install the extra `fts`: pip install 'dc-inject[fts]'; M2Crypto, which it needs, is compiled then: "
     "apt install gcc libssl-dev python3-dev"
 )
+NO_VO = "give a proxy with a VO (voms-proxy-init), or a token"
 _RENEW = "renew the proxy or token (`dc-inject ping` tells which are used)"
 _ENDPOINT = "check FTS's endpoint: it is like https://fts3-pilot.cern.ch:8446"
 _TRUST = "set X509_CERT_DIR, or REQUESTS_CA_BUNDLE, to the certificates of the authorities that you trust"

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from dc_inject.backends.fts.connection import Connection
-from dc_inject.backends.fts.errors import CREDENTIALS
+from dc_inject.backends.fts.errors import CREDENTIALS, NO_VO
 from dc_inject.errors import Fatal, ServiceError
 from dc_inject.ports import Identity
 
@@ -65,7 +65,7 @@ def _known(told: Mapping[str, Any]) -> tuple[str, str]:
     account, vos = str(told.get("user_dn") or ""), list(told.get("vos") or [])
     if account in {"", _NOBODY} or not vos:
         message = "it does not know us, or no virtual organisation of ours"
-        raise Fatal(message, "give a proxy with a VO (voms-proxy-init), or a token", hold=CREDENTIALS)
+        raise Fatal(message, NO_VO, hold=CREDENTIALS)
     level = told.get("level")
     if isinstance(level, Mapping) and level and not {"transfer", "*"} & set(level):
         raise Fatal(f"{account} may not submit transfers", "ask FTS's operators for the right", hold=CREDENTIALS)
