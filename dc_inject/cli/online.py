@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from dc_inject import menu, units
 from dc_inject.cli import tables
 from dc_inject.engine import admit
-from dc_inject.errors import MenuError, Problem, ServiceError, Temporary
+from dc_inject.errors import MenuError, Permanent, Problem, ServiceError, Temporary
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, FileFilter, Flow, Item, Menu, PoolKey
 from dc_inject.ports import Backend, Identity, RseFacts
@@ -192,10 +192,22 @@ def _ask_files(told: Answers, uses: Sequence[Use], fts: FtsBackend, sources: set
         try:
             count, size, first = _counted(fts.inventory(pool.source, pool.datasets))
         except ServiceError as error:
-            what = f"the files of {pool.source} cannot be told: {error.message}"
-            told.find(use, _code(error), what, error.hint)
+            _cannot_tell(told, use, error)
         else:
             _judge_files(told, use, fts, count, size, first)
+
+
+def _cannot_tell(told: Answers, use: Use, error: ServiceError) -> None:
+    """Say why there is no inventory: the storage did not give it, or Rucio where it knows the replicas."""
+    flow = use[1]
+    what = f"the files of {flow.link.source} cannot be told: {error.message}"
+    if not isinstance(flow.datasets, FileFilter) or flow.datasets.datasets is None:
+        told.find(use, _code(error), what, error.hint)
+    elif isinstance(error, Permanent):
+        told.find(use, "no-source-files", what, error.hint)
+    else:
+        told.problems.append(Problem(flow.menu, flow.line, what, error.hint or ""))
+        told.service_failed = True
 
 
 def _code(error: ServiceError) -> str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from dc_inject.backends.fts import FtsBackend
+from dc_inject.backends.fts.inventory import Replicas
 from dc_inject.backends.sim import SimClock
 from dc_inject.metrics import Silent
 from dc_inject.storage import Reach
@@ -27,8 +28,13 @@ class Open(Store):
 
 
 @contextmanager
-def a_service(storage: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[FakeFts, FtsBackend]]:
-    """Run a service, and give the back end that speaks to it and to storages in memory, with a token."""
+def a_service(
+    storage: Store, monkeypatch: pytest.MonkeyPatch, replicas: Replicas | None = None
+) -> Iterator[tuple[FakeFts, FtsBackend]]:
+    """Run a service, and give the back end that speaks to it and to storages in memory, with a token.
+
+    `replicas` stands for Rucio, where a menu names datasets.
+    """
     for name in ("X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY", "X509_CERT_DIR", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     with running(storage) as fts:
@@ -42,5 +48,6 @@ def a_service(storage: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple
                 credentials=Keys(),
                 storage=storage,
                 timeout=30.0,
+                replicas=replicas,
             ),
         )

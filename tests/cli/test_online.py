@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import Result
@@ -23,6 +24,7 @@ from tests.cli.ledgers import START, run
 from tests.cli.storages import TOKEN, Open, a_service
 from tests.menu.texts import text
 
+NONE = "no-source-files"
 SOURCE, DESTINATION = "davs://a:1094/data", "davs://b:1095/dc"
 TOP = {
     "fts": 'fts: {endpoint: "https://fts.example.org:8446"}',
@@ -41,9 +43,15 @@ def storage() -> Open:
 
 
 @pytest.fixture
-def services(storage: Open, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Backend]]:
+def replicas() -> Mock:
+    """Rucio's answer where a menu names datasets."""
+    return Mock(return_value=iter(()))
+
+
+@pytest.fixture
+def services(storage: Open, replicas: Mock, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Backend]]:
     """The back ends that the command is given: FTS, by its real client."""
-    with a_service(storage, monkeypatch) as (fts, backend):
+    with a_service(storage, monkeypatch, replicas) as (fts, backend):
         made: dict[str, Backend] = {"fts": backend}
         monkeypatch.setattr(common, "backends", lambda services, **_: {one: made[one] for one in services})
         made["fake"] = fts  # type: ignore[assignment]  for the test
@@ -78,7 +86,7 @@ def codes(done: Result) -> list[str | None]:
     return [row["code"] for row in rows(done)]
 
 
-def test_nothing_is_wrong_and_it_says_what_it_saw(check, services) -> None:
+def test_nothing_is_wrong_and_it_says_what_it_saw(check, services, storage) -> None:
     """Who I am, what there is to take, and where limits come from; on stderr, since it is talk."""
     done = check()
     assert done.exit_code == 0
@@ -86,6 +94,7 @@ def test_nothing_is_wrong_and_it_says_what_it_saw(check, services) -> None:
     assert "/CN=me of dteam" in done.stderr
     assert f"{SOURCE}: 20 files, 20 GB" in done.stderr
     assert "FTS's limits of links and storages: 1 from optimizer, 2 from default" in done.stderr
+    assert {verb for verb, _ in storage.asked} == {"reachable", "verbs", "list"}  # what was listed is there
 
 
 def test_nothing_is_changed_anywhere(check, fts, storage, tmp_path: Path) -> None:
@@ -262,6 +271,30 @@ def test_a_source_that_may_not_be_read(check, services, storage, tmp_path: Path,
         assert codes(done) == ["storage-verbs"]
 
 
+DATASETS = 'defaults: {through: fts, datasets: {did: "cms:*"}}'
+
+
+def test_replicas_of_datasets_are_looked_up(check, services, replicas) -> None:
+    """And the first of them are looked at, as Rucio may be wrong about them."""
+    replicas.return_value = iter([Item(f"{SOURCE}/in/f00", 10**9, 1), Item(f"{SOURCE}/in/lost", 10**9, 1)])
+    done = check("--format", "json", defaults=DATASETS)
+    assert (done.exit_code, codes(done)) == (2, ["no-source-files"])
+    assert f"{SOURCE}/in/lost is listed" in rows(done)[0]["message"]
+    assert f"{SOURCE}: 2 files" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "exit_code"),
+    [(Fatal("Rucio cannot be reached"), None, 4), (Temporary("503"), None, 4), (Permanent("no scope"), NONE, 2)],
+)
+def test_replicas_that_rucio_does_not_tell(check, services, replicas, error, code, exit_code) -> None:
+    """It is a service that cannot be reached, not a storage; or it knows of none."""
+    replicas.side_effect = error
+    done = check("--format", "json", defaults=DATASETS)
+    assert (done.exit_code, codes(done)) == (exit_code, [code])
+    assert rows(done)[0]["severity"] == "error"
+
+
 # --------------------------------------------------------------------------- the service itself
 
 
@@ -359,6 +392,7 @@ def test_expressions_are_resolved(check, rucio, monkeypatch) -> None:
         raise Permanent(f"{expression} means nothing", "check its spelling")
 
     monkeypatch.setattr(rucio, "resolve", refuse)
+    monkeypatch.setattr(rucio, "sites", facts(**{"tier=1": RseFacts("tier=1", exists=False)}))  # of course
     done = check("--format", "json", **{**RUCIO, "scenarios": scenarios})
     assert (done.exit_code, codes(done)) == (2, [None])
     assert rows(done)[0]["message"] == "tier=1 means nothing"

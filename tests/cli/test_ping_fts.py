@@ -116,6 +116,19 @@ def test_fts_is_down_and_the_storages_are_asked_all_the_same(fts: FakeFts, tmp_p
     assert run("ping", tmp_path / "m.yaml").stdout.startswith("storage")  # no row of dashes for people
 
 
+def test_storages_that_let_nobody_look_are_there(fts: FakeFts, storage: Open, tmp_path: Path) -> None:
+    """A token may be good for transfers and for nothing else: not an error, and not a yes."""
+
+    def fault(_verb: str, _url: str) -> None:
+        raise Fatal("PROPFIND: the storage answered 403", hold="credentials")
+
+    storage.fault = fault
+    done = run("ping", tmp_path / "m.yaml", "--format", "json")
+    assert done.exit_code == 0
+    (told,) = json.loads(done.stdout)
+    assert {one["reachable"] for one in told["storages"]} == {None}
+
+
 @pytest.mark.parametrize(
     ("down", "code"), [(("davs://a", "davs://b", "davs://c"), 4), (("davs://a", "davs://b"), 0)]
 )
