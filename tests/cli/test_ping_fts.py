@@ -85,6 +85,13 @@ def test_of_fts_it_tells_who_i_am_and_each_storage(fts: FakeFts, storage: Open, 
     assert {verb for verb, _ in storage.asked} == {"reachable", "verbs"}
 
 
+def test_every_key_is_on_the_page() -> None:
+    """Programs are written by the page."""
+    page = (Path(__file__).parents[2] / "docs" / "fts.md").read_text()
+    keys = {column.key for column in (*command.COLUMNS, *command.STORAGES)}
+    assert {key for key in keys if f"`{key}`" not in page} == set()
+
+
 def test_people_get_two_tables(fts: FakeFts, storage: Open, tmp_path: Path) -> None:
     """One of services, one of storages."""
     lines = run("ping", tmp_path / "m.yaml").stdout.splitlines()
