@@ -202,13 +202,15 @@ def test_one_in_doubt_is_found_by_its_key_or_known_to_be_absent(fts: FakeFts, ba
 def test_at_most_a_hundred_are_asked_for_at_once_and_fewer_when_that_is_too_long(
     fts: FakeFts, backend: FtsBackend
 ) -> None:
-    entries = submitted(backend, *range(5)) * 41
-    fts.seen.clear()
-    fts.instead.append(("GET", "/jobs", (414, "")))
-    assert [one.status for one in backend.observe(entries)] == [Status.WAITING] * 205
-    asked = [len(path.split(",")) for _, path, _ in fts.seen]
-    assert max(asked) <= 100
-    assert len(asked) >= 3
+    entries = submitted(backend, *range(120))
+    for refused in (False, True):
+        fts.seen.clear()
+        if refused:
+            fts.instead.append(("GET", "/jobs", (414, "")))
+        assert [one.status for one in backend.observe(entries)] == [Status.WAITING] * 120
+        asked = [len(path.split(",")) for _, path, _ in fts.seen]
+        assert max(asked) <= 100
+        assert len(asked) == (4 if refused else 2)
 
 
 # ---------------------------------------------------------------------------------------- ending

@@ -157,6 +157,15 @@ def test_tokens_that_a_service_echoes_never_come_out(
     assert not [secret for secret in [*secrets, "eyJzdWIi"] if secret in repr(seen) + caplog.text]
 
 
+def test_a_delegation_that_ran_out_is_made_anew_and_the_job_sent_once_more(
+    fts: FakeFts, backend: FtsBackend
+) -> None:
+    fts.instead.append(("POST", "/jobs", (419, said("The delegated credentials expired"))))
+    (outcome,) = backend.submit([bundle(0)])
+    assert outcome.error is None
+    assert fts.posts() == 2
+
+
 def test_a_new_token_is_taken_up_after_the_old_one_was_refused(
     fts: FakeFts, backend: FtsBackend, keys: Keys
 ) -> None:
