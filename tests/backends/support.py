@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import pytest
 
 from dc_inject import naming
 from dc_inject.model import Cycle, DatasetFilter, Entry, Injection, Item, Link, State
@@ -53,3 +56,9 @@ def live(injections: Sequence[Injection], outcomes: Sequence[Outcome]) -> list[E
         Entry(injection, State.LIVE, outcome.external_id, accepted_at=CYCLE.start)
         for injection, outcome in zip(injections, outcomes, strict=True)
     ]
+
+
+def fts3_or_skip() -> None:
+    """Skip a test where FTS's client is not installed; in CI it fails there."""
+    if not os.environ.get("CI"):
+        pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libssl-dev python3-dev")

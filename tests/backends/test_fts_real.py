@@ -24,8 +24,7 @@ from dc_inject.ports import Observation, Status
 from dc_inject.sandbox import Sandbox
 
 from ..conftest import rucio_config
-from .suite.conftest import fts3_or_skip
-from .support import Heard, injection, live
+from .support import Heard, fts3_or_skip, injection, live
 
 pytestmark = pytest.mark.sandbox
 CLOCK = SystemClock()

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libssl-dev python3-dev")
-
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
 from dc_inject.model import Entry, Injection, Item, JobOptions, Link
 
-from ..support import CYCLE, Heard, injection, live
+from ..support import CYCLE, Heard, fts3_or_skip, injection, live
 from .keys import Keys
 from .service import FakeFts, running
 from .store import Store
@@ -57,6 +55,7 @@ def make(
     fts: FakeFts, store: Store, keys: Keys, heard: Heard, clock: SimClock, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., FtsBackend]:
     """Make a back end with bounds of the test's own."""
+    fts3_or_skip()
     for name in ("X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY", "X509_CERT_DIR", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +26,7 @@ from ..fake import GB, FakeRse, FakeRucio
 from ..fts.keys import Keys, Opens
 from ..fts.service import running
 from ..fts.store import Store
-from ..support import CYCLE, Heard, injection
+from ..support import CYCLE, Heard, fts3_or_skip, injection
 
 TESTS = 20  # more than there are
 PATIENCE = 60.0  # seconds that a real grid may take
@@ -215,12 +214,6 @@ def _fts(request: pytest.FixtureRequest) -> Iterator[Place]:
 
         link = Link(source, destination, "fts")
         yield Place(backend, link, _bundles(files), FileFilter(folder=""), _patiently(step))
-
-
-def fts3_or_skip() -> None:
-    """Skip where the client is not installed; in CI that is a failure."""
-    if not os.environ.get("CI"):
-        pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libssl-dev python3-dev")
 
 
 def _storages(request: pytest.FixtureRequest) -> Iterator[Place]:
