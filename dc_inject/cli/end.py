@@ -103,10 +103,10 @@ def end(
     common.talk(quiet=True)
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
-        ledger, name = _open(stack, campaign, ledger_path, no_ledger=no_ledger)
+        ledger, name = _open(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))
         if ledger is not None:
             common.known_names(ledger, scenario, link)
-        services = _services(ledger) | ({"fts"} if sweep else set())
+        services = _services(ledger, sweeping=bool(sweep))
         backends = common.backends(
             services,
             campaign=name,
@@ -159,9 +159,9 @@ def end(
 
 
 def _open(
-    stack: contextlib.ExitStack, campaign: str, path: Path | None, *, no_ledger: bool
+    stack: contextlib.ExitStack, campaign: str, path: Path | None, *, no_ledger: bool, sweeping: bool
 ) -> tuple[Ledger | None, str]:
-    """Return the ledger, held, with the campaign's name; None where the rules have to be found by comment."""
+    """Return the ledger, held, with the campaign's name; None where rules or files have to be found without."""
     named = path or common.ledger_named(campaign)
     if no_ledger and named:
         raise UsageError(
@@ -172,7 +172,8 @@ def _open(
         if not naming.NAME.fullmatch(campaign):
             raise UsageError(f"{campaign!r} is no name of a campaign")
         if not no_ledger:
-            click.echo(f"there is no ledger at {file}: looking for the rules by their comment", err=True)
+            looking = "looking for files only" if sweeping else "looking for the rules by their comment"
+            click.echo(f"there is no ledger at {file}: {looking}", err=True)
         return None, campaign
     file = common.existing_ledger(campaign, path)
     ledger = stack.enter_context(Ledger.open(file))
@@ -189,8 +190,11 @@ def _noun(services: set[str]) -> str:
     return {frozenset({"rucio"}): "rules", frozenset({"fts"}): "jobs"}.get(frozenset(services), "rules and jobs")
 
 
-def _services(ledger: Ledger | None) -> set[str]:
+def _services(ledger: Ledger | None, *, sweeping: bool) -> set[str]:
+    """Return the services to speak to; who sweeps up files without a ledger may have no Rucio at all."""
     known = set() if ledger is None else {flow.link.through for flow in ledger.accounts()}
+    if sweeping:
+        known.add("fts")
     return known or {"rucio"}
 
 
@@ -271,11 +275,7 @@ def _say(standing: Standing, noun: str, left: int, *, cancel: bool, rate: float)
 def _confirm(*, yes: bool) -> None:
     if yes:
         return
-    try:
-        agreed = click.confirm("End them?", err=True)
-    except click.Abort:
-        agreed = False
-    if not agreed:
+    if not removal.agreed("End them?"):
         raise UsageError("nothing was ended", "answer y, or give --yes where nobody can be asked")
 
 

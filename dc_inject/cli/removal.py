@@ -34,6 +34,14 @@ class Sweeper(Protocol):
         ...
 
 
+def agreed(question: str) -> bool:
+    """Ask, and take silence, as where nobody can be asked, for a no."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        return False
+
+
 def left(ours: Ours, backends: Mapping[str, Backend]) -> int:
     """Return how many files of ended jobs are not known to be gone."""
     return sum(entry.injection.item.files for entry in _to_remove(ours, backends))
@@ -100,7 +108,7 @@ def sweep(backend: Backend, prefix: str, campaign: str, ledger: Ledger | None, *
     )
     for url, _ in found[:5]:
         click.echo(f"  {url}", err=True)
-    if not yes and not click.confirm("Delete them?", err=True):
+    if not yes and not agreed("Delete them?"):
         raise UsageError("nothing was swept up", "answer y, or give --yes where nobody can be asked")
     errors = [error for _, error in backend.delete([url for url, _ in found]) if error is not None]
     click.echo(f"{len(found) - len(errors)} files deleted", err=True)

@@ -198,6 +198,30 @@ def test_sweeping_asks_before_it_deletes(world: World) -> None:
     assert world.service.deleted == []
 
 
+def test_where_nobody_can_be_asked_nothing_is_swept_up(world: World) -> None:
+    world.service.strays = naming.copies(_injection(8))
+    world.service.rules.clear()
+    done = world.end("--sweep", LINK.destination, text="")
+    assert isinstance(done.exception, UsageError), done.exception
+    assert world.service.deleted == []
+
+
+def test_files_are_swept_up_without_a_ledger_and_without_rucio(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    world.service.strays = naming.copies(_injection(0))
+    asked: list[set[str]] = []
+    monkeypatch.setattr(
+        command.common, "backends", lambda services, **_: asked.append(services) or {"fts": world.service}
+    )
+    done = run("end", "dc27", "--sweep", LINK.destination, "--yes")
+    assert done.exit_code == 0, done.exception
+    assert asked == [{"fts"}]
+    assert "looking for files only" in done.stderr
+    assert world.service.deleted == world.service.strays
+
+
 def test_a_link_of_urls_is_told_apart_and_written_in_its_one_form(world: World) -> None:
     done = world.end("--yes", "--link", "DAVS://A.example.org:443/dc/:davs://b.example.org/dc")
     assert done.exit_code == 0, done.exception
