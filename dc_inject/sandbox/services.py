@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -158,11 +159,11 @@ def storage_role(name: str) -> str:
 
 
 def answers(address: str, path: str) -> bool:
-    """Tell whether a server at host:port answers a GET, in five seconds."""
+    """Tell whether a server at host:port answers a GET in five seconds, if only that it wants to know who asks."""
     connection = http.client.HTTPConnection(address, timeout=5)
     try:
         connection.request("GET", path)
-        return connection.getresponse().status == http.HTTPStatus.OK
+        return connection.getresponse().status in {HTTPStatus.OK, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
     except (OSError, http.client.HTTPException):
         return False
     finally:
