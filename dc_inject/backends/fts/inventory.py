@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from dc_inject import naming, pool, urls
 from dc_inject.backends.fts.threads import Threads
+from dc_inject.backends.fts.trouble import Trouble
 from dc_inject.errors import Fatal, Permanent, ServiceError
 from dc_inject.model import DatasetFilter, FileFilter, Item
-from dc_inject.storage import MOST_ENTRIES, Storage
+from dc_inject.storage import Found, Missing, Storage
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +51,21 @@ class Inventory:
         """List a folder; copies of ours are no source: they go away."""
         where = urls.join(source, folder) if folder else source
         ours = f"{source}/{naming.TOP}"
-        for found in self.storage.list(where, limit=MOST_ENTRIES):
+        for found in self._walk(where, ours):
             if not found.folder and not urls.is_below(ours, found.url):
                 yield Item(found.url, found.bytes or 0, 1, f"adler32:{found.adler32}" if found.adler32 else "")
+
+    def _walk(self, where: str, ours: str) -> Iterator[Found]:
+        """List a folder with all below it, without going into the one that is ours, which may be large."""
+        if urls.parent(ours) != where:
+            yield from self.storage.list(where)
+            return
+        for found in self.storage.list(where, depth=1):
+            if not found.folder:
+                yield found
+            elif found.url != ours:
+                with suppress(Missing):  # gone meanwhile
+                    yield from self.storage.list(found.url)
 
     def _datasets(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
         if self.replicas is None:
@@ -60,10 +74,11 @@ class Inventory:
 
     def _sized(self, source: str, items: Iterable[Item]) -> Iterator[Item]:
         unknown: list[str] = []
+        trouble = Trouble()
         left = iter(items)
         while some := list(islice(left, _AT_ONCE)):
             names = [item.name for item in some if not item.bytes]
-            sizes = dict(zip(names, self.threads.map(self._size, names), strict=True))
+            sizes = dict(zip(names, self.threads.map(lambda url: self._size(url, trouble), names), strict=True))
             for item in some:
                 if size := item.bytes or sizes[item.name]:
                     yield replace(item, bytes=size)
@@ -77,14 +92,21 @@ class Inventory:
                 unknown[0],
             )
 
-    def _size(self, url: str) -> int:
+    def _size(self, url: str, trouble: Trouble) -> int:
+        """Ask for a size, 0 if there is none; raises when the storage gives no answers at all."""
+        if hopeless := trouble.hopeless:
+            raise hopeless
+        error: ServiceError | None = None
         try:
             return self.storage.look(url).bytes or 0
         except Fatal:
             raise
-        except ServiceError as error:
-            log.debug("no size of %s: %s", url, error.message)
+        except ServiceError as met:
+            error = met
+            log.debug("no size of %s: %s", url, met.message)
             return 0
+        finally:
+            trouble.note(error)
 
 
 def _listed(source: str, files: Iterable[Item]) -> Iterator[Item]:

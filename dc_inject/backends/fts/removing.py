@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dc_inject import naming, urls
 from dc_inject.backends.fts.threads import Threads
+from dc_inject.backends.fts.trouble import Trouble
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import Entry, JobOptions
 from dc_inject.naming import Copy
@@ -22,29 +22,9 @@ from dc_inject.storage import Missing, Storage
 
 log = logging.getLogger(__name__)
 
-GIVE_UP_AFTER = 3  # files in a row without an answer: the storage is down, and each costs a time-out
 FIRST_RETRY = timedelta(seconds=15)
 LONGEST_RETRY = timedelta(minutes=30)
 FOLDERS_ASKED = 4  # times that empty folders are tried to be deleted; they hold no bytes
-
-
-@dataclass(slots=True)
-class _Trouble:
-    """What stood in the way of one injection's files, or of all files of one storage in a round."""
-
-    errors: list[ServiceError] = field(default_factory=list)
-    silent: int = 0  # requests in a row that the storage did not answer well
-
-    def note(self, error: ServiceError | None) -> None:
-        """Take what became of a file."""
-        self.silent = self.silent + 1 if error is not None and not isinstance(error, Permanent) else 0
-        if error is not None:
-            self.errors.append(error)
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether asking on makes no sense now."""
-        return self.silent >= GIVE_UP_AFTER
 
 
 class Removing:
@@ -60,34 +40,36 @@ class Removing:
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
         """Delete the files of ended jobs and tell what is known of them."""
-        storages: dict[str, _Trouble] = {}
+        storages: dict[str, Trouble] = {}
         return [
-            self._remove(entry, storages.setdefault(entry.injection.link.destination, _Trouble()))
+            self._remove(entry, storages.setdefault(entry.injection.link.destination, Trouble()))
             for entry in entries
         ]
 
-    def _remove(self, entry: Entry, storage: _Trouble) -> Removal:
+    def _remove(self, entry: Entry, storage: Trouble) -> Removal:
         injection, now = entry.injection, self._clock.now()
-        trouble = _Trouble()
-        for error in self._threads.map(lambda url: self._delete(url, storage), naming.copies(injection)):
-            trouble.note(error)
+        errors = [
+            error
+            for error in self._threads.map(lambda url: self._delete(url, storage), naming.copies(injection))
+            if error is not None
+        ]
         quiet_at = _quiet_at(entry, now)
-        if not trouble.errors and quiet_at <= now:
+        if not errors and quiet_at <= now:
             error = self._tidy(naming.folder(injection), _top(injection.link.destination))
             if error is not None and self._attempts.get(injection.key, 0) < FOLDERS_ASKED:
-                trouble.note(error)
-        if trouble.errors:
-            error = _summed(trouble.errors[0], len(trouble.errors), injection.item.files)
-            return Removal(injection.key, gone=False, again_at=now + self._wait(injection.key), error=error)
+                errors.append(error)
+        if errors:
+            told = _summed(errors[0], len(errors), injection.item.files)
+            return Removal(injection.key, gone=False, again_at=now + self._wait(injection.key), error=told)
         with self._lock:
             self._attempts.pop(injection.key, None)
         if quiet_at > now:
             return Removal(injection.key, gone=False, again_at=quiet_at)
         return Removal(injection.key, gone=True)
 
-    def _delete(self, url: str, storage: _Trouble) -> ServiceError | None:
-        if storage.hopeless:
-            return storage.errors[-1]
+    def _delete(self, url: str, storage: Trouble) -> ServiceError | None:
+        if hopeless := storage.hopeless:
+            return hopeless
         error: ServiceError | None = None
         try:
             self._storage.delete(url)
@@ -95,8 +77,7 @@ class Removing:
             pass
         except ServiceError as met:
             error = met
-        with self._lock:
-            storage.note(error)
+        storage.note(error)
         return error
 
     def _tidy(self, folder: str, top: str) -> ServiceError | None:
@@ -138,7 +119,7 @@ class Removing:
         """Delete files of ours, and then folders of ours that are empty; a path that is not ours is refused."""
         wanted = {url: _prefix_of(url) for url in urls_}
         refused = Permanent("not deleted: its path is not one that we give")
-        storage = _Trouble()
+        storage = Trouble()
         ours = [url for url, prefix in wanted.items() if prefix]
         errors = dict(zip(ours, self._threads.map(lambda url: self._delete(url, storage), ours), strict=True))
         for folder, prefix in sorted({(urls.parent(url), wanted[url]) for url in ours if not errors[url]}):

@@ -51,6 +51,8 @@ class Store:
         if url not in self.folders:
             raise Missing(f"PROPFIND {url}: there is no such file or folder")
         for one in self.below(url):
+            if depth == 1 and urls.parent(one) != url:
+                continue
             yield Found(one, one in self.folders, self.files.get(one) or None)
 
     def look(self, url: str, *, checksum: bool = False) -> Look:

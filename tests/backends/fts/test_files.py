@@ -219,6 +219,17 @@ def test_a_list_gives_what_is_below_the_source_and_sizes_are_asked_for(
     assert f"{SOURCE}/gone" in warning
 
 
+def test_a_source_that_is_down_is_no_source_without_files(backend: FtsBackend, store: Store) -> None:
+    def down(verb: str, url: str) -> None:
+        raise Temporary("HEAD: no answer in time")
+
+    store.fault = down
+    listing = Listing("list.yaml", "", tuple(Item(f"f{n}", 0, 1) for n in range(100)))
+    with pytest.raises(Temporary):
+        list(backend.inventory(SOURCE, FileFilter(listing)))
+    assert len(store.asked) <= 3 + 8
+
+
 def test_credentials_that_are_refused_end_an_inventory(backend: FtsBackend, store: Store) -> None:
     def refuse(verb: str, url: str) -> None:
         raise Fatal("HEAD: 401", hold="credentials")

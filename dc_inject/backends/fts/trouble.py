@@ -1,0 +1,32 @@
+"""When a storage does not answer well again and again, asking on makes no sense: each request costs a time-out."""
+
+from __future__ import annotations
+
+import threading
+
+from dc_inject.errors import Permanent, ServiceError
+
+GIVE_UP_AFTER = 3  # requests in a row
+
+
+class Trouble:
+    """What went wrong with requests to a storage in one round, from any thread."""
+
+    def __init__(self) -> None:
+        """Nothing went wrong yet."""
+        self._lock = threading.Lock()
+        self._in_a_row = 0
+        self._last: ServiceError | None = None
+
+    def note(self, error: ServiceError | None) -> None:
+        """Take what became of a request; what the storage says of one file (Permanent) is an answer."""
+        with self._lock:
+            bad = error is not None and not isinstance(error, Permanent)
+            self._in_a_row = self._in_a_row + 1 if bad else 0
+            self._last = error if bad else self._last
+
+    @property
+    def hopeless(self) -> ServiceError | None:
+        """The last error, when there were too many in a row."""
+        with self._lock:
+            return self._last if self._in_a_row >= GIVE_UP_AFTER else None
