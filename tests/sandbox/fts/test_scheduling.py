@@ -85,7 +85,12 @@ def test_limits_of_a_link_and_of_a_storage_are_set_by_those_with_the_right(
     assert fts.ask("GET", f"/config/se?se={other.se}", token="operator")[1][other.se]["se_info"] == {
         "inbound_max_active": 1, "outbound_max_active": None,
     }  # fmt: skip
+    for place in (destination, other):
+        place.gate.clear()
     jobs = [submit(context, transfers(source, place, 6)) for place in (destination, other)]
+    wait_until(lambda: (destination.now_copying, other.now_copying) == (2, 1))
+    for place in (destination, other):
+        place.gate.set()
     for job_id in jobs:
         ended(context, job_id)
     assert (destination.most_copying, other.most_copying) == (2, 1)

@@ -9,6 +9,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -26,6 +27,7 @@ class Storage(ThreadingHTTPServer):
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         super().__init__((host, port), _Verbs)
         self.files: dict[str, bytes] = {}
+        self.changed: dict[str, float] = {}
         self.folders: set[str] = {""}
         self.asked: Counter[str] = Counter()
         self.tokens: list[tuple[str | None, str | None]] = []  # of COPY: for itself, for the source
@@ -37,7 +39,9 @@ class Storage(ThreadingHTTPServer):
         self.deaf = False  # nothing is deleted
         self.gate = threading.Event()  # copies wait here
         self.gate.set()
-        self.late = False  # copies begin only when a deletion has found nothing
+        self.late = False  # copies begin only when somebody has looked for them in vain
+        self.blind_to = ""  # a path that a copy does not see
+        self.drop_copies: list[bool] = []  # whether the next copies lose their connection instead of an answer
         self.copying: list[str] = []  # paths in the order of their COPY
         self.now_copying = 0
         self.most_copying = 0
@@ -61,6 +65,7 @@ class Storage(ThreadingHTTPServer):
 
     def put(self, path: str, content: bytes) -> str:
         self.files[path] = content
+        self.changed[path] = time.time() - 3600
         return self.url + path
 
     def count_copy(self, change: int) -> None:
@@ -132,14 +137,22 @@ class _Verbs(BaseHTTPRequestHandler):
         self.wfile.write(content)
         return None
 
+    def do_PROPFIND(self):
+        self.server.asked["PROPFIND"] += 1
+        if self.path not in self.server.files:
+            self._answer(404)
+            return self.server.missed.set()
+        told = formatdate(self.server.changed[self.path], usegmt=True)
+        body = f"<D:multistatus><lp1:getlastmodified>{told}</lp1:getlastmodified></D:multistatus>".encode()
+        self._answer(207, length=len(body))
+        self.wfile.write(body)
+        return None
+
     def do_DELETE(self):
         self.server.asked["DELETE"] += 1
         if self.server.deaf:
             return self._answer(500)
-        if self.server.files.pop(self.path, None) is None:
-            self._answer(404)
-            return self.server.missed.set()
-        return self._answer(200)
+        return self._answer(404 if self.server.files.pop(self.path, None) is None else 200)
 
     def do_MKCOL(self):
         self.server.asked["MKCOL"] += 1
@@ -155,13 +168,19 @@ class _Verbs(BaseHTTPRequestHandler):
         server = self.server
         server.asked["COPY"] += 1
         server.tokens.append((self.headers.get("Authorization"), self.headers.get("TransferHeaderAuthorization")))
-        if self.headers.get("Overwrite") == "F" and self.path in server.files:
+        if self.headers.get("Overwrite") == "F" and self.path in server.files and self.path != server.blind_to:
             return self._answer(412)
         if server.refuse_parents and self.path.rpartition("/")[0] not in server.folders:
             return self._answer(409)
         server.copying.append(self.path)
         if server.late:
             server.missed.wait(20)
+        if server.drop_copies and server.drop_copies.pop():
+            server.files.setdefault(self.path, b"half")
+            server.changed.setdefault(self.path, time.time())
+            self.close_connection = True
+            return None
+        server.changed[self.path] = time.time()
         server.files[self.path] = b""  # it is open before anything is answered, as with XRootD
         self.send_response(201)
         self.send_header("Transfer-Encoding", "chunked")

@@ -16,7 +16,7 @@ from .failures import DESTINATION, EXISTS, SOURCE, TRANSFER, CopyFailed, of_stat
 from .storages import Found, Storages, address
 
 log = logging.getLogger("fts")
-Mark = Callable[[bool], None]
+Mark = Callable[[float | None], None]
 _LATE = 5.0  # seconds after which a storage no longer begins with a copy that was given up
 _PAUSE = 0.1  # seconds between two looks for it
 
@@ -35,7 +35,7 @@ class Transfer:
     overwrite: bool
     strict: bool  # nothing but the copy itself
     cleanup: bool
-    begun: bool  # an earlier attempt may have left bytes of ours at the destination
+    asked: float | None  # since when bytes of an earlier attempt may be at the destination
     timeout: float  # seconds for all of it
 
     @classmethod
@@ -44,7 +44,7 @@ class Transfer:
         return cls(
             row["source_surl"], row["dest_surl"], row["source_token"], row["destination_token"],
             row["checksum"], row["checksum_method"], row["user_filesize"], bool(row["overwrite"]),
-            bool(row["strict_copy"]), bool(row["cleanup"]), bool(row["begun"]), row["timeout"] or timeout,
+            bool(row["strict_copy"]), bool(row["cleanup"]), row["asked"], row["timeout"] or timeout,
         )  # fmt: skip
 
     @property
@@ -64,7 +64,7 @@ class Transfer:
 async def copy(storages: Storages, transfer: Transfer, mark: Mark) -> int:
     """Copy a file and return its size in bytes; raises CopyFailed.
 
-    `mark` is called with True just before bytes of ours may come to be at the destination, and with False when
+    `mark` is called with the time just before bytes of ours may come to be at the destination, and with None when
     they are certainly gone; when the copy fails or is cancelled they are deleted.
     """
     try:
@@ -78,43 +78,47 @@ async def copy(storages: Storages, transfer: Transfer, mark: Mark) -> int:
 
 
 async def _copy(storages: Storages, transfer: Transfer, source: URL, destination: URL, mark: Mark) -> int:
-    if transfer.begun:
-        await clean(storages, transfer, mark)
+    if transfer.asked:
+        await clean(storages, transfer, transfer.asked)
+        mark(None)
     there = await _check_source(storages, transfer, source)
     if not transfer.strict:
-        if not transfer.overwrite and await storages.look(
-            DESTINATION, destination, transfer.destination_token, None
-        ):
-            raise CopyFailed(DESTINATION, errno.EEXIST, EXISTS)
         await storages.make_parent(destination, transfer.destination_token)
-    mark(True)
-    answered = asyncio.Event()
+    asked, opened = time.time(), asyncio.Event()
+    mark(asked)
     try:
-        await _pull(storages, transfer, source, destination, answered)
+        await _pull(storages, transfer, source, destination, opened)
         return await _check_destination(storages, transfer, destination, there)
     except BaseException as error:
         if isinstance(error, CopyFailed) and error.number == errno.EEXIST:
-            mark(False)  # it is somebody else's
+            mark(None)  # it is somebody else's
         elif transfer.cleanup:
-            await _try_to_clean(storages, transfer, mark, 0 if answered.is_set() else _LATE)
+            await _try_to_clean(storages, transfer, mark, None if opened.is_set() else asked)
         raise
 
 
-async def clean(storages: Storages, transfer: Transfer, mark: Mark, late: float = 0) -> None:
-    """Delete what an attempt has left at the destination; raises CopyFailed.
+async def clean(storages: Storages, transfer: Transfer, asked: float, late: float = 0) -> None:
+    """Delete what a storage that did not answer may have begun since it was asked; raises CopyFailed.
 
-    A storage that has not answered yet may come to the copy only after the deletion, so what is not there is
-    looked for during `late` seconds.
+    What is older is somebody else's. What is not there yet is looked for during `late` seconds, since the storage
+    may come to the copy only now.
     """
-    url, deadline = address(DESTINATION, transfer.destination), time.monotonic() + late
-    while not await storages.delete(url, transfer.destination_token) and time.monotonic() < deadline:
+    url, token = address(DESTINATION, transfer.destination), transfer.destination_token
+    deadline = time.monotonic() + late
+    while (modified := await storages.modified(url, token)) is None and time.monotonic() < deadline:
         await asyncio.sleep(_PAUSE)
-    mark(False)
+    if modified is not None and modified >= int(asked):  # storages tell whole seconds
+        await storages.delete(url, token)
 
 
-async def _try_to_clean(storages: Storages, transfer: Transfer, mark: Mark, late: float) -> None:
+async def _try_to_clean(storages: Storages, transfer: Transfer, mark: Mark, asked: float | None) -> None:
+    """Delete what is left of a copy: of one that was begun for certain (`asked` is None) without a look."""
     try:
-        await clean(storages, transfer, mark, late)
+        if asked is None:
+            await storages.delete(address(DESTINATION, transfer.destination), transfer.destination_token)
+        else:
+            await clean(storages, transfer, asked, _LATE)
+        mark(None)
     except CopyFailed as failure:  # the next attempt begins with it
         log.warning("what is left of a copy could not be deleted: %s", failure.reason)
 
@@ -156,7 +160,7 @@ def _compare(end: str, what: str, transfer: Transfer, expected: str | None, foun
 
 
 async def _pull(
-    storages: Storages, transfer: Transfer, source: URL, destination: URL, answered: asyncio.Event
+    storages: Storages, transfer: Transfer, source: URL, destination: URL, opened: asyncio.Event
 ) -> None:
     """Ask the destination to fetch the file, and listen to its markers until their last line."""
     headers = {
@@ -170,12 +174,12 @@ async def _pull(
     if transfer.source_token:
         headers["TransferHeaderAuthorization"] = f"Bearer {transfer.source_token}"
     async with storages.request(DESTINATION, "COPY", destination, headers) as answer:
-        answered.set()  # so the file is open by now, or never will be
         if answer.status == 412:
             raise CopyFailed(DESTINATION, errno.EEXIST, EXISTS)
         if answer.status not in (200, 201, 202, 204):
             storages.forget_parent(destination)
             raise of_status(DESTINATION, answer.status)
+        opened.set()
         last = ""
         async for line in answer.content:
             last = line.decode(errors="replace").strip() or last

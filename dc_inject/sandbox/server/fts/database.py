@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS file (
   file_metadata TEXT NOT NULL, activity TEXT NOT NULL, scitag INT, selection_strategy TEXT,
   filesize INT, throughput REAL, tx_duration REAL, start_time REAL, finish_time REAL, reason TEXT,
   retry INT NOT NULL DEFAULT 0, not_before REAL NOT NULL DEFAULT 0,
-  begun INT NOT NULL DEFAULT 0  -- bytes of ours may be at the destination
+  asked REAL  -- since when bytes of ours may be at the destination; NULL when there are none for certain
 );
 CREATE INDEX IF NOT EXISTS file_of_job ON file (job_id, file_state);
 CREATE INDEX IF NOT EXISTS file_in_state ON file (file_state, source_se, dest_se);

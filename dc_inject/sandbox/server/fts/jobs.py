@@ -85,16 +85,16 @@ class Jobs:
                 file_id,
             )
 
-    def mark(self, file_id: int, *, begun: bool) -> None:
-        """Note that bytes of ours may be, or are no longer, at the destination."""
-        self._run("UPDATE file SET begun = ? WHERE file_id = ?", begun, file_id)
+    def mark(self, file_id: int, asked: float | None) -> None:
+        """Note since when bytes of ours may be at the destination; None when there are none for certain."""
+        self._run("UPDATE file SET asked = ? WHERE file_id = ?", asked, file_id)
 
     def finish(self, file_id: int, now: float, size: int, duration: float) -> None:
         """A file has arrived; throughput is in MiB/s, as FTS3 tells it."""
         with self._transaction():
             self._run(
                 "UPDATE file SET file_state = 'FINISHED', finish_time = ?, filesize = ?, tx_duration = ?, "
-                "throughput = ?, begun = 0 WHERE file_id = ? AND file_state = 'ACTIVE'",
+                "throughput = ?, asked = NULL WHERE file_id = ? AND file_state = 'ACTIVE'",
                 now, size, duration, size / 2**20 / max(duration, 1e-6), file_id,
             )  # fmt: skip
             self._settle(file_id, now)
@@ -186,7 +186,7 @@ class Jobs:
             "UPDATE file SET file_state = 'SUBMITTED', start_time = NULL WHERE file_state IN ('READY', 'ACTIVE')"
         )
         left = self._all(
-            "SELECT file_id FROM file WHERE file_state = 'CANCELED' AND (begun OR finish_time IS NULL)"
+            "SELECT file_id FROM file WHERE file_state = 'CANCELED' AND (asked OR finish_time IS NULL)"
         )
         return [row["file_id"] for row in left]
 

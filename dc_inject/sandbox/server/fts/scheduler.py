@@ -143,7 +143,7 @@ class Scheduler:
             if settings.copy_delay:
                 await asyncio.sleep(settings.copy_delay)
             transfer = Transfer.of(row, settings.copy_timeout)
-            size = await copy(self._storages, transfer, lambda begun: self._jobs.mark(file_id, begun=begun))
+            size = await copy(self._storages, transfer, lambda asked: self._jobs.mark(file_id, asked))
         except CopyFailed as failure:
             # without its text, which is the storage's, and may repeat a token
             log.info("file %d of job %s failed: %s [%d]", file_id, row["job_id"], failure.end, failure.number)
@@ -170,9 +170,10 @@ class Scheduler:
         row = self._jobs.file(file_id)
         assert row
         try:
-            if row["begun"] and row["cleanup"]:
+            if row["asked"] and row["cleanup"]:
                 transfer = Transfer.of(row, self._knobs.now.copy_timeout)
-                await clean(self._storages, transfer, lambda begun: self._jobs.mark(file_id, begun=begun))
+                await clean(self._storages, transfer, row["asked"])
+                self._jobs.mark(file_id, None)
         except CopyFailed as failure:  # the next start tries again
             log.warning("what is left of file %d could not be deleted: %s", file_id, failure.reason)
         self._jobs.ended(file_id, time.time())

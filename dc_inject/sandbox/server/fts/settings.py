@@ -25,7 +25,7 @@ class Settings:
     config_users: tuple[str, ...] = ()  # DNs with the config right
 
     # how much at a time
-    max_active: int = 40  # copies in all
+    max_active: int = 24  # copies in all
     link_active: int = 200  # copies of a link, unless /config/links says otherwise
     storage_active: int = 200  # copies into, and copies out of, a storage, unless /config/se says otherwise
     retries: int = 0  # for jobs that leave it to the server

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import errno
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -65,12 +67,23 @@ class Storages:
                 raise of_status(end, answer.status)
             return Found(int(answer.headers.get("Content-Length", 0)), _digest(answer, algorithm))
 
-    async def delete(self, url: URL, token: str | None) -> bool:
-        """Delete a file; returns whether it was there. Raises CopyFailed."""
+    async def modified(self, url: URL, token: str | None) -> float | None:
+        """Tell when a file was last changed, in seconds since 1970; None: it is not there. Raises CopyFailed."""
+        async with self.request(DESTINATION, "PROPFIND", url, _bearer(token) | {"Depth": "0"}) as answer:
+            if answer.status == 404:
+                return None
+            if answer.status != 207:
+                raise of_status(DESTINATION, answer.status)
+            found = re.search(r"getlastmodified[^>]*>([^<]+)<", await answer.text())
+        if not found:
+            raise CopyFailed(DESTINATION, errno.EIO, "The storage does not tell when the file was changed")
+        return parsedate_to_datetime(found[1]).timestamp()
+
+    async def delete(self, url: URL, token: str | None) -> None:
+        """Delete a file; that it is not there is fine. Raises CopyFailed."""
         async with self.request(DESTINATION, "DELETE", url, _bearer(token)) as answer:
             if answer.status not in (200, 202, 204, 404):
                 raise of_status(DESTINATION, answer.status)
-            return bool(answer.status != 404)
 
     async def make_parent(self, url: URL, token: str | None) -> None:
         """Make the folders above a file, once. Raises CopyFailed."""
