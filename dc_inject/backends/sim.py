@@ -267,6 +267,7 @@ class SimBackend:
             failed=lost,
             reasons={"source-missing": len(failed)} if failed else {},
             unfit=tuple(sorted({file.name for file in failed})) if self.tells_unfit else (),
+            error=f"{len(failed)} of {item.files} files failed" if failed else "",
             expires_at=rule.expires,
         )
 

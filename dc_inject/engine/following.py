@@ -21,6 +21,7 @@ OBSERVE_AT_ONCE = 200
 END_AT_ONCE = 20
 REMOVE_AT_ONCE = 10  # bundles of files that are deleted one by one
 LATEST = timedelta(hours=2)  # how long after its cycle a request that was given up is looked for
+MOST_TOLD = 5  # links whose failures are named in the log after one look; the ledger counts all
 LIVE = (State.CALLED, State.LIVE, State.COMPLETE)
 
 
@@ -104,6 +105,7 @@ class Following:
             item, destination = entry.injection.item.name, entry.injection.link.destination
             why = "files of it were at the destination already"
             desk.ledger.quarantine(item, destination, why, now, until=now + SET_ASIDE)
+        _say_what_failed(before, observations)
         self._set_unfit_aside(before, observations, now)
         absent = [before[seen.key] for seen in observations if seen.status is Status.ABSENT]
         self._not_carried_out([e for e in absent if reconcile.given_up(e, now, desk.settings.call_grace)])
@@ -182,6 +184,18 @@ class Following:
     def _known(self, entry: Entry) -> bool:
         service = entry.injection.link.through
         return service in self._desk.backends and service not in self._desk.broken
+
+
+def _say_what_failed(before: Mapping[str, Entry], observations: Sequence[Observation]) -> None:
+    """Name what will not arrive, when it is told first: of each flow the first reason, of a look a few flows."""
+    told: dict[FlowKey, str] = {}
+    for seen in observations:
+        entry = before[seen.key]
+        over = seen.status in {Status.COMPLETE, Status.ABSENT} and entry.state is State.LIVE
+        if over and seen.error and (seen.failed or seen.status is Status.ABSENT):
+            told.setdefault(entry.injection.flow, seen.error)
+    for flow, why in sorted(told.items())[:MOST_TOLD]:
+        log.warning("%s: %s", flow, why)
 
 
 def _by_service(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
