@@ -63,7 +63,11 @@ class Desk:
             self.broken[service] = error
             self.ledger.signal("service", service, None, self.clock.now(), error.message)
         hold = Hold(error.hold) if isinstance(error, Fatal | Temporary) else Hold.API_ERRORS
+        known = {held.hold for flow, held in self.troubles.items() if flow.link.through == service}
         for flow in flows:
+            if hold not in known and service not in self.broken:
+                known.add(hold)  # once a cycle: the rows count how often
+                log.warning("%s: %s for %s: %s", service, hold, flow, error.message)
             self.trouble(flow, hold, error.message)
         self.tell("error", service=service, kind=type(error).__name__.lower(), message=error.message)
 
