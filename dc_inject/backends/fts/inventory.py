@@ -110,8 +110,9 @@ class Inventory:
 
 
 def _listed(source: str, files: Iterable[Item]) -> Iterator[Item]:
-    """Give the files of a list that are below a source; a name is a URL, or a path below the source."""
+    """Give the files of a list that are below a source; a name is a URL in its one form, or a path below it."""
+    below = f"{source}/"
     for file in files:
-        url = urls.normal(file.name) if "://" in file.name else urls.join(source, file.name)
-        if urls.is_below(source, url):
+        url = file.name if "://" in file.name else urls.join(source, file.name)
+        if url.startswith(below):
             yield Item(url, file.bytes, 1, file.checksum)
