@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import dc_inject
+from dc_inject.model import Hold
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -182,6 +183,34 @@ def test_the_readme_names_the_two_commands():
     text = (ROOT / "README.md").read_text()
     assert "make demo" in text
     assert "make test" in text
+
+
+def test_every_hold_is_explained_once_and_in_the_order_of_precedence():
+    text = (ROOT / "docs" / "holds.md").read_text()
+    sections = re.findall(r"^## (\S+)\n\n(\S.+)", text, re.MULTILINE)
+    assert [name for name, _ in sections] == [hold.value for hold in Hold]
+    assert re.findall(r"^\| \[([a-z-]+)\]\(#\1\) \| \S", text, re.MULTILINE) == [hold.value for hold in Hold]
+
+
+def slug(heading: str) -> str:
+    """Return the anchor that a heading of Markdown is linked by."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_every_link_in_the_docs_leads_somewhere():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    headings = {
+        page: {slug(heading) for heading in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)}
+        for page in pages
+    }
+    broken = []
+    for page in pages:
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            name, _, anchor = target.partition("#")
+            goal = (page.parent / name).resolve() if name else page
+            if not goal.exists() or (anchor and anchor not in headings.get(goal, ())):
+                broken.append(f"{page.name}: {target}")
+    assert broken == []
 
 
 def test_no_path_of_this_machine_is_committed():
