@@ -57,7 +57,7 @@ def create(folder: Path) -> Authority:
     made.directory.mkdir(mode=0o700)
     key = folder / "ca.key"
     _openssl("req", "-x509", *_NEW_KEY, "-keyout", key, "-sha256", "-days", _DAYS, "-subj", f"{_NAME}authority",
-             "-out", made.certificate)  # fmt: skip
+             "-addext", "keyUsage=critical,keyCertSign,cRLSign", "-out", made.certificate)  # fmt: skip
     name = _openssl("x509", "-hash", "-noout", "-in", made.certificate).strip()
     hashed = made.directory / f"{name}.0"
     shutil.copyfile(made.certificate, hashed)

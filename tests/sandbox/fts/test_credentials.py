@@ -17,12 +17,6 @@ from dc_inject.sandbox import authority
 from dc_inject.sandbox.environment import python_of
 from tests.sandbox.fts.service import Fts, ended, fts3, states, submit, transfers
 
-# FTS3's client leaves the files of certificates to the garbage collector, and asks for the time in an old way.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:datetime.datetime.utc:DeprecationWarning"),
-]
-
 ALICE = {"vo": "cms", "user": "/CN=alice"}
 
 
