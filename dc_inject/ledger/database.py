@@ -9,12 +9,13 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from dc_inject.errors import LedgerError
-from dc_inject.ledger import place, schema
+from dc_inject.ledger import lock, place, schema
+from dc_inject.ledger.trouble import translated
 from dc_inject.model import EPOCH
 
 PATIENCE = timedelta(seconds=30)  # how long a writer waits for another process's transaction
@@ -122,6 +123,8 @@ class Database:
         with self.write():
             number = schema.version(self._connection)  # once more: somebody else may have been first
             if number is not None and number < schema.VERSION:
+                if number:
+                    _keep_old(self.path, number)
                 schema.migrate(self._connection, number)
 
     def close(self) -> None:
@@ -205,9 +208,7 @@ class Database:
 
     def copy_to(self, path: Path) -> None:
         """Write a copy of the database as it is now; works while others write."""
-        _make(path)
-        with translated(path), contextlib.closing(sqlite3.connect(path)) as copy:
-            self._connection.backup(copy)
+        _copy(self._connection, path)
 
 
 # --------------------------------------------------------------------------- files
@@ -232,6 +233,29 @@ def _make(path: Path) -> None:
     _refuse_foreign(path)
 
 
+def _keep_old(path: Path, number: int) -> None:
+    """Copy a ledger as it is before it is migrated: `<file>.v1-backup-<when it was last written>`.
+
+    Raises LedgerError while an injector of an older version is at work on it.
+    """
+    if holder := lock.holder(path):
+        raise LedgerError(
+            f"{path} is a ledger of version {number}, and {holder} injects with it",
+            "end that process (Ctrl-C, SIGTERM): the next start makes it one of this version",
+        )
+    written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    copy = path.with_name(f"{path.name}.v{number}-backup-{written:%Y%m%dT%H%M%SZ}")
+    uri = f"{path.absolute().as_uri()}?mode=ro"  # a connection that writes, as ours does, cannot copy
+    with translated(path), contextlib.closing(sqlite3.connect(uri, uri=True)) as old:
+        _copy(old, copy)
+
+
+def _copy(connection: sqlite3.Connection, path: Path) -> None:
+    _make(path)
+    with translated(path), contextlib.closing(sqlite3.connect(path)) as copy:
+        connection.backup(copy)
+
+
 def _refuse_foreign(path: Path) -> None:
     """Raise LedgerError for a file that is no SQLite database, before SQLite touches it."""
     try:
@@ -254,45 +278,5 @@ def _refuse_version(path: Path, number: int | None, *, exactly: bool = False) ->
     if exactly and number < schema.VERSION:
         raise LedgerError(
             f"{path} is not (yet) a ledger of this version ({number} instead of {schema.VERSION})",
-            "`dc-inject run` makes it one",
+            "`dc-inject run` (`stop`, `end`) makes it one, and keeps it as it was in a file beside it",
         )
-
-
-# --------------------------------------------------------------------------- errors
-
-
-@contextlib.contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite into LedgerError with what a person can do."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _ledger_error(path, error) from error
-    except OverflowError as error:
-        raise LedgerError(f"a number is too large for the ledger {path}", "check rates and sizes") from error
-
-
-_MEANINGS = (  # the beginning of SQLite's name of an error, what it means, what to do
-    ("SQLITE_FULL", "the disk is full", "make room and start again: what was written before is safe"),
-    ("SQLITE_BUSY", "another process keeps it locked", "see who has it open (`lsof`, `fuser`), and start again"),
-    ("SQLITE_LOCKED", "another process keeps it locked", "see who has it open (`lsof`, `fuser`), and start again"),
-    ("SQLITE_READONLY", "it cannot be written", "check the rights on the file and its folder"),
-    ("SQLITE_PERM", "it cannot be written", "check the rights on the file and its folder"),
-    ("SQLITE_CANTOPEN", "it cannot be opened", "check the rights on the file, its -wal and -shm, and its folder"),
-    ("SQLITE_NOTADB", "it is no database", "name another file by --ledger"),
-    ("SQLITE_CORRUPT", "it is damaged", "keep it with its -wal for an investigation, and go on with a backup"),
-    ("SQLITE_IOERR", "the disk does not work", "look at the system's log; what was written before is safe"),
-    (
-        "SQLITE_CONSTRAINT",
-        "it refused what would make it wrong",
-        "this is a fault of dc_inject: please report it with this message",
-    ),
-)
-
-
-def _ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
-    name = getattr(error, "sqlite_errorname", "")
-    for start, meaning, hint in _MEANINGS:
-        if name.startswith(start):
-            return LedgerError(f"the ledger {path}: {meaning} ({error})", hint)
-    return LedgerError(f"the ledger {path}: {error}", "please report it with this message")

@@ -1,0 +1,47 @@
+"""What SQLite's errors mean to a person, and what to do about them."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from dc_inject.errors import LedgerError
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn errors of SQLite into LedgerError with what a person can do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _ledger_error(path, error) from error
+    except OverflowError as error:
+        raise LedgerError(f"a number is too large for the ledger {path}", "check rates and sizes") from error
+
+
+_MEANINGS = (  # the beginning of SQLite's name of an error, what it means, what to do
+    ("SQLITE_FULL", "the disk is full", "make room and start again: what was written before is safe"),
+    ("SQLITE_BUSY", "another process keeps it locked", "see who has it open (`lsof`, `fuser`), and start again"),
+    ("SQLITE_LOCKED", "another process keeps it locked", "see who has it open (`lsof`, `fuser`), and start again"),
+    ("SQLITE_READONLY", "it cannot be written", "check the rights on the file and its folder"),
+    ("SQLITE_PERM", "it cannot be written", "check the rights on the file and its folder"),
+    ("SQLITE_CANTOPEN", "it cannot be opened", "check the rights on the file, its -wal and -shm, and its folder"),
+    ("SQLITE_NOTADB", "it is no database", "name another file by --ledger"),
+    ("SQLITE_CORRUPT", "it is damaged", "keep it with its -wal for an investigation, and go on with a backup"),
+    ("SQLITE_IOERR", "the disk does not work", "look at the system's log; what was written before is safe"),
+    (
+        "SQLITE_CONSTRAINT",
+        "it refused what would make it wrong",
+        "this is a fault of dc_inject: please report it with this message",
+    ),
+)
+
+
+def _ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
+    name = getattr(error, "sqlite_errorname", "")
+    for start, meaning, hint in _MEANINGS:
+        if name.startswith(start):
+            return LedgerError(f"the ledger {path}: {meaning} ({error})", hint)
+    return LedgerError(f"the ledger {path}: {error}", "please report it with this message")
