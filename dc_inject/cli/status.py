@@ -19,7 +19,7 @@ from dc_inject.clock import SystemClock
 from dc_inject.errors import UsageError
 from dc_inject.ledger import LedgerView, Line, Row
 from dc_inject.ledger.lock import lock_file
-from dc_inject.model import FlowKey, State
+from dc_inject.model import Cycle, FlowKey, State
 
 TROUBLES = {  # signals of the engine itself, and how a person reads them
     "service": "{of} does not work",
@@ -67,6 +67,10 @@ ROWS = (
     tables.Column("pool_bytes", "pool", size, quiet=True),
     tables.Column("held", "held"),
     tables.Column("numbers", "why", _numbers),
+)
+BEFORE = (
+    tables.Column("scenario", "held in the cycle before"),
+    *(column for column in ROWS if column.key in {"source", "destination", "due", "injected", "held", "numbers"}),
 )
 SUMMARY = (
     *LINK,
@@ -170,6 +174,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "closed": cycle not in view.unclosed(),
         },
         "rows": [] if cycle is None else [_row(row) for row in view.rows(cycle=cycle)],
+        "held_before": [] if cycle is None else [_row(row) for row in view.rows(cycle=_before(cycle)) if row.held],
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
         "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
         "signals_missing": [
@@ -190,6 +195,10 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "changes": [_timed(asdict(change)) for change in view.changes(CHANGES)],
         "notes": [{"at": tables.moment(at), "text": text} for at, text in view.notes(NOTES)],
     }  # fmt: skip
+
+
+def _before(cycle: Cycle) -> Cycle:
+    return Cycle(cycle.start - cycle.length, cycle.length)
 
 
 def totals(campaign: str, view: LedgerView) -> dict[str, Any]:
@@ -286,7 +295,13 @@ def _print(shown: Mapping[str, Any]) -> None:
     console = tables.console()
     for line in _lines(shown):
         console.print(line, soft_wrap=True)
-    for columns, key in ((ROWS, "rows"), (PAUSES, "pauses"), (SIGNALS, "signals_missing"), (CHANGED, "changes")):
+    for columns, key in (
+        (ROWS, "rows"),
+        (BEFORE, "held_before"),  # what trouble cost is in a row only when its cycle is closed
+        (PAUSES, "pauses"),
+        (SIGNALS, "signals_missing"),
+        (CHANGED, "changes"),
+    ):
         if shown[key]:
             console.print()
             console.print(tables.table(columns, shown[key]))

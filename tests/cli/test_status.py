@@ -15,7 +15,7 @@ import pytest
 from dc_inject.errors import LedgerError
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ports import Observation, Status
-from tests.cli.ledgers import FNAL, GB, KIT, MESH, START, Made, make, run
+from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, make, run
 
 DOCS = Path(__file__).parents[2] / "docs" / "status.md"
 
@@ -177,8 +177,22 @@ def test_the_json_is_as_documented(made: Made, kind: str) -> None:
     (example,) = re.findall(rf"```json {kind}\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     options = ["--summary"] if kind == "summary" else []
     with Ledger.open(made.path) as ledger, ledger.hold("me@here"):
+        if kind == "status":
+            ledger.open_cycle(CYCLE.next, {KIT: (450 * GB, None)}, CYCLE.end)
         told = json.loads(run("status", made.path, *options, "--format", "json").stdout)
     assert keys(told) == keys(json.loads(example))
+
+
+def test_what_was_held_in_the_cycle_before_is_shown_in_the_next(made: Made) -> None:
+    """Trouble in the middle of a cycle is in its row only when that is over: nobody would see it."""
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.open_cycle(CYCLE.next, {FNAL: (450 * GB, None), KIT: (450 * GB, None)}, CYCLE.end)
+    told = json.loads(run("status", made.path, "--format", "json").stdout)
+    assert [(row["destination"], row["held"]) for row in told["held_before"]] == [("T1_DE_KIT_Disk", "pool-dry")]
+    assert {row["held"] for row in told["rows"]} == {None}
+    lines = run("status", made.path).stdout.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("held in the cycle before"))
+    assert lines[first + 1].split()[-2:] == ["pool-dry", "free=0"]
 
 
 def test_watching_shows_it_again_and_again_until_it_is_interrupted(
