@@ -63,6 +63,8 @@ class Ends(click.ParamType[str]):
             self.fail(f"{message} ({hint})" if hint else message, param, ctx)
 
 
+log = logging.getLogger(__name__)
+
 TIME = Moment()
 MENUS = click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path))
 CAMPAIGN = click.argument("campaign", metavar="CAMPAIGN|LEDGER")
@@ -217,13 +219,16 @@ def backends(
             from dc_inject.backends.fts import FtsBackend
             from dc_inject.credentials import Credentials
 
+            credentials = Credentials(os.environ, clock)
+            for warning in credentials.warnings():
+                log.warning("%s", warning)
             made[service] = FtsBackend(
                 fts_endpoint(endpoint),
                 campaign=campaign,
                 timeout=timeout,
                 observer=observer,
                 clock=clock,
-                credentials=Credentials(os.environ, clock),
+                credentials=credentials,
                 replicas=lambda source, datasets: rucio().replicas(source, datasets),
             )
     return made

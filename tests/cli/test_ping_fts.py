@@ -154,3 +154,19 @@ def test_storages_that_are_down(
     assert [one["reachable"] for one in told["storages"]].count(False) == len(down)
     assert told["storages"][0]["error"] == "no connection, or it broke (Connection refused)"
     assert (done.exception.exit_code if isinstance(done.exception, DcInjectError) else done.exit_code) == code
+
+
+def test_a_secret_that_others_can_read_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before anything is asked: it works, and should not be so."""
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o644)
+    monkeypatch.setenv("DC_INJECT_FTS_TOKEN_FILE", str(token))
+    endpoint = "http://127.0.0.1:1"
+    command.common.backends(
+        {"fts"}, campaign="a", clock=SimClock(START), observer=command.Silent(), timeout=1, endpoint=endpoint
+    )
+    assert f"chmod 600 {token}" in caplog.text
+    assert TOKEN not in caplog.text
