@@ -45,6 +45,16 @@ def test_examples(example: str) -> None:
         assert menu.findings(campaign) == ()
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/fts.md"])
+def test_menus_on_other_pages(page: str) -> None:
+    """A menu there is whole, right, and has no finding, with the files of docs/menus.md."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    assert blocks
+    for content in blocks:
+        campaign = menu.campaign([draft(content, FILES).resolve({})])
+        assert menu.findings(campaign) == ()
+
+
 def test_there_are_examples() -> None:
     """The page is really looked at."""
     assert len(EXAMPLES) > 10
