@@ -1,12 +1,24 @@
 """The durable record of a campaign: due, intents, outcomes, holds and changes, in one SQLite file."""
 
 from dc_inject.ledger.ledger import Ledger
-from dc_inject.ledger.nouns import Change, Known, Line, MenuInForce, Pause, Quarantined, Row, Signal, Totals
+from dc_inject.ledger.nouns import (
+    Change,
+    Finding,
+    Known,
+    Line,
+    MenuInForce,
+    Pause,
+    Quarantined,
+    Row,
+    Signal,
+    Totals,
+)
 from dc_inject.ledger.place import default_folder, default_path
 from dc_inject.ledger.view import LedgerView
 
 __all__ = [
     "Change",
+    "Finding",
     "Known",
     "Ledger",
     "LedgerView",

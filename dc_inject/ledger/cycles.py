@@ -13,14 +13,14 @@ from dc_inject.ledger.part import flow_key, held, hold_columns
 from dc_inject.model import Cycle, FlowKey, Held
 from dc_inject.plan import Decision, Plan
 
-_TOLD = ("injected", "moved", "estimated", "rules")  # what closed rows have told of each account
+TOLD = ("injected", "moved", "estimated", "rules")  # what closed rows have told of each account
 # A row of a cycle that is not closed shows what it would be closed with; news goes to the oldest such cycle.
 _NEWS = "closed_at IS NULL AND cycle = (SELECT min(start) FROM cycle WHERE closed_at IS NULL)"
 _ROWS = (
     "SELECT cycle, length, closed_at IS NOT NULL AS closed, "  # noqa: S608  our own words
     "scenario, source, destination, through, r.due, want, cap, budget, r.forgiven, hold, numbers, lifetime, "
     "pool_items, pool_bytes, "
-    + ", ".join(f"iif({_NEWS}, a.{name} - told_{name}, r.{name}) AS {name}" for name in _TOLD)
+    + ", ".join(f"iif({_NEWS}, a.{name} - told_{name}, r.{name}) AS {name}" for name in TOLD)
     + " FROM cycle_row AS r JOIN cycle ON cycle.start = cycle JOIN account AS a ON a.id = account"
 )
 
@@ -153,7 +153,7 @@ class Cycles(Injections, CycleReader):
             open_ = self._db.row("SELECT 1 FROM cycle WHERE start = ? AND closed_at IS NULL", start)
             if open_ is None:
                 return
-            news = " OR ".join(f"{name} <> told_{name}" for name in _TOLD)
+            news = " OR ".join(f"{name} <> told_{name}" for name in TOLD)
             self._db.run(
                 "INSERT INTO cycle_row (cycle, account, due) SELECT ?, id, 0 FROM account "  # noqa: S608  our own words
                 f"WHERE ({news}) AND NOT EXISTS (SELECT 1 FROM cycle_row WHERE cycle = ? AND account = id)",
@@ -172,7 +172,7 @@ class Cycles(Injections, CycleReader):
                         if key in accounts
                     ),
                 )
-            told = ", ".join(f"told_{name} = {name}" for name in _TOLD)
+            told = ", ".join(f"told_{name} = {name}" for name in TOLD)
             self._db.run(f"UPDATE account SET {told} WHERE {news}")  # noqa: S608  our own words
             self._db.run(
                 "INSERT INTO account_hold SELECT account, hold, 1 FROM cycle_row "
@@ -183,9 +183,9 @@ class Cycles(Injections, CycleReader):
             self._db.run("UPDATE cycle SET closed_at = ? WHERE start = ?", stored(now), start)
 
 
-_NEWS_OF = ", ".join(f"{name} - told_{name}" for name in _TOLD)
+_NEWS_OF = ", ".join(f"{name} - told_{name}" for name in TOLD)
 _TELL = (
-    f"UPDATE cycle_row SET ({', '.join(_TOLD)}) = (SELECT {_NEWS_OF} FROM account "  # noqa: S608  our own words
+    f"UPDATE cycle_row SET ({', '.join(TOLD)}) = (SELECT {_NEWS_OF} FROM account "  # noqa: S608  our own words
     "WHERE id = cycle_row.account) WHERE cycle = ?"
 )
 _DECIDED = ("want", "cap", "budget", "forgiven", "lifetime", "pool_items", "pool_bytes")

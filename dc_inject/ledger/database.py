@@ -267,6 +267,19 @@ def _refuse_foreign(path: Path) -> None:
         raise LedgerError(f"{path} is no ledger: it is not even a database", "name another file by --ledger")
 
 
+def kind(path: Path) -> str | None:
+    """Return the code of what makes a file no ledger of this version; None where it is one, or cannot be seen."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+            number = schema.version(connection)
+    except sqlite3.OperationalError:  # it cannot be opened, or others keep it locked
+        return None
+    except sqlite3.DatabaseError as error:
+        return "no-ledger" if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB" else "damaged"
+    return "no-ledger" if number is None else "version" if number != schema.VERSION else None
+
+
 def _refuse_version(path: Path, number: int | None, *, exactly: bool = False) -> None:
     if number is None:
         raise LedgerError(f"{path} is a database, but no ledger of dc_inject", "name another file by --ledger")

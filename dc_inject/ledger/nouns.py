@@ -165,3 +165,16 @@ class Known:
     version: str
     may_end: bool | None
     credentials_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a check of a ledger found: its code, what it is about, and what is wrong with that.
+
+    A `note` is worth to know, and no contradiction.
+    """
+
+    code: str
+    subject: str
+    message: str
+    note: bool = False

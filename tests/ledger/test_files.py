@@ -166,9 +166,9 @@ def of_version_1(folder: Path) -> Path:
         old.execute("INSERT INTO cycle_row (cycle, account, due) VALUES (?, 1, ?)", (now, 450 * GB))
         old.execute(
             "INSERT INTO injection (key, account, cycle, campaign, item, bytes, files, release, lifetime, "
-            "activity, service_priority, contact, state, external_id, attempt, intended_at, called_at, accepted_at, "
-            "expires_at, error) VALUES (?, 1, ?, 'dc27', ?, ?, 50, ?, ?, 'Data Challenge', 3, 'me@example.org', "
-            "'live', 'rule-1', 1, ?, ?, ?, ?, '')",
+            "activity, service_priority, contact, state, external_id, attempt, intended_at, called_at, "
+            "accepted_at, expires_at, error) VALUES (?, 1, ?, 'dc27', ?, ?, 50, ?, ?, 'Data Challenge', 3, "
+            "'me@example.org', 'live', 'rule-1', 1, ?, ?, ?, ?, '')",
             (one.key, now, one.item.name, one.item.bytes, stored(one.release), stored(one.lifetime), *[now] * 4),
         )
     return path

@@ -1,0 +1,55 @@
+"""Checking a ledger without any service: its files, whether it is a ledger, and whether it agrees with itself."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from dc_inject.errors import LedgerError
+from dc_inject.ledger import database, lock
+from dc_inject.ledger.contradictions import Contradictions
+from dc_inject.ledger.nouns import Finding
+
+_BESIDE = ("", "-wal", "-shm", ".lock")  # what belongs to a ledger, by the end of its file's name
+
+
+def check(path: Path) -> list[Finding]:
+    """Return every contradiction of a ledger, errors first; one that is whole gives none, or notes only.
+
+    Works while an injector runs: all is read from one state of it. Raises LedgerError when there is no such file.
+    """
+    found = [*_files(path), *_left(path)]
+    try:
+        view = Contradictions.open(path)
+    except LedgerError as error:
+        code = database.kind(path)
+        if code is None:
+            raise
+        return [*found, Finding(code, path.name, f"{error.message}; {error.hint}")]
+    try:
+        with view, view.snapshot():
+            found += view.all()
+    except LedgerError as error:
+        if not getattr(error.__cause__, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+            raise
+        found.append(Finding("damaged", path.name, f"{error.message}; {error.hint}"))
+    return sorted(found, key=lambda one: one.note)
+
+
+def _files(path: Path) -> Iterator[Finding]:
+    """Tell of files that others can read or write: they have addresses, accounts and menus in them."""
+    for end in _BESIDE:
+        file = path.with_name(path.name + end)
+        if file.exists() and (mode := stat.S_IMODE(file.stat().st_mode)) & 0o077:
+            message = f"others can use it (mode {mode:04o}); `chmod 600` closes it to them"
+            yield Finding("permissions", file.name, message)
+
+
+def _left(path: Path) -> Iterator[Finding]:
+    """Tell of a write-ahead log that nobody writes: its process died. SQLite reads it like the rest."""
+    log = path.with_name(path.name + "-wal")
+    size = log.stat().st_size if log.exists() else 0
+    if size and lock.holder(path) is None:
+        message = f"{size} bytes were left by a process that died; they count, so keep the file with the ledger"
+        yield Finding("log-left", log.name, message, note=True)

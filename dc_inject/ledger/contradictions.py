@@ -1,0 +1,226 @@
+"""What a ledger says against what follows from the rest of it; no number is believed that can be made anew."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import fields
+from itertools import pairwise
+
+from dc_inject import naming
+from dc_inject.ledger import schema
+from dc_inject.ledger.accounts import recomputed
+from dc_inject.ledger.cycles import TOLD
+from dc_inject.ledger.database import moment
+from dc_inject.ledger.nouns import Finding, Totals
+from dc_inject.ledger.part import flow_key
+from dc_inject.ledger.trouble import translated
+from dc_inject.ledger.view import LedgerView
+from dc_inject.model import Entry, Hold, State
+
+_OPEN = frozenset({State.INTENDED, State.CALLED})
+_AFTER = {  # of each state: the times that it must have, of those below; it may not have the others
+    State.LIVE: ("accepted_at", "expires_at"),
+    State.COMPLETE: ("accepted_at", "expires_at", "completed_at"),
+    State.ENDED: ("accepted_at", "expires_at", "ended_at"),
+    State.GONE: ("accepted_at", "expires_at", "ended_at", "gone_at"),
+}
+_OF_STATES = ("accepted_at", "expires_at", "completed_at", "ended_at", "gone_at")
+_IN_ORDER = ("called_at", "accepted_at", "completed_at", "ended_at", "gone_at")
+_ACCOUNT = "scenario, source, destination, through"
+
+
+class Contradictions(LedgerView):
+    """Finds contradictions in one ledger; use it inside a snapshot."""
+
+    def all(self) -> list[Finding]:
+        """Return all of them; of a damaged file only the damage, since nothing else in it can be relied on."""
+        damage = self._damage() or [*self._tables()]
+        if damage:
+            return damage
+        found = [*self._references(), *self._cycles(), *self._rows(), *self._injections()]
+        try:
+            found += self._entries_and_totals()
+        except (KeyError, TypeError, ValueError) as error:
+            found.append(Finding("unreadable", "injection", f"one cannot be read: {error}"))
+        return found
+
+    def _damage(self) -> list[Finding]:
+        """Let SQLite look at the whole file, and at each table's own rules.
+
+        Those it knows only where it might write. Our own connection, which is open meanwhile, keeps this one from
+        clearing the write-ahead log at its end, so that nothing changes all the same.
+        """
+        uri = f"{self.path.absolute().as_uri()}?mode=rw"
+        with translated(self.path), closing(sqlite3.connect(uri, uri=True, timeout=30)) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            told = [row[0] for row in connection.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
+        return [
+            Finding("damaged", self.path.name, f"{one}; keep this file, and go on with a backup") for one in told
+        ]
+
+    def _tables(self) -> Iterator[Finding]:
+        """Tell of tables, indexes and triggers that this version has, and this ledger has not."""
+        fresh = sqlite3.connect(":memory:")
+        try:
+            schema.migrate(fresh, 0)
+            wanted = set(fresh.execute("SELECT type, name FROM sqlite_master"))
+        finally:
+            fresh.close()
+        there = {tuple(row) for row in self._db.rows("SELECT type, name FROM sqlite_master")}
+        for kind, name in sorted(wanted - there):
+            yield Finding("schema", name, f"this {kind} is missing")
+
+    def _references(self) -> Iterator[Finding]:
+        for row in self._db.rows("PRAGMA foreign_key_check"):
+            which = "" if row["rowid"] is None else f" {row['rowid']}"
+            yield Finding(
+                "reference", f"{row['table']}{which}", f"names a row of {row['parent']} that is not there"
+            )
+
+    def _cycles(self) -> Iterator[Finding]:
+        length = self._db.row("SELECT cycle_length FROM campaign")["cycle_length"]
+        cycles = self._db.rows("SELECT * FROM cycle ORDER BY start")
+        for row in cycles:
+            name = _name(row["start"])
+            if row["length"] != length:
+                message = f"it is {row['length'] / 1e6:g} s long, the campaign's are {(length or 0) / 1e6:g} s"
+                yield Finding("cycle-length", name, message)
+            elif row["start"] % length:
+                yield Finding("cycle-grid", name, "it does not begin on the grid")
+            if row["closed_at"] is None and row is not cycles[-1]:
+                yield Finding("cycle-open", name, "it was never closed, and later ones have begun")
+        for before, row in pairwise(cycles):
+            missing = row["start"] - before["start"] - before["length"]
+            if missing > 0:
+                message = f"none follows it until {_name(row['start'])}; right where no menu was in force"
+                yield Finding("cycle-gap", _name(before["start"]), message, note=True)
+
+    def _rows(self) -> Iterator[Finding]:
+        """Compare accounts with the sums of their cycles' rows, and what they have told with closed rows."""
+        sums = ", ".join(
+            f"coalesce(sum(r.{name}), 0) AS row_{name}" for name in ("due", "extra", "forgiven", *TOLD)
+        )
+        for row in self._db.rows(
+            f"SELECT a.*, {sums}, count(nullif(r.due, 0)) AS row_cycles FROM account AS a "  # noqa: S608  our own words
+            "LEFT JOIN cycle_row AS r ON r.account = a.id GROUP BY a.id ORDER BY " + _ACCOUNT
+        ):
+            pairs = [(name, row[name], row[f"row_{name}"]) for name in ("due", "extra", "forgiven", "cycles")]
+            for name, kept, made in pairs:
+                if kept != made:
+                    yield Finding("totals", str(flow_key(row)), f"{name} is {kept}, its rows sum to {made}")
+            for name in TOLD:
+                kept, made = row[f"told_{name}"], row[f"row_{name}"]
+                if kept != made:
+                    message = f"{kept} of {name} was told in closed rows, which sum to {made}"
+                    yield Finding("told", str(flow_key(row)), message)
+        yield from self._holds()
+
+    def _holds(self) -> Iterator[Finding]:
+        for row in self._db.rows(
+            f"SELECT {_ACCOUNT}, h.hold, sum(kept) AS kept, sum(made) AS made FROM ("  # noqa: S608  our own words
+            "SELECT account, hold, cycles AS kept, 0 AS made FROM account_hold UNION ALL "
+            "SELECT account, hold, 0, 1 FROM cycle_row JOIN cycle ON start = cycle "
+            "WHERE hold IS NOT NULL AND closed_at IS NOT NULL"
+            ") AS h JOIN account ON id = account GROUP BY account, h.hold HAVING sum(kept) <> sum(made)"
+        ):
+            message = f"{row['hold']} led in {row['kept']} cycles, but in {row['made']} closed rows"
+            yield Finding("holds", str(flow_key(row)), message)
+        known = ", ".join(f"'{hold}'" for hold in Hold)
+        for row in self._db.rows(
+            f"SELECT DISTINCT hold FROM cycle_row WHERE hold NOT IN ({known})"  # noqa: S608  our own words
+        ):
+            yield Finding("holds", row["hold"], "no such hold is known")
+
+    def _injections(self) -> Iterator[Finding]:
+        """Look for what one injection, or several together, cannot be."""
+        sql = "SELECT key FROM injection WHERE state IN ('refused', 'withdrawn') AND dropped_at IS NULL"
+        for row in self._db.rows(sql):
+            yield Finding("state-times", row["key"], "it was dropped, and nobody knows when")
+        for row in self._db.rows(
+            "SELECT key, state FROM injection "
+            "WHERE members IS NOT NULL AND (state NOT IN ('intended', 'called') OR job IS NULL)"
+        ):
+            yield Finding("members-left", row["key"], f"it is {row['state']}, and its files are still named")
+        for row in self._db.rows(
+            "SELECT item, destination, count(*) AS times FROM injection JOIN account ON account.id = account "
+            "WHERE through = 'rucio' AND state IN ('live', 'complete') GROUP BY item, destination HAVING times > 1"
+        ):
+            yield Finding("twice", f"{row['item']} to {row['destination']}", f"it is live {row['times']} times")
+        for row in self._db.rows(
+            "SELECT external_id, count(*) AS times FROM injection JOIN account ON account.id = account "
+            "WHERE external_id <> '' GROUP BY through, external_id HAVING times > 1"
+        ):
+            yield Finding("twice", row["external_id"], f"{row['times']} injections have this rule or job")
+        for row in self._db.rows(
+            "SELECT state, sum(kept) AS kept, sum(made) AS made, sum(old) AS old, sum(new) AS new FROM ("
+            "SELECT state, entries AS kept, 0 AS made, bytes AS old, 0 AS new FROM state_count UNION ALL "
+            "SELECT state, 0, 1, 0, bytes FROM injection) GROUP BY state "
+            "HAVING sum(kept) <> sum(made) OR sum(old) <> sum(new)"
+        ):
+            message = (
+                f"{row['kept']} with {row['old']} bytes are counted, {row['made']} with {row['new']} are there"
+            )
+            yield Finding("state-counts", row["state"], message)
+
+    def _entries_and_totals(self) -> list[Finding]:
+        """Read every injection once: what is wrong in it, and what all of them sum to."""
+        found: list[Finding] = []
+        campaign = self.campaign
+
+        def looked_at() -> Iterator[Entry]:
+            for entry in self._entries():
+                found.extend(Finding(c, entry.injection.key, m, n) for c, m, n in _wrong(entry, campaign))
+                yield entry
+
+        kept = self.accounts()
+        dues = {flow: (totals.due, totals.forgiven) for flow, totals in kept.items()}
+        made = recomputed(dues, looked_at())
+        for flow in made:
+            for field in fields(Totals):
+                was, now = getattr(kept[flow], field.name), getattr(made[flow], field.name)
+                if was != now:
+                    found.append(
+                        Finding("totals", str(flow), f"{field.name} is {was}, its injections sum to {now}")
+                    )
+        return found
+
+
+def _wrong(entry: Entry, campaign: str | None) -> Iterable[tuple[str, str, bool]]:
+    """Return code, message, and whether it is a note, of what an injection says against itself."""
+    injection, state = entry.injection, entry.state
+    must = _AFTER.get(state, ())
+    optional = {"completed_at"} if {"ended_at"} & set(must) else set()
+    for name in _OF_STATES:
+        there, word = getattr(entry, name) is not None, name.removesuffix("_at")
+        if there and name not in must and name not in optional:
+            yield "state-times", f"it is {state}, and has the time of {word}", False
+        if not there and name in must:
+            yield "state-times", f"it is {state}, without the time of {word}", False
+    times = [(name, at) for name in _IN_ORDER if (at := getattr(entry, name)) is not None]
+    for (name, at), (later, then) in pairwise(times):
+        if then < at:
+            words = f"{later.removesuffix('_at')} is before {name.removesuffix('_at')}; was the clock set back?"
+            yield "order-of-times", words, True
+    whole = injection.item.bytes - entry.present - entry.failed
+    if state is State.COMPLETE and (entry.moved != whole or not entry.moved_exact):
+        yield "moved", f"it is complete, and moved {entry.moved} of {whole} bytes", False
+    if must and not entry.external_id:
+        yield "no-id", f"it is {state}, without the id of its rule or job", False
+    if injection.job and state in _OPEN and len(injection.item.members) != injection.item.files:
+        yield (
+            "members-missing",
+            f"of its {injection.item.files} files {len(injection.item.members)} are named",
+            False,
+        )
+    # Through FTS an item's name does not say all that its key was made of when its job was found, not made.
+    named = (injection.campaign, injection.scenario, injection.cycle.start, injection.link, injection.item.name)
+    if injection.campaign != campaign:
+        yield "campaign", f"it is of campaign {injection.campaign}, not of {campaign}", False
+    elif injection.link.through == "rucio" and naming.key(*named) != injection.key:
+        yield "key", "its key is not that of its scenario, cycle, link and dataset", False
+
+
+def _name(start: int) -> str:
+    return moment(start).strftime("%Y-%m-%dT%H:%M:%SZ")
