@@ -168,21 +168,6 @@ def test_a_service_that_is_down_for_part_of_a_cycle_costs_no_cycle(tmp_path):
     assert abs(one.ledger.rows()[0].injected - DUE) <= 20 * GB
 
 
-def test_a_service_that_refuses_every_call_is_told_once_in_a_cycle(tmp_path, caplog):
-    """Somebody who looks at the log sees it at once, and is not buried in it."""
-    one = world(tmp_path, campaign([LINK, replace(LINK, scenario="other")]), {"A": items("A", 100, 5 * GB)})
-
-    def refuses(method, subject):
-        if method == "submit":
-            raise Temporary("503")
-
-    one.backend.fault = refuses
-    one.run(cycles=3)
-    told = [record.getMessage() for record in caplog.records if "503" in record.getMessage()]
-    assert len(told) == 3
-    assert all(line.startswith("rucio: api-errors for ") for line in told)
-
-
 def test_a_long_outage_is_held_for_api_errors_and_made_up_only_up_to_the_cap(tmp_path):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 100, 5 * GB)})
     engine = one.engine()

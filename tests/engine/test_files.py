@@ -172,6 +172,21 @@ def test_a_service_that_does_not_answer_a_removal_is_asked_again(tmp_path):
     assert {entry.state for entry in one.ledger.entries()} == {State.GONE}
 
 
+def test_a_service_that_refuses_every_call_is_told_once_in_a_cycle(tmp_path, caplog):
+    """Somebody who looks at the log sees it at once, and is not buried in it."""
+    one = world(tmp_path, campaign([LINK, file_flow("A", "C", 0.8)]), source_files("A", 90), **FTS)
+
+    def refuses(method, _subject):
+        if method == "submit":
+            raise Temporary("503")
+
+    one.backend.fault = refuses
+    one.run(cycles=3)
+    told = [line for line in caplog.messages if line.startswith("fts: api-errors for ")]
+    assert len(told) == 3
+    assert all(line.endswith(": 503") for line in told)
+
+
 def test_a_file_set_aside_does_not_go_there_again(tmp_path):
     one = world(tmp_path, campaign([LINK]), source_files("A", 2), **FTS)
     bad, good = (f"{url('A')}/data/000{n}" for n in range(2))
