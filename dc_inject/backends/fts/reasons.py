@@ -21,10 +21,17 @@ UNFIT = frozenset({"source-missing", "checksum"})  # the same file would fail ag
 
 # The first that fits counts. FTS writes `WHERE [errno] words`, where WHERE is SOURCE, DESTINATION or TRANSFER.
 _SIGNS = (
-    ("checksum", re.compile(r"checksum", re.I)),
+    # Only where two were compared: slow checksums and unknown algorithms say nothing of the file.
+    ("checksum", re.compile(r"(?=.*checksum).*(?:mismatch|do(?:es)? not match|differ)", re.I)),
     ("destination-exists", re.compile(r"(?!SOURCE).*(?:\[17\]|file exists|already exists)", re.I)),
-    ("source-missing", re.compile(r"SOURCE.*(?:\[2\]|HTTP 404|no such file|not found)", re.I)),
-    ("timeout", re.compile(r".*(?:\[(?:62|110)\]|timed? ?out|in the queue for too long)", re.I)),
+    (
+        "source-missing",
+        re.compile(r"SOURCE\b(?!.*DESTINATION)(?:[^\[]*\[2\]|.*(?:HTTP 404|(?i:no such file|file not found)))"),
+    ),
+    (
+        "timeout",
+        re.compile(r".*(?:\[(?:62|110)\]|timed? ?out|operation expired|in the queue for too long)", re.I),
+    ),
     (
         "permission",
         re.compile(r".*(?:\[(?:1|13)\]|HTTP 40[13]\b|permission|denied|unauthori[sz]ed|forbidden)", re.I),
@@ -47,6 +54,6 @@ def classify(state: str, reason: str) -> str:
     if state == "CANCELED" and "too long" not in text:
         return CANCELED
     for word, sign in _SIGNS:
-        if (sign.search if word == "checksum" else sign.match)(text):
+        if sign.match(text):
             return word
     return "other"

@@ -19,6 +19,21 @@ from dc_inject.backends.fts.reasons import CLASSES, UNFIT, classify
         ("DESTINATION OVERWRITE [17] file exists", "destination-exists"),
         ("SOURCE [5] SOURCE CHECKSUM MISMATCH ... checksum do not match", "checksum"),
         ("DESTINATION CHECKSUM MISMATCH User and destination checksums do not match", "checksum"),
+        ("SOURCE [5] Source and destination checksums differ", "checksum"),
+        ("TRANSFER [22] mismatch: the checksum is 1, not 2", "checksum"),
+        ("SOURCE [5] the checksum does not match", "checksum"),
+        ("DESTINATION CHECKSUM [110] Connection timed out", "timeout"),
+        ("SOURCE CHECKSUM [70] Error on XrdCl::FileSystem::Query: [ERROR] Operation expired", "timeout"),
+        ("TRANSFER [11] Could not get the checksum: timeout of 60 s", "timeout"),
+        ("DESTINATION CHECKSUM [111] Connection refused", "connection"),
+        ("DESTINATION [95] Checksum algorithm not supported by the storage", "destination-error"),
+        ("SOURCE CHECKSUM [95] no checksum", "source-error"),
+        ("SOURCE CHECKSUM [2] No such file or directory", "source-missing"),
+        ("SOURCE [5] Result HTTP 404 : File not found", "source-missing"),
+        ("SOURCE [113] Host not found", "connection"),
+        ("SOURCE [22] the authority's certificate was not found", "source-error"),
+        ("SOURCE [5] copy failed: DESTINATION [2] no such file or directory", "source-error"),
+        ("Source told by TRANSFER [2]: HTTP 404 at the destination", "other"),
         ("SOURCE [112] Could not connect to a:1094", "connection"),
         ("DESTINATION [111] Connection refused", "connection"),
         ("TRANSFER [70] connection broke", "connection"),
@@ -40,6 +55,20 @@ def test_a_reason_has_its_class(reason: str, word: str) -> None:
 def test_a_cancelled_file_is_one_unless_its_queue_was_too_long() -> None:
     assert classify("CANCELED", "SOURCE [5] checksum") == "canceled"
     assert classify("CANCELED", "it stayed in the queue for too long") == "timeout"
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "DESTINATION CHECKSUM [110] Connection timed out",
+        "DESTINATION [95] Checksum algorithm not supported by the storage",
+        "SOURCE [113] Host not found",
+        "DESTINATION [2] No such file or directory",
+        "TRANSFER [2] Result HTTP 404",
+    ],
+)
+def test_what_may_go_well_next_time_speaks_against_no_file(reason: str) -> None:
+    assert classify("FAILED", reason) not in UNFIT
 
 
 @given(st.sampled_from(["FAILED", "CANCELED", "NOT_USED"]), st.text())
