@@ -141,6 +141,40 @@ class RseFacts:
     missing: Mapping[str, str] = field(default_factory=dict)  # signal -> why it could not be read
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A rule or job of ours as its service has it, found without a ledger.
+
+    `key` is that of the injection it was made for. `done`, `moving` and `stuck` count files. `changed_at` is when
+    it was last at work: of a complete one, the moment of that. `sources` names its files where they were chosen
+    one by one, and its `link` tells then only what they have in common.
+    """
+
+    key: str
+    external_id: str
+    campaign: str
+    scenario: str
+    cycle: datetime
+    link: Link
+    item: str
+    bytes: int | None
+    status: Status
+    done: int
+    moving: int
+    stuck: int
+    created_at: datetime
+    expires_at: datetime | None
+    changed_at: datetime | None = None
+    sources: tuple[str, ...] = ()
+    contact: str = ""
+    error: str = ""
+
+    @property
+    def files(self) -> int:
+        """How many files it has; 0 until its service has begun with it."""
+        return self.done + self.moving + self.stuck
+
+
 class Backend(Protocol):
     """A service that moves bytes; every method may be called again with the same arguments, from any thread.
 

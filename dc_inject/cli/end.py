@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import click
 
@@ -21,10 +21,7 @@ from dc_inject.executor import ThreadExecutor
 from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
 from dc_inject.model import Cycle, Entry, Injection, Item, State
-from dc_inject.ports import Backend, Clock, Outcome
-
-if TYPE_CHECKING:
-    from dc_inject.backends.rucio import Found
+from dc_inject.ports import Backend, Clock, Found, Outcome
 
 IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)
 JOBS_END_WITHIN = timedelta(minutes=1)
@@ -35,6 +32,8 @@ THREADS = 8
 @runtime_checkable
 class Finder(Protocol):
     """A service that can be searched for rules of a campaign."""
+
+    cleans_up: bool
 
     def ours(self, campaign: str) -> Iterator[Found]:
         """Stream the rules of a campaign, found by their comments."""
@@ -212,8 +211,12 @@ def _admit(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> 
 
 
 def _found(backends: Iterable[Backend], campaign: str) -> list[Entry]:
-    """Return the campaign's rules as those services have them that can be searched."""
-    return [_entry(f) for backend in backends if isinstance(backend, Finder) for f in backend.ours(campaign)]
+    """Return the campaign's rules as those services have them that end what they are left with by themselves.
+
+    A job's files have to be deleted afterwards, which takes a ledger: `dc-inject ledger rebuild` makes one.
+    """
+    finders = [backend for backend in backends if isinstance(backend, Finder) and backend.cleans_up]
+    return [_entry(found) for finder in finders for found in finder.ours(campaign)]
 
 
 def _entry(found: Found) -> Entry:
@@ -234,7 +237,7 @@ def _entry(found: Found) -> Entry:
     return Entry(
         injection,
         State.LIVE,
-        found.rule,
+        found.external_id,
         accepted_at=found.created_at,
         expires_at=found.expires_at,
         files_done=0,  # so that what was at the destination before us is asked for

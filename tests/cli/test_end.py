@@ -29,8 +29,9 @@ class Searchable(SimBackend):
             one = rule.injection
             if one.campaign == campaign and rule.ended is None:
                 yield SimpleNamespace(
-                    key=key, rule=f"sim-{key}", campaign=campaign, scenario=one.scenario, cycle=one.cycle.start,
-                    link=one.link, item=one.item.name, bytes=one.item.bytes, files=one.item.files,
+                    key=key, external_id=f"sim-{key}", campaign=campaign, scenario=one.scenario,
+                    cycle=one.cycle.start, link=one.link, item=one.item.name, bytes=one.item.bytes,
+                    files=one.item.files,
                     done=int(one.item.files * rule.moved / one.item.bytes),
                     created_at=rule.created, expires_at=rule.expires,
                 )  # fmt: skip

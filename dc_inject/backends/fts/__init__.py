@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 
 from dc_inject import urls
 from dc_inject.backends.fts.connection import Connection, Credentials, Make, Purpose, real_client
@@ -13,6 +14,7 @@ from dc_inject.backends.fts.identity import Delegation, check, delegation
 from dc_inject.backends.fts.inventory import Inventory, Replicas
 from dc_inject.backends.fts.jobs import Jobs
 from dc_inject.backends.fts.limits import limits
+from dc_inject.backends.fts.listing import JobList
 from dc_inject.backends.fts.observing import Observing
 from dc_inject.backends.fts.removing import Removing
 from dc_inject.backends.fts.sites import Sites
@@ -21,7 +23,18 @@ from dc_inject.errors import Permanent, ServiceError, Temporary, UsageError
 from dc_inject.menu import TransferLimit
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
 from dc_inject.naming import Copy
-from dc_inject.ports import Candidate, Clock, Identity, Observation, Observer, Outcome, Removal, RseFacts, Sight
+from dc_inject.ports import (
+    Candidate,
+    Clock,
+    Found,
+    Identity,
+    Observation,
+    Observer,
+    Outcome,
+    Removal,
+    RseFacts,
+    Sight,
+)
 from dc_inject.storage import AnyStorage, Look, Storage, WebDav, trust
 
 __all__ = ["Delegation", "FtsBackend", "StorageEnd"]
@@ -151,6 +164,11 @@ class FtsBackend:
         """Tell how many transfers at a time FTS will allow on links, and out of and into their storages."""
         with _understood():
             return limits(self.connection, links)
+
+    def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[Found]:
+        """Stream the jobs of this campaign (or of another one) that FTS has, found by what they say."""
+        with _understood():
+            yield from JobList(self.connection, self.name).ours(campaign or self.campaign, since)
 
     def sweep(self, prefix: str, campaign: str) -> Iterator[tuple[str, Copy, int]]:
         """Stream files of a campaign below a destination prefix, whether a ledger knows them or not."""

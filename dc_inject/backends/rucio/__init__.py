@@ -16,12 +16,23 @@ from dc_inject.backends.rucio.inventory import inventory
 from dc_inject.backends.rucio.look import Looking
 from dc_inject.backends.rucio.observing import Observing
 from dc_inject.backends.rucio.replicas import replicas
-from dc_inject.backends.rucio.rules import Found, Rules
+from dc_inject.backends.rucio.rules import Rules
 from dc_inject.errors import Temporary
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
-from dc_inject.ports import Candidate, Clock, Identity, Observation, Observer, Outcome, Removal, RseFacts, Sight
+from dc_inject.ports import (
+    Candidate,
+    Clock,
+    Found,
+    Identity,
+    Observation,
+    Observer,
+    Outcome,
+    Removal,
+    RseFacts,
+    Sight,
+)
 
-__all__ = ["Found", "RucioBackend"]
+__all__ = ["RucioBackend"]
 
 
 class RucioBackend:

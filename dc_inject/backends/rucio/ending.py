@@ -65,7 +65,7 @@ class Ending:
     def _rule_of(self, entry: Entry) -> str:
         """Look for the rule of an entry in doubt."""
         found, _ = self.rules.find(entry.injection.item.name, entry.injection.link.destination)
-        return found.rule if found is not None and found.key == entry.injection.key else ""
+        return found.external_id if found is not None and found.key == entry.injection.key else ""
 
 
 def _is_gone(error: ServiceError) -> bool:

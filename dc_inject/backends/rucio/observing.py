@@ -86,7 +86,7 @@ class Observing:
         found, _ = self.rules.find(entry.injection.item.name, entry.injection.link.destination)
         if found is None or found.key != entry.injection.key:
             return Observation(entry.injection.key, Status.ABSENT)
-        return self._closely(replace(entry, external_id=found.rule), exact=False)
+        return self._closely(replace(entry, external_id=found.external_id), exact=False)
 
     def _closely(self, entry: Entry, *, exact: bool) -> Observation:
         """Look at one rule; `exact` adds up the bytes of its locks."""

@@ -6,7 +6,6 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from rucio.common import exception as rucio
@@ -18,7 +17,7 @@ from dc_inject.backends.rucio.identity import account_of
 from dc_inject.backends.rucio.look import utc
 from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import Injection, Link
-from dc_inject.ports import Outcome, Status
+from dc_inject.ports import Found, Outcome, Status
 
 _CONTACT = 200  # characters of a contact that go into a rule's metadata
 _OF_THE_ITEM = (rucio.DataIdentifierNotFound, rucio.UnsupportedDIDType, rucio.DIDError)
@@ -34,32 +33,6 @@ _STATUS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A rule of ours as Rucio has it. `key` is that of the injection it was made for; counts are of files."""
-
-    key: str
-    rule: str
-    campaign: str
-    scenario: str
-    cycle: datetime
-    link: Link
-    item: str
-    bytes: int | None
-    status: Status
-    done: int
-    moving: int
-    stuck: int
-    created_at: datetime
-    expires_at: datetime | None
-    error: str
-
-    @property
-    def files(self) -> int:
-        """How many files it has locks on; 0 until Rucio has begun with it."""
-        return self.done + self.moving + self.stuck
-
-
 def read(row: Row, service: str) -> Found | None:
     """Return a rule of ours; None when its comment says that it is not."""
     said = naming.read_comment(row["comments"])
@@ -72,7 +45,7 @@ def read(row: Row, service: str) -> Found | None:
     assert created is not None, "every rule of Rucio has the time of its birth"
     return Found(
         key=naming.key(campaign, scenario, cycle, link, item),
-        rule=row["id"],
+        external_id=row["id"],
         campaign=campaign,
         scenario=scenario,
         cycle=cycle,
@@ -85,6 +58,7 @@ def read(row: Row, service: str) -> Found | None:
         stuck=row["locks_stuck_cnt"],
         created_at=created,
         expires_at=utc(row["expires_at"]),
+        changed_at=utc(row.get("updated_at")),
         error=row["error"] or "",
     )
 
@@ -203,7 +177,7 @@ class Rules:
             # It may be the one that an earlier call has made, so it is in doubt until somebody has looked.
             return Outcome(injection.key, error=Temporary(error.message, error.hint, lost=True))
         if found is not None and found.key == injection.key:
-            return Outcome(injection.key, found.rule, adopted=True)
+            return Outcome(injection.key, found.external_id, adopted=True)
         if found is not None:
             why = f"an earlier rule of ours ({found.campaign}, {found.cycle:%Y-%m-%dT%H:%MZ}) is still resident"
         elif count:

@@ -30,6 +30,9 @@ class Job:
     body: dict[str, Any]
     state: str = "SUBMITTED"
     files: list[dict[str, Any]] = field(default_factory=list)
+    user_dn: str = "/CN=me"
+    submitted: str = "2027-02-08T10:01:00"
+    over: float = 0.5  # hours since it was over, when it is
 
 
 @dataclass
@@ -91,6 +94,8 @@ class FakeFts:
                 return 200, self.told
             case "POST", ["jobs"]:
                 return self._submit(json.loads(body))
+            case "GET", ["jobs"]:
+                return self._list({name: values[0] for name, values in query.items()})
             case "GET", ["jobs", ids]:
                 return self._many(ids.split(","), lambda job: self._row(job, query.get("files")))
             case "DELETE", ["jobs", ids]:
@@ -121,6 +126,29 @@ class FakeFts:
                 }
             )
         return 200, {"job_id": known}
+
+    def _list(self, query: dict[str, str]) -> Answer:
+        """List jobs as FTS does: without states those that are not over, with them those over within a time."""
+        states, hours = query.get("state_in", "").split(","), query.get("time_window")
+        wanted = {"user_dn": self.told["user_dn"], "vo_name": VO} | query
+        if wanted["user_dn"] != self.told["user_dn"]:
+            return 400, {"status": "400 Bad Request", "message": "not the same user"}
+        jobs = [
+            job
+            for job in self.jobs.values()
+            if job.user_dn == wanted["user_dn"]
+            and (
+                job.state in states and hours and job.over <= float(hours) if states[0] else job.state not in OVER
+            )
+        ]
+        return 200, [
+            {
+                "job_id": job.id, "job_state": job.state, "vo_name": VO, "submit_time": job.submitted,
+                "job_finished": job.submitted if job.state in OVER else None,
+                "job_metadata": job.body["params"]["job_metadata"],
+            }
+            for job in jobs
+        ]  # fmt: skip
 
     def _many(self, ids: list[str], tell: Callable[[Job], dict[str, Any]]) -> Answer:
         """Answer as FTS does: one id gives a row, many a list, and 207 with no word for the known ones."""

@@ -1,0 +1,127 @@
+"""Jobs of ours as FTS has them, found without a ledger: by what each says of itself, and by its files' names."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import ceil
+from typing import Any
+from urllib.parse import urlencode
+
+from dc_inject import naming, urls
+from dc_inject.backends.fts.connection import Connection
+from dc_inject.backends.fts.jobs import parts
+from dc_inject.backends.fts.observing import OVER
+from dc_inject.model import Link
+from dc_inject.ports import Found, Status
+
+log = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+AT_ONCE = 20  # jobs whose files are asked for in a call
+LONGEST = timedelta(days=14)  # how far back jobs that are over are looked for; FTS archives its own after a week
+_FIELDS = ("file_state", "filesize", "user_filesize", "source_surl", "dest_surl")
+_HOUR = timedelta(hours=1)
+_DEPTH = 6  # names of a copy's path below the prefix: naming.copies
+
+
+@dataclass(frozen=True, slots=True)
+class JobList:
+    """Finds the jobs of a campaign that we submitted; other people's with the same words are left alone."""
+
+    connection: Connection
+    service: str
+
+    def ours(self, campaign: str, since: datetime | None) -> Iterator[Found]:
+        """Stream the jobs of a campaign that are at work, and those that were over after `since`.
+
+        A job whose files are not named as ours is left out, whatever it says of itself. The link's source is the
+        folder that all source files lie in: the prefix of the menu is that one, or one above it.
+        """
+        told = self.connection.call("whoami")
+        mine = {"user_dn": str(told["user_dn"]), "vo_name": self.connection.vo()}
+        now = self.connection.now()
+        hours = max(1, ceil((now - max(since or now - LONGEST, now - LONGEST)) / _HOUR))
+        finished = mine | {"state_in": ",".join(sorted(OVER)), "time_window": str(hours)}
+        jobs = {row["job_id"]: row for query in (finished, mine) for row in self._list(query)}
+        wanted = [row for row in jobs.values() if _said(row).get("campaign") == campaign]
+        for some in parts(wanted, AT_ONCE):
+            files = self._files([row["job_id"] for row in some])
+            for row in some:
+                found = self._found(row, files.get(row["job_id"], ()))
+                if found is not None:
+                    yield found
+
+    def _list(self, query: Mapping[str, str]) -> list[Row]:
+        rows: list[Row] = self.connection.call("get", f"/jobs?{urlencode(query)}")
+        return rows
+
+    def _files(self, ids: Sequence[str]) -> dict[str, Sequence[Row]]:
+        told = self.connection.call("get", f"/jobs/{','.join(ids)}?files={','.join(_FIELDS)}")
+        rows = told if isinstance(told, list) else [told]
+        return {row["job_id"]: tuple(row.get("files") or ()) for row in rows}
+
+    def _found(self, row: Row, files: Sequence[Row]) -> Found | None:
+        """Return a job of ours; None when its files' names do not bear out what it says."""
+        said, job = _said(row), row["job_id"]
+        prefix = str(files[0]["dest_surl"]).rsplit("/", _DEPTH)[0] if files else ""
+        copies = [naming.read_copy(prefix, str(file["dest_surl"])) for file in files]
+        keys = {(copy.campaign, copy.scenario, copy.cycle, copy.key) for copy in copies if copy is not None}
+        numbers = sorted(copy.number for copy in copies if copy is not None)
+        if len(keys) != 1 or numbers != list(range(len(files))):
+            log.warning("the job %s says that it is of %s, and its files do not", job, said["campaign"])
+            return None
+        campaign, scenario, cycle, key = keys.pop()
+        if (campaign, key) != (said["campaign"], said.get("key")):
+            log.warning("the job %s and its files do not say the same of it", job)
+            return None
+        sources = tuple(urls.normal(str(file["source_surl"])) for file in files)
+        states = Counter(str(file["file_state"]) for file in files)
+        created = _moment(row["submit_time"])
+        assert created is not None, "every job of FTS has the time of its submission"
+        return Found(
+            key=key,
+            external_id=job,
+            campaign=campaign,
+            scenario=scenario,
+            cycle=cycle,
+            link=Link(_common(sources), prefix, self.service),
+            item=f"{len(files)} files of job {job}",
+            bytes=sum(int(file.get("user_filesize") or 0) or int(file.get("filesize") or 0) for file in files),
+            status=Status.COMPLETE if row["job_state"] in OVER else Status.MOVING,
+            done=states["FINISHED"],
+            moving=len(files) - states["FINISHED"] - states["FAILED"] - states["CANCELED"],
+            stuck=states["FAILED"] + states["CANCELED"],
+            created_at=created,
+            expires_at=None,  # FTS ends nothing but what waits too long
+            changed_at=_moment(row.get("job_finished")),
+            sources=sources,
+            contact=str(said.get("contact") or ""),
+        )
+
+
+def _said(row: Row) -> dict[str, Any]:
+    """Return what a job says of itself, nothing if it does not say that it is of ours."""
+    told = row.get("job_metadata")
+    if isinstance(told, str):
+        try:
+            told = json.loads(told)
+        except ValueError:
+            return {}
+    return dict(told) if isinstance(told, Mapping) and told.get("dc_inject") == 1 else {}
+
+
+def _common(sources: Sequence[str]) -> str:
+    """Return the innermost folder that holds all of these files."""
+    folder = urls.parent(sources[0])
+    while not all(urls.is_below(folder, url) for url in sources) and urls.parent(folder) != folder:
+        folder = urls.parent(folder)
+    return folder
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
