@@ -33,12 +33,14 @@ def to_end(
     now: datetime,
     dwell: Callable[[Entry], timedelta],
     lives_on: Callable[[Entry], bool] = lambda _entry: False,
+    again_after: timedelta = ASK_AGAIN,
 ) -> list[Entry]:
     """Return the entries to end now, but for those whose end was asked for just now.
 
     These are the complete ones whose dwell is over, and those that found files at the destination already: they
     are withdrawn, since at their end Rucio would delete what somebody else has put there. What `lives_on` in its
-    service has to be ended as well when its lifetime is over.
+    service has to be ended as well when its lifetime is over. `again_after` has to be longer than it takes to see
+    what became of an end.
     """
     return [
         entry
@@ -49,7 +51,7 @@ def to_end(
             or (entry.expires_at is not None and entry.expires_at <= now and lives_on(entry))
         )
         and entry.state in {State.LIVE, State.COMPLETE}
-        and (entry.end_asked_at is None or entry.end_asked_at + ASK_AGAIN <= now)
+        and (entry.end_asked_at is None or entry.end_asked_at + again_after <= now)
     ]
 
 
@@ -59,12 +61,13 @@ def at_a_pace(entries: Sequence[Entry], every: timedelta, per_hour: int = CANCEL
     A cancelled job is work for FTS; many at once have jammed it.
     """
     most = max(1, int(per_hour * (every / timedelta(hours=1))))
-    unfinished = sorted((e for e in entries if e.state is not State.COMPLETE), key=_age)
+    unfinished = sorted((e for e in entries if e.state is not State.COMPLETE), key=_turn)
     return [e for e in entries if e.state is State.COMPLETE] + unfinished[:most]
 
 
-def _age(entry: Entry) -> tuple[datetime, str]:
-    return (entry.expires_at or entry.injection.release, entry.injection.key)
+def _turn(entry: Entry) -> tuple[bool, datetime, str]:
+    """The oldest first, but those that were asked for in vain behind all others."""
+    return (entry.end_asked_at is not None, entry.expires_at or entry.injection.release, entry.injection.key)
 
 
 def to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list[Entry]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from dc_inject.engine.breaker import Breaker
 from dc_inject.engine.calls import Calls
 from dc_inject.errors import Fatal, ServiceError, Temporary
 from dc_inject.ledger import Ledger
@@ -49,6 +50,7 @@ class Desk:
     calls: Calls
     observer: Observer
     settings: Settings
+    breakers: dict[str, Breaker] = field(default_factory=dict)
     broken: dict[str, Fatal] = field(default_factory=dict)  # service -> what a person has to repair
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
 
@@ -70,6 +72,26 @@ class Desk:
                 log.warning("%s: %s for %s: %s", service, hold, flow, error.message)
             self.trouble(flow, hold, error.message)
         self.tell("error", service=service, kind=type(error).__name__.lower(), message=error.message)
+
+    def answered(self, service: str, error: ServiceError | None) -> bool:
+        """Note whether a call that makes something was answered; returns whether the service is back just now."""
+        breaker, now = self.breaker(service), self.clock.now()
+        if isinstance(error, Temporary) and error.hold == Hold.API_ERRORS:
+            if breaker.failed(now):
+                log.warning("%s does not answer; it is asked by one call at a time: %s", service, error.message)
+                self.ledger.signal("service", service, None, now, error.message)
+                self.tell("breaker", service=service, open=True)
+            return False
+        if not breaker.worked():
+            return False
+        log.info("%s answers again", service)
+        self.ledger.signal("service", service, "answers", now)
+        self.tell("breaker", service=service, open=False)
+        return True
+
+    def breaker(self, service: str) -> Breaker:
+        """Return the breaker of a service."""
+        return self.breakers.setdefault(service, Breaker(service))
 
     def trouble(self, flow: FlowKey, hold: Hold, message: str) -> None:
         """Count a trouble of a flow; the first kind of a cycle is the one that leads in its row."""

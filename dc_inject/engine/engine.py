@@ -20,7 +20,7 @@ from dc_inject.engine.desk import Desk, Settings
 from dc_inject.engine.following import LIVE, Following
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.releasing import Releasing
-from dc_inject.errors import DcInjectError, LedgerError, ServiceError
+from dc_inject.errors import DcInjectError, Fatal, LedgerError, ServiceError
 from dc_inject.ledger import Ledger, Row
 from dc_inject.model import Campaign, Cycle, FlowKey, Held, Hold, State
 from dc_inject.ports import Backend, Clock, Executor, Identity, Observer
@@ -153,9 +153,11 @@ class Engine:
     def _checked(self, service: str, identity: Identity | None, error: ServiceError | None) -> None:
         """Hear who a service says that we are."""
         self._checking.discard(service)
+        if error is None and identity is not None:
+            error = self._not_ours(identity)
         if error is not None:
             self._desk.fail(service, error)
-        elif identity is not None and self._ours(identity):
+        elif identity is not None:
             self._desk.identities[service] = identity
             if self._desk.broken.pop(service, None):
                 self._releasing.spread_overdue()
@@ -165,18 +167,16 @@ class Engine:
             if until is not None and until - self._clock.now() < WARN_BEFORE:
                 log.warning("the credentials for %s end at %s", service, until.isoformat(timespec="seconds"))
 
-    def _ours(self, identity: Identity) -> bool:
-        """Whether a service still knows us as the account that the campaign belongs to."""
+    def _not_ours(self, identity: Identity) -> Fatal | None:
+        """Return why a service must not be used as whom it knows us now: another account than the campaign's."""
         was = self._desk.identities[identity.service]
         if identity.admin and not was.admin:
-            log.error("%s stays on hold: %s is an administrator's account", identity.service, identity.account)
-            return False
+            return Fatal(f"{identity.account} is an administrator's account", hold="credentials")
         try:
             self._desk.ledger.identify(identity, self._clock.now())
         except LedgerError as error:
-            log.error("%s stays on hold: %s", identity.service, error.message)  # noqa: TRY400  for a person
-            return False
-        return True
+            return Fatal(error.message, error.hint, hold="credentials")
+        return None
 
     def _next(self, now: datetime, end: datetime | None) -> datetime:
         """When there is something to do again, unless an answer or a signal comes first."""

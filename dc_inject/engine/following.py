@@ -11,15 +11,15 @@ from functools import partial
 from dc_inject import reconcile
 from dc_inject.engine.choosing import SET_ASIDE
 from dc_inject.engine.desk import Desk
+from dc_inject.engine.removing import Removing
 from dc_inject.errors import Permanent, ServiceError
 from dc_inject.model import Entry, FlowKey, State
-from dc_inject.ports import Observation, Outcome, Removal, Status
+from dc_inject.ports import Observation, Outcome, Status
 
 log = logging.getLogger(__name__)
 
 OBSERVE_AT_ONCE = 200
 END_AT_ONCE = 20
-REMOVE_AT_ONCE = 10  # bundles of files that are deleted one by one
 LATEST = timedelta(hours=2)  # how long after its cycle a request that was given up is looked for
 MOST_TOLD = 5  # links whose failures are named in the log after one look; the ledger counts all
 LIVE = (State.CALLED, State.LIVE, State.COMPLETE)
@@ -33,11 +33,12 @@ class Following:
         self._desk = desk
         self._not_carried_out = not_carried_out
         self._calls = 0  # of this round, not back yet
-        self._remove_at: dict[str, datetime] = {}  # by key: when to ask again whether an ended one is gone
+        self._removing = Removing(desk)
         self.dwell: dict[FlowKey, timedelta] = {}
 
     def round(self, now: datetime, every: timedelta) -> None:
         """Observe all that is in a service, and end what is complete."""
+        self._removing.delete(now)
         if self._calls:
             return  # the services are slower than the rounds: do not pile up
         entries = [e for e in self._desk.ledger.entries(*LIVE) if self._known(e)]
@@ -46,25 +47,22 @@ class Following:
         self._observe([e for e in entries if e.injection.key not in last_chance], exact=False)
         self._observe(settle, exact=True)
         dwell = {e.injection.key: self.dwell.get(e.injection.flow, timedelta(0)) for e in entries}
-        due = reconcile.to_end(entries, now, lambda e: dwell[e.injection.key], lambda e: not self._cleans_up(e))
+        due = reconcile.to_end(
+            entries,
+            now,
+            lambda e: dwell[e.injection.key],
+            lambda e: not self._cleans_up(e),
+            max(reconcile.ASK_AGAIN, 2.5 * every),  # the next round but one has seen what became of it
+        )
         paced = reconcile.at_a_pace([e for e in due if not self._cleans_up(e)], every)
         self.end([e for e in due if self._cleans_up(e)] + paced)
-        self._remove([e for e in self._ended_ones() if not self._cleans_up(e)], now)
 
     def once_a_cycle(self, now: datetime) -> None:
         """Look whether ended bytes are gone, and once more for requests that were given up.
 
         A service may carry a request out later than anybody waits for it.
         """
-        # A ghost, a replica row without a file, may stay for a while: it counts as gone one cycle later.
-        self._remove(
-            [
-                e
-                for e in self._ended_ones()
-                if self._cleans_up(e) and e.ended_at is not None and e.ended_at + e.injection.cycle.length <= now
-            ],
-            now,
-        )
+        self._removing.look(now)
         given_up = [
             entry
             for entry in self._desk.ledger.entries(State.WITHDRAWN, since=now - LATEST)
@@ -121,9 +119,10 @@ class Following:
             for file in seen.unfit
             if before[seen.key].state in {State.CALLED, State.LIVE}  # told of once
         }
-        for (file, destination), why in sorted(unfit.items()):
-            until = now + self._desk.settings.inventory_age
-            self._desk.ledger.quarantine(file, destination, why or "it failed at its source", now, until=until)
+        until = now + self._desk.settings.inventory_age
+        with self._desk.ledger.together():  # there may be thousands
+            for (file, destination), why in sorted(unfit.items()):
+                self._desk.ledger.quarantine(file, destination, why or "it failed at its source", now, until=until)
 
     def _ended(self, outcomes: list[Outcome], service: str) -> None:
         desk, now = self._desk, self._desk.clock.now()
@@ -137,34 +136,6 @@ class Following:
             if outcome.error is not None:
                 desk.fail(service, outcome.error)
         desk.tell("ended", keys=tuple(done), at=now)
-
-    def _remove(self, entries: Sequence[Entry], now: datetime) -> None:
-        """Ask whether bytes of ended ones are gone; those that no service deletes are deleted by that."""
-        due = [entry for entry in entries if self._remove_at.get(entry.injection.key, now) <= now]
-        for service, some in _by_service(due).items():
-            backend = self._desk.backends[service]
-            for part in _parts(some, REMOVE_AT_ONCE if not backend.cleans_up else OBSERVE_AT_ONCE):
-                self._desk.tell("removing", keys=tuple(entry.injection.key for entry in part))
-                self._start(partial(backend.remove, part), self._removed, service)
-
-    def _removed(self, removals: list[Removal], service: str) -> None:
-        desk, now = self._desk, self._desk.clock.now()
-        desk.tell("remove-called", keys=tuple(removal.key for removal in removals))
-        gone = [removal.key for removal in removals if removal.gone]
-        desk.ledger.gone(gone, now)
-        for removal in removals:
-            self._remove_at.pop(removal.key, None)
-            if removal.again_at is not None:
-                self._remove_at[removal.key] = removal.again_at
-        failed = [removal.error for removal in removals if removal.error is not None]
-        for message in sorted({error.message for error in failed})[:3]:
-            log.warning(
-                "%s: %d injections still have files at their destination: %s", service, len(failed), message
-            )
-        desk.tell("removed", keys=tuple(gone), failed=len(failed))
-
-    def _ended_ones(self) -> list[Entry]:
-        return [entry for entry in self._desk.ledger.entries(State.ENDED) if self._known(entry)]
 
     def _cleans_up(self, entry: Entry) -> bool:
         return self._desk.backends[entry.injection.link.through].cleans_up

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,6 +19,9 @@ from dc_inject.reconcile import backoff
 
 log = logging.getLogger(__name__)
 
+_Batch = tuple[str, Link, datetime]  # scenario, link, release: what goes out in one call
+
+WRONG_JOBS = 3  # refused for good, after which a link waits for the next cycle
 LONGEST_WAIT = timedelta(hours=6)  # of a pair that was refused again and again
 
 
@@ -36,6 +39,7 @@ class Releasing:
         self._budgets: dict[FlowKey, int] = {}
         self._short: set[FlowKey] = set()  # flows that lack an item which another one may replace
         self._replace_at = desk.clock.now()
+        self._wrong: Counter[FlowKey] = Counter()  # jobs of this cycle that were refused for good
         self._tries = 0  # of replacing, in a row, for which the services did not answer
 
     def load(self, cycle: Cycle) -> None:
@@ -49,6 +53,7 @@ class Releasing:
         if cycle != self._cycle:
             self._cycle, self._situation, self._budgets = cycle, None, {}
             self._short.clear()
+            self._wrong.clear()
 
     def spread_overdue(self) -> None:
         """After a stop or an outage, let what is overdue go out evenly over the rest of the cycle, not at once."""
@@ -84,13 +89,12 @@ class Releasing:
         """Call the services for every intent whose moment has come, batched by link and release time."""
         if self._short and now >= self._replace_at:
             self._replace(now)
-        batches: dict[tuple[str, Link, datetime], list[Entry]] = defaultdict(list)
+        batches: dict[_Batch, list[Entry]] = defaultdict(list)
         for entry in self._waiting.values():
             injection = entry.injection
             if _moment(entry) <= now and injection.link.through not in self._desk.broken:
                 batches[injection.scenario, injection.link, injection.release].append(entry)
-        free = self._desk.settings.submits_at_once - self._submits
-        first = sorted(batches, key=lambda name: (name[2], name))[: max(free, 0)]
+        first = self._first(sorted(batches, key=lambda name: (name[2], name)), now)
         if not first:
             return  # an answer wakes us
         keys = [entry.injection.key for name in first for entry in batches[name]]
@@ -102,11 +106,24 @@ class Releasing:
             if some := [replace(e, attempt=e.attempt + 1) for e in batches[name] if e.injection.key in called]:
                 self._call(some)
 
+    def _first(self, names: Sequence[_Batch], now: datetime) -> list[_Batch]:
+        """Return the batches that may go out: as many as may be under way at once, and as each service bears."""
+        free = max(self._desk.settings.submits_at_once - self._submits, 0)
+        rooms = {name[1].through: self._desk.breaker(name[1].through).room(now, free) for name in names}
+        first: list[_Batch] = []
+        for name in names:
+            service = name[1].through
+            if len(first) < free and rooms[service] > 0:
+                rooms[service] -= 1
+                first.append(name)
+        return first
+
     def _call(self, batch: Sequence[Entry]) -> None:
         injections = [entry.injection for entry in batch]
         backend = self._desk.backends[injections[0].link.through]
         self._called |= {injection.key for injection in injections}
         self._submits += 1
+        self._desk.breaker(backend.name).called()
 
         def then(outcomes: list[Outcome] | None, error: ServiceError | None) -> None:
             self._submits -= 1
@@ -114,7 +131,13 @@ class Releasing:
             self._desk.tell("called", keys=tuple(i.key for i in injections))
             told = {outcome.key: outcome for outcome in outcomes or ()}
             silent = error or Temporary("the service did not tell what became of it", lost=True)
-            self._answer(batch, [told.get(i.key) or Outcome(i.key, error=silent) for i in injections])
+            answers = [told.get(i.key) or Outcome(i.key, error=silent) for i in injections]
+            errors = [answer.error for answer in answers]
+            # That a service did not work shows when it worked for none of a batch.
+            came_back = self._desk.answered(backend.name, None if None in errors else errors[0])
+            self._answer(batch, answers)
+            if came_back:
+                self.spread_overdue()
 
         self._desk.calls.start(partial(backend.submit, injections), then)
 
@@ -134,6 +157,8 @@ class Releasing:
         injection = entry.injection
         item, destination = injection.item.name, injection.link.destination
         match error:
+            case AnotherNow() | Permanent() if injection.item.members:
+                self._refused_bundle(injection, error)
             case AnotherNow():
                 # At least a cycle, then growing: what is refused for replicas in deletion is refused for long.
                 times = self._desk.ledger.times_set_aside(item, destination) + 1
@@ -151,6 +176,19 @@ class Releasing:
                 self._desk.fail(injection.link.through, error, [injection.flow])
                 if isinstance(error, Fatal) or not _lost(error):
                     self._again(entry, retry_at)
+
+    def _refused_bundle(self, injection: Injection, error: ServiceError) -> None:
+        """Leave a job that FTS does not want: it is the request that is wrong, so another one would be too.
+
+        Its bytes stay in the debt. After a few of them the link waits for the next cycle.
+        """
+        self._desk.trouble(injection.flow, Hold.QUARANTINED, error.message)
+        self._desk.tell("permanent", service=injection.link.through)
+        self._wrong[injection.flow] += 1
+        if self._wrong[injection.flow] == 1:
+            log.warning("%s takes no such jobs of %s: %s", injection.link.through, injection.flow, error.message)
+        if self._wrong[injection.flow] >= WRONG_JOBS:
+            self.withdraw({injection.flow}, f"jobs of this link are refused: {error.message}")
 
     def _again(self, entry: Entry, retry_at: datetime) -> None:
         if entry.injection.cycle == self._cycle:
@@ -181,16 +219,17 @@ class Releasing:
         cycle, situation, ledger = self._cycle, self._situation, self._desk.ledger
         if cycle is None or situation is None or now >= cycle.end:
             return  # planned by an earlier process: the debt makes it up in the next cycle
-        given = [
-            e.injection for e in ledger.entries(cycle=cycle) if e.state not in {State.REFUSED, State.WITHDRAWN}
-        ]
+        entries = ledger.entries(cycle=cycle)
+        given = [e.injection for e in entries if e.state not in {State.REFUSED, State.WITHDRAWN}]
+        refused = sum(entry.state is State.REFUSED for entry in entries)  # they were calls, too
         room = {
             flow: self._budgets[flow] - sum(one.item.bytes for one in given if one.flow == flow)
             for flow in flows
             if flow in self._budgets
         }
         taken, leaving = frozenset(ledger.taken(now)), frozenset(ledger.leaving())
-        situation = replace(situation, now=now, taken=taken, leaving=leaving)
+        rules = situation.rules_last_hour + refused
+        situation = replace(situation, now=now, taken=taken, leaving=leaving, rules_last_hour=rules)
         deadline = now + min(cycle.length / 10, cycle.end - now)
         first = plan.refill(situation, room, given)
         chosen, unseen = choosing.usable(self._desk, situation, first, room, deadline, given)

@@ -1,0 +1,75 @@
+"""A service that fails is asked by one call at a time, and gets everything as soon as it answers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from dc_inject.engine.breaker import LONGEST, OPENS_AFTER, Breaker
+from dc_inject.errors import Temporary
+from dc_inject.model import Hold
+from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
+
+LINKS = [flow("A", f"B{n:03}", 0.5) for n in range(40)]
+
+
+def test_it_opens_after_some_failures_in_a_row_and_lets_one_call_through_at_a_time():
+    breaker, now = Breaker("rucio"), START
+    for _ in range(OPENS_AFTER - 1):
+        assert not breaker.failed(now)
+    assert breaker.room(now, 16) == 16
+    assert breaker.failed(now)
+    assert breaker.room(now, 16) == 0
+    now += LONGEST
+    assert breaker.room(now, 16) == 1
+    breaker.called()
+    assert breaker.room(now, 16) == 0
+    assert not breaker.failed(now)
+    assert breaker.room(now, 16) == 0
+    assert breaker.room(now + LONGEST, 16) == 1
+    assert breaker.worked()
+    assert breaker.room(now, 16) == 16
+    assert not breaker.worked()
+
+
+def test_success_in_between_starts_the_count_anew():
+    breaker = Breaker("rucio")
+    for _ in range(10 * OPENS_AFTER):
+        assert not breaker.failed(START)
+        breaker.failed(START) if breaker.failures < OPENS_AFTER - 1 else None
+        breaker.worked()
+    assert not breaker.open
+
+
+def test_an_outage_is_not_hammered_by_every_link_and_costs_nothing_that_the_cycle_has_time_for(tmp_path):
+    one = world(tmp_path, campaign(LINKS), {"A": items("A", 400, 5 * GB)})
+    down = [START + CYCLE * 0.2, START + CYCLE * 0.5]
+    asked = []
+
+    def fault(method, _subject):
+        if method == "submit" and down[0] <= one.clock.now() < down[1]:
+            asked.append(one.clock.now())
+            raise Temporary("503 Service Unavailable")
+
+    one.backend.fault = fault
+    one.run(cycles=1)
+    minutes = (down[1] - down[0]) / timedelta(minutes=1)
+    assert OPENS_AFTER <= len(asked) <= 16 + 2 * minutes + 4
+    due = sum(row.due for row in one.ledger.rows())
+    assert sum(row.injected for row in one.ledger.rows()) >= 0.97 * due
+    assert [n["open"] for name, n in one.heard.events if name == "breaker"] == [True, False]
+    assert one.ledger.rows()[0].held is None or one.ledger.rows()[0].held.hold in {Hold.API_ERRORS, Hold.GRAIN}
+
+
+def test_trouble_with_one_storage_does_not_open_it(tmp_path):
+    one = world(tmp_path, campaign(LINKS), {"A": items("A", 400, 5 * GB)})
+
+    def fault(method, subject):
+        if method == "submit" and subject[0].link.destination < "B020":
+            raise Temporary("the storage is banned", hold="destination-unavailable")
+
+    one.backend.fault = fault
+    one.run(cycles=1)
+    rows = {row.key.link.destination: row for row in one.ledger.rows()}
+    assert {row.held.hold for name, row in rows.items() if name < "B020"} == {Hold.DESTINATION_UNAVAILABLE}
+    assert all(row.injected >= row.budget - 5 * GB for name, row in rows.items() if name >= "B020")
+    assert not [1 for name, _ in one.heard.events if name == "breaker"]
