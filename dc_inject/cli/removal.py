@@ -65,7 +65,8 @@ def remove(ending: Ending, ours: Ours, backends: Mapping[str, Backend], clock: C
             later.append(removal)
         else:
             errors[removal.error.message] += 1
-    click.echo(f"{files} files are known to be gone from their destinations", err=True)
+    if files or not (later or errors):
+        click.echo(f"{files} files are known to be gone from their destinations", err=True)
     if later:
         click.echo(_once_more(later), err=True)
     if errors:
