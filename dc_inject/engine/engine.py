@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import units
 from dc_inject.engine.calls import Calls
+from dc_inject.engine.closing import Closing, ours_to_delete, say_what_stays
 from dc_inject.engine.desk import Desk, Settings
 from dc_inject.engine.following import LIVE, Following
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.releasing import Releasing
 from dc_inject.errors import DcInjectError, Fatal, LedgerError, ServiceError
-from dc_inject.ledger import Ledger, Row
-from dc_inject.model import Campaign, Cycle, FlowKey, Held, Hold, State
+from dc_inject.ledger import Ledger
+from dc_inject.model import Campaign, Cycle, Held, Hold, State
 from dc_inject.ports import Backend, Clock, Executor, Identity, Observer
 from dc_inject.reconcile import backoff
 
@@ -31,6 +30,7 @@ log = logging.getLogger(__name__)
 MEND_EVERY = timedelta(seconds=20)  # how often a service that waits for a person is asked again
 CHECK_EVERY = timedelta(hours=1)  # how often a service that works is asked who we are, and until when
 WARN_BEFORE = timedelta(hours=2)  # the end of credentials
+DELETED_WITHIN = timedelta(hours=24)  # how long the drain goes on deleting files that nobody else deletes
 GRACE = timedelta(seconds=30)  # how long a stop waits for answers that are under way
 
 
@@ -67,6 +67,7 @@ class Engine:
         )
         self._opening = Opening(self._desk)
         self._releasing = Releasing(self._desk)
+        self._closing = Closing(self._desk, self._releasing)
         self._following = Following(self._desk, self._releasing.not_carried_out)
         self._since = ledger.begin(clock.now())
         self._cycle: Cycle | None = None
@@ -197,11 +198,14 @@ class Engine:
         """Whether nothing of ours is live, and its bytes are gone or were waited for long enough."""
         if self._calls.under_way or self._desk.ledger.entries(*LIVE):
             return False
+        ended = self._desk.ledger.entries(State.ENDED)
         if self._ended_at is None:
             self._ended_at = now
-            log.info("nothing of ours is live any more")
+            log.info("nothing of ours is live any more; %d are not yet known to be gone", len(ended))
         wait = self._desk.settings.wait_deleted_cycles * self._campaign.cycle
-        return now >= self._ended_at + wait or not self._desk.ledger.entries(State.ENDED)
+        if ours_to_delete(self._desk, ended):
+            wait = DELETED_WITHIN  # nobody else will delete those
+        return now >= self._ended_at + wait or not ended
 
     def _leave(self, *, done: bool) -> None:
         """Hear the answers that are under way; the rest is in the ledger and goes on at the next start."""
@@ -214,9 +218,14 @@ class Engine:
             self._following.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
             self._hear(deadline)
             self._following.end(self._desk.ledger.entries(State.COMPLETE))
+            self._hear(deadline)
+            while self._following.ending() and self._clock.now() < deadline:  # their files are deleted then
+                self._following.round(self._clock.now(), timedelta(0))
+                self._calls.wait(min(self._clock.now() + timedelta(seconds=1), deadline))
         self._hear(deadline)
+        say_what_stays(self._desk)
         if self._cycle in self._desk.ledger.unclosed() and (done or self._clock.now() >= self._cycle.end):
-            self._close(self._cycle)
+            self._closing.close(self._cycle, self._cycle, self._tries)
 
     def _hear(self, deadline: datetime) -> None:
         """Wait for the calls that are under way."""
@@ -231,11 +240,11 @@ class Engine:
         missed = self._missed(cycle)
         for old in self._desk.ledger.unclosed():
             if old < cycle:
-                self._close(old)
+                self._closing.close(old, self._cycle, self._tries)
         gone = Held(Hold.NOT_RUNNING, {"cycles": len(missed)})
         for slot in missed:
             self._opening.dues(self._campaign, slot, self._since, gone)
-            self._close(slot)
+            self._closing.close(slot, self._cycle, self._tries)
         self._cycle, self._plan_at, self._tries = cycle, None, 0
         self._desk.troubles.clear()
         self._following.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
@@ -315,70 +324,6 @@ class Engine:
             for flow in dropped:
                 self._desk.trouble(flow, Hold.PAUSED, "in the middle of the cycle")
 
-    def _close(self, cycle: Cycle) -> None:
-        """Write the cycle's rows for good, each with the reason why it got less than its due."""
-        ledger, now = self._desk.ledger, self._clock.now()
-        rows = ledger.rows(cycle=cycle)
-        holds = {row.key: self._why_short(cycle, row) for row in rows}
-        if cycle == self._cycle:
-            self._releasing.withdraw(None, "its cycle is over")
-        ledger.close_cycle(cycle, now, holds, self._troubled(cycle))
-        rows = ledger.rows(cycle=cycle)
-        log.info("%s", sentence(cycle, rows))
-        self._desk.tell("cycle-closed", cycle=cycle, rows=rows, seconds=(now - cycle.end).total_seconds())
-
-    def _why_short(self, cycle: Cycle, row: Row) -> Held:
-        """Return the reason for a row that got less than its due and was not held when it was planned."""
-        if cycle != self._cycle:
-            return Held(Hold.NOT_RUNNING, {"since": cycle.name})
-        broken = self._desk.broken.get(row.key.link.through)
-        if broken is not None:
-            return Held(Hold(broken.hold), {"message": broken.message[:200]})
-        if not self._desk.ledger.is_planned(cycle):
-            return Held(Hold.API_ERRORS, {"planned": "no", "tries": self._tries})
-        if known := self._desk.troubles.get(row.key):
-            return known
-        waiting = sum(
-            entry.injection.item.bytes
-            for entry in self._desk.ledger.entries(State.CALLED, cycle=cycle)
-            if entry.injection.flow == row.key
-        )
-        if waiting:
-            return Held(Hold.API_ERRORS, {"unanswered": waiting})
-        return Held(Hold.GRAIN, {"budget": row.budget, "injected": row.injected})
-
-    def _troubled(self, cycle: Cycle) -> dict[FlowKey, Held]:
-        """Return the troubles that cost a flow more than what planning held back: those lead in its row."""
-        if cycle != self._cycle:
-            return {}
-        lost: dict[FlowKey, int] = defaultdict(int)
-        for entry in self._desk.ledger.entries(cycle=cycle):
-            if entry.accepted_at is None and entry.state is not State.REFUSED:
-                lost[entry.injection.flow] += entry.injection.item.bytes
-        rows = {row.key: row for row in self._desk.ledger.rows(cycle=cycle)}
-        return {
-            key: held
-            for key, held in self._desk.troubles.items()
-            # What was never intended, since nobody answered the last look, is missing from the budget.
-            if key in rows
-            and 2 * max(lost[key], rows[key].budget - rows[key].injected) >= rows[key].due - rows[key].injected
-        }
-
 
 def _what(subject: str) -> str:
     return "the campaign" if subject == "*" else subject
-
-
-def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
-    """Say in one sentence what a cycle did."""
-    due, injected = sum(row.due for row in rows), sum(row.injected for row in rows)
-    moved, rules = sum(row.moved for row in rows), sum(row.rules for row in rows)
-    held: dict[str, int] = {}
-    for row in rows:
-        if row.held is not None:
-            held[row.held.hold] = held.get(row.held.hold, 0) + 1
-    reasons = ", ".join(f"{count} {hold}" for hold, count in sorted(held.items()))
-    return (
-        f"cycle {cycle}: {len(rows)} links, due {units.format_size(due)}, injected {units.format_size(injected)} "
-        f"in {rules} rules, moved {units.format_size(moved)}" + (f"; held: {reasons}" if reasons else "")
-    )

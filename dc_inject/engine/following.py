@@ -57,6 +57,11 @@ class Following:
         paced = reconcile.at_a_pace([e for e in due if not self._cleans_up(e)], every)
         self.end([e for e in due if self._cleans_up(e)] + paced)
 
+    def ending(self) -> bool:
+        """Whether files of jobs that were asked to end are not known to be gone, and are ours to delete."""
+        some = self._desk.ledger.entries(*LIVE, State.ENDED)
+        return any(e.end_asked_at is not None and self._known(e) and not self._cleans_up(e) for e in some)
+
     def once_a_cycle(self, now: datetime) -> None:
         """Look whether ended bytes are gone, and once more for requests that were given up.
 

@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 from dc_inject import naming
-from dc_inject.errors import Temporary
+from dc_inject.errors import Permanent, Temporary
 from dc_inject.model import Hold, State
-from dc_inject.ports import Removal
+from dc_inject.ports import Outcome, Removal
 from tests.engine.test_crashes import Killed
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, opened, source_files, url, world
 
@@ -154,6 +154,96 @@ def test_files_are_deleted_until_they_are_known_to_be_gone(tmp_path):
     _drained(one)
     assert set(asked.values()) == {3}
     assert {entry.state for entry in one.ledger.entries()} == {State.GONE}
+
+
+def test_the_drain_goes_on_until_transfers_that_were_cancelled_cannot_write_any_more(tmp_path):
+    short = replace(LINK, end=START + CYCLE, lifetime_min=CYCLE, lifetime_max=CYCLE)
+    one = world(tmp_path, campaign([short]), source_files("A", 400), speed=lambda _link: 1e6, **FTS)
+    real, quiet = one.backend.remove, timedelta(hours=3)  # far beyond the cycles that Rucio's reaper is waited for
+
+    def remove(entries):
+        over = [e for e in entries if e.ended_at + quiet <= one.clock.now()]
+        later = [
+            Removal(e.injection.key, gone=False, again_at=e.ended_at + quiet) for e in entries if e not in over
+        ]
+        return later + real(over)
+
+    one.backend.remove = remove
+    _drained(one)
+    assert {entry.state for entry in one.ledger.entries() if entry.accepted_at} == {State.GONE}
+
+
+def test_leaving_with_files_that_cannot_be_deleted_is_told_with_the_way_to_delete_them(tmp_path, caplog):
+    caplog.set_level("INFO")
+    short = replace(LINK, end=START + CYCLE)
+    one = world(tmp_path, campaign([short]), source_files("A", 400), **FTS)
+    one.backend.remove = lambda entries: [
+        Removal(e.injection.key, gone=False, error=Temporary("403 for DELETE")) for e in entries
+    ]
+    _drained(one)
+    assert one.clock.now() >= START + timedelta(hours=24)
+    assert [line for line in caplog.messages if "`dc-inject end test`, deletes them" in line]
+    assert sum("files of ours stay at" in line for line in caplog.messages) == 1
+
+
+def test_a_dead_destination_holds_up_nothing_else(tmp_path):
+    made = campaign([LINK, file_flow("A", "C", 0.8)])
+    one = world(tmp_path, made, source_files("A", 400), **FTS)
+    asked = Counter()
+    real = one.backend.remove
+
+    def remove(entries):
+        (destination,) = {entry.injection.link.destination for entry in entries}
+        asked[destination] += 1
+        if destination == url("B"):
+            raise Temporary("no answer in 60 s")
+        return real(entries)
+
+    one.backend.remove = remove
+    one.run(cycles=4)
+    states = {(e.injection.link.destination, e.state) for e in one.ledger.entries()}
+    assert (url("C"), State.GONE) in states
+    assert (url("B"), State.GONE) not in states
+    assert asked[url("B")] <= 5 * 4 + 1, "once a round"
+    assert all(abs(row.injected - DUE) <= GB for row in one.ledger.rows())
+
+
+def test_a_job_that_is_refused_for_good_is_not_asked_for_again_and_again(tmp_path):
+    made = campaign([LINK, file_flow("A", "C", 0.8)])
+    one = world(tmp_path, made, source_files("A", 400), **FTS)
+    real, asked = one.backend.submit, Counter()
+
+    def submit(injections):
+        asked[injections[0].link.destination] += 1
+        if injections[0].link.destination == url("B"):
+            return [Outcome(i.key, error=Permanent("413 Request Entity Too Large")) for i in injections]
+        return real(injections)
+
+    one.backend.submit = submit
+    one.run(cycles=2)
+    assert asked[url("B")] <= 2 * 3
+    rows = {(row.key.link.destination, row.cycle.start): row for row in one.ledger.rows()}
+    assert rows[url("B"), START].held.hold is Hold.QUARANTINED
+    assert rows[url("C"), START].injected == DUE
+    assert not one.ledger.quarantine_list(one.clock.now())
+
+
+def test_another_account_in_the_middle_holds_everything_until_it_is_ours_again(tmp_path):
+    one = world(tmp_path, campaign([LINK]), source_files("A", 400), **FTS)
+    real, other = one.backend.check, [False]
+
+    def check():
+        identity = real()
+        return replace(identity, vo="another") if other[0] else identity
+
+    one.backend.check = check
+    engine = one.engine()
+    one.heard.at["cycle-opened"] = lambda: other.__setitem__(0, one.clock.now() >= START + 4 * CYCLE)
+    engine.run(until=START + 8 * CYCLE)
+    rows = one.ledger.rows()
+    assert all(abs(row.injected - DUE) <= GB for row in rows[:4])
+    assert {row.held.hold for row in rows[5:]} == {Hold.CREDENTIALS}
+    assert sum(row.injected for row in rows[5:]) == 0
 
 
 def test_a_service_that_does_not_answer_a_removal_is_asked_again(tmp_path):

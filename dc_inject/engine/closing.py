@@ -1,0 +1,112 @@
+"""Closing a cycle: its rows are written for good, each with its reason; and what is said when we leave."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from dc_inject import units
+from dc_inject.engine.desk import Desk
+from dc_inject.engine.releasing import Releasing
+from dc_inject.ledger import Row
+from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State
+
+log = logging.getLogger(__name__)
+
+
+class Closing:
+    """What happens once per cycle, when it is over."""
+
+    def __init__(self, desk: Desk, releasing: Releasing) -> None:
+        """Take what the engine's parts share, and what still waits for its release."""
+        self._desk = desk
+        self._releasing = releasing
+
+    def close(self, cycle: Cycle, current: Cycle | None, tries: int) -> None:
+        """Write the cycle's rows for good, each with the reason why it got less than its due.
+
+        `current` is the cycle that this process works on, `tries` how often it tried in vain to plan it.
+        """
+        ledger, now = self._desk.ledger, self._desk.clock.now()
+        rows = ledger.rows(cycle=cycle)
+        holds = {row.key: self._why_short(cycle, current, row, tries) for row in rows}
+        if cycle == current:
+            self._releasing.withdraw(None, "its cycle is over")
+        ledger.close_cycle(cycle, now, holds, self._troubled(cycle, current))
+        rows = ledger.rows(cycle=cycle)
+        log.info("%s", sentence(cycle, rows))
+        self._desk.tell("cycle-closed", cycle=cycle, rows=rows, seconds=(now - cycle.end).total_seconds())
+
+    def _why_short(self, cycle: Cycle, current: Cycle | None, row: Row, tries: int) -> Held:
+        """Return the reason for a row that got less than its due and was not held when it was planned."""
+        if cycle != current:
+            return Held(Hold.NOT_RUNNING, {"since": cycle.name})
+        broken = self._desk.broken.get(row.key.link.through)
+        if broken is not None:
+            return Held(Hold(broken.hold), {"message": broken.message[:200]})
+        if not self._desk.ledger.is_planned(cycle):
+            return Held(Hold.API_ERRORS, {"planned": "no", "tries": tries})
+        if known := self._desk.troubles.get(row.key):
+            return known
+        waiting = sum(
+            entry.injection.item.bytes
+            for entry in self._desk.ledger.entries(State.CALLED, cycle=cycle)
+            if entry.injection.flow == row.key
+        )
+        if waiting:
+            return Held(Hold.API_ERRORS, {"unanswered": waiting})
+        return Held(Hold.GRAIN, {"budget": row.budget, "injected": row.injected})
+
+    def _troubled(self, cycle: Cycle, current: Cycle | None) -> dict[FlowKey, Held]:
+        """Return the troubles that cost a flow more than what planning held back: those lead in its row."""
+        if cycle != current:
+            return {}
+        lost: dict[FlowKey, int] = defaultdict(int)
+        for entry in self._desk.ledger.entries(cycle=cycle):
+            if entry.accepted_at is None and entry.state is not State.REFUSED:
+                lost[entry.injection.flow] += entry.injection.item.bytes
+        rows = {row.key: row for row in self._desk.ledger.rows(cycle=cycle)}
+        return {
+            key: held
+            for key, held in self._desk.troubles.items()
+            # What was never intended, since nobody answered the last look, is missing from the budget.
+            if key in rows
+            and 2 * max(lost[key], rows[key].budget - rows[key].injected) >= rows[key].due - rows[key].injected
+        }
+
+
+def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
+    """Say in one sentence what a cycle did."""
+    due, injected = sum(row.due for row in rows), sum(row.injected for row in rows)
+    moved, rules = sum(row.moved for row in rows), sum(row.rules for row in rows)
+    held: dict[str, int] = {}
+    for row in rows:
+        if row.held is not None:
+            held[row.held.hold] = held.get(row.held.hold, 0) + 1
+    reasons = ", ".join(f"{count} {hold}" for hold, count in sorted(held.items()))
+    return (
+        f"cycle {cycle}: {len(rows)} links, due {units.format_size(due)}, injected {units.format_size(injected)} "
+        f"in {rules} rules, moved {units.format_size(moved)}" + (f"; held: {reasons}" if reasons else "")
+    )
+
+
+def ours_to_delete(desk: Desk, entries: Iterable[Entry]) -> list[Entry]:
+    """Return those whose bytes no service deletes."""
+    backends = desk.backends
+    return [e for e in entries if (s := e.injection.link.through) in backends and not backends[s].cleans_up]
+
+
+def say_what_stays(desk: Desk) -> None:
+    """Say which files of ours nobody will delete now that we leave."""
+    left = [entry.injection for entry in ours_to_delete(desk, desk.ledger.entries(State.ENDED))]
+    if not left:
+        return
+    places = sorted({injection.link.destination for injection in left})
+    log.warning(
+        "files of %d jobs are not known to be gone from %s%s: the next run, or `dc-inject end %s`, deletes them",
+        len(left),
+        ", ".join(places[:3]),
+        f" and {len(places) - 3} more" if len(places) > 3 else "",
+        desk.campaign_name,
+    )
