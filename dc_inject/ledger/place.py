@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,6 +44,26 @@ def make_folder(folder: Path) -> None:
         folder = folder.parent
     for one in reversed(missing):
         one.mkdir(mode=0o700, exist_ok=True)
+
+
+def keep(made: Path, path: Path) -> None:
+    """Give a ledger that was made elsewhere on this disk its place, whole even after a power cut; raises OSError.
+
+    A write-ahead log that another ledger has left there would be taken for that of the new one: it goes.
+    """
+    _to_disk(made)
+    for end in ("-wal", "-shm"):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+    made.replace(path)
+    _to_disk(path.absolute().parent)
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def refuse_network(path: Path) -> None:

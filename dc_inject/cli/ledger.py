@@ -1,0 +1,126 @@
+"""`dc-inject ledger`: check a campaign's ledger, back it up, and make it anew when it is lost."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from dc_inject import units
+from dc_inject.cli import common, tables
+from dc_inject.cli.rebuild import rebuild
+from dc_inject.errors import LedgerError, UsageError
+from dc_inject.ledger import Finding, LedgerView, lock, place
+from dc_inject.ledger.check import check as contradictions
+
+COLUMNS = tuple(tables.Column(key, key) for key in ("code", "severity", "subject", "message"))
+
+
+@click.group()
+def ledger() -> None:
+    r"""Check a campaign's ledger, back it up, or make it anew when it is lost.
+
+    \b
+    Example: dc-inject ledger check dc27-rehearsal
+    """
+
+
+ledger.add_command(rebuild)
+
+
+@ledger.command()
+@common.CAMPAIGN
+@common.LEDGER
+@common.FORMAT
+@click.pass_context
+def check(ctx: click.Context, campaign: str, ledger_path: Path | None, fmt: str) -> None:
+    r"""Look for contradictions in a ledger: exit code 0 when there are none, 3 when there are.
+
+    Works while an injector runs, and asks no service. Totals are made anew from the single injections, and states
+    are compared with times. A note is worth to know, and is no contradiction.
+
+    \b
+    Example: dc-inject ledger check dc27-rehearsal
+    Example: dc-inject ledger check backups/dc27-rehearsal.sqlite --format json
+    """
+    path = common.existing_ledger(campaign, ledger_path)
+    found = contradictions(path)
+    if found or fmt != "table":
+        tables.emit(fmt, COLUMNS, [_row(one) for one in found])
+    errors = _errors(found)
+    notes = len(found) - len(errors)
+    words = f"{len(errors)} contradictions" if errors else "no contradiction"
+    click.echo(f"{path}: {words}" + (f", {notes} notes" if notes else ""), err=True)
+    if errors:
+        click.echo("hint: docs/ledger.md says what each code means, and how to go on", err=True)
+    ctx.exit(3 if errors else 0)
+
+
+@ledger.command()
+@common.CAMPAIGN
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@common.LEDGER
+def backup(campaign: str, file: Path, force: bool, ledger_path: Path | None) -> None:
+    r"""Copy a ledger to FILE as it is at this moment, also while an injector runs.
+
+    The copy is checked before it gets its name, so that FILE is a whole ledger or what it was before. Its path
+    goes to stdout. FILE is for you alone (mode 0600).
+
+    \b
+    Example: dc-inject ledger backup dc27-rehearsal /backup/dc27.sqlite --force
+    Example, in a crontab: 5 * * * * dc-inject ledger backup dc27 /backup/dc27-$(date +\%H).sqlite --force
+    """
+    path = common.existing_ledger(campaign, ledger_path)
+    _refuse(path, file, force=force)
+    try:
+        told = _copied(path, file)
+    except OSError as error:
+        raise LedgerError(
+            f"{file} cannot be written: {error.strerror}", "check its folder, and room there"
+        ) from None
+    click.echo(told, err=True)
+    click.echo(str(file))
+
+
+def _refuse(path: Path, file: Path, *, force: bool) -> None:
+    """Refuse to put a copy where something is that is still wanted."""
+    if not file.exists():
+        return
+    if file.samefile(path):
+        raise UsageError(f"{file} is the ledger itself", "name another file")
+    if not force:
+        raise UsageError(f"{file} exists", "name another file, or give --force to replace it")
+    if holder := lock.holder(file):
+        raise LedgerError(f"{file} is in use: {holder} injects with it", "name another file")
+
+
+def _copied(path: Path, file: Path) -> str:
+    """Copy a ledger beside its new place, check the copy, and only then give it its name; say what is in it."""
+    with tempfile.TemporaryDirectory(prefix=".dc_inject-", dir=file.absolute().parent) as folder:
+        copy = Path(folder) / file.name
+        with LedgerView.open(path) as view:
+            view.copy_to(copy)
+        if errors := _errors(contradictions(copy)):
+            raise LedgerError(
+                f"not kept: the copy of {path} has {len(errors)} contradictions, such as: "
+                f"{errors[0].subject}: {errors[0].message} [{errors[0].code}]",
+                "`dc-inject ledger check` tells them all; `cp` copies the file with its -wal as it is",
+            )
+        with LedgerView.open(copy) as view:
+            cycle, counts = view.last_cycle(), view.state_counts()
+        place.keep(copy, file)
+    entries = sum(count for count, _ in counts.values())
+    size = units.format_size(file.stat().st_size)
+    return f"{size}: {entries} injections, the last cycle is {cycle or 'none yet'}"
+
+
+def _errors(found: Sequence[Finding]) -> list[Finding]:
+    return [one for one in found if not one.note]
+
+
+def _row(one: Finding) -> dict[str, str]:
+    severity = "note" if one.note else "error"
+    return {"code": one.code, "severity": severity, "subject": one.subject, "message": one.message}

@@ -1,0 +1,157 @@
+"""`dc-inject ledger rebuild`: a new ledger from what the services still have, when the old one is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import click
+
+from dc_inject import files, units
+from dc_inject.cli import common, removal
+from dc_inject.clock import SystemClock
+from dc_inject.engine import admit
+from dc_inject.engine.menus import Menus
+from dc_inject.engine.rebuilding import Rebuilding, Rebuilt
+from dc_inject.errors import LedgerError, UsageError
+from dc_inject.executor import ThreadExecutor
+from dc_inject.ledger import Ledger, lock, place
+from dc_inject.ledger.check import check
+from dc_inject.metrics import Silent
+from dc_inject.ports import Backend, Clock, Found
+
+THREADS = 8
+UNKNOWN = (
+    "what was due and forgiven, and why: past rows show as due what was found of them, so nothing is made up",
+    "what has expired or was ended, where its service does not tell of it any more: it is in no total",
+    "files of such jobs, if any were left: `dc-inject end --sweep` finds them",
+    "stops: none is in force; if there was one, `dc-inject stop` it before you `run`",
+    "what was set aside, changes and notes",
+    "what RSE expressions meant when their menus came into force: they mean what they mean now",
+)
+
+
+@runtime_checkable
+class Searchable(Protocol):
+    """A service that tells which rules or jobs of a campaign it has."""
+
+    def ours(self, campaign: str, *, since: datetime | None) -> Iterator[Found]:
+        """Stream those that were made, or of jobs that are over: were over, after `since`."""
+        ...
+
+
+@click.command()
+@click.argument("campaign")
+@common.MENUS
+@common.LEDGER
+@click.option("--since", type=common.TIME, help="Look for nothing older [default: for all of it].")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
+@common.TIMEOUT
+def rebuild(
+    campaign: str,
+    menus: tuple[Path, ...],
+    ledger_path: Path | None,
+    since: datetime | None,
+    yes: bool,
+    allow_admin: bool,
+    timeout: float,
+) -> None:
+    r"""Make the ledger of CAMPAIGN anew from what the services tell, when it is lost.
+
+    Rules are found by their comments, jobs by what they say of themselves; the MENUS are those that are in force.
+    Afterwards `run` goes on with the next cycle: it gives nothing twice, and follows and ends what was found. What
+    cannot be known is said, and kept in the ledger's notes. The new ledger's path goes to stdout.
+
+    End the injector first, and wait until its last calls are over: some minutes, if it died.
+
+    \b
+    Example: dc-inject ledger rebuild dc27-rehearsal /etc/dc_inject/menus
+    """
+    common.talk(quiet=True)
+    drafts = files.read_menus(menus)
+    if (named := common.one_campaign(drafts)) != campaign:
+        raise UsageError(
+            f"these menus are of campaign {named}, not of {campaign}", "give the campaign's own menus"
+        )
+    clock, path = SystemClock(), common.ledger_file(ledger_path, campaign)
+    services = {service for draft in drafts for service in draft.services}
+    with contextlib.ExitStack() as stack:
+        _refuse(path)
+        place.make_folder(path.absolute().parent)
+        stack.enter_context(lock.held(path, common.who(), timedelta(0)))
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".rebuild-", dir=path.absolute().parent))
+        backends = common.backends(
+            services,
+            campaign=campaign,
+            clock=clock,
+            observer=Silent(),
+            timeout=timeout,
+            endpoint=common.menus_endpoint(drafts),
+        )
+        identities = admit.identities(backends, allow_admin=allow_admin)
+        executor = ThreadExecutor(clock, THREADS)
+        stack.callback(executor.close)
+        new = Path(folder) / path.name
+        with Ledger.open(new, synchronous="OFF") as ledger:
+            ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), clock.now())
+            made = Menus(menus, ledger=ledger, backends=backends, clock=clock)()
+            found = _found(backends, campaign, since)
+            rebuilding = Rebuilding(
+                campaign=made,
+                backends=backends,
+                clock=clock,
+                executor=executor,
+                patience=timedelta(seconds=3 * timeout),
+            )
+            rebuilt = rebuilding.rebuild(ledger, found)
+            _write_down(ledger, rebuilt, clock)
+        if errors := [one for one in check(new) if not one.note]:
+            raise LedgerError(f"the new ledger would contradict itself: {errors[0].message}", "please report it")
+        _say(rebuilt)
+        if not (yes or removal.agreed(f"Make {path} from this?")):
+            raise UsageError("nothing was made", "answer y, or give --yes where nobody can be asked")
+        _refuse(path)  # once more: asking took its time
+        place.keep(new, path)
+    click.echo(str(path))
+
+
+def _refuse(path: Path) -> None:
+    """Refuse where a ledger is, or where the log of one was left: it may have what is wanted."""
+    for file in (path, path.with_name(path.name + "-wal")):
+        if file.exists() and (file == path or file.stat().st_size):
+            what = "there is a ledger" if file == path else "the log of a ledger was left"
+            hint = f"`dc-inject ledger check` tells whether it is whole; if not, move {path.name}* away first"
+            raise LedgerError(f"{what} at {file}", hint)
+
+
+def _found(backends: Mapping[str, Backend], campaign: str, since: datetime | None) -> list[Found]:
+    found: dict[str, Found] = {}
+    for backend in backends.values():
+        assert isinstance(backend, Searchable), "Rucio and FTS both are"
+        found |= {one.key: one for one in backend.ours(campaign, since=since)}
+    return list(found.values())
+
+
+def _write_down(ledger: Ledger, rebuilt: Rebuilt, clock: Clock) -> None:
+    what = f"ledger rebuild: {rebuilt.injections} injections found"
+    ledger.change(common.who(), what, "the ledger was lost", clock.now())
+    ledger.note("this ledger was made anew; not known: " + "; ".join(UNKNOWN), clock.now())
+
+
+def _say(rebuilt: Rebuilt) -> None:
+    """Say what was found, and what nobody can know."""
+    click.echo(
+        f"{rebuilt.injections} injections found ({units.format_size(rebuilt.bytes)}), "
+        f"{rebuilt.complete} of them complete",
+        err=True,
+    )
+    for flow in rebuilt.strangers:
+        click.echo(f"no menu has {flow} any more: it is followed to its end, and gets nothing new", err=True)
+    click.echo("what cannot be known:", err=True)
+    for line in UNKNOWN:
+        click.echo(f"- {line}", err=True)

@@ -1,0 +1,217 @@
+"""Making a ledger anew from what the services still have: rules and jobs of ours become injections again.
+
+What was due is not known any more. So that nothing is made up and nothing is taken back, each past cycle is
+written as if it had been due what was found of it; the cycle in which this happens is the last of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import groupby
+from typing import TypeVar
+
+from dc_inject import urls
+from dc_inject.engine.calls import Calls
+from dc_inject.errors import LedgerError
+from dc_inject.ledger import Ledger, life
+from dc_inject.model import Campaign, Cycle, Entry, Flow, FlowKey, Injection, Item, JobOptions, State
+from dc_inject.plan import Plan
+from dc_inject.ports import Backend, Candidate, Clock, Executor, Found, Observation, Outcome, Status
+
+AT_ONCE = 200  # rules or datasets that one call asks for
+LIFETIME = timedelta(hours=2)  # of a job whose link no menu has any more
+
+T = TypeVar("T")
+K = TypeVar("K")
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What was found and written: injections and bytes, how many are complete, and flows that no menu has."""
+
+    injections: int
+    bytes: int
+    complete: int
+    strangers: tuple[FlowKey, ...]
+
+
+class Rebuilding:
+    """Asks the services about what was found, and writes it into a new ledger."""
+
+    def __init__(
+        self,
+        *,
+        campaign: Campaign,
+        backends: Mapping[str, Backend],
+        clock: Clock,
+        executor: Executor,
+        patience: timedelta,
+    ) -> None:
+        """Take the campaign of the menus, the services, and how long (`patience`) a round of calls may take."""
+        self._campaign = campaign
+        self._backends = backends
+        self._clock = clock
+        self._calls = Calls(executor, clock)
+        self._patience = patience
+
+    def rebuild(self, ledger: Ledger, found: Sequence[Found]) -> Rebuilt:
+        """Write what was found into a ledger that is bound and empty.
+
+        Raises LedgerError for what was made on another grid of cycles, ServiceError when a service does not tell.
+        """
+        entries = {one.key: self._entry(one) for one in self._sized(found)}
+        seen = self._observe(list(entries.values()))
+        moments = {one.key: self._seen_at(one, seen[one.key]) for one in found}
+        after = {key: life.observed(entry, seen[key], moments[key]) for key, entry in entries.items()}
+        cycles: dict[Cycle, list[Entry]] = defaultdict(list)
+        for entry in entries.values():
+            cycles[entry.injection.cycle].append(entry)
+        for cycle in sorted(cycles):
+            dues: Counter[FlowKey] = Counter()
+            for entry in cycles[cycle]:
+                dues[entry.injection.flow] += after[entry.injection.key].injected
+            with ledger.together():
+                self._write(ledger, cycle, dues, cycles[cycle], seen, moments)
+        known = {flow.key for flow in self._campaign.flows}
+        return Rebuilt(
+            injections=len(entries),
+            bytes=sum(entry.injected for entry in after.values()),
+            complete=sum(entry.state is State.COMPLETE for entry in after.values()),
+            strangers=tuple(sorted({entry.injection.flow for entry in entries.values()} - known)),
+        )
+
+    def _write(
+        self,
+        ledger: Ledger,
+        cycle: Cycle,
+        dues: Mapping[FlowKey, int],
+        entries: Iterable[Entry],
+        seen: Mapping[str, Observation],
+        moments: Mapping[str, datetime],
+    ) -> None:
+        """Let a cycle happen once more, with the times at which it did."""
+        now = self._clock.now()
+        ledger.open_cycle(cycle, {flow: (due, None) for flow, due in dues.items()}, now)
+        for moment, some in groupby(sorted(entries, key=_age), key=_accepted):
+            part = list(some)
+            keys = [entry.injection.key for entry in part]
+            ledger.add_injections([entry.injection for entry in part], moment)
+            ledger.call(keys, moment)
+            ledger.answer([Outcome(e.injection.key, e.external_id) for e in part], moment, {})
+            for key in keys:
+                ledger.observe([seen[key]], moments[key])
+        ledger.record_plan(Plan(cycle, (), ()), now)
+        ledger.close_cycle(cycle, now)
+
+    # ------------------------------------------------------------------ what was found, as a ledger has it
+
+    def _entry(self, found: Found) -> Entry:
+        """Return what was found as it was when it had just been accepted."""
+        cycle, flow = Cycle(found.cycle, self._campaign.cycle), self._flow(found)
+        if Cycle.at(found.cycle, cycle.length) != cycle:
+            raise LedgerError(
+                f"{found.item} was injected in the cycle {cycle}, which is not one of these menus",
+                "give menus with the cycle length that the campaign had",
+            )
+        lifetime = flow.lifetime_max if flow else LIFETIME
+        if found.expires_at is not None:
+            lifetime = max(found.expires_at - found.created_at, timedelta(0))
+        through_fts = found.link.through == "fts"
+        injection = Injection(
+            key=found.key,
+            campaign=found.campaign,
+            cycle=cycle,
+            scenario=found.scenario,
+            link=flow.link if flow else found.link,
+            item=Item(found.item, found.bytes or 0, found.files),
+            release=found.created_at,
+            lifetime=lifetime,
+            activity=flow.activity if flow else "",
+            service_priority=flow.service_priority if flow else 3,
+            contact=found.contact or self._campaign.contact,
+            job=((flow.job if flow else None) or JobOptions()) if through_fts else None,
+        )
+        return Entry(
+            injection,
+            State.LIVE,
+            found.external_id,
+            accepted_at=found.created_at,
+            expires_at=found.created_at + lifetime,
+        )
+
+    def _flow(self, found: Found) -> Flow | None:
+        """Return the flow of the menus that it was injected for; None when they have none.
+
+        A job does not tell its link's source, only its files: it is the nearest of the prefixes above all of them.
+        """
+        flows = [flow for flow in self._campaign.flows if flow.scenario == found.scenario]
+        if not found.sources:
+            return next((flow for flow in reversed(flows) if flow.link == found.link), None)
+        fit = [
+            flow
+            for flow in flows
+            if flow.link[1:] == found.link[1:]
+            and all(urls.is_below(flow.link.source, url) for url in found.sources)
+        ]
+        return max(fit, key=lambda flow: len(flow.link.source), default=None)
+
+    def _seen_at(self, found: Found, seen: Observation) -> datetime:
+        """Return when it became what it is: a complete one was that before we looked."""
+        now = self._clock.now()
+        if seen.status is not Status.COMPLETE or found.changed_at is None:
+            return now
+        return min(max(found.changed_at, found.created_at), now)
+
+    # ------------------------------------------------------------------ questions
+
+    def _sized(self, found: Sequence[Found]) -> list[Found]:
+        """Return what was found with sizes: Rucio does not tell those of a rule that it has not begun with."""
+        without = [one for one in found if one.bytes is None or not one.files]
+        sights = self._ask([(_candidate(one), one.link.through) for one in without], lambda b, some: b.look(some))
+        items = {candidate: sight.item for candidate, sight in sights.items() if sight.item is not None}
+        sized = []
+        for one in found:
+            item = items.get(_candidate(one))
+            told = replace(one, bytes=item.bytes, moving=item.files - one.done - one.stuck) if item else one
+            sized.append(told)
+        return sized
+
+    def _observe(self, entries: Sequence[Entry]) -> dict[str, Observation]:
+        return self._ask(
+            [(entry, entry.injection.link.through) for entry in entries],
+            lambda backend, some: {seen.key: seen for seen in backend.observe(some)},
+        )
+
+    def _ask(
+        self, things: Sequence[tuple[T, str]], question: Callable[[Backend, Sequence[T]], Mapping[K, A]]
+    ) -> dict[K, A]:
+        """Ask about things, each with its service, many at once; raises the ServiceError of a failed call."""
+        by_service: dict[str, list[T]] = defaultdict(list)
+        for thing, service in things:
+            by_service[service].append(thing)
+        tasks: dict[object, Callable[[], Mapping[K, A]]] = {
+            (service, start): partial(question, self._backends[service], some[start : start + AT_ONCE])
+            for service, some in by_service.items()
+            for start in range(0, len(some), AT_ONCE)
+        }
+        answers, errors = self._calls.gather(tasks, self._clock.now() + self._patience * len(tasks))
+        for error in errors.values():
+            raise error
+        return {key: value for answer in answers.values() for key, value in answer.items()}
+
+
+def _candidate(found: Found) -> Candidate:
+    return Candidate(found.item, found.link)
+
+
+def _accepted(entry: Entry) -> datetime:
+    return entry.accepted_at or entry.injection.release
+
+
+def _age(entry: Entry) -> tuple[datetime, str]:
+    return _accepted(entry), entry.injection.key
