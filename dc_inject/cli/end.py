@@ -129,6 +129,7 @@ def end(
             executor=executor,
             record=ledger,
             patience=timedelta(seconds=3 * timeout),
+            at_once=THREADS,
         )
         standing = ending.look(entries)
         noun = _noun(services)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
@@ -17,7 +18,8 @@ from dc_inject.model import Entry, State
 from dc_inject.naming import Copy
 from dc_inject.ports import Backend, Clock, Removal
 
-PATIENCE = timedelta(minutes=2)  # how long files that resist are asked for again
+PATIENCE = timedelta(minutes=2)  # how long files that resist are asked for again while nothing else gets on
+TELL_EVERY = timedelta(seconds=10)
 Ours = Callable[..., list[Entry]]  # our entries in some states
 
 
@@ -57,24 +59,44 @@ def remove(ending: Ending, ours: Ours, backends: Mapping[str, Backend], clock: C
     entries = {entry.injection.key: entry for entry in _to_remove(ours, backends)}
     if not entries:
         return
-    files, later, errors = 0, [], Counter[str]()
-    for removal in ending.remove(tuple(entries.values()), clock.now() + PATIENCE):
-        if removal.gone:
-            files += entries[removal.key].injection.item.files
-        elif removal.error is None:
-            later.append(removal)
-        else:
-            errors[removal.error.message] += 1
-    if files or not (later or errors):
-        click.echo(f"{files} files are known to be gone from their destinations", err=True)
-    if later:
-        click.echo(_once_more(later), err=True)
-    if errors:
-        message, count = errors.most_common(1)[0]
+    tally = _Tally(sum(entry.injection.item.files for entry in entries.values()))
+    told = clock.now()
+    try:
+        for removal in ending.remove(entries.values(), PATIENCE):
+            tally.add(removal, entries[removal.key].injection.item.files)
+            if clock.now() >= told + TELL_EVERY:
+                told = clock.now()
+                click.echo(f"{tally.gone} of {tally.files} files are known to be gone", err=True)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {tally.gone} of {tally.files} files are gone; run it again to go on", err=True)
+        raise click.exceptions.Exit(130) from None
+    click.echo(f"{tally.gone} files are known to be gone from their destinations", err=True)
+    if tally.later:
+        click.echo(_once_more(tally.later), err=True)
+    if tally.errors:
+        message, count = tally.errors.most_common(1)[0]
         raise ServiceError(
-            f"files of {sum(errors.values())} jobs are still at their destinations; of {count}: {message}",
+            f"files of {sum(tally.errors.values())} jobs are still at their destinations; of {count}: {message}",
             "the ledger keeps them: run it again when that is repaired",
         )
+
+
+@dataclass
+class _Tally:
+    """How far deleting got: all files, those that are gone, jobs to look at later, what stood in the way."""
+
+    files: int
+    gone: int = 0
+    later: list[Removal] = field(default_factory=list)
+    errors: Counter[str] = field(default_factory=Counter)
+
+    def add(self, removal: Removal, files: int) -> None:
+        if removal.gone:
+            self.gone += files
+        elif removal.error is None:
+            self.later.append(removal)
+        else:
+            self.errors[removal.error.message] += 1
 
 
 def _once_more(later: Sequence[Removal]) -> str:

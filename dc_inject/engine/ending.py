@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from dc_inject.engine.calls import Calls
+from dc_inject.engine.removals import Removals
 from dc_inject.errors import Fatal, ServiceError
 from dc_inject.model import Entry, State
 from dc_inject.ports import Backend, Clock, Executor, Observation, Outcome, Removal, Status
@@ -21,8 +22,6 @@ from dc_inject.reconcile import given_up
 OBSERVE_AT_ONCE = 200
 END_AT_ONCE = 20
 BATCHES_AT_ONCE = 8
-REMOVE_AT_ONCE = 10  # bundles of files
-AGAIN_AFTER = timedelta(seconds=5)  # between two tries to delete
 GIVE_UP_AFTER = 5  # failures in a row: the service does not work now, the rest is for another time
 
 
@@ -84,14 +83,19 @@ class Ending:
         executor: Executor,
         record: Record | None,
         patience: timedelta = timedelta(minutes=3),
+        at_once: int = 8,
     ) -> None:
-        """Take the services, and how long (`patience`) one round of calls may take before it counts as failed."""
+        """Take the services, and how long (`patience`) one round of calls may take before it counts as failed.
+
+        `at_once` are the calls that the executor has threads for.
+        """
         self._backends = backends
         self._clock = clock
         self._executor = executor
         self._calls = Calls(executor, clock)
         self._record = record
         self._patience = patience
+        self._at_once = at_once
 
     def look(self, entries: Sequence[Entry]) -> Standing:
         """Ask how entries stand and write it down; raises the ServiceError of a service that does not tell."""
@@ -149,41 +153,25 @@ class Ending:
             if failures >= GIVE_UP_AFTER or isinstance(outcome.error, Fatal):
                 return
 
-    def remove(self, entries: Sequence[Entry], until: datetime) -> Iterator[Removal]:
+    def remove(self, entries: Iterable[Entry], patience: timedelta) -> Iterator[Removal]:
         """Delete what ended ones left at their destinations, where no service does; gives each as it is known.
 
-        Those that are not gone are asked for again, up to a moment; then they are given as they are.
+        Those that are not gone are asked for again until none has got on for `patience`; then they are given as
+        they are.
         """
-        waiting = {e.injection.key: e for e in entries if not self._backends[e.injection.link.through].cleans_up}
-        moments = dict.fromkeys(waiting, self._clock.now())
-        while waiting:
-            now = self._clock.now()
-            told = self._remove([entry for key, entry in waiting.items() if moments[key] <= now])
-            for removal in told:
-                moments[removal.key] = max(removal.again_at or now, now + AGAIN_AFTER)
-                if removal.gone or moments[removal.key] > until:
-                    del waiting[removal.key]
-                    yield removal
-            if waiting:
-                self.wait(min(moments[key] for key in waiting))
-
-    def _remove(self, entries: Sequence[Entry]) -> list[Removal]:
-        parts = [
-            (service, some[start : start + REMOVE_AT_ONCE])
-            for service, some in _by_service(entries).items()
-            for start in range(0, len(some), REMOVE_AT_ONCE)
-        ]
-        tasks: dict[object, Callable[[], Any]] = {
-            number: partial(self._backends[service].remove, part) for number, (service, part) in enumerate(parts)
-        }
-        results, errors = self._gather(tasks)
-        removals: list[Removal] = []
-        for number, (_, part) in enumerate(parts):
-            failed = [Removal(entry.injection.key, gone=False, error=errors.get(number)) for entry in part]
-            removals += results.get(number, failed)
-        if self._record is not None:
-            self._record.gone([removal.key for removal in removals if removal.gone], self._clock.now())
-        return removals
+        removals = Removals(
+            [entry for entry in entries if not self._backends[entry.injection.link.through].cleans_up],
+            self._backends,
+            self._calls,
+            self._clock,
+            at_once=self._at_once,
+            patience=self._patience,
+        )
+        for told in removals.told(patience):
+            gone = [removal.key for removal in told if removal.gone]
+            if gone and self._record is not None:
+                self._record.gone(gone, self._clock.now())
+            yield from told
 
     def _is_ending(self, entry: Entry, expires_at: datetime | None, now: datetime) -> bool:
         """Whether a rule has been ended, or has expired, and its service takes its time to let it go."""

@@ -180,6 +180,35 @@ def test_a_transfer_that_may_still_write_is_looked_at_once_more_later(world: Wor
     assert world.states() == {State.GONE: 3, State.LIVE: 2}
 
 
+def test_deleting_tells_how_far_it_got(world: World) -> None:
+    real = world.service.remove
+
+    def slow(entries: Sequence[Entry]) -> list[Removal]:
+        world.clock.advance(world.clock.now() + timedelta(seconds=6))
+        return real(entries)
+
+    world.service.remove = slow
+    done = world.end("--yes")
+    assert "of 30 files are known to be gone\n" in done.stderr
+
+
+def test_interrupting_keeps_what_is_gone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed = command.Ending.remove
+
+    def cut(self: Any, *arguments: Any) -> Iterator[Removal]:
+        yield next(removed(self, *arguments))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command.Ending, "remove", cut)
+        done = world.end("--yes")
+    assert done.exit_code == 130
+    assert "interrupted: 10 of 30 files are gone; run it again to go on" in done.stderr
+    assert world.states()[State.GONE] >= 1
+    assert world.end("--yes").exit_code == 0
+    assert world.states() == {State.GONE: 3, State.LIVE: 2}
+
+
 def test_sweeping_deletes_only_files_of_the_campaign_that_no_ledger_answers_for(world: World) -> None:
     known, unknown = naming.copies(_injection(0))[0], naming.copies(_injection(8))
     foreign = [f"{LINK.destination}/dc_inject/dc27/export/precious", f"{LINK.destination}/{unknown[0][-17:]}"]
