@@ -91,7 +91,7 @@ class FtsBackend:
         pool, quick = Threads(threads), min(timeout, QUICK)
         self._jobs = Jobs(self.connection)
         self._observing = Observing(self.connection, self._jobs)
-        self._removing = Removing(reached("destination", timeout), pool, clock)
+        self._removing = Removing(reached("destination", timeout), self.end, pool, clock)
         self._inventory = Inventory(reached("source", timeout), pool, replicas)
         source, destination, asking = reached("source", quick), reached("destination", quick), Threads(threads)
         self._sites = Sites(source, destination, self._alike, asking, clock)

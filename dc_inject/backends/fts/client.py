@@ -11,7 +11,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from math import ceil
 from typing import Any
 
 from fts3.rest.client import Delegator, Submitter
@@ -21,6 +20,7 @@ from fts3.rest.client.request import Request
 
 from dc_inject import __version__, naming
 from dc_inject.backends.fts.errors import Notes
+from dc_inject.backends.fts.jobs import hours_in_queue
 from dc_inject.model import Injection, JobOptions
 from dc_inject.storage.nouns import Access
 
@@ -37,7 +37,6 @@ DELEGATE_BELOW = timedelta(hours=6)
 logging.getLogger("fts3").setLevel(logging.ERROR)
 
 _AGENT = f"dc-inject/{__version__}"
-_HOUR = timedelta(hours=1)
 
 
 class _Request(Request):  # type: ignore[misc]  # fts3 has no types
@@ -170,7 +169,7 @@ def _job(injection: Injection, tokens: tuple[str, str] | None) -> dict[str, Any]
         retry=options.retry or -1,  # 0 means the server's default, not none
         priority=injection.service_priority,
         metadata=naming.metadata(injection),
-        max_time_in_queue=max(1, ceil(injection.lifetime / _HOUR)),
+        max_time_in_queue=hours_in_queue(injection),
         id_generator=JobIdGenerator.deterministic,
         sid=injection.key,
     )

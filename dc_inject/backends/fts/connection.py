@@ -106,6 +106,11 @@ class Connection:
         return self._my_notes().status
 
     @property
+    def unknown(self) -> bool:
+        """Whether the last answer to this thread was FTS's own word that it has no such thing."""
+        return self._my_notes().unknown
+
+    @property
     def requests(self) -> int:
         """How many requests have left so far."""
         with self._lock:

@@ -50,16 +50,18 @@ class Notes:
 
     status: int = 0  # 0: no answer
     said: str = ""
+    unknown: bool = False  # FTS itself says that it has no such thing; a 404 may come from whoever is before it
     requests: int = 0  # since the beginning
 
     def begin(self) -> None:
         """Forget the last answer."""
-        self.status, self.said = 0, ""
+        self.status, self.said, self.unknown = 0, "", False
 
     def answered(self, status: int, body: str) -> None:
         """Keep the status, and what an error says."""
         self.status = status
         self.said = _message(body[:_SAID]) if status >= 400 else ""
+        self.unknown = status == 404 and _is_of_fts(body[:_SAID])
 
 
 def translate(
@@ -157,6 +159,18 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             return
         yield seen
         seen = seen.__cause__ or seen.__context__
+
+
+def _is_of_fts(body: str) -> bool:
+    """Return whether a 404 has one of the two forms that FTS writes: of a request, or of one job."""
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return False
+    if not isinstance(told, dict):
+        return False
+    status = told.get("status") if "message" in told else told.get("http_status") if "job_id" in told else None
+    return isinstance(status, str) and status.startswith("404")
 
 
 def _message(body: str) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil
 from typing import TypeVar
 
 from dc_inject import urls
@@ -17,6 +19,8 @@ from dc_inject.ports import Outcome
 AT_ONCE = 100  # ids that FTS takes in a call
 _FTS = uuid.UUID("01874efb-4735-4595-bc9c-591aef8240c9")  # FTS's name space of job ids
 _SHARED = frozenset({0, 429, 503})  # statuses that the next job would get as well; 0 is none at all
+
+_HOUR = timedelta(hours=1)
 
 T = TypeVar("T")
 
@@ -80,7 +84,7 @@ class Jobs:
         try:
             rows = self.connection.call("cancel", list(ids.values()), writes=True)
         except ServiceError:
-            if not (self.connection.status == 404 and len(ids) == 1):
+            if not (self.connection.unknown and len(ids) == 1):
                 raise
             rows = []
         said = {row.get("job_id"): str(row.get("http_status") or "200") for row in rows}
@@ -90,6 +94,11 @@ class Jobs:
             else Outcome(key, job)
             for key, job in ids.items()
         ]
+
+
+def hours_in_queue(injection: Injection) -> int:
+    """Return how many hours FTS may keep files of a job in its queue; it counts in whole ones."""
+    return max(1, ceil(injection.lifetime / _HOUR))
 
 
 def parts(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from dc_inject import urls
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.jobs import AT_ONCE, Jobs, parts
-from dc_inject.backends.fts.reasons import UNFIT, classify
+from dc_inject.backends.fts.reasons import UNFIT, VANISHED, classify
 from dc_inject.errors import ServiceError
 from dc_inject.model import Entry, State
 from dc_inject.ports import Observation, Status
@@ -19,6 +20,7 @@ from dc_inject.ports import Observation, Status
 log = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
+SURE_AFTER = timedelta(minutes=2)  # what FTS says of another node, or of a database at work, is mended by then
 OVER = frozenset({"FINISHED", "FINISHEDDIRTY", "FAILED", "CANCELED"})
 _WAITING = frozenset({"SUBMITTED", "STAGING", "TOKEN_PREP", "ON_HOLD", "ON_HOLD_STAGING"})
 _LOST = frozenset({"FAILED", "CANCELED", "NOT_USED"})
@@ -26,10 +28,15 @@ _LOST = frozenset({"FAILED", "CANCELED", "NOT_USED"})
 
 @dataclass(frozen=True, slots=True)
 class Observing:
-    """Tells how entries stand; jobs that wait are asked for their state only, without their files."""
+    """Tells how entries stand; jobs that wait are asked for their state only, without their files.
+
+    That FTS does not know a job which it had accepted is believed when it says so again, `sure_after` later.
+    """
 
     connection: Connection
     jobs: Jobs
+    sure_after: timedelta = SURE_AFTER
+    missed: dict[str, datetime] = field(default_factory=dict)  # by key: since when FTS does not know its job
 
     def observe(self, entries: Sequence[Entry]) -> list[Observation]:
         """Return one observation for each entry."""
@@ -45,7 +52,7 @@ class Observing:
         return [self._observation(entry, ids[entry.injection.key], known) for entry in entries]
 
     def _rows(self, ids: Sequence[str], *, files: bool) -> dict[str, Row]:
-        """Return a row for each id; that of an unknown job is empty."""
+        """Return a row for each id; that of a job which the answer does not tell of is empty."""
         found: dict[str, Row] = {}
         waiting = [list(part) for part in parts(ids, AT_ONCE)]
         while waiting:
@@ -58,18 +65,18 @@ class Observing:
                     continue
                 if self.connection.status != 404 or len(some) > 1:
                     raise
-                rows = []
-            found |= {job: {} for job in some} | {row["job_id"]: row for row in rows if not _unknown(row)}
+                rows = [{"job_id": some[0], "http_status": "404"}] if self.connection.unknown else []
+            found |= {job: {} for job in some} | {row["job_id"]: row for row in rows}
         return found
 
     def _observation(self, entry: Entry, job: str, known: Mapping[str, Row]) -> Observation:
         key, row = entry.injection.key, known[job]
-        if not row:
-            gone = "" if entry.state is State.CALLED else f"FTS does not know its job {job} (any more)"
-            return Observation(key, Status.ABSENT, error=gone)
+        if _unknown(row):
+            return self._missing(entry, job)
         if "job_state" not in row:
             log.debug("nothing known of the job %s: %s", job, row.get("http_status"))
             return Observation(key, Status.UNKNOWN)
+        self.missed.pop(key, None)
         state = row["job_state"]
         over = Status.COMPLETE if entry.end_asked_at is None else Status.ABSENT
         if "files" in row:
@@ -77,6 +84,31 @@ class Observing:
         if entry.state is State.COMPLETE:
             return _as_known(entry, job, over if state in OVER else Status.MOVING)
         return Observation(key, Status.WAITING, job, moved=0, exact=True)
+
+    def _missing(self, entry: Entry, job: str) -> Observation:
+        """Tell of a job that FTS says it does not know.
+
+        One that was not seen to end may still be at work: what it has not moved counts as failed.
+        """
+        key, gone = entry.injection.key, f"FTS does not know its job {job} (any more)"
+        if entry.state is State.COMPLETE:
+            return Observation(key, Status.ABSENT, error=gone)
+        if entry.state is not State.LIVE:
+            return Observation(key, Status.ABSENT)
+        now = self.connection.now()
+        if self.missed.setdefault(key, now) + self.sure_after > now and entry.end_asked_at is None:
+            log.info("%s: this is believed when it says so again", gone)
+            return Observation(key, Status.UNKNOWN)
+        missing = entry.injection.item.files - entry.files_done
+        return Observation(
+            key,
+            Status.ABSENT,
+            files_done=entry.files_done,
+            files_stuck=missing,
+            failed=entry.injection.item.bytes - entry.present - entry.moved,
+            reasons={VANISHED: missing},
+            error=gone,
+        )
 
     def _with_files(self, entry: Entry, job: str, status: Status, row: Row) -> Observation:
         """Add up the files of a job.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 CANCELED = "canceled"
+VANISHED = "vanished"  # not a reason of FTS's: the job is not there any more, and nobody saw its end
 CLASSES = (
     "source-missing",
     "source-error",
@@ -15,6 +16,7 @@ CLASSES = (
     "timeout",
     "permission",
     CANCELED,
+    VANISHED,
     "other",
 )
 UNFIT = frozenset({"source-missing", "checksum"})  # the same file would fail again

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject import naming, urls
+from dc_inject.backends.fts.jobs import hours_in_queue
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import Trouble
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import Entry, JobOptions
 from dc_inject.naming import Copy
-from dc_inject.ports import Clock, Removal
+from dc_inject.ports import Clock, Outcome, Removal
 from dc_inject.reconcile import backoff
 from dc_inject.storage import Missing, Storage
 
@@ -26,13 +27,16 @@ FIRST_RETRY = timedelta(seconds=15)
 LONGEST_RETRY = timedelta(minutes=30)
 FOLDERS_ASKED = 4  # times that empty folders are tried to be deleted; they hold no bytes
 
+Cancel = Callable[[Sequence[Entry]], list[Outcome]]
+
 
 class Removing:
     """Deletes copies of ours; every call may be made again."""
 
-    def __init__(self, storage: Storage, threads: Threads, clock: Clock) -> None:
-        """Take the storage (as destination), the threads that bound its requests, and the clock."""
+    def __init__(self, storage: Storage, cancel: Cancel, threads: Threads, clock: Clock) -> None:
+        """Take the storage (as destination), who cancels jobs, what bounds its requests, and the clock."""
         self._storage = storage
+        self._cancel = cancel
         self._threads = threads
         self._clock = clock
         self._lock = threading.Lock()
@@ -41,12 +45,28 @@ class Removing:
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
         """Delete the files of ended jobs and tell what is known of them."""
         storages: dict[str, Trouble] = {}
+        uncancelled = self._cancel_lost(entries)
         return [
-            self._remove(entry, storages.setdefault(entry.injection.link.destination, Trouble()))
+            self._remove(
+                entry,
+                storages.setdefault(entry.injection.link.destination, Trouble()),
+                uncancelled.get(entry.injection.key),
+            )
             for entry in entries
         ]
 
-    def _remove(self, entry: Entry, storage: Trouble) -> Removal:
+    def _cancel_lost(self, entries: Sequence[Entry]) -> Mapping[str, ServiceError | None]:
+        """Cancel jobs that nobody saw end and that may still be at work; tell, by key, which could not be."""
+        now = self._clock.now()
+        lost = [entry for entry in entries if _vanished(entry) and _quiet_at(entry, now) > now]
+        if not lost:
+            return {}
+        try:
+            return {outcome.key: outcome.error for outcome in self._cancel(lost)}
+        except ServiceError as error:
+            return {entry.injection.key: error for entry in lost}
+
+    def _remove(self, entry: Entry, storage: Trouble, uncancelled: ServiceError | None) -> Removal:
         injection, now = entry.injection, self._clock.now()
         errors = [
             error
@@ -61,6 +81,9 @@ class Removing:
         if errors:
             told = _summed(errors[0], len(errors), injection.item.files)
             return Removal(injection.key, gone=False, again_at=now + self._wait(injection.key), error=told)
+        if uncancelled is not None:
+            again_at = min(now + self._wait(injection.key), quiet_at)
+            return Removal(injection.key, gone=False, again_at=again_at, error=uncancelled)
         with self._lock:
             self._attempts.pop(injection.key, None)
         if quiet_at > now:
@@ -130,11 +153,27 @@ class Removing:
 def _quiet_at(entry: Entry, now: datetime) -> datetime:
     """Return from when on nothing can write to the destinations any more.
 
-    What arrived is done. A transfer that failed or was cancelled may go on at its storage for a while.
+    What arrived is done. A transfer that failed or was cancelled may go on at its storage for a while; a job that
+    vanished may wait in a queue until it is too old for that, and only then begin.
     """
     if entry.files_done >= entry.injection.item.files and not entry.failed:
         return now
-    return (entry.ended_at or now) + (entry.injection.job or JobOptions()).longest_transfer
+    longest = (entry.injection.job or JobOptions()).longest_transfer
+    if _vanished(entry):
+        return (entry.accepted_at or now) + timedelta(hours=hours_in_queue(entry.injection)) + longest
+    return (entry.ended_at or now) + longest
+
+
+def _vanished(entry: Entry) -> bool:
+    """Return whether FTS forgot a job that was not seen to end.
+
+    We end every job ourselves, so one that ended without being asked to has vanished. Of one that vanished after
+    that, all that had not arrived counts as failed, while files that we cancelled do not.
+    """
+    if entry.completed_at is not None:
+        return False
+    not_arrived = entry.injection.item.bytes - entry.present - entry.moved
+    return entry.end_asked_at is None or 0 < not_arrived <= entry.failed
 
 
 def _top(prefix: str) -> str:

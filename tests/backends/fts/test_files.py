@@ -12,6 +12,7 @@ from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
 from dc_inject.errors import Fatal, Permanent, Temporary
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Item, JobOptions, Listing, State
+from dc_inject.ports import Removal
 
 from ..support import CYCLE
 from .conftest import DESTINATION, LINK, SOURCE, bundle, submitted
@@ -24,7 +25,11 @@ WAIT = timedelta(minutes=30)
 
 
 def ended(entry: Entry, *, done: int, failed: int = 0) -> Entry:
-    return replace(entry, state=State.ENDED, ended_at=CYCLE.start, files_done=done, failed=failed)
+    """An entry as the ledger has it when it was seen to be over, and then ended by us."""
+    now = CYCLE.start
+    return replace(
+        entry, state=State.ENDED, completed_at=now, end_asked_at=now, ended_at=now, files_done=done, failed=failed
+    )
 
 
 def arrived(fts: FakeFts, backend: FtsBackend, *numbers: int) -> list[Entry]:
@@ -68,6 +73,33 @@ def test_what_did_not_all_arrive_is_looked_at_once_more_after_the_longest_transf
     store.put(naming.copies(entry.injection)[1], 7)  # a transfer that nobody had stopped
     clock.advance(CYCLE.start + WAIT)
     assert backend.remove([entry])[0].gone
+    assert not store.below(TOP)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_what_vanished_is_cancelled_all_the_same_and_watched_until_it_can_write_no_more(
+    fts: FakeFts, backend: FtsBackend, store: Store, clock: SimClock, asked: bool
+) -> None:
+    """It may wait in a queue of FTS until it is too old (90 minutes are two hours there), and then be at work."""
+    (entry,) = submitted(backend, 0, lifetime=timedelta(minutes=90))
+    entry = replace(
+        entry, state=State.ENDED, ended_at=CYCLE.start + timedelta(minutes=20), failed=1001, moved=1000
+    )
+    entry = replace(entry, end_asked_at=CYCLE.start if asked else None)
+    fts.instead.append(("DELETE", "/jobs", (503, {"message": "later"})))
+    (removal,) = backend.remove([entry])
+    assert not removal.gone
+    assert isinstance(removal.error, Temporary)
+    assert removal.again_at is not None
+    assert removal.again_at < CYCLE.start + timedelta(minutes=1)
+    late = CYCLE.start + timedelta(hours=2) + WAIT
+    assert backend.remove([entry]) == [Removal(entry.injection.key, gone=False, again_at=late)]
+    assert fts.jobs[entry.external_id].state == "CANCELED"
+    store.put(naming.copies(entry.injection)[1], 7)
+    clock.advance(late)
+    asks = len(fts.seen)
+    assert backend.remove([entry])[0].gone
+    assert len(fts.seen) == asks  # FTS may be switched off by then
     assert not store.below(TOP)
 
 

@@ -13,7 +13,7 @@ from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
 from dc_inject.errors import UsageError
 from dc_inject.model import JobOptions, State, Verify
-from dc_inject.ports import Status
+from dc_inject.ports import Observation, Status
 
 from ..support import CYCLE, Heard, injection
 from .conftest import LINK, SOURCE, bundle, submitted
@@ -183,6 +183,7 @@ def test_one_unknown_job_does_not_cost_the_others_their_look(fts: FakeFts, backe
     entries = submitted(backend, 0, 1, 2)
     fts.finish()
     del fts.jobs[entries[1].external_id]
+    entries[1] = replace(entries[1], end_asked_at=CYCLE.start)
     seen = backend.observe(entries)
     assert [one.status for one in seen] == [Status.COMPLETE, Status.ABSENT, Status.COMPLETE]
     assert "does not know" in seen[1].error
@@ -190,10 +191,88 @@ def test_one_unknown_job_does_not_cost_the_others_their_look(fts: FakeFts, backe
     assert alone.status is Status.ABSENT
 
 
+def test_a_job_has_vanished_when_fts_says_so_twice_some_minutes_apart(
+    fts: FakeFts, backend: FtsBackend, clock: SimClock
+) -> None:
+    entry, other = submitted(backend, 0, 1, files=4)
+    entry = replace(entry, moved=1001, moved_exact=True, files_done=1)
+    job = fts.jobs.pop(entry.external_id)
+
+    def look() -> Observation:
+        clock.advance(clock.now() + timedelta(minutes=1))
+        return backend.observe([entry, other])[0]
+
+    assert [look().status for _ in range(2)] == [Status.UNKNOWN] * 2
+    fts.jobs[job.id] = job
+    assert look().status is Status.WAITING
+    del fts.jobs[job.id]
+    assert [look().status for _ in range(2)] == [Status.UNKNOWN] * 2
+    for _ in range(2):
+        seen = look()
+        assert (seen.status, seen.files_done, seen.files_stuck) == (Status.ABSENT, 1, 3)
+        assert (seen.failed, dict(seen.reasons)) == (entry.injection.item.bytes - 1001, {"vanished": 3})
+        assert not seen.unfit
+        assert "does not know its job" in seen.error
+
+
+def test_what_vanishes_when_it_was_complete_or_asked_to_end_needs_no_second_look(
+    fts: FakeFts, backend: FtsBackend
+) -> None:
+    complete, asked = submitted(backend, 0, 1)
+    fts.jobs.clear()
+    first, second = backend.observe(
+        [replace(complete, state=State.COMPLETE, moved=2001), replace(asked, end_asked_at=CYCLE.start)]
+    )
+    assert (first.status, first.failed, dict(first.reasons)) == (Status.ABSENT, 0, {})
+    assert (second.status, second.failed, dict(second.reasons)) == (Status.ABSENT, 2005, {"vanished": 2})
+
+
+UNTOLD = [
+    (404, "<html>maintenance</html>"),
+    (404, {"message": "no Route matched"}),
+    (404, {"status": 404, "message": "Not Found", "path": "/jobs"}),
+    (404, []),
+    (200, []),
+]
+
+
+@pytest.mark.parametrize("answer", UNTOLD)
+@pytest.mark.parametrize("state", [State.LIVE, State.CALLED])
+def test_only_fts_itself_can_say_that_a_job_is_not_there(
+    fts: FakeFts, backend: FtsBackend, clock: SimClock, answer: tuple[int, object], state: State
+) -> None:
+    """A page of whoever stands before it, or an answer that leaves the job out, says nothing of the job."""
+    (entry,) = [replace(entry, state=state) for entry in submitted(backend, 0)]
+    for _ in range(3):
+        fts.instead.append(("GET", "/jobs", answer))
+        assert backend.observe([entry])[0].status is Status.UNKNOWN
+        clock.advance(clock.now() + timedelta(minutes=5))
+    fts.instead.append(("GET", "/jobs", (404, {"status": "404 Not Found", "message": "No job with the id"})))
+    assert backend.observe([replace(entry, state=State.CALLED)])[0].status is Status.ABSENT
+
+
+def test_a_job_that_is_left_out_of_an_answer_on_many_is_not_known(fts: FakeFts, backend: FtsBackend) -> None:
+    entries = [replace(entry, state=State.CALLED) for entry in submitted(backend, 0, 1)]
+    row = {"job_id": entries[0].external_id, "job_state": "SUBMITTED", "http_status": "200 Ok"}
+    fts.instead.append(("GET", "/jobs", (200, [row])))
+    assert [one.status for one in backend.observe(entries)] == [Status.WAITING, Status.UNKNOWN]
+
+
+@pytest.mark.parametrize("answer", UNTOLD[:3])
+def test_a_cancel_that_met_no_fts_is_no_success(
+    fts: FakeFts, backend: FtsBackend, answer: tuple[int, object]
+) -> None:
+    entries = submitted(backend, 0)
+    fts.instead.append(("DELETE", "/jobs", answer))
+    assert backend.end(entries)[0].error
+    assert not backend.end(entries)[0].error
+
+
 def test_one_in_doubt_is_found_by_its_key_or_known_to_be_absent(fts: FakeFts, backend: FtsBackend) -> None:
     (made,) = submitted(backend, 0)
+    made = replace(made, state=State.CALLED)
     found, absent = backend.observe(
-        [replace(made, state=State.CALLED, external_id=""), replace(made, injection=bundle(1), external_id="")]
+        [replace(made, external_id=""), replace(made, injection=bundle(1), external_id="")]
     )
     assert (found.status, found.external_id) == (Status.WAITING, made.external_id)
     assert absent.status is Status.ABSENT

@@ -39,6 +39,7 @@ def ended(entries: list[Entry], seen: list[Observation]) -> list[Entry]:
         replace(
             entry,
             state=State.ENDED,
+            end_asked_at=entry.injection.cycle.start,
             ended_at=entry.injection.cycle.start,
             files_done=one.files_done,
             failed=one.failed,
