@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import dc_inject
+from dc_inject.backends.fts import reasons
+from dc_inject.cli.root import COMMANDS
 from dc_inject.model import Hold
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -190,6 +192,13 @@ def test_every_hold_is_explained_once_and_in_the_order_of_precedence():
     sections = re.findall(r"^## (\S+)\n\n(\S.+)", text, re.MULTILINE)
     assert [name for name, _ in sections] == [hold.value for hold in Hold]
     assert re.findall(r"^\| \[([a-z-]+)\]\(#\1\) \| \S", text, re.MULTILINE) == [hold.value for hold in Hold]
+
+
+def test_every_class_of_failure_and_every_command_is_explained():
+    page = (ROOT / "docs" / "fts.md").read_text()
+    assert [word for word in reasons.CLASSES if f"\n| `{word}` | " not in page] == []
+    readme = (ROOT / "README.md").read_text()
+    assert [name for name in COMMANDS if not re.search(rf"^\|.*`{name}\b", readme, re.MULTILINE)] == []
 
 
 def slug(heading: str) -> str:
