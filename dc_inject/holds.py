@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
 
+from dc_inject import urls
 from dc_inject.model import Held, Hold, Limits, Link, Numbers, PoolKey, Site
 
 HOUR = timedelta(hours=1)
@@ -48,6 +49,8 @@ class Claim:
     horizon: timedelta
     probe: int | None = None  # bytes that a link whose transfers fail is still given; None: they do not fail
     failed: float = 0.0  # the part of what came to its end of late that failed
+    bears: int | None = None  # bytes more that would arrive within their lifetime; None: not known
+    coming: int = 0  # bytes on their way
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,14 +143,14 @@ def constraints(
     `last_hour` are the bytes that links got in earlier cycles of the hour that ends with this cycle; with it no
     hour's sum exceeds a rate limit, whatever the sizes of datasets.
     """
-    result = _failing(claims) + _pools(claims, length)
+    result = _failing(claims) + _backlogs(claims) + _pools(claims, length)
     result += _destinations(claims, length, destinations)
     known = strictest(sites)
     for direction in ("in", "out"):
 
         def place(link: Link, direction: str = direction) -> str:
-            rse = link.destination if direction == "in" else link.source
-            return site_of.get(rse, rse)
+            end = link.destination if direction == "in" else link.source
+            return site_of.get(end) or urls.host_of(end)
 
         used: dict[str, int] = defaultdict(int)
         for link, some in last_hour.items():
@@ -204,6 +207,15 @@ def _failing(claims: Sequence[Claim]) -> list[Constraint]:
         )
         for i, claim in enumerate(claims)
         if claim.probe is not None
+    ]
+
+
+def _backlogs(claims: Sequence[Claim]) -> list[Constraint]:
+    """What is on its way has to arrive within its lifetime: more would only be cancelled."""
+    return [
+        Constraint(Hold.BACKLOG, (i,), claim.bears, False, {"coming": claim.coming, "bears": claim.bears})
+        for i, claim in enumerate(claims)
+        if claim.bears is not None
     ]
 
 

@@ -44,6 +44,16 @@ class Url(NamedTuple):
         return f"{self.scheme}://{self.place}{slash}{self.path}"
 
 
+def host_of(name: str) -> str:
+    """Return the host of a URL in its canonical form, without its port; of anything else the name itself.
+
+    So that two prefixes, ports or protocols of one storage are one place.
+    """
+    shape = _SHAPE.fullmatch(name)
+    place = None if shape is None else _PLACE.fullmatch(shape["place"])
+    return name if place is None else place["host"].strip("[]")
+
+
 def parse(text: str) -> Url:
     """Read a URL, or raise ValueError with a sentence that says what is wrong and never shows a secret."""
     if not text.isprintable() or " " in text:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import pace, plan
+from dc_inject import pace, plan, urls
 from dc_inject.engine import choosing
 from dc_inject.engine.desk import Desk
 from dc_inject.engine.inventories import Inventories
@@ -216,6 +216,7 @@ class Opening:
         since = ledger.begin(now)
         known = (cycle.start - since) / cycle.length >= UNKNOWN_CYCLES
         completion = ledger.completion_times(now - COMPLETION_WINDOW) if known else {}
+        arriving = self._arriving(cycle)
         failed = ledger.failed_parts(cycle.start - FAILED_CYCLES * cycle.length)
         dues = {row.key: row.due for row in ledger.rows(cycle=cycle)}
         demands = tuple(
@@ -235,6 +236,8 @@ class Opening:
                 saved=_saved(before[key]) if key in before else 0,
                 completion=completion.get(key),
                 failed=failed.get(key, 0.0),
+                coming=accounts[key].coming,
+                arriving=arriving.get(key, 0.0) if known else None,
             )
             for key, flow in flows.items()
         )
@@ -259,16 +262,29 @@ class Opening:
             may_end=all(self._desk.identities[service].may_end for service in services),
         )
 
+    def _arriving(self, cycle: Cycle) -> dict[FlowKey, float]:
+        """Return at which rate bytes arrived on each flow in the last cycles, in bytes per second."""
+        since = cycle.start - UNKNOWN_CYCLES * cycle.length
+        moved: dict[FlowKey, int] = defaultdict(int)
+        for row in self._desk.ledger.rows(since=since):
+            if row.cycle < cycle:
+                moved[row.key] += row.moved
+        seconds = (cycle.start - since).total_seconds()
+        return {key: size / seconds for key, size in moved.items()}
+
     def _destinations(
         self, menus: Iterable[Menu], flows: Iterable[Flow], facts: Mapping[tuple[str, str], RseFacts]
     ) -> dict[str, plan.Destination]:
         """Combine what the menu grants and what the service sees of each destination."""
         specs = _specs(menus)
         resident, on_its_way = self._desk.ledger.resident(), self._desk.ledger.on_its_way()
+        together: dict[str, int] = defaultdict(int)  # several prefixes may be of one disk
+        for name, size in on_its_way.items():
+            together[urls.host_of(name)] += size
         result = {}
         for service, name in {(flow.link.through, flow.link.destination) for flow in flows}:
             spec, fact = specs.get(name, RseSpec()), facts.get((service, name), RseFacts(name))
-            ours, coming = resident.get(name, 0), on_its_way.get(name, 0)
+            ours, coming = resident.get(name, 0), together[urls.host_of(name)]
             spaces = [spec.space, None if fact.free is None else fact.free - coming + ours]
             frees = [
                 None if spec.space is None else spec.space - ours,

@@ -15,6 +15,7 @@ from dc_inject.plan.situation import Demand, Situation
 from dc_inject.pool import Pool
 
 FAILING = 0.5  # the part of transfers that fail from which a link counts as failing
+FLOOR = 0.1  # of the target: what an observed rate counts as at least
 PROBE = 0.1  # of what is due: what it is still given
 
 _Shelf = tuple[Pool | None, Mapping[str, tuple[int, int]]]
@@ -93,7 +94,15 @@ class Table:
             demand=demand,
             lifetime=life,
             claim=Claim(
-                flow.link, flow.priority, flow.pool, reusable, horizon, _probe(demand, smallest), demand.failed
+                flow.link,
+                flow.priority,
+                flow.pool,
+                reusable,
+                horizon,
+                probe=_probe(demand, smallest),
+                failed=demand.failed,
+                bears=_bears(demand),
+                coming=demand.coming,
             ),
             pool=pool,
             taken=taken,
@@ -129,6 +138,17 @@ def _probe(demand: Demand, smallest: Item | None) -> int | None:
     if demand.failed <= FAILING:
         return None
     return max(int(PROBE * demand.due), smallest.bytes if smallest else 0)
+
+
+def _bears(demand: Demand) -> int | None:
+    """Return how many bytes more would arrive within the longest lifetime, at the rate of the last cycles.
+
+    That rate counts as a tenth of the target at least (design 3), so that a link can come back.
+    """
+    if demand.arriving is None:
+        return None
+    rate = max(demand.arriving, FLOOR * demand.flow.rate)
+    return max(int(rate * demand.flow.lifetime_max.total_seconds()) - demand.coming, 0)
 
 
 def with_overhead(amount: int, flow: Flow) -> int:

@@ -41,7 +41,8 @@ class Demand:
     left at its end (want - forgiven - injected) when it had no hold or `grain`, else 0: what waits for a dataset
     and is not forgiven.
     `completion` is the measured time from release to completion, None while unknown (first four cycles). `failed`
-    is the part of what came to its end in the last cycles that did not arrive.
+    is the part of what came to its end in the last cycles that did not arrive. `coming` are bytes on their way,
+    `arriving` is the rate at which they arrived in the last cycles, None while unknown (first four cycles).
     """
 
     flow: Flow
@@ -54,6 +55,8 @@ class Demand:
     saved: int = 0
     completion: timedelta | None = None
     failed: float = 0.0
+    coming: int = 0
+    arriving: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

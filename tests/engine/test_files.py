@@ -11,7 +11,7 @@ import pytest
 
 from dc_inject import naming
 from dc_inject.errors import Permanent, Temporary
-from dc_inject.model import Hold, State
+from dc_inject.model import Hold, Limits, State
 from dc_inject.ports import Outcome, Removal
 from tests.engine.test_crashes import Killed
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, opened, source_files, url, world
@@ -226,6 +226,33 @@ def test_a_job_that_is_refused_for_good_is_not_asked_for_again_and_again(tmp_pat
     assert rows[url("B"), START].held.hold is Hold.QUARANTINED
     assert rows[url("C"), START].injected == DUE
     assert not one.ledger.quarantine_list(one.clock.now())
+
+
+def test_what_does_not_arrive_is_a_backlog_and_not_fed_for_ever(tmp_path):
+    slow = replace(LINK, lifetime_min=timedelta(hours=1), lifetime_max=timedelta(hours=1))
+    stuck = [True]
+    one = world(
+        tmp_path, campaign([slow]), source_files("A", 400), speed=lambda _l: 1e3 if stuck[0] else 1e15, **FTS
+    )
+    one.run(cycles=12)
+    rows = one.ledger.rows()
+    assert {row.held.hold for row in rows[5:]} == {Hold.BACKLOG}
+    assert one.ledger.accounts()[LINK.key].coming <= 6 * DUE
+    stuck[0] = False
+    one.run(cycles=6)
+    assert one.ledger.rows()[-1].held is None
+
+
+def test_two_prefixes_of_one_storage_share_what_a_site_may_have(tmp_path):
+    other = replace(
+        file_flow("C", "D", 0.8), link=LINK.link._replace(destination="davs://b.example.org:8443/more")
+    )
+    limits = Limits(total=1e15, per_site=0.8e9 / 8, rules_per_hour=10**9, files_in_flight=10**9)
+    made = campaign([LINK, other], limits=limits)
+    one = world(tmp_path, made, source_files("A", 400), **FTS)
+    one.run(cycles=4)
+    assert sum(row.injected for row in one.ledger.rows()) <= 4 * DUE + GB
+    assert Hold.SITE_LIMIT in {row.held.hold for row in one.ledger.rows() if row.held}
 
 
 def test_another_account_in_the_middle_holds_everything_until_it_is_ours_again(tmp_path):
