@@ -63,6 +63,20 @@ class Ends(click.ParamType[str]):
             self.fail(f"{message} ({hint})" if hint else message, param, ctx)
 
 
+class Prefix(click.ParamType[str]):
+    """A URL prefix, an end of a link through FTS, in the one form that menus and ledgers have of it."""
+
+    name = "prefix"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Read a URL prefix as a menu does; what is wrong is said without showing what it may carry."""
+        try:
+            return addresses.prefix(value)
+        except ValueError as error:
+            message, hint = values.explain(error)
+            self.fail(f"{message} ({hint})" if hint else message, param, ctx)
+
+
 log = logging.getLogger(__name__)
 
 TIME = Moment()

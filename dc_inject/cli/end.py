@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import click
 
 from dc_inject import naming, units
-from dc_inject.cli import common, removal
+from dc_inject.cli import common, removal, sweeping
 from dc_inject.clock import SystemClock
 from dc_inject.engine.ending import Ending, Standing
 from dc_inject.errors import LedgerError, Permanent, ServiceError, UsageError
@@ -66,6 +66,7 @@ class Pace(click.ParamType[float]):
 )
 @click.option(
     "--sweep",
+    type=common.Prefix(),
     metavar="PREFIX",
     help="Also find files of ours below a destination's URL that the ledger does not know, and delete them.",
 )
@@ -105,6 +106,8 @@ def end(
         ledger, name = _open(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))
         if ledger is not None:
             common.known_names(ledger, scenario, link)
+        if sweep:
+            sweeping.warn(sweep, ledger)
         services = _services(ledger, sweeping=bool(sweep))
         backends = common.backends(
             services,
@@ -152,7 +155,7 @@ def end(
                 _look_again(ending, ours, backends, clock)
             removal.remove(ending, ours, backends, clock)
         if sweep:
-            removal.sweep(backends["fts"], sweep, name, ledger, yes=yes)
+            sweeping.sweep(backends["fts"], sweep, name, ledger, yes=yes)
 
 
 # --------------------------------------------------------------------------- which rules

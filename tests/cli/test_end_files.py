@@ -258,3 +258,37 @@ def test_a_link_of_urls_is_told_apart_and_written_in_its_one_form(world: World) 
     wrong = world.end("--yes", "--link", "davs://a.example.org/dc")
     assert wrong.exit_code == 2
     assert "a link has two ends" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("prefix", "why"),
+    [
+        ("notaurl", "not a URL"),
+        ("davs://b.example.org/dc?token=hunter2", "may not have a query"),
+        ("ftp://b.example.org/dc", "unknown scheme"),
+        ("http://b.example.org/dc", "not encrypted"),
+    ],
+)
+def test_a_prefix_that_cannot_be_one_is_refused_before_anything_is_done(
+    world: World, prefix: str, why: str
+) -> None:
+    done = world.end("--yes", "--sweep", prefix)
+    assert done.exit_code == 2, done.exception
+    assert why in done.stderr
+    assert "hunter2" not in done.stderr
+    assert world.states() == {State.LIVE: 5}
+
+
+def test_a_prefix_in_another_spelling_is_the_same_one(world: World) -> None:
+    unknown = world.service.strays = naming.copies(_injection(8))
+    done = world.end("--yes", "--sweep", "DAVS://B.example.org:443/dc/")
+    assert done.exit_code == 0, done.exception
+    assert "no job of this ledger went to" not in done.stderr
+    assert world.service.deleted == unknown
+
+
+def test_a_prefix_that_is_no_destination_of_the_ledger_is_told(world: World) -> None:
+    done = world.end("--yes", "--sweep", "davs://c.example.org/dc")
+    assert done.exit_code == 0, done.exception
+    wrong = "no job of this ledger went to davs://c.example.org/dc; its destinations are davs://b.example.org/dc"
+    assert wrong in done.stderr
