@@ -14,6 +14,8 @@ from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State
 
 log = logging.getLogger(__name__)
 
+NOUNS = {"rucio": "rules", "fts": "jobs"}  # what a service makes of an injection
+
 
 class Closing:
     """What happens once per cycle, when it is over."""
@@ -79,7 +81,9 @@ class Closing:
 def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
     """Say in one sentence what a cycle did."""
     due, injected = sum(row.due for row in rows), sum(row.injected for row in rows)
-    moved, rules = sum(row.moved for row in rows), sum(row.rules for row in rows)
+    moved = sum(row.moved for row in rows)
+    made = {noun: sum(row.rules for row in rows if row.key.link.through == s) for s, noun in NOUNS.items()}
+    what = " and ".join(f"{count} {noun}" for noun, count in made.items() if count) or "nothing"
     held: dict[str, int] = {}
     for row in rows:
         if row.held is not None:
@@ -87,7 +91,7 @@ def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
     reasons = ", ".join(f"{count} {hold}" for hold, count in sorted(held.items()))
     return (
         f"cycle {cycle}: {len(rows)} links, due {units.format_size(due)}, injected {units.format_size(injected)} "
-        f"in {rules} rules, moved {units.format_size(moved)}" + (f"; held: {reasons}" if reasons else "")
+        f"in {what}, moved {units.format_size(moved)}" + (f"; held: {reasons}" if reasons else "")
     )
 
 
