@@ -16,6 +16,7 @@ from dc_inject.storage.nouns import (
     Look,
     Missing,
     Reach,
+    Refused,
     Storage,
 )
 from dc_inject.storage.webdav import WebDav
@@ -31,6 +32,7 @@ __all__ = [
     "Look",
     "Missing",
     "Reach",
+    "Refused",
     "Storage",
     "WebDav",
     "Xrootd",

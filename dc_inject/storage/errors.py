@@ -1,7 +1,8 @@
 """From what a storage or the network answers to what has to happen next; no secret gets through.
 
 What the storage says of one file is Permanent; what may pass is Temporary; what only new credentials mend is
-Fatal. No request here is ever in doubt: each of them can be made again.
+Fatal, and Refused where it is this storage that does not take them. No request here is ever in doubt: each of them
+can be made again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from urllib3.exceptions import TimeoutError as Urllib3TimeoutError
 
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.redaction import scrub
-from dc_inject.storage.nouns import Missing
+from dc_inject.storage.nouns import Missing, Refused
 
 CREDENTIALS = "credentials"
 _RENEW = "renew proxy or token (`dc-inject ping` tells which are used), or ask the storage for the right"
@@ -28,7 +29,7 @@ _HINTS = {
     429: "the storage asks for fewer requests",
     507: "the storage is full, or our quota is used up",
 }
-_OURS = ("alert", "pem lib", "key_values_mismatch", "key values mismatch", "no start line", "ee key too small")
+_OURS = ("pem lib", "key_values_mismatch", "key values mismatch", "no start line", "ee key too small")
 
 
 def of_status(method: str, url: str, status: int, said: str = "", secrets: Collection[str] = ()) -> ServiceError:
@@ -42,7 +43,7 @@ def of_status(method: str, url: str, status: int, said: str = "", secrets: Colle
     if status == 403 and method == "DELETE":
         return Permanent(text, "we may not delete there, or not this file: ask the storage, or delete it by hand")
     if status in {401, 403, 407}:
-        return Fatal(text, _RENEW, hold=CREDENTIALS)
+        return Refused(text, _RENEW, hold=CREDENTIALS)
     if status in _LATER or (status >= 500 and status not in _FOR_GOOD):
         return Temporary(text, _HINTS.get(status))
     return Permanent(text, _HINTS.get(status))
@@ -70,8 +71,10 @@ def _of_tls(what: str, error: Exception, secrets: Collection[str]) -> ServiceErr
     if isinstance(cause, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in words:
         reason = scrub(getattr(cause, "verify_message", "") or words, secrets)
         return Temporary(f"{what}: the storage's certificate cannot be trusted ({reason})", _TRUST)
+    if "alert" in words.lower():
+        return Refused(f"{what}: our certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
     if any(sign in words.lower() for sign in _OURS):
-        return Fatal(f"{what}: our certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
+        return Fatal(f"{what}: our certificate cannot be used ({words})", _RENEW, hold=CREDENTIALS)
     return Temporary(
         f"{what}: no TLS connection ({words})", "if it stays so, the storage may not accept our certificate"
     )

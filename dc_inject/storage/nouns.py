@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from dc_inject.errors import Permanent
+from dc_inject.errors import Fatal, Permanent
 
 VERBS = ("PROPFIND", "DELETE", "MKCOL", "COPY")  # what an injector and third-party copies need
 MOST_ENTRIES = 1_000_000  # of one listing
@@ -15,6 +15,10 @@ MOST_ENTRIES = 1_000_000  # of one listing
 
 class Missing(Permanent):
     """The file or folder that was asked about does not exist."""
+
+
+class Refused(Fatal):
+    """A storage does not accept us, or what we ask for: with others the same credentials may work."""
 
 
 class Access(Protocol):
@@ -77,7 +81,8 @@ class Storage(Protocol):
     """What the tool itself does at a storage; from any thread, and every call may be made again.
 
     URLs are canonical or can be made so (`dc_inject.urls`). What goes wrong is a ServiceError: Temporary,
-    Permanent (`Missing` where there is nothing), or Fatal with hold `credentials`; no message shows a secret.
+    Permanent (`Missing` where there is nothing), or Fatal with hold `credentials`: `Refused` when the storage says
+    so, else our own files are what is wrong. No message shows a secret.
     """
 
     def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[Found]:

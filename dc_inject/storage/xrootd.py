@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dc_inject import urls
-from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.redaction import scrub
 from dc_inject.storage import listing
-from dc_inject.storage.nouns import MOST_ENTRIES, VERBS, Found, Look, Missing, Reach
+from dc_inject.storage.nouns import MOST_ENTRIES, VERBS, Found, Look, Missing, Reach, Refused
 from dc_inject.storage.wire import canonical
 
 DEEPEST = 64
@@ -163,7 +163,7 @@ def _translated(what: str, status: Any) -> ServiceError:  # noqa: ANN401  the li
     if what.startswith("rm ") and code in _AUTHENTICATION:
         return Permanent(text, "we may not delete there, or not this file: ask the storage")
     if code in _AUTHENTICATION or (not code and int(status.code) == _CLIENT_AUTHENTICATION):
-        return Fatal(text, _HINT, hold="credentials")
+        return Refused(text, _HINT, hold="credentials")
     return Permanent(text) if code in _FOR_GOOD else Temporary(text)
 
 

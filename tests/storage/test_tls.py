@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.errors import Fatal, Temporary
-from dc_inject.storage import WebDav
+from dc_inject.storage import Refused, WebDav
 from tests.certificates import Pair, make, make_proxy, openssl
 from tests.storage.conftest import Opens
 from tests.storage.server import DavServer, running, status
@@ -89,7 +89,7 @@ def test_a_certificate_with_its_key_opens_a_storage(secure, storage_with, person
 
 
 def test_without_a_certificate_a_person_is_wanted(secure, storage_with):
-    with pytest.raises(Fatal, match="certificate was not accepted") as caught:
+    with pytest.raises(Refused, match="certificate was not accepted") as caught:
         storage_with(Opens()).look(davs(secure))
     assert caught.value.hold == "credentials"
 
@@ -97,7 +97,7 @@ def test_without_a_certificate_a_person_is_wanted(secure, storage_with):
 def test_a_strange_certificate_is_for_a_person(secure, storage_with, tmp_path):
     stranger = make(tmp_path, "stranger", "person", days=5)
     storage = storage_with(Opens(certificate=str(stranger.certificate), key=str(stranger.key)))
-    with pytest.raises(Fatal, match="certificate was not accepted") as caught:
+    with pytest.raises(Refused, match="certificate was not accepted") as caught:
         storage.look(davs(secure))
     assert caught.value.hold == "credentials"
 
@@ -109,6 +109,7 @@ def test_files_that_are_none_are_for_a_person(secure, storage_with, tmp_path):
         with pytest.raises(Fatal, match=r"davs://127.0.0.1:\d+/dc/a: ") as caught:
             storage_with(Opens(certificate=str(path), key=str(path))).look(davs(secure))
         assert caught.value.hold == "credentials"
+        assert not isinstance(caught.value, Refused)  # no storage was asked: none would take it
 
 
 def test_a_storage_that_nobody_vouches_for_is_not_spoken_to(secure, storage_with, proxy):

@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
-from dc_inject.storage import AnyStorage, trust
+from dc_inject.storage import AnyStorage, Refused, trust
 from dc_inject.storage import wire as wire_module
 from tests.storage.conftest import TOKEN
 from tests.storage.server import hang, hang_up, propfind, status
@@ -43,7 +43,7 @@ def error_of(call) -> ServiceError:
     ("code", "kind", "hold"),
     [
         (400, Permanent, ""),
-        (401, Fatal, "credentials"),
+        (401, Refused, "credentials"),
         (408, Temporary, ""),
         (412, Permanent, ""),
         (423, Temporary, ""),
@@ -76,7 +76,7 @@ def test_forbidden_is_for_a_person_but_one_file_that_may_not_be_deleted_is_set_a
         assert type(error) is Permanent
         assert "may not delete" in error.hint
     else:
-        assert isinstance(error, Fatal)
+        assert isinstance(error, Refused)
         assert error.hold == "credentials"
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace as Bag
 
 import pytest
 
-from dc_inject.errors import Fatal, Permanent, Temporary
-from dc_inject.storage import AnyStorage, Found, Look, Missing, Reach, WebDav, Xrootd
+from dc_inject.errors import Permanent, Temporary
+from dc_inject.storage import AnyStorage, Found, Look, Missing, Reach, Refused, WebDav, Xrootd
 from tests.storage.conftest import Opens
 
 GOOD = Bag(ok=True, errno=0, code=0, message="")
@@ -141,9 +141,9 @@ def test_folders_are_made_below_a_prefix_that_exists(xrootd, files):
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (bad(3010), Fatal),
-        (bad(3030), Fatal),
-        (bad(0, code=204), Fatal),
+        (bad(3010), Refused),
+        (bad(3030), Refused),
+        (bad(0, code=204), Refused),
         (bad(3009), Permanent),
         (bad(3005), Temporary),
         (bad(0, code=206), Temporary),

@@ -11,15 +11,23 @@ from itertools import islice
 from dc_inject import naming, pool, urls
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import Trouble
-from dc_inject.errors import Fatal, Permanent, ServiceError
+from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import DatasetFilter, FileFilter, Item
-from dc_inject.storage import Found, Missing, Storage
+from dc_inject.storage import Found, Missing, Refused, Storage
 
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 500
 
+_UNAVAILABLE = "source-unavailable"
+
 Replicas = Callable[[str, DatasetFilter], Iterator[Item]]
+
+
+class SourceRefused(Permanent):
+    """A source does not let us look; other sources may."""
+
+    hold = _UNAVAILABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +59,12 @@ class Inventory:
         """List a folder; copies of ours are no source: they go away."""
         where = urls.join(source, folder) if folder else source
         ours = f"{source}/{naming.TOP}"
-        for found in self._walk(where, ours):
-            if not found.folder and not urls.is_below(ours, found.url):
-                yield Item(found.url, found.bytes or 0, 1, f"adler32:{found.adler32}" if found.adler32 else "")
+        try:
+            for found in self._walk(where, ours):
+                if not found.folder and not urls.is_below(ours, found.url):
+                    yield Item(found.url, found.bytes or 0, 1, f"adler32:{found.adler32}" if found.adler32 else "")
+        except ServiceError as error:
+            raise _of_source(error) from error.__cause__
 
     def _walk(self, where: str, ours: str) -> Iterator[Found]:
         """List a folder with all below it, without going into the one that is ours, which may be large."""
@@ -74,16 +85,19 @@ class Inventory:
 
     def _sized(self, source: str, items: Iterable[Item]) -> Iterator[Item]:
         unknown: list[str] = []
-        trouble = Trouble()
+        trouble, none = Trouble(), True
         left = iter(items)
         while some := list(islice(left, _AT_ONCE)):
             names = [item.name for item in some if not item.bytes]
             sizes = dict(zip(names, self.threads.map(lambda url: self._size(url, trouble), names), strict=True))
             for item in some:
                 if size := item.bytes or sizes[item.name]:
+                    none = False
                     yield replace(item, bytes=size)
                 else:
                     unknown.append(item.name)
+        if unknown and none and trouble.last is not None:
+            raise _of_source(trouble.last)
         if unknown:
             log.warning(
                 "%d files of %s are left out: they are empty, or the storage tells no size, such as %s",
@@ -95,18 +109,29 @@ class Inventory:
     def _size(self, url: str, trouble: Trouble) -> int:
         """Ask for a size, 0 if there is none; raises when the storage gives no answers at all."""
         if hopeless := trouble.hopeless:
-            raise hopeless
+            raise _of_source(hopeless)
         error: ServiceError | None = None
         try:
             return self.storage.look(url).bytes or 0
-        except Fatal:
-            raise
         except ServiceError as met:
             error = met
+            if isinstance(met, Fatal) and not isinstance(met, Refused):
+                raise
             log.debug("no size of %s: %s", url, met.message)
             return 0
         finally:
             trouble.note(error)
+
+
+def _of_source(error: ServiceError) -> ServiceError:
+    """Return an error of a storage as one of this source: it says nothing of FTS, nor of other storages."""
+    match error:
+        case Refused():
+            return SourceRefused(error.message, error.hint)
+        case Temporary():
+            return Temporary(error.message, error.hint, hold=_UNAVAILABLE)
+        case _:
+            return error
 
 
 def _listed(source: str, files: Iterable[Item]) -> Iterator[Item]:

@@ -26,6 +26,12 @@ class Trouble:
             self._last = error if bad else self._last
 
     @property
+    def last(self) -> ServiceError | None:
+        """The last thing that went wrong."""
+        with self._lock:
+            return self._last
+
+    @property
     def hopeless(self) -> ServiceError | None:
         """The last error, when there were too many in a row."""
         with self._lock:

@@ -13,6 +13,7 @@ from dc_inject.backends.sim import SimClock
 from dc_inject.errors import Fatal, Permanent, Temporary
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Item, JobOptions, Listing, State
 from dc_inject.ports import Removal
+from dc_inject.storage import Refused
 
 from ..support import CYCLE
 from .conftest import DESTINATION, LINK, SOURCE, bundle, submitted
@@ -262,9 +263,37 @@ def test_a_source_that_is_down_is_no_source_without_files(backend: FtsBackend, s
     assert len(store.asked) <= 3 + 8
 
 
-def test_credentials_that_are_refused_end_an_inventory(backend: FtsBackend, store: Store) -> None:
+SOURCES = [FileFilter(folder=""), FileFilter(Listing("list.yaml", "", (Item("f1", 0, 1), Item("f2", 0, 1))))]
+
+
+@pytest.mark.parametrize("files", SOURCES)
+@pytest.mark.parametrize("error", [Refused("403", "ask", hold="credentials"), Temporary("500", "ask")])
+def test_what_one_source_refuses_says_nothing_of_fts(backend: FtsBackend, store: Store, files, error) -> None:
+    """Not a service that waits for a person, but a source that holds its own links."""
+
+    def refuse(_verb: str, _url: str) -> None:
+        raise error
+
+    store.fault = refuse
+    with pytest.raises((Permanent, Temporary), match=error.message) as caught:
+        list(backend.inventory(SOURCE, files))
+    assert caught.value.hold == "source-unavailable"
+    assert caught.value.hint == "ask"
+    assert isinstance(caught.value, Temporary) is isinstance(error, Temporary)
+
+
+def test_a_file_that_is_refused_costs_the_others_nothing(backend: FtsBackend, store: Store) -> None:
+    def refuse(_verb: str, url: str) -> None:
+        if url.endswith("f1"):
+            raise Refused("403", hold="credentials")
+
+    store.fault = refuse
+    assert [item.name for item in backend.inventory(SOURCE, SOURCES[1])] == [f"{SOURCE}/f2"]
+
+
+def test_credentials_that_cannot_be_used_end_an_inventory(backend: FtsBackend, store: Store) -> None:
     def refuse(verb: str, url: str) -> None:
-        raise Fatal("HEAD: 401", hold="credentials")
+        raise Fatal("the proxy expired", hold="credentials")
 
     store.fault = refuse
     listing = Listing("list.yaml", "", (Item("f1", 0, 1),))
