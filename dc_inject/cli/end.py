@@ -70,6 +70,9 @@ class Pace(click.ParamType[float]):
     metavar="PREFIX",
     help="Also find files of ours below a destination's URL that the ledger does not know, and delete them.",
 )
+@click.option(
+    "--even-new", is_flag=True, help="With --sweep: also files of cycles that began less than a day ago."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common.LEDGER
 @click.option("--no-ledger", is_flag=True, help="Find the rules in the service, by their comment.")
@@ -81,6 +84,7 @@ def end(
     cancel: bool,
     rate: float,
     sweep: str | None,
+    even_new: bool,
     yes: bool,
     ledger_path: Path | None,
     no_ledger: bool,
@@ -94,6 +98,7 @@ def end(
 
     Rucio deletes what it is left with. Through FTS nobody does: the files of ended jobs are deleted at their
     destinations here, until they are known to be gone. A file is ours by its whole path and mark, or not at all.
+    With --sweep, files of a job at work are left, and those of the last day's cycles without --even-new.
 
     \b
     Example: dc-inject end dc27-rehearsal
@@ -155,7 +160,7 @@ def end(
                 _look_again(ending, ours, backends, clock)
             removal.remove(ending, ours, backends, clock)
         if sweep:
-            sweeping.sweep(backends["fts"], sweep, name, ledger, yes=yes)
+            sweeping.sweep(backends["fts"], sweep, name, ledger, clock, even_new=even_new, yes=yes)
 
 
 # --------------------------------------------------------------------------- which rules

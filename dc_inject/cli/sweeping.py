@@ -1,8 +1,15 @@
-"""Sweeping up: files of ours below a destination that no ledger knows, shown, asked for, and deleted."""
+"""Sweeping up: files of ours below a destination that no ledger knows, shown, asked for, and deleted.
+
+Their paths tell whose they are, not whether somebody is still at work on them: what is young, and what has a job
+at work, is left alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
 import click
@@ -11,8 +18,14 @@ from dc_inject import units
 from dc_inject.cli import removal
 from dc_inject.errors import Permanent, ServiceError, UsageError
 from dc_inject.ledger import Ledger
+from dc_inject.model import Cycle, Entry, Injection, Item, Link, State
 from dc_inject.naming import Copy
-from dc_inject.ports import Backend
+from dc_inject.ports import Backend, Clock, Status
+
+YOUNG = timedelta(days=1)
+AT_ONCE = 1000  # files deleted between two words
+SHOWN = 20  # lines of scenarios and cycles
+_QUIET = frozenset({Status.ABSENT, Status.COMPLETE})  # what a job is when it writes nothing any more
 
 
 @runtime_checkable
@@ -28,6 +41,15 @@ class Sweeper(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A file of ours that no ledger answers for."""
+
+    url: str
+    copy: Copy
+    bytes: int
+
+
 def warn(prefix: str, ledger: Ledger | None) -> None:
     """Say so when a prefix is no destination of the campaign: most likely nothing of it is there."""
     if ledger is None:
@@ -38,24 +60,113 @@ def warn(prefix: str, ledger: Ledger | None) -> None:
         click.echo(f"no job of this ledger went to {prefix}; its destinations are {others}", err=True)
 
 
-def sweep(backend: Backend, prefix: str, campaign: str, ledger: Ledger | None, *, yes: bool) -> None:
-    """Find files of a campaign that no ledger answers for, ask, and delete them."""
+def sweep(
+    backend: Backend,
+    prefix: str,
+    campaign: str,
+    ledger: Ledger | None,
+    clock: Clock,
+    *,
+    even_new: bool,
+    yes: bool,
+) -> None:
+    """Find files of a campaign that no ledger answers for, ask, and delete them.
+
+    Files of cycles that began within a day are left unless `even_new`, and those of a job at work always.
+    """
     if not isinstance(backend, Sweeper):
         raise UsageError(f"{backend.name} leaves no files to sweep up")
     known = set() if ledger is None else {e.injection.key for e in ledger.entries() if e.state.resident}
-    found = [(url, size) for url, copy, size in backend.sweep(prefix, campaign) if copy.key not in known]
+    found = [Stray(*one) for one in backend.sweep(prefix, campaign) if one[1].key not in known]
     if not found:
         click.echo(f"no files of {campaign} below {prefix} but those that the ledger answers for", err=True)
         return
-    total = units.format_size(sum(size for _, size in found))
-    click.echo(
-        f"{len(found)} files ({total}) of {campaign} below {prefix} that no ledger answers for, such as", err=True
-    )
-    for url, _ in found[:5]:
-        click.echo(f"  {url}", err=True)
+    young = [stray for stray in found if not even_new and stray.copy.cycle > clock.now() - YOUNG]
+    old = [stray for stray in found if even_new or stray.copy.cycle <= clock.now() - YOUNG]
+    free = _without_work(backend, old, prefix)
+    click.echo(f"{_sum(found)} of {campaign} below {prefix} that no ledger answers for", err=True)
+    if young:
+        _say(young, "too young to be left over, left alone (--even-new takes them too):")
+    if not free:
+        if young:
+            raise UsageError("nothing was swept up", "make sure that nobody injects this campaign: --even-new")
+        return
+    _say(free, "to be deleted:")
     if not yes and not removal.agreed("Delete them?"):
         raise UsageError("nothing was swept up", "answer y, or give --yes where nobody can be asked")
-    errors = [error for _, error in backend.delete([url for url, _ in found]) if error is not None]
-    click.echo(f"{len(found) - len(errors)} files deleted", err=True)
+    _delete(backend, free, clock)
+
+
+def _without_work(backend: Backend, strays: Sequence[Stray], prefix: str) -> list[Stray]:
+    """Return the files whose jobs write nothing any more, as their service says, and tell of the others."""
+    entries = [_entry(copy, prefix) for copy in {stray.copy.key: stray.copy for stray in strays}.values()]
+    seen = {one.key: one.status for one in backend.observe(entries)}
+    for status, what in (("at work", _at_work(seen)), ("not told of", _untold(seen))):
+        if left := [stray for stray in strays if stray.copy.key in what]:
+            _say(left, f"of {len(what)} jobs {status} at {backend.name}, left alone:")
+    return [stray for stray in strays if seen[stray.copy.key] in _QUIET]
+
+
+def _at_work(seen: Mapping[str, Status]) -> set[str]:
+    return {key for key, status in seen.items() if status not in {*_QUIET, Status.UNKNOWN}}
+
+
+def _untold(seen: Mapping[str, Status]) -> set[str]:
+    return {key for key, status in seen.items() if status is Status.UNKNOWN}
+
+
+def _entry(copy: Copy, prefix: str) -> Entry:
+    """Return as much of a job's entry as its service needs to find it by the key."""
+    injection = Injection(
+        key=copy.key,
+        campaign=copy.campaign,
+        cycle=Cycle(copy.cycle, timedelta(0)),
+        scenario=copy.scenario,
+        link=Link("", prefix, "fts"),
+        item=Item("", 0, 0),
+        release=copy.cycle,
+        lifetime=timedelta(0),
+        activity="",
+        service_priority=0,
+        contact="",
+    )
+    return Entry(injection, State.CALLED)
+
+
+def _say(strays: Iterable[Stray], what: str) -> None:
+    """Tell of files by scenario and cycle, with one of them."""
+    groups: defaultdict[tuple[str, str], list[Stray]] = defaultdict(list)
+    for stray in strays:
+        groups[stray.copy.scenario, f"{stray.copy.cycle:%Y-%m-%d %H:%M:%SZ}"].append(stray)
+    click.echo(what, err=True)
+    for (scenario, cycle), some in sorted(groups.items())[:SHOWN]:
+        click.echo(f"  {scenario}, cycle {cycle}: {_sum(some)}, such as {some[0].url}", err=True)
+    if len(groups) > SHOWN:
+        click.echo(f"  and {len(groups) - SHOWN} more", err=True)
+
+
+def _sum(strays: Sequence[Stray]) -> str:
+    return f"{len(strays)} files ({units.format_size(sum(stray.bytes for stray in strays))})"
+
+
+def _delete(sweeper: Sweeper, strays: Sequence[Stray], clock: Clock) -> None:
+    """Delete files, and say how far it got; raises Permanent when some stay."""
+    done, errors, hint, told = 0, Counter[str](), None, clock.now()
+    urls = sorted(stray.url for stray in strays)  # so that the files of a folder go together
+    try:
+        for start in range(0, len(urls), AT_ONCE):
+            for _, error in sweeper.delete(urls[start : start + AT_ONCE]):
+                done += error is None
+                if error is not None:
+                    errors[error.message] += 1
+                    hint = hint or error.hint
+            if clock.now() >= told + removal.TELL_EVERY:
+                told = clock.now()
+                click.echo(f"{done} of {len(urls)} files deleted", err=True)
+    except KeyboardInterrupt:
+        click.echo(f"interrupted: {done} of {len(urls)} files deleted; run it again to go on", err=True)
+        raise click.exceptions.Exit(130) from None
+    click.echo(f"{done} files deleted", err=True)
     if errors:
-        raise Permanent(f"{len(errors)} files are still there: {errors[0].message}", errors[0].hint)
+        message, count = errors.most_common(1)[0]
+        raise Permanent(f"{errors.total()} files are still there; of {count}: {message}", hint)

@@ -13,16 +13,17 @@ import pytest
 
 from dc_inject import naming
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.errors import Permanent, ServiceError, UsageError
+from dc_inject.errors import Permanent, ServiceError, Temporary, UsageError
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Entry, FlowKey, Injection, Item, JobOptions, Link, State
+from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item, JobOptions, Link, State
 from dc_inject.plan import Plan
-from dc_inject.ports import Identity, Outcome, Removal
+from dc_inject.ports import Identity, Observation, Outcome, Removal, Status
 from tests.cli.ledgers import CYCLE, GB, START, run
 
 command = importlib.import_module("dc_inject.cli.end")
 LINK = Link("davs://a.example.org/dc", "davs://b.example.org/dc", "fts")
 FLOW = FlowKey("export", LINK)
+OLD = Cycle(START - timedelta(days=3), CYCLE.length)
 ME = Identity("fts", "sim://", "1", "def", "sim", admin=False, may_end=True)
 
 
@@ -66,12 +67,13 @@ class World:
             return {state: count for state, (count, _) in view.state_counts().items()}
 
 
-def _injection(number: int) -> Injection:
+def _injection(number: int, cycle: Cycle = CYCLE) -> Injection:
+    """A job of ten files; what is to be swept up is of an earlier cycle, since young files are left."""
     members = tuple(Item(f"{LINK.source}/{number}/{n}", GB, 1) for n in range(10))
     item = Item(naming.bundle(members, START, number), 10 * GB, 10, members=members)
-    key = naming.key("dc27", "export", START, LINK, item.name)
+    key = naming.key("dc27", "export", cycle.start, LINK, item.name)
     return Injection(
-        key, "dc27", CYCLE, "export", LINK, item, START, timedelta(hours=2), "DC", 3, "me@x.org", JobOptions()
+        key, "dc27", cycle, "export", LINK, item, START, timedelta(hours=2), "DC", 3, "me@x.org", JobOptions()
     )
 
 
@@ -210,7 +212,7 @@ def test_interrupting_keeps_what_is_gone(world: World, monkeypatch: pytest.Monke
 
 
 def test_sweeping_deletes_only_files_of_the_campaign_that_no_ledger_answers_for(world: World) -> None:
-    known, unknown = naming.copies(_injection(0))[0], naming.copies(_injection(8))
+    known, unknown = naming.copies(_injection(0))[0], naming.copies(_injection(8, OLD))
     foreign = [f"{LINK.destination}/dc_inject/dc27/export/precious", f"{LINK.destination}/{unknown[0][-17:]}"]
     world.service.strays = [known, *unknown, *foreign]
     world.service.remove = lambda entries: [Removal(e.injection.key, gone=False) for e in entries]
@@ -220,7 +222,7 @@ def test_sweeping_deletes_only_files_of_the_campaign_that_no_ledger_answers_for(
 
 
 def test_sweeping_asks_before_it_deletes(world: World) -> None:
-    world.service.strays = naming.copies(_injection(8))
+    world.service.strays = naming.copies(_injection(8, OLD))
     world.service.rules.clear()
     done = world.end("--sweep", LINK.destination, text="n\nn\n")
     assert isinstance(done.exception, UsageError)
@@ -228,7 +230,7 @@ def test_sweeping_asks_before_it_deletes(world: World) -> None:
 
 
 def test_where_nobody_can_be_asked_nothing_is_swept_up(world: World) -> None:
-    world.service.strays = naming.copies(_injection(8))
+    world.service.strays = naming.copies(_injection(8, OLD))
     world.service.rules.clear()
     done = world.end("--sweep", LINK.destination, text="")
     assert isinstance(done.exception, UsageError), done.exception
@@ -239,7 +241,7 @@ def test_files_are_swept_up_without_a_ledger_and_without_rucio(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
-    world.service.strays = naming.copies(_injection(0))
+    world.service.strays = naming.copies(_injection(8, OLD))
     asked: list[set[str]] = []
     monkeypatch.setattr(
         command.common, "backends", lambda services, **_: asked.append(services) or {"fts": world.service}
@@ -280,7 +282,7 @@ def test_a_prefix_that_cannot_be_one_is_refused_before_anything_is_done(
 
 
 def test_a_prefix_in_another_spelling_is_the_same_one(world: World) -> None:
-    unknown = world.service.strays = naming.copies(_injection(8))
+    unknown = world.service.strays = naming.copies(_injection(8, OLD))
     done = world.end("--yes", "--sweep", "DAVS://B.example.org:443/dc/")
     assert done.exit_code == 0, done.exception
     assert "no job of this ledger went to" not in done.stderr
@@ -292,3 +294,69 @@ def test_a_prefix_that_is_no_destination_of_the_ledger_is_told(world: World) -> 
     assert done.exit_code == 0, done.exception
     wrong = "no job of this ledger went to davs://c.example.org/dc; its destinations are davs://b.example.org/dc"
     assert wrong in done.stderr
+
+
+def test_what_is_to_be_swept_up_is_shown_by_scenario_and_cycle(world: World) -> None:
+    older = Cycle(OLD.start - OLD.length, OLD.length)
+    world.service.strays = [*naming.copies(_injection(8, OLD)), *naming.copies(_injection(9, older))[:3]]
+    done = world.end("--yes", "--sweep", LINK.destination)
+    assert done.exit_code == 0, done.exception
+    assert "13 files (13 GB) of dc27" in done.stderr
+    assert "  export, cycle 2027-02-05 10:00:00Z: 10 files (10 GB), such as davs://b.example.org/" in done.stderr
+    assert "  export, cycle 2027-02-05 09:45:00Z: 3 files (3 GB), such as davs://b.example.org/" in done.stderr
+    assert sorted(world.service.deleted) == sorted(world.service.strays)
+
+
+@pytest.mark.parametrize(("age", "young"), [(timedelta(hours=23), True), (timedelta(days=1), False)])
+def test_files_of_young_cycles_may_be_those_of_another_injector(world: World, age: timedelta, young: bool) -> None:
+    fresh = naming.copies(_injection(7, Cycle(START - age, CYCLE.length)))
+    old = naming.copies(_injection(8, OLD))
+    world.service.strays = [*fresh, *old]
+    done = world.end("--yes", "--sweep", LINK.destination)
+    assert done.exit_code == 0, done.exception
+    assert sorted(world.service.deleted) == sorted(old if young else [*fresh, *old])
+    assert ("left alone (--even-new takes them too)" in done.stderr) is young
+
+
+def test_young_files_alone_are_not_swept_up_unless_that_is_said(world: World) -> None:
+    world.service.strays = naming.copies(_injection(8))
+    done = world.end("--yes", "--sweep", LINK.destination)
+    assert isinstance(done.exception, UsageError)
+    assert "--even-new" in str(done.exception.hint)
+    assert world.service.deleted == []
+    assert world.end("--yes", "--sweep", LINK.destination, "--even-new").exit_code == 0
+    assert world.service.deleted == world.service.strays
+
+
+@pytest.mark.parametrize("status", [Status.WAITING, Status.MOVING, Status.UNKNOWN])
+def test_files_of_a_job_that_is_at_work_are_never_swept_up(world: World, status: Status) -> None:
+    busy, idle = _injection(7, OLD), _injection(8, OLD)
+    world.service.strays = [*naming.copies(busy), *naming.copies(idle)]
+    observe, asked = world.service.observe, []
+
+    def tell(entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+        asked.extend(entry for entry in entries if entry.injection.key == busy.key)
+        return [
+            Observation(one.key, status) if one.key == busy.key else one for one in observe(entries, exact=exact)
+        ]
+
+    world.service.observe = tell
+    done = world.end("--yes", "--even-new", "--sweep", LINK.destination)
+    assert done.exit_code == 0, done.exception
+    assert world.service.deleted == naming.copies(idle)
+    assert "left alone" in done.stderr
+    assert [(entry.state, entry.external_id) for entry in asked] == [(State.CALLED, "")]
+
+
+def test_nothing_is_swept_up_when_nobody_tells_of_the_jobs(world: World) -> None:
+    world.service.strays = naming.copies(_injection(8, OLD))
+    world.service.rules.clear()
+
+    def mute(method: str, subject: Any) -> None:
+        if method == "observe" and subject and subject[0].injection.cycle.start == OLD.start:
+            raise Temporary("FTS does not answer")
+
+    world.service.fault = mute
+    done = world.end("--yes", "--sweep", LINK.destination)
+    assert isinstance(done.exception, Temporary)
+    assert world.service.deleted == []
