@@ -62,7 +62,9 @@ $(READY): requirements-dev.txt
 	@touch $@
 
 # M2Crypto, a part of the FTS client, has to be compiled. Its swig comes from the lock, and works only without build isolation.
+# In CI, as root on Debian, a compiler that is missing is installed.
 $(FTS): $(READY) requirements-fts.txt
+	@$(COMPILES) || ! $(MAY_INSTALL) || ( $(INSTALL) ) >/dev/null || true
 	@if $(COMPILES); then \
 	  PATH="$(abspath $(BIN)):$$PATH" $(PIP) install --require-hashes --no-build-isolation -r requirements-fts.txt && touch $@; \
 	else \
@@ -73,6 +75,10 @@ $(FTS): $(READY) requirements-fts.txt
 
 COMPILES = include=$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("include"))') && \
   echo | gcc -E -I "$$include" -include openssl/ssl.h -include Python.h - >/dev/null 2>&1
+
+MAY_INSTALL = ( [ "$(CI)" = true ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null )
+INSTALL = apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+  gcc libc6-dev libssl-dev python3-dev
 
 lock: ## Write the four locks anew, with the newest versions that fit
 	@rm -rf .venv-lock
