@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
 import subprocess
 import sys
@@ -268,3 +269,13 @@ def test_the_wanted_tables_are_those_of_a_new_ledger(tmp_path):
     Ledger.open(path).close()
     assert check(path) == []
     assert schema.VERSION == 2
+
+
+def test_every_code_is_explained():
+    root = Path(__file__).parents[2]
+    sources = [root / "dc_inject" / "ledger" / f"{name}.py" for name in ("check", "contradictions", "database")]
+    said = r'(?:Finding\(|yield |return )"([a-z-]+)"|"(no-ledger|version|damaged)"'
+    codes = {word for path in sources for pair in re.findall(said, path.read_text()) for word in pair if word}
+    assert len(codes) >= 20
+    page = (root / "docs" / "ledger.md").read_text()
+    assert {code for code in codes if not re.search(rf"^\|.*`{code}`.*\|.*\|", page, re.MULTILINE)} == set()
