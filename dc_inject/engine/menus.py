@@ -64,6 +64,7 @@ class Menus:
                 if getattr(campaign, what) != getattr(self._campaign, what):
                     message = f"the campaign's {what} cannot change while it is in force"
                     raise MenuError([Problem(menus[0].name, 0, message, "a new campaign has a name of its own")])
+            self._same_fts(self._campaign, campaign)
         admit.findings(campaign)
         admit.ends(campaign, lambda service, rses: self._backends[service].sites(rses))
         now = self._clock.now()
@@ -72,6 +73,14 @@ class Menus:
             log.info("changed menus are in force: %d links", len({flow.key for flow in campaign.flows}))
         self._digests, self._campaign = digests, campaign
         return campaign
+
+    def _same_fts(self, before: Campaign, after: Campaign) -> None:
+        """Raise MenuError for another FTS: nobody speaks to it in this run, and it knows none of the jobs."""
+        old, new = _endpoint(before), _endpoint(after)
+        in_use = {known.address for known in self._ledger.identities() if known.service == "fts"}
+        if "fts" in self._backends and new not in {old, *in_use}:
+            message = f"FTS is {new or 'not named'}, but {old or ', '.join(in_use)} in the campaign in force"
+            raise MenuError([Problem(after.menus[0].name, 0, message, "start anew to use another FTS")])
 
     def _resolve(self, service: str, expression: str) -> tuple[str, ...]:
         """Return what an expression meant when its menu came into force; asked once, then recorded."""
@@ -99,3 +108,8 @@ class Menus:
             for one in campaign.menus
         )
         return replace(campaign, menus=menus)
+
+
+def _endpoint(campaign: Campaign) -> str:
+    """Return the address of FTS that a campaign names; nothing where the environment does."""
+    return next((one.endpoint for one in campaign.menus if one.endpoint), "")

@@ -14,6 +14,8 @@ from dc_inject.ledger.part import Part
 from dc_inject.ports import Identity
 from dc_inject.units import format_duration
 
+_PORTS = {"https": 443, "http": 80}
+
 
 class RecordReader(Part):
     """What can be read of the binding, the menus and what people did."""
@@ -186,8 +188,10 @@ class Records(RecordReader):
             self._db.run("INSERT INTO note (at, text) VALUES (?, ?)", stored(now), text)
 
     def _compare(self, known: Known, identity: Identity) -> None:
+        # Another port of a host is another FTS, which knows none of the jobs; Rucio may move to another port.
+        place = _place if identity.service == "fts" else _host
         for what, was, now in (
-            ("host", _host(known.address), _host(identity.address)),
+            ("host", place(known.address), place(identity.address)),
             ("VO", known.vo, identity.vo),
             ("account", known.account, identity.account),
         ):
@@ -216,3 +220,9 @@ class Records(RecordReader):
 
 def _host(address: str) -> str:
     return urlsplit(address).hostname or address
+
+
+def _place(address: str) -> str:
+    """Return host and port, also where an address leaves its scheme's own port out."""
+    parts = urlsplit(address)
+    return f"{_host(address)}:{parts.port or _PORTS.get(parts.scheme, '')}"

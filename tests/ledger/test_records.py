@@ -59,6 +59,33 @@ def test_a_ledger_refuses_another_one_and_says_which(ledger, campaign, length, i
     assert [known.account for known in ledger.identities()] == ["dcops"], "a refusal changes nothing"
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ("https://fts:8446", "https://fts:8447", False),
+        ("https://fts:8446", "https://other:8446", False),
+        ("https://fts:8446", "https://FTS:8446/", True),
+        ("https://fts", "https://fts:443", True),
+        ("http://[::1]:8446", "http://[::1]:8447", False),
+    ],
+)
+def test_another_port_is_another_fts(ledger, before, after, same):
+    """A test instance on the host of the real one knows none of its jobs: all of them would look lost."""
+    fts = replace(ME, service="fts", address=before)
+    ledger.bind("dc27", LENGTH, (fts,), START)
+    if same:
+        ledger.bind("dc27", LENGTH, (replace(fts, address=after),), LATER)
+    else:
+        with pytest.raises(LedgerError, match="another host at fts"):
+            ledger.bind("dc27", LENGTH, (replace(fts, address=after),), LATER)
+
+
+def test_rucio_may_move_to_another_port(ledger):
+    ledger.bind("dc27", LENGTH, (ME,), START)
+    ledger.bind("dc27", LENGTH, (replace(ME, address="https://rucio.example.org:8443"),), LATER)
+    assert ledger.identities()[0].address == "https://rucio.example.org:8443"
+
+
 def test_another_port_or_path_of_the_same_host_is_the_same_service(ledger):
     ledger.bind("dc27", LENGTH, (ME,), START)
     ledger.bind("dc27", LENGTH, (replace(ME, address="https://rucio.example.org/api"),), LATER)

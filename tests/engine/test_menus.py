@@ -1,0 +1,90 @@
+"""Menus that change while they are in force: what is taken up, and what is asked of whom for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.engine.menus import Menus
+from dc_inject.errors import MenuError
+from dc_inject.ports import Identity, RseFacts
+from tests.engine.world import CYCLE, START, opened
+
+FTS = "https://fts.example.org:8446"
+TEXT = """
+menu: 1
+campaign: test
+contact: dc-ops@example.org
+timezone: UTC
+start: 2027-02-08 10:00
+end: 2027-02-09 10:00
+limits: {{total: 1 Tb/s, per_site: 1 Tb/s}}
+{fts}
+defaults: {{through: fts, files: {{folder: data}}}}
+scenarios:
+  one: {{from: "davs://a.example.org/dc", to: "davs://b.example.org/dc", rate: {rate} Gb/s}}
+  two: {{through: rucio, from: A, to: B, rate: 1 Gb/s, datasets: {{did: "cms:*"}}}}
+"""
+
+
+class Asked(SimBackend):
+    """A service that keeps what it was asked of the ends of links."""
+
+    def __init__(self, clock: SimClock, name: str) -> None:
+        super().__init__(clock, {}, name=name, cleans_up=name != "fts")
+        self.ends: list[str] = []
+
+    def check(self) -> Identity:
+        return Identity(self.name, FTS, "1", "def", "me", admin=False, may_end=True)
+
+    def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
+        self.ends += rses
+        return super().sites(self.ends)
+
+
+@dataclass
+class World:
+    """A menu on disk, and the reader of it."""
+
+    path: Path
+    menus: Menus
+    services: dict[str, Asked]
+
+    def write(self, endpoint: str, rate: int = 8) -> None:
+        fts = f'fts: {{endpoint: "{endpoint}"}}' if endpoint else ""
+        self.path.write_text(TEXT.format(fts=fts, rate=rate))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    clock, path, ledger = SimClock(START), tmp_path / "m.yaml", opened(tmp_path)
+    services = {name: Asked(clock, name) for name in ("fts", "rucio")}
+    ledger.bind("test", CYCLE, [service.check() for service in services.values()], START)
+    return World(path, Menus([path], ledger=ledger, backends=services, clock=clock), services)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(FTS, "https://other.example.org:8446"), (FTS, FTS[:-1] + "7"), (FTS, ""), ("", FTS + "/x")],
+)
+def test_another_fts_needs_another_start(world: World, before: str, after: str) -> None:
+    """The jobs that are there are known to the FTS of the start only; the change is not taken for done."""
+    world.write(before)
+    world.menus()
+    world.write(after)
+    with pytest.raises(MenuError, match="start anew to use another FTS"):
+        world.menus()
+    world.write(before, rate=9)
+    assert {flow.rate for flow in world.menus().flows} == {9e9 / 8, 1e9 / 8}
+
+
+def test_to_name_the_fts_that_is_in_use_changes_nothing(world: World) -> None:
+    """What the environment said may be written down."""
+    world.write("")
+    world.menus()
+    world.write(FTS)
+    assert {menu.endpoint for menu in world.menus().menus} == {FTS}
