@@ -88,3 +88,11 @@ def test_to_name_the_fts_that_is_in_use_changes_nothing(world: World) -> None:
     world.menus()
     world.write(FTS)
     assert {menu.endpoint for menu in world.menus().menus} == {FTS}
+
+
+def test_storages_are_not_asked_when_a_menu_is_taken_up(world: World) -> None:
+    """One that hangs would keep the engine; whether a storage exists, or is tape, none of them tells anyway."""
+    world.write(FTS)
+    world.menus()
+    assert world.services["fts"].ends == []
+    assert world.services["rucio"].ends == ["A", "B"]
