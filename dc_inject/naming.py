@@ -72,11 +72,13 @@ def metadata(injection: Injection) -> dict[str, object]:
 # --------------------------------------------------------------------------- files of ours at a destination
 
 TOP = "dc_inject"  # the folder below a destination prefix in which everything of ours is
+_CYCLE = r"\d{8}T\d{6}Z"
+_KEY = r"[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 _COPY = re.compile(
-    rf"{TOP}/(?P<campaign>[^/]+)/(?P<scenario>[^/]+)/(?P<cycle>\d{{8}}T\d{{6}}Z)"
-    r"/(?P<key>[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12})"
+    rf"{TOP}/(?P<campaign>[^/]+)/(?P<scenario>[^/]+)/(?P<cycle>{_CYCLE})/(?P<key>{_KEY})"
     r"/(?P<number>\d{4,6})-(?P<mark>[0-9a-f]{12})"
 )
+_FOLDER = re.compile(rf"{TOP}/[^/]+/{NAME.pattern}(?:/{_CYCLE}(?:/{_KEY})?)?")
 
 
 class Copy(NamedTuple):
@@ -119,6 +121,11 @@ def read_copy(prefix: str, url: str) -> Copy | None:
     except ValueError:
         return None
     return Copy(match["campaign"], match["scenario"], cycle, match["key"], int(match["number"]))
+
+
+def is_folder(prefix: str, url: str) -> bool:
+    """Return whether a URL is that of a scenario's, cycle's or injection's folder of ours below a prefix."""
+    return url.startswith(f"{prefix}/") and _FOLDER.fullmatch(url[len(prefix) + 1 :]) is not None
 
 
 def _mark(campaign: str, key: str, number: int) -> str:

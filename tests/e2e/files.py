@@ -66,7 +66,7 @@ class Storages:
         return dict(self.grid.storage_files(destination, f"/{self.label}-from-{source}"))
 
     def left(self) -> list[str]:
-        """Everything of ours at the destinations, folders included but for the prefixes themselves."""
+        """The files of ours at the destinations."""
         return [path for a, b in self.links() for path in self.copies(a, b)]
 
     def menu(

@@ -174,6 +174,13 @@ class FtsBackend:
         """Stream files of a campaign below a destination prefix, whether a ledger knows them or not."""
         return self._removing.sweep(prefix, campaign)
 
+    def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
+        """Delete the empty folders of a campaign below a destination prefix; tell what stood in the way.
+
+        FTS makes folders as it goes, so no job of the campaign may be left.
+        """
+        return self._removing.tidy(prefix, campaign)
+
     def delete(self, urls: Sequence[str]) -> list[tuple[str, ServiceError | None]]:
         """Delete files whose path is one of ours, and then empty folders; tell what stood in the way."""
         return self._removing.delete(urls)

@@ -5,12 +5,12 @@ Nothing but the exact paths of `naming.copies` is ever deleted, and no folder bu
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject import naming, urls
+from dc_inject.backends.fts.folders import Folders
 from dc_inject.backends.fts.jobs import hours_in_queue
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import Trouble
@@ -20,8 +20,6 @@ from dc_inject.naming import Copy
 from dc_inject.ports import Clock, Outcome, Removal
 from dc_inject.reconcile import backoff
 from dc_inject.storage import Missing, Storage
-
-log = logging.getLogger(__name__)
 
 FIRST_RETRY = timedelta(seconds=15)
 LONGEST_RETRY = timedelta(minutes=30)
@@ -38,6 +36,7 @@ class Removing:
         self._storage = storage
         self._cancel = cancel
         self._threads = threads
+        self._folders = Folders(storage, threads)
         self._clock = clock
         self._lock = threading.Lock()
         self._attempts: dict[str, int] = {}  # failed ones, by key
@@ -75,7 +74,7 @@ class Removing:
         ]
         quiet_at = _quiet_at(entry, now)
         if not errors and quiet_at <= now:
-            error = self._tidy(naming.folder(injection), _top(injection.link.destination))
+            error = self._folders.of_job(injection, now)
             if error is not None and self._attempts.get(injection.key, 0) < FOLDERS_ASKED:
                 errors.append(error)
         if errors:
@@ -103,25 +102,6 @@ class Removing:
         storage.note(error)
         return error
 
-    def _tidy(self, folder: str, top: str) -> ServiceError | None:
-        """Delete an empty folder of ours, and those above it up to `top` as long as they are empty.
-
-        A storage that lets nobody delete folders keeps them: they hold no bytes.
-        """
-        while folder == top or urls.is_below(top, folder):
-            try:
-                if not self._storage.delete_folder_if_empty(folder):
-                    return None
-            except Missing:
-                pass
-            except Permanent as error:
-                log.info("an empty folder stays: %s", error.message)
-                return None
-            except ServiceError as error:
-                return error
-            folder = urls.parent(folder)
-        return None
-
     def _wait(self, key: str) -> timedelta:
         with self._lock:
             attempt = self._attempts[key] = self._attempts.get(key, 0) + 1
@@ -145,9 +125,13 @@ class Removing:
         storage = Trouble()
         ours = [url for url, prefix in wanted.items() if prefix]
         errors = dict(zip(ours, self._threads.map(lambda url: self._delete(url, storage), ours), strict=True))
-        for folder, prefix in sorted({(urls.parent(url), wanted[url]) for url in ours if not errors[url]}):
-            self._tidy(folder, _top(prefix))
+        for _, url in sorted({urls.parent(url): url for url in ours if not errors[url]}.items()):
+            self._folders.above(url, wanted[url])
         return [(url, errors.get(url) if prefix else refused) for url, prefix in wanted.items()]
+
+    def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
+        """Delete what is empty of a campaign's folders below a prefix, when no job of it is left."""
+        return self._folders.of_campaign(prefix, campaign)
 
 
 def _quiet_at(entry: Entry, now: datetime) -> datetime:
@@ -174,10 +158,6 @@ def _vanished(entry: Entry) -> bool:
         return False
     not_arrived = entry.injection.item.bytes - entry.present - entry.moved
     return entry.end_asked_at is None or 0 < not_arrived <= entry.failed
-
-
-def _top(prefix: str) -> str:
-    return f"{prefix}/{naming.TOP}"
 
 
 def _prefix_of(url: str) -> str:

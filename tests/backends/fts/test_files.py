@@ -57,7 +57,11 @@ def test_what_arrived_is_deleted_with_its_empty_folders_and_nothing_else(
     assert strange in store.files
     del store.files[strange]
     assert backend.remove([second])[0].gone
-    assert store.below(DESTINATION) == [f"{DESTINATION}/theirs", f"{DESTINATION}/theirs/f"]
+    cycle = urls.parent(naming.folder(first.injection))
+    assert store.below(cycle) == []
+    assert {*store.files} - {url for url in store.files if urls.is_below(SOURCE, url)} == {
+        f"{DESTINATION}/theirs/f"
+    }
     deleted = {url for verb, url in store.asked if verb == "delete"}
     assert deleted == {*naming.copies(first.injection), *naming.copies(second.injection)}
     assert all(urls.is_below(DESTINATION, url) for verb, url in store.asked if verb == "delete-folder")
@@ -74,7 +78,7 @@ def test_what_did_not_all_arrive_is_looked_at_once_more_after_the_longest_transf
     store.put(naming.copies(entry.injection)[1], 7)  # a transfer that nobody had stopped
     clock.advance(CYCLE.start + WAIT)
     assert backend.remove([entry])[0].gone
-    assert not store.below(TOP)
+    assert not store.below(naming.folder(entry.injection))
 
 
 @pytest.mark.parametrize("asked", [False, True])
@@ -101,7 +105,7 @@ def test_what_vanished_is_cancelled_all_the_same_and_watched_until_it_can_write_
     asks = len(fts.seen)
     assert backend.remove([entry])[0].gone
     assert len(fts.seen) == asks  # FTS may be switched off by then
-    assert not store.below(TOP)
+    assert not store.below(urls.parent(naming.folder(entry.injection)))
 
 
 def test_a_refused_delete_is_told_asked_again_later_and_later_and_costs_the_others_nothing(
@@ -192,6 +196,74 @@ def test_a_sweep_finds_files_of_the_campaign_by_their_whole_path(
     ]
     assert [url for url, _, _ in backend.sweep(DESTINATION, "other")] == naming.copies(other)
     assert not list(backend.sweep(DESTINATION, "nobody"))
+
+
+def test_what_jobs_share_stays_as_long_as_there_may_be_a_job(
+    fts: FakeFts, backend: FtsBackend, store: Store, clock: SimClock
+) -> None:
+    """FTS makes folders one by one: between two steps they are empty, and not to be taken away from under it."""
+    first, second, last = arrived(fts, backend, 0, 1, 2)
+    cycle = urls.parent(naming.folder(first.injection))
+    for entry in (first, second):
+        assert backend.remove([entry])[0].gone
+        assert naming.folder(entry.injection) not in store.folders
+    for url in naming.copies(last.injection):
+        del store.files[url]
+    store.folders.discard(naming.folder(last.injection))
+    assert cycle in store.folders  # the next file of the last one is about to come
+    clock.advance(CYCLE.end + timedelta(hours=1) + WAIT)
+    assert backend.remove([last])[0].gone
+    assert cycle not in store.folders
+    assert urls.parent(cycle) in store.folders  # another cycle's files may be about to come
+    assert {urls.parent(url) for verb, url in store.asked if verb == "delete-folder"} == {
+        cycle,
+        urls.parent(cycle),
+    }
+
+
+def test_at_the_very_end_all_empty_folders_of_the_campaign_go(
+    fts: FakeFts, backend: FtsBackend, store: Store
+) -> None:
+    (entry,) = arrived(fts, backend, 0)
+    assert backend.remove([entry])[0].gone
+    own = naming.folder(entry.injection)
+    store.put(f"{own}/x", 1)
+    strange = f"{TOP}/test/s/lost+found"
+    for url in (f"{own}/x", f"{strange}/y", f"{TOP}/other/s/z", f"{TOP}/test/s/20270208T110000Z/gone"):
+        store.put(url, 1)
+        if url != f"{own}/x":
+            del store.files[url]
+    for _ in range(2):
+        assert backend.tidy(f"{DESTINATION}/", "test") is None
+        assert {url for url in store.folders if urls.is_below(f"{TOP}/test", url)} == {
+            f"{TOP}/test/s",
+            urls.parent(own),
+            own,
+            strange,
+        }
+    del store.files[f"{own}/x"]
+    store.folders.discard(strange)
+    assert backend.tidy(DESTINATION, "test") is None
+    assert store.below(TOP) == [f"{TOP}/other", f"{TOP}/other/s"]
+    assert backend.tidy(DESTINATION, "other") is None
+    assert TOP not in store.folders
+    assert backend.tidy(DESTINATION, "nobody") is None
+
+
+@pytest.mark.parametrize("verb", ["list", "delete-folder"])
+def test_a_storage_that_is_down_at_the_very_end_is_told_of(
+    fts: FakeFts, backend: FtsBackend, store: Store, verb: str
+) -> None:
+    entries = arrived(fts, backend, 0)
+    assert backend.remove(entries)[0].gone
+    down = Temporary("no answer in time")
+
+    def fault(asked: str, _url: str) -> None:
+        if asked == verb:
+            raise down
+
+    store.fault = fault
+    assert backend.tidy(DESTINATION, "test") is down
 
 
 def test_what_was_swept_up_is_deleted_with_its_folders_and_nothing_that_is_not_ours(
