@@ -159,6 +159,7 @@ def end(
             if work:
                 _look_again(ending, ours, backends, clock)
             removal.remove(ending, ours, backends, clock)
+            removal.tidy(ledger, name, backends)
         if sweep:
             sweeping.sweep(backends["fts"], sweep, name, ledger, clock, even_new=even_new, yes=yes)
 

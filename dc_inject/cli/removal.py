@@ -6,17 +6,28 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Protocol, runtime_checkable
 
 import click
 
 from dc_inject.engine.ending import Ending
 from dc_inject.errors import ServiceError
+from dc_inject.ledger import Ledger
 from dc_inject.model import Entry, State
 from dc_inject.ports import Backend, Clock, Removal
 
 PATIENCE = timedelta(minutes=2)  # how long files that resist are asked for again while nothing else gets on
 TELL_EVERY = timedelta(seconds=10)
 Ours = Callable[..., list[Entry]]  # our entries in some states
+
+
+@runtime_checkable
+class Tidier(Protocol):
+    """A service that leaves folders behind at destinations."""
+
+    def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
+        """Delete the empty folders of a campaign of which no job is left; tell what stood in the way."""
+        ...
 
 
 def agreed(question: str) -> bool:
@@ -80,6 +91,17 @@ class _Tally:
             self.later.append(removal)
         else:
             self.errors[removal.error.message] += 1
+
+
+def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> None:
+    """Delete the empty folders of a campaign of which nothing is left; those that stay hold no bytes."""
+    left = ledger.entries(State.CALLED, State.LIVE, State.COMPLETE, State.ENDED)
+    if any(not _cleans_up(entry, backends) for entry in left):
+        return  # FTS makes folders for it, and they are empty before a file comes
+    for service, destination in sorted({(flow.link.through, flow.link.destination) for flow in ledger.accounts()}):
+        backend = backends[service]
+        if isinstance(backend, Tidier) and (error := backend.tidy(destination, campaign)):
+            click.echo(f"empty folders stay at {destination}: {error.message}", err=True)
 
 
 def _once_more(later: Sequence[Removal]) -> str:

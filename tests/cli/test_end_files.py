@@ -35,6 +35,12 @@ class Service(SimBackend):
     cleans_up: bool = False
     strays: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    tidied: list[tuple[str, str]] = field(default_factory=list)
+    untidy: ServiceError | None = None
+
+    def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
+        self.tidied.append((prefix, campaign))
+        return self.untidy
 
     def sweep(self, prefix: str, campaign: str) -> Iterator[tuple[str, naming.Copy, int]]:
         for url in self.strays:
@@ -360,3 +366,20 @@ def test_nothing_is_swept_up_when_nobody_tells_of_the_jobs(world: World) -> None
     done = world.end("--yes", "--sweep", LINK.destination)
     assert isinstance(done.exception, Temporary)
     assert world.service.deleted == []
+
+
+def test_empty_folders_go_when_nothing_of_the_campaign_is_left(world: World) -> None:
+    assert world.end("--yes").exit_code == 0
+    assert world.service.tidied == [], "two jobs are at work, for which FTS makes folders"
+    world.service.untidy = Temporary("busy")
+    done = world.end("--yes", "--cancel")
+    assert done.exit_code == 0, done.exception
+    assert world.service.tidied == [(LINK.destination, "dc27")]
+    assert f"empty folders stay at {LINK.destination}: busy" in done.stderr
+
+
+def test_folders_stay_while_files_are_to_be_looked_at_once_more(world: World) -> None:
+    later = START + timedelta(hours=1)
+    world.service.remove = lambda entries: [Removal(e.injection.key, gone=False, again_at=later) for e in entries]
+    assert world.end("--yes", "--cancel").exit_code == 0
+    assert world.service.tidied == []
