@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dc_inject.errors import ServiceError
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
+from dc_inject.naming import Copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,15 @@ class Found:
     def files(self) -> int:
         """How many files it has; 0 until its service has begun with it."""
         return self.done + self.moving + self.stuck
+
+
+class Stray(NamedTuple):
+    """A file of ours as it was found at a destination, whether a ledger knows it or not."""
+
+    url: str
+    copy: Copy
+    bytes: int
+    modified: datetime | None = None  # where the storage tells
 
 
 class Backend(Protocol):

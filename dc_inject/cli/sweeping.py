@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol, runtime_checkable
 
 import click
@@ -20,7 +19,7 @@ from dc_inject.errors import Permanent, ServiceError, UsageError
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Entry, Injection, Item, Link, State
 from dc_inject.naming import Copy
-from dc_inject.ports import Backend, Clock, Status
+from dc_inject.ports import Backend, Clock, Status, Stray
 
 YOUNG = timedelta(days=1)
 AT_ONCE = 1000  # files deleted between two words
@@ -32,22 +31,13 @@ _QUIET = frozenset({Status.ABSENT, Status.COMPLETE})  # what a job is when it wr
 class Sweeper(Protocol):
     """A service that can look for files of a campaign where they were copied to."""
 
-    def sweep(self, prefix: str, campaign: str) -> Iterator[tuple[str, Copy, int]]:
-        """Stream files whose whole path is one of ours: URL, what it says, and bytes."""
+    def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
+        """Stream files whose whole path is one of ours."""
         ...
 
     def delete(self, urls: Sequence[str]) -> list[tuple[str, ServiceError | None]]:
         """Delete files, and folders of ours that are empty then; tells for each what stood in the way."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Stray:
-    """A file of ours that no ledger answers for."""
-
-    url: str
-    copy: Copy
-    bytes: int
 
 
 def warn(prefix: str, ledger: Ledger | None) -> None:
@@ -72,17 +62,18 @@ def sweep(
 ) -> None:
     """Find files of a campaign that no ledger answers for, ask, and delete them.
 
-    Files of cycles that began within a day are left unless `even_new`, and those of a job at work always.
+    Files that, or whose cycles, are younger than a day are left unless `even_new`; those of a job at work always.
     """
     if not isinstance(backend, Sweeper):
         raise UsageError(f"{backend.name} leaves no files to sweep up")
     known = set() if ledger is None else {e.injection.key for e in ledger.entries() if e.state.resident}
-    found = [Stray(*one) for one in backend.sweep(prefix, campaign) if one[1].key not in known]
+    found = [stray for stray in backend.sweep(prefix, campaign) if stray.copy.key not in known]
     if not found:
         click.echo(f"no files of {campaign} below {prefix} but those that the ledger answers for", err=True)
         return
-    young = [stray for stray in found if not even_new and stray.copy.cycle > clock.now() - YOUNG]
-    old = [stray for stray in found if even_new or stray.copy.cycle <= clock.now() - YOUNG]
+    since = clock.now() - YOUNG
+    young = [stray for stray in found if not even_new and _newest(stray) > since]
+    old = [stray for stray in found if even_new or _newest(stray) <= since]
     free = _without_work(backend, old, prefix)
     click.echo(f"{_sum(found)} of {campaign} below {prefix} that no ledger answers for", err=True)
     if young:
@@ -140,9 +131,15 @@ def _say(strays: Iterable[Stray], what: str) -> None:
         groups[stray.copy.scenario, f"{stray.copy.cycle:%Y-%m-%d %H:%M:%SZ}"].append(stray)
     click.echo(what, err=True)
     for (scenario, cycle), some in sorted(groups.items())[:SHOWN]:
-        click.echo(f"  {scenario}, cycle {cycle}: {_sum(some)}, such as {some[0].url}", err=True)
+        newest = max((stray.modified for stray in some if stray.modified), default=None)
+        changed = f", the last changed {newest:%Y-%m-%d %H:%M:%SZ}" if newest else ""
+        click.echo(f"  {scenario}, cycle {cycle}: {_sum(some)}{changed}, such as {some[0].url}", err=True)
     if len(groups) > SHOWN:
         click.echo(f"  and {len(groups) - SHOWN} more", err=True)
+
+
+def _newest(stray: Stray) -> datetime:
+    return max(stray.copy.cycle, stray.modified or stray.copy.cycle)
 
 
 def _sum(strays: Sequence[Stray]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from dc_inject.errors import Permanent, ServiceError, Temporary, UsageError
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item, JobOptions, Link, State
 from dc_inject.plan import Plan
-from dc_inject.ports import Identity, Observation, Outcome, Removal, Status
+from dc_inject.ports import Identity, Observation, Outcome, Removal, Status, Stray
 from tests.cli.ledgers import CYCLE, GB, START, run
 
 command = importlib.import_module("dc_inject.cli.end")
@@ -35,6 +35,7 @@ class Service(SimBackend):
     cleans_up: bool = False
     strays: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    modified: datetime | None = None
     tidied: list[tuple[str, str]] = field(default_factory=list)
     untidy: ServiceError | None = None
 
@@ -42,11 +43,11 @@ class Service(SimBackend):
         self.tidied.append((prefix, campaign))
         return self.untidy
 
-    def sweep(self, prefix: str, campaign: str) -> Iterator[tuple[str, naming.Copy, int]]:
+    def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
         for url in self.strays:
             copy = naming.read_copy(prefix, url)
             if copy is not None and copy.campaign == campaign:
-                yield url, copy, GB
+                yield Stray(url, copy, GB, self.modified)
 
     def delete(self, urls: Sequence[str]) -> list[tuple[str, ServiceError | None]]:
         self.deleted += urls
@@ -322,6 +323,15 @@ def test_files_of_young_cycles_may_be_those_of_another_injector(world: World, ag
     assert done.exit_code == 0, done.exception
     assert sorted(world.service.deleted) == sorted(old if young else [*fresh, *old])
     assert ("left alone (--even-new takes them too)" in done.stderr) is young
+
+
+def test_files_of_an_old_cycle_that_changed_within_a_day_are_young_too(world: World) -> None:
+    world.service.strays = naming.copies(_injection(8, OLD))
+    world.service.modified = START - timedelta(hours=2)
+    done = world.end("--yes", "--sweep", LINK.destination)
+    assert isinstance(done.exception, UsageError)
+    assert "10 files (10 GB), the last changed 2027-02-08 08:00:00Z, such as" in done.stderr
+    assert world.service.deleted == []
 
 
 def test_young_files_alone_are_not_swept_up_unless_that_is_said(world: World) -> None:

@@ -22,7 +22,6 @@ from dc_inject.backends.fts.threads import Threads
 from dc_inject.errors import Permanent, ServiceError, Temporary, UsageError
 from dc_inject.menu import TransferLimit
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
-from dc_inject.naming import Copy
 from dc_inject.ports import (
     Candidate,
     Clock,
@@ -34,6 +33,7 @@ from dc_inject.ports import (
     Removal,
     RseFacts,
     Sight,
+    Stray,
 )
 from dc_inject.storage import AnyStorage, Look, Storage, WebDav, trust
 
@@ -170,7 +170,7 @@ class FtsBackend:
         with _understood():
             yield from JobList(self.connection, self.name).ours(campaign or self.campaign, since)
 
-    def sweep(self, prefix: str, campaign: str) -> Iterator[tuple[str, Copy, int]]:
+    def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
         """Stream files of a campaign below a destination prefix, whether a ledger knows them or not."""
         return self._removing.sweep(prefix, campaign)
 

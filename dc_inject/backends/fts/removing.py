@@ -16,8 +16,7 @@ from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import Trouble
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import Entry, JobOptions
-from dc_inject.naming import Copy
-from dc_inject.ports import Clock, Outcome, Removal
+from dc_inject.ports import Clock, Outcome, Removal, Stray
 from dc_inject.reconcile import backoff
 from dc_inject.storage import Missing, Storage
 
@@ -107,14 +106,14 @@ class Removing:
             attempt = self._attempts[key] = self._attempts.get(key, 0) + 1
         return backoff(attempt, key, FIRST_RETRY, LONGEST_RETRY)
 
-    def sweep(self, prefix: str, campaign: str) -> Iterator[tuple[str, Copy, int]]:
+    def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
         """Stream the files below a prefix whose whole path says that they are of this campaign."""
         where = urls.normal(prefix)
         try:
             for found in self._storage.list(f"{where}/{naming.TOP}/{campaign}"):
                 copy = None if found.folder else naming.read_copy(where, found.url)
                 if copy is not None and copy.campaign == campaign:
-                    yield found.url, copy, found.bytes or 0
+                    yield Stray(found.url, copy, found.bytes or 0, found.modified)
         except Missing:
             return
 

@@ -190,11 +190,11 @@ def test_a_sweep_finds_files_of_the_campaign_by_their_whole_path(
     for strange in (f"{TOP}/test/mine", f"{copy}0", copy.replace("/s/", "/t/")[:-1] + "z"):
         store.put(strange, 1)
     found = list(backend.sweep(DESTINATION, "test"))
-    assert [(url, told.key, told.number, size) for url, told, size in found] == [
+    assert [(one.url, one.copy.key, one.copy.number, one.bytes) for one in found] == [
         (url, entry.injection.key, number, 1000 + number)
         for number, url in enumerate(naming.copies(entry.injection))
     ]
-    assert [url for url, _, _ in backend.sweep(DESTINATION, "other")] == naming.copies(other)
+    assert [stray.url for stray in backend.sweep(DESTINATION, "other")] == naming.copies(other)
     assert not list(backend.sweep(DESTINATION, "nobody"))
 
 
