@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterator
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
@@ -40,6 +41,25 @@ class Credentials(Protocol):
         ...
 
 
+class Me(NamedTuple):
+    """Whom FTS takes us for: the name of the certificate or token, and the first of its VOs (empty: none)."""
+
+    account: str
+    vo: str
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Me:
+        """Read what FTS tells of us."""
+        return cls(str(told.get("user_dn") or ""), str((told.get("vos") or [""])[0]))
+
+    def __str__(self) -> str:
+        return f"{self.account} of {self.vo or 'no VO'}"
+
+
+# What may be asked before it is known whom FTS takes us for: nothing of it is about jobs.
+_BEFORE = frozenset({"version", "whoami", "needs_delegation", "delegate", "delegated_until"})
+_REMEMBERED = 16  # credentials that FTS has recognised
+
 Make = Callable[[str, Access, Notes, float, str], Any]
 
 
@@ -54,7 +74,11 @@ def real_client(endpoint: str, access: Access, notes: Notes, timeout: float, aut
 
 
 class Connection:
-    """Calls of FTS's client by name, from any thread; every error that leaves is a ServiceError."""
+    """Calls of FTS's client by name, from any thread; every error that leaves is a ServiceError.
+
+    Ids of jobs are made of the VO, and jobs belong to somebody. So whoever FTS took us for first, we stay: when
+    credentials have changed it is asked again, and nothing is done as anybody else.
+    """
 
     def __init__(
         self,
@@ -77,7 +101,8 @@ class Connection:
         self._lock = threading.Lock()
         self._delegating = threading.Lock()
         self._generation = 0
-        self._vo = ""
+        self._me: Me | None = None
+        self._recognised: deque[Hashable] = deque(maxlen=_REMEMBERED)  # stamps of credentials that are ours
         self._notes: list[Notes] = []
 
     def call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
@@ -117,23 +142,27 @@ class Connection:
             return sum(notes.requests for notes in self._notes)
 
     def vo(self) -> str:
-        """Return the virtual organisation that FTS takes us for; asked once after each `renew`."""
-        with self._lock:
-            known = self._vo
-        if not known:
-            vos = self.call("whoami").get("vos") or [""]
-            known = str(vos[0])
-            if not known:
+        """Return the virtual organisation that FTS takes us for."""
+        if self._me is None:
+            me = Me.of(self.call("whoami"))
+            if not me.vo:
                 raise Fatal("FTS knows no virtual organisation of ours", NO_VO, hold=CREDENTIALS)
-            with self._lock:
-                self._vo = known
-        return known
+            self.recognise(me)
+        assert self._me is not None
+        return self._me.vo
+
+    def recognise(self, me: Me) -> bool:
+        """Take whom FTS has just told this thread that we are; false when that is another one than at first."""
+        with self._lock:
+            self._me = self._me or me
+            if me == self._me:
+                self._recognised.append(self._local.stamp)
+            return me == self._me
 
     def renew(self) -> None:
-        """Forget clients and who we are: a person may have repaired something."""
+        """Forget clients: a person may have repaired something."""
         with self._lock:
             self._generation += 1
-            self._vo = ""
 
     def _call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
         with self._translated(method, writes=writes) as client:
@@ -149,6 +178,19 @@ class Connection:
             local.stamp = stamp
         return local.client
 
+    def _prove(self, client: Any) -> None:  # noqa: ANN401  fts3 has no types
+        """Ask who we are, if the credentials of this client are new; raises Fatal if we are somebody else."""
+        with self._lock:
+            was = None if self._local.stamp in self._recognised else self._me
+        if was is None:
+            return
+        now = Me.of(client.whoami())
+        if not self.recognise(now):
+            message = self.credentials.scrub(f"FTS takes us for {now}; until now we were {was}")
+            raise Fatal(
+                message, "go back to the credentials of before, or begin another campaign", hold=CREDENTIALS
+            )
+
     @contextmanager
     def _translated(self, method: str, *, writes: bool) -> Iterator[Any]:
         notes, started, result = self._my_notes(), self._clock.now(), "ok"
@@ -156,6 +198,8 @@ class Connection:
         making = True
         try:
             client = self._client()
+            if method not in _BEFORE:
+                self._prove(client)
             making = False
             notes.begin()
             yield client

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from dc_inject.backends.fts.connection import Connection
+from dc_inject.backends.fts.connection import Connection, Me
 from dc_inject.backends.fts.errors import CREDENTIALS, NO_VO
 from dc_inject.errors import Fatal, ServiceError
 from dc_inject.ports import Identity
@@ -39,7 +39,8 @@ def check(connection: Connection, service: str, until: datetime | None) -> Ident
     try:
         version = connection.call("version")
         told: Mapping[str, Any] = connection.call("whoami")
-        account, vo = _known(told)
+        me = _known(told)
+        connection.recognise(me)  # whether we may go on as somebody else is not said here, but by who asked
         connection.delegate()
     except Fatal as error:
         raise Fatal(
@@ -52,21 +53,23 @@ def check(connection: Connection, service: str, until: datetime | None) -> Ident
         service=service,
         address=connection.endpoint,
         version=version,
-        vo=vo,
-        account=account,
+        vo=me.vo,
+        account=me.account,
         admin=False,
         may_end=True,
         credentials_until=until,
     )
 
 
-def _known(told: Mapping[str, Any]) -> tuple[str, str]:
+def _known(told: Mapping[str, Any]) -> Me:
     """Return our name and VO as FTS has them; raises Fatal when it does not know us, or lets us do nothing."""
-    account, vos = str(told.get("user_dn") or ""), list(told.get("vos") or [])
-    if account in {"", _NOBODY} or not vos:
+    me = Me.of(told)
+    if me.account in {"", _NOBODY} or not me.vo:
         message = "it does not know us, or no virtual organisation of ours"
         raise Fatal(message, NO_VO, hold=CREDENTIALS)
     level = told.get("level")
     if isinstance(level, Mapping) and level and not {"transfer", "*"} & set(level):
-        raise Fatal(f"{account} may not submit transfers", "ask FTS's operators for the right", hold=CREDENTIALS)
-    return account, str(vos[0])
+        raise Fatal(
+            f"{me.account} may not submit transfers", "ask FTS's operators for the right", hold=CREDENTIALS
+        )
+    return me

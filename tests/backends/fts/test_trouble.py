@@ -7,11 +7,13 @@ import json
 import socket
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.model import State
 from dc_inject.ports import Status
 
 from ..support import Heard
@@ -175,6 +177,63 @@ def test_a_new_token_is_taken_up_after_the_old_one_was_refused(
     keys.accesses["fts"] = Opens("new-token", stamp="new")
     assert backend.submit([bundle(0)])[0].error is None
     assert fts.seen[-1][2]["Authorization"] == "Bearer new-token"
+
+
+@pytest.mark.parametrize("other", [{"vos": ["atlas"]}, {"user_dn": "/CN=somebody else"}, {"vos": []}])
+def test_with_credentials_of_somebody_else_nothing_is_done(
+    fts: FakeFts, backend: FtsBackend, keys: Keys, other: dict[str, object]
+) -> None:
+    """Ids of jobs are made of the VO: those of before would not be found, and be sent again."""
+    backend.check()
+    known, doubt = submitted(backend, 0, 1)
+    doubt = replace(doubt, state=State.CALLED, external_id="")
+    mine, fts.told = fts.told, fts.told | other
+    keys.accesses["fts"] = Opens("token-of-another", stamp=2)
+    jobs = len(fts.jobs)
+    for _ in range(2):
+        (outcome,) = backend.submit([bundle(2)])
+        assert isinstance(outcome.error, Fatal)
+        assert outcome.error.hold == "credentials"
+        for name in ("/CN=me", "dteam", *other.get("vos", []), other.get("user_dn", "")):
+            assert name in outcome.error.message
+        assert "token-of-another" not in outcome.error.message
+        assert isinstance(backend.end([known])[0].error, Fatal)
+        with pytest.raises(Fatal):
+            backend.observe([known, doubt])
+        if other != {"vos": []}:
+            told = (
+                backend.check()
+            )  # it tells whom FTS knows now; that nobody takes it for the same is the engine's
+            assert (told.account, told.vo) != ("/CN=me", "dteam")
+    assert len(fts.jobs) == jobs
+    assert all(job.state != "CANCELED" for job in fts.jobs.values())
+    fts.told = mine
+    keys.accesses["fts"] = Opens(TOKEN, stamp=3)
+    assert backend.submit([bundle(2)])[0].error is None
+    assert [one.status for one in backend.observe([known, doubt])] == [Status.WAITING] * 2
+
+
+def test_new_credentials_cost_one_question_for_all(fts: FakeFts, backend: FtsBackend, keys: Keys) -> None:
+    backend.check()
+    keys.accesses["fts"] = Opens("new-token", stamp=2)
+    submitted(backend, 0, 1, 2)
+    backend.observe(submitted(backend, 3))
+    asked = [path for _, path, headers in fts.seen if headers.get("Authorization") == "Bearer new-token"]
+    assert asked.count("/whoami") == 1
+
+
+def test_a_question_who_we_are_that_is_not_answered_costs_no_job(
+    fts: FakeFts, backend: FtsBackend, keys: Keys
+) -> None:
+    """The job was never sent: nothing is in doubt."""
+    backend.check()
+    keys.accesses["fts"] = Opens("new-token", stamp=2)
+    fts.instead.append(("GET", "/whoami", (500, said("boom"))))
+    (outcome,) = backend.submit([bundle(0)])
+    assert isinstance(outcome.error, Temporary)
+    assert not outcome.error.lost
+    assert not fts.jobs
+    assert backend.submit([bundle(0)])[0].error is None
 
 
 @pytest.mark.parametrize(
