@@ -38,7 +38,11 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 @common.LINKS
 @common.SCALE
 @click.option("--no-drain", is_flag=True, help="Leave when the menus end, without waiting for our rules to end.")
-@click.option("--end-on-stop", is_flag=True, help="When stopped, end our complete rules at once.")
+@click.option(
+    "--end-on-stop",
+    is_flag=True,
+    help="When stopped, end our complete rules and jobs at once; their files are deleted for half a minute.",
+)
 @click.option("--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics there [host: 127.0.0.1].")
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @click.option(
