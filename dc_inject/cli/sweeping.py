@@ -92,9 +92,12 @@ def _without_work(backend: Backend, strays: Sequence[Stray], prefix: str) -> lis
     """Return the files whose jobs write nothing any more, as their service says, and tell of the others."""
     entries = [_entry(copy, prefix) for copy in {stray.copy.key: stray.copy for stray in strays}.values()]
     seen = {one.key: one.status for one in backend.observe(entries)}
-    for status, what in (("at work", _at_work(seen)), ("that are not told of", _untold(seen))):
+    for status, what in (
+        (f"at work at {backend.name}", _at_work(seen)),
+        (f"that {backend.name} does not tell of", _untold(seen)),
+    ):
         if left := [stray for stray in strays if stray.copy.key in what]:
-            _say(left, f"of jobs {status} at {backend.name}, left alone:")
+            _say(left, f"of jobs {status}, left alone:")
     return [stray for stray in strays if seen[stray.copy.key] in _QUIET]
 
 
