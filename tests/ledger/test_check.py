@@ -16,6 +16,7 @@ import pytest
 from dc_inject.errors import LedgerError
 from dc_inject.ledger import Ledger, lock, schema
 from dc_inject.ledger.check import check
+from dc_inject.ledger.contradictions import Contradictions
 from dc_inject.model import FlowKey, Held, Hold, Item, JobOptions, Link
 from dc_inject.ports import Outcome, Status
 from tests.ledger.test_files import of_version_1
@@ -261,6 +262,21 @@ def test_an_injector_at_work_is_no_contradiction_and_is_not_kept_waiting(path):
             ledger.withdraw([bundle(3, CYCLE.next).key], "why not", START)
             assert check(path) == []
         assert check(path) == []
+
+
+def test_what_is_written_between_two_questions_is_not_seen(path, monkeypatch):
+    read, written = Contradictions.accounts, []
+    with Ledger.open(path, synchronous="OFF") as ledger:
+
+        def accounts(self):
+            kept = read(self)
+            ledger.observe([seen(injection("cms:/live#1").key, Status.COMPLETE)], START)
+            written.append(True)
+            return kept
+
+        monkeypatch.setattr(Contradictions, "accounts", accounts)
+        assert check(path) == []
+        assert written
 
 
 def test_the_wanted_tables_are_those_of_a_new_ledger(tmp_path):

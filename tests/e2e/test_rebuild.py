@@ -1,0 +1,170 @@
+"""A campaign whose ledger is lost in the middle: made anew from the real services, it goes on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dc_inject.ledger import LedgerView
+from dc_inject.ledger.check import check
+from dc_inject.model import State
+from dc_inject.sandbox import Link, Sandbox
+from tests.e2e.files import Storages, jobs
+from tests.e2e.tool import ACCEPTED, Tool, add_stock, asked, given, rules, this_cycle, until
+
+pytestmark = pytest.mark.sandbox
+
+CYCLE = 6  # seconds
+MANY = 1000  # cycles: longer than any machine takes
+MB = 10**6
+
+
+def closed(tool: Tool, campaign: str) -> int:
+    """How many cycles in which something was given are closed."""
+    if not tool.entries(campaign):
+        return 0
+    return len({row.cycle for row in tool.rows(campaign) if row.closed and row.injected})
+
+
+def killed_after_two_cycles(tool: Tool, campaign: str, menu: Path) -> None:
+    """Run until two cycles are closed and the third has begun, and take the process and its ledger away."""
+    running = tool.start("run", menu)
+    until(lambda: closed(tool, campaign) >= 2, "two cycles")
+    running.process.kill()
+    running.ends(-9)
+    for end in ("", "-wal", "-shm"):
+        path = tool.ledger(campaign)
+        path.with_name(path.name + end).unlink(missing_ok=True)
+
+
+def goes_on(tool: Tool, campaign: str, menu: Path) -> None:
+    """Run until two more cycles have given something, and stop in good order."""
+    before = closed(tool, campaign)
+    running = tool.start("run", menu)
+    until(lambda: closed(tool, campaign) >= before + 2, "two more cycles")
+    running.process.terminate()
+    running.ends()
+
+
+def whole(tool: Tool, campaign: str) -> None:
+    assert [found for found in check(tool.ledger(campaign)) if not found.note] == []
+    tool.run("ledger", "check", campaign)
+
+
+def neither_burst_nor_hole(tool: Tool, campaign: str, rebuilt: set[str], slack: int) -> None:
+    """Since the rebuild each link got what was due since then, to within a dataset."""
+    for link in tool.status(campaign, "--summary")["links"]:
+        flow = (link["scenario"], link["source"], link["destination"])
+        rows = [row for row in tool.rows(campaign) if (row.key.scenario, *row.key.link[:2]) == flow and row.closed]
+        new = [row for row in rows if row.cycle.name not in rebuilt]
+        assert new
+        assert abs(sum(row.injected - row.due for row in new)) <= slack + max(row.due for row in new)
+        assert all(row.injected == row.due for row in rows if row.cycle.name in rebuilt)
+
+
+def test_every_rule_is_there_once_none_is_forgotten_and_nothing_is_given_twice(
+    tool: Tool, sandbox: Sandbox, label: str
+) -> None:
+    source, quick, slow = (f"T2_{label}_{end}" for end in ("From", "Quick", "Slow"))
+    add_stock(sandbox, [source], [quick, slow], count=18)
+    sandbox.set_links({(source, quick): Link(rate=1e12), (source, slow): Link(rate=1e12, latency=3600)})
+    campaign = f"rebuild-{label}"
+    rates = {(source, quick): "8 Gb/s", (source, slow): "8 Gb/s"}
+    start = this_cycle(CYCLE).next.next.start
+    menu = tool.menu(campaign, rates, start=start, cycles=MANY, cycle=CYCLE, dwell=3600)
+    killed_after_two_cycles(tool, campaign, menu)
+    before = {rule["id"]: rule for rule in rules(sandbox.config, campaign)}
+    assert len(before) >= 4
+
+    assert "no ledger" in tool.run("status", campaign, code=3).err
+    tool.run("ledger", "rebuild", campaign, menu, code=2)  # nobody is there to be asked
+    assert not tool.ledger(campaign).exists()
+    done = tool.run("ledger", "rebuild", campaign, menu, "--yes")
+    assert done.out == f"{tool.ledger(campaign)}\n"
+    assert "what cannot be known" in done.err
+    tool.run("ledger", "rebuild", campaign, menu, "--yes", code=3)  # there is one now
+
+    entries = {entry.external_id: entry for entry in tool.entries(campaign)}
+    assert entries.keys() == before.keys()
+    for id_, rule in before.items():
+        entry = entries[id_]
+        assert (entry.injection.item.bytes, entry.injection.item.files) == (rule["bytes"], 2)
+        assert entry.state is (State.COMPLETE if rule["rse_expression"] == quick else State.LIVE)
+        assert entry.present == 0
+    whole(tool, campaign)
+    rebuilt = {row.cycle.name for row in tool.rows(campaign)}
+
+    goes_on(tool, campaign, menu)
+    made = rules(sandbox.config, campaign)
+    assert before.keys() < {rule["id"] for rule in made}
+    assert asked(made) == given(tool.entries(campaign))
+    assert max(Counter((item, to) for item, to, _ in asked(made)).values()) == 1
+    assert {rule["id"] for rule in made} == {e.external_id for e in tool.entries(campaign) if e.state in ACCEPTED}
+    neither_burst_nor_hole(tool, campaign, rebuilt, slack=4 * 10**9)
+    whole(tool, campaign)
+
+    tool.run("end", campaign, "--yes", "--cancel", "--rate", "600/min")
+    until(lambda: not rules(sandbox.config, campaign), "all of them end")
+    copy = tool.state / "backup.sqlite"
+    assert tool.run("ledger", "backup", campaign, copy).out == f"{copy}\n"
+    with LedgerView.open(copy) as view:
+        assert len(view.entries()) == len(tool.entries(campaign))
+
+
+@pytest.fixture
+def files_tool(storage_grid: Sandbox, tmp_path: Path) -> Iterator[Tool]:
+    """The command line with FTS's address in its environment."""
+    made = Tool(tmp_path, storage_grid.config, {"DC_INJECT_FTS_ENDPOINT": storage_grid.fts_url})
+    try:
+        yield made
+    finally:
+        made.kill()
+
+
+def test_every_job_is_there_once_and_its_files_are_deleted_in_the_end(
+    files_tool: Tool, storage_grid: Sandbox, label: str
+) -> None:
+    """FTS tells a job's files and what it says of itself; the rest is in the menu."""
+    tool, storages, campaign = files_tool, Storages(storage_grid, label.lower()), f"jobs-{label}"
+    storages.fill(6, MB)
+    rates = dict.fromkeys([("XRD1", "XRD2"), ("XRD2", "XRD1")], "8 Mb/s")
+    start = this_cycle(CYCLE).next.next.start
+    menu = storages.menu(tool, campaign, rates, start=start, cycle=CYCLE, cycles=MANY, dwell=900)
+    killed_after_two_cycles(tool, campaign, menu)
+    before = jobs(storages.grid, campaign)
+    assert len(before) >= 4
+
+    tool.run("ledger", "rebuild", campaign, menu, "--yes")
+    entries = {entry.external_id: entry for entry in tool.entries(campaign)}
+    assert entries.keys() == before.keys()
+    assert {id_: entry.injection.item.files for id_, entry in entries.items()} == {
+        id_: len(files) for id_, files in before.items()
+    }
+    wanted = {(storages.source(a), storages.destination(b, a)) for a, b in rates}
+    assert {tuple(e.injection.link[:2]) for e in entries.values()} == wanted
+    whole(tool, campaign)
+    rebuilt = {row.cycle.name for row in tool.rows(campaign)}
+
+    goes_on(tool, campaign, menu)
+    assert before.keys() < jobs(storages.grid, campaign).keys()
+    assert jobs(storages.grid, campaign).keys() == {e.external_id for e in tool.entries(campaign) if e.accepted_at}
+    neither_burst_nor_hole(tool, campaign, rebuilt, slack=MB)
+    whole(tool, campaign)
+    until(
+        lambda: all(
+            f["file_state"] == "FINISHED" for some in jobs(storages.grid, campaign).values() for f in some
+        ),
+        "all files",
+    )
+    copies = {(storages.source(a), storages.destination(b, a)): storages.copies(a, b) for a, b in rates}
+    assert sum(map(len, copies.values())) == sum(map(len, jobs(storages.grid, campaign).values()))
+    tool.run("end", campaign, "--yes")
+    assert storages.left() == []
+    for link in tool.status(campaign, "--summary")["links"]:
+        on_disk = sum(copies[link["source"], link["destination"]].values())
+        assert link["moved"] == link["injected"] == on_disk
+    assert {entry.state for entry in tool.entries(campaign) if entry.accepted_at} == {State.GONE}
+    whole(tool, campaign)
