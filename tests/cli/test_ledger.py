@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 import json
+import shutil
 import stat
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from dc_inject.ledger.check import check
 from dc_inject.model import Item, State
 from dc_inject.ports import Found, Status
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
-from tests.ledger.test_check import damage
+from tests.ledger.test_check import CRASH, damage
 from tests.ledger.test_files import of_version_1
 
 command = importlib.import_module("dc_inject.cli.rebuild")
@@ -163,7 +164,6 @@ def test_what_is_there_is_replaced_only_when_that_is_said(made: Made, tmp_path: 
     assert isinstance(error, UsageError)
     assert "--force" in (error.hint or "")
     assert copy.read_text() == "precious"
-    copy.with_name("copy.sqlite-wal").write_text("of another ledger")
     assert run("ledger", "backup", made.path, copy, "--force").exit_code == 0
     with LedgerView.open(copy) as view:
         assert view.entries() == made.entries
@@ -173,6 +173,18 @@ def test_what_is_there_is_replaced_only_when_that_is_said(made: Made, tmp_path: 
         error = run("ledger", "backup", made.path, copy, "--force").exception
     assert isinstance(error, LedgerError)
     assert "somebody" in error.message
+
+
+def test_the_log_that_another_ledger_has_left_is_not_played_into_the_copy(made: Made, tmp_path: Path) -> None:
+    copy, other = tmp_path / "copy.sqlite", make(tmp_path / "other.sqlite", {KIT: 3}).path
+    subprocess.run([sys.executable, "-c", CRASH, str(other)], check=False, timeout=60)
+    for end in ("", "-wal"):
+        shutil.copy(f"{other}{end}", f"{copy}{end}")
+    assert run("ledger", "backup", made.path, copy, "--force").exit_code == 0
+    with LedgerView.open(copy) as view:
+        assert view.entries() == made.entries
+        assert view.notes() == ()
+    assert check(copy) == []
 
 
 def test_a_ledger_that_contradicts_itself_does_not_replace_a_good_backup(made: Made, tmp_path: Path) -> None:
