@@ -50,6 +50,7 @@ class Desk:
     calls: Calls
     observer: Observer
     settings: Settings
+    undeletable: dict[tuple[str, str], str] = field(default_factory=dict)  # destination of a service -> why
     breakers: dict[str, Breaker] = field(default_factory=dict)
     broken: dict[str, Fatal] = field(default_factory=dict)  # service -> what a person has to repair
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows

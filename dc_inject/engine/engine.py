@@ -79,6 +79,7 @@ class Engine:
         self._check_at = clock.now() + CHECK_EVERY
         self._checking: set[str] = set()  # services that are being asked who we are
         self._stopping = False
+        self._lost = ""  # why the drain has given up
         self._paused = {pause.subject for pause in ledger.pauses()}
         for service in backends:
             ledger.signal("service", service, "answers", clock.now())
@@ -105,6 +106,8 @@ class Engine:
             except Exception as error:  # noqa: BLE001  one bug in one cycle must not end twelve days
                 self._survive(error, now)
         self._leave(done=done)
+        if self._lost:
+            raise ServiceError(self._lost, "they are in the ledger: run it again when their service answers")
 
     def _survive(self, error: Exception, now: datetime) -> None:
         """Say, count and keep the trace of an error that nobody expected; then go on."""
@@ -196,7 +199,11 @@ class Engine:
 
     def _drained(self, now: datetime) -> bool:
         """Whether nothing of ours is live, and its bytes are gone or were waited for long enough."""
-        if self._calls.under_way or self._desk.ledger.entries(*LIVE):
+        live = self._desk.ledger.entries(*LIVE)
+        if live and all((e.expires_at or e.called_at or now) + DELETED_WITHIN <= now for e in live):
+            self._lost = f"nothing is heard of {len(live)} rules and jobs that are long past their lifetime"
+            return True
+        if self._calls.under_way or live:
             return False
         ended = self._desk.ledger.entries(State.ENDED)
         if self._ended_at is None:

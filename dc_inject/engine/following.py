@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -12,7 +13,7 @@ from dc_inject import reconcile
 from dc_inject.engine.choosing import SET_ASIDE
 from dc_inject.engine.desk import Desk
 from dc_inject.engine.removing import Removing
-from dc_inject.errors import Permanent, ServiceError
+from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.model import Entry, FlowKey, State
 from dc_inject.ports import Observation, Outcome, Status
 
@@ -34,6 +35,7 @@ class Following:
         self._not_carried_out = not_carried_out
         self._calls = 0  # of this round, not back yet
         self._removing = Removing(desk)
+        self._ends_failed: dict[str, tuple[int, datetime]] = {}  # how often in a row, and when to ask again
         self.dwell: dict[FlowKey, timedelta] = {}
 
     def round(self, now: datetime, every: timedelta) -> None:
@@ -48,7 +50,7 @@ class Following:
         self._observe(settle, exact=True)
         dwell = {e.injection.key: self.dwell.get(e.injection.flow, timedelta(0)) for e in entries}
         due = reconcile.to_end(
-            entries,
+            [self._as_asked(entry, now) for entry in entries],
             now,
             lambda e: dwell[e.injection.key],
             lambda e: not self._cleans_up(e),
@@ -133,6 +135,7 @@ class Following:
         desk, now = self._desk, self._desk.clock.now()
         desk.tell("end-called", keys=tuple(outcome.key for outcome in outcomes))
         done = [outcome.key for outcome in outcomes if outcome.error is None]
+        self._ask_again(outcomes, now)
         for outcome in outcomes:
             if isinstance(outcome.error, Permanent):
                 log.warning("%s: %s; rules are left to their lifetime", service, outcome.error.message)
@@ -141,6 +144,19 @@ class Following:
             if outcome.error is not None:
                 desk.fail(service, outcome.error)
         desk.tell("ended", keys=tuple(done), at=now)
+
+    def _ask_again(self, outcomes: Sequence[Outcome], now: datetime) -> None:
+        """Let ends that failed for the moment be asked for again soon; what was accepted is waited for."""
+        for outcome in outcomes:
+            times, _ = self._ends_failed.pop(outcome.key, (0, now))
+            if isinstance(outcome.error, Temporary):
+                wait = reconcile.backoff(times + 1, outcome.key, self._desk.settings.first_retry, reconcile.ASK_AGAIN)
+                self._ends_failed[outcome.key] = times + 1, now + wait
+
+    def _as_asked(self, entry: Entry, now: datetime) -> Entry:
+        """Return the entry; one whose end failed counts as not asked for once its time has come."""
+        failed = self._ends_failed.get(entry.injection.key)
+        return replace(entry, end_asked_at=None) if failed is not None and failed[1] <= now else entry
 
     def _cleans_up(self, entry: Entry) -> bool:
         return self._desk.backends[entry.injection.link.through].cleans_up

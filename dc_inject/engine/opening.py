@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 UNKNOWN_CYCLES = 4  # observed rates are unknown in the first cycles (design 3)
 FAILED_CYCLES = 3  # how far back failures count
+LAGS_AFTER = timedelta(hours=1)  # since when files have to be deletable no more for a destination to be held
 COMPLETION_WINDOW = timedelta(hours=6)
 HOUR = timedelta(hours=1)
 RSES_AT_ONCE = 50
@@ -192,9 +193,24 @@ class Opening:
             return Held(Hold.SOURCE_UNAVAILABLE, {"rse": source, "signal": "availability_read"})
         if facts[service, destination].writable is False:
             return Held(Hold.DESTINATION_UNAVAILABLE, {"rse": destination, "signal": "availability_write"})
+        if lag := self._lag(flow.link):
+            return lag
         if unread is not None:
             return Held(Hold.API_ERRORS, {"inventory": source, "message": unread.message[:200]})
         return None
+
+    def _lag(self, link: Link) -> Held | None:
+        """Return the hold of a destination from which our files do not go: it would only be filled."""
+        why = self._desk.undeletable.get((link.through, link.destination))
+        if why is None:
+            return None
+        late = self._desk.clock.now() - LAGS_AFTER
+        stay = [
+            entry.injection.item.bytes
+            for entry in self._desk.ledger.entries(State.ENDED)
+            if entry.injection.link.destination == link.destination and entry.ended_at and entry.ended_at <= late
+        ]
+        return Held(Hold.DELETION_LAG, {"bytes": sum(stay), "message": why[:200]}) if stay else None
 
     def _situation(
         self,
@@ -216,7 +232,7 @@ class Opening:
         since = ledger.begin(now)
         known = (cycle.start - since) / cycle.length >= UNKNOWN_CYCLES
         completion = ledger.completion_times(now - COMPLETION_WINDOW) if known else {}
-        arriving = self._arriving(cycle)
+        arriving = self._arriving(cycle, flows)
         failed = ledger.failed_parts(cycle.start - FAILED_CYCLES * cycle.length)
         dues = {row.key: row.due for row in ledger.rows(cycle=cycle)}
         demands = tuple(
@@ -237,7 +253,7 @@ class Opening:
                 completion=completion.get(key),
                 failed=failed.get(key, 0.0),
                 coming=accounts[key].coming,
-                arriving=arriving.get(key, 0.0) if known else None,
+                arriving=arriving.get(key),
             )
             for key, flow in flows.items()
         )
@@ -262,15 +278,24 @@ class Opening:
             may_end=all(self._desk.identities[service].may_end for service in services),
         )
 
-    def _arriving(self, cycle: Cycle) -> dict[FlowKey, float]:
-        """Return at which rate bytes arrived on each flow in the last cycles, in bytes per second."""
-        since = cycle.start - UNKNOWN_CYCLES * cycle.length
-        moved: dict[FlowKey, int] = defaultdict(int)
-        for row in self._desk.ledger.rows(since=since):
-            if row.cycle < cycle:
-                moved[row.key] += row.moved
-        seconds = (cycle.start - since).total_seconds()
-        return {key: size / seconds for key, size in moved.items()}
+    def _arriving(self, cycle: Cycle, flows: Mapping[FlowKey, Flow]) -> dict[FlowKey, float]:
+        """Return at which rate bytes arrived on each flow in the last cycles, in bytes per second.
+
+        Only of flows that had something on its way all that time: where nothing was asked for, nothing can arrive.
+        The time is four cycles, or half of the lifetime where that is shorter.
+        """
+        oldest = self._desk.ledger.on_their_way_since()
+        rows = self._desk.ledger.rows(since=cycle.start - UNKNOWN_CYCLES * cycle.length)
+        arriving = {}
+        for key, first in oldest.items():
+            if key not in flows:
+                continue
+            count = max(1, min(UNKNOWN_CYCLES, int(flows[key].lifetime_max / 2 / cycle.length)))
+            since = cycle.start - count * cycle.length
+            if first <= since:
+                moved = sum(row.moved for row in rows if row.key == key and since <= row.cycle.start < cycle.start)
+                arriving[key] = moved / (cycle.start - since).total_seconds()
+        return arriving
 
     def _destinations(
         self, menus: Iterable[Menu], flows: Iterable[Flow], facts: Mapping[tuple[str, str], RseFacts]

@@ -9,19 +9,22 @@ from __future__ import annotations
 import logging
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from dc_inject.engine.desk import Desk
 from dc_inject.errors import ServiceError
 from dc_inject.model import Entry, State
 from dc_inject.ports import Removal
+from dc_inject.reconcile import backoff
 
 log = logging.getLogger(__name__)
 
 LOOKS_AT_ONCE = 200  # of what a service has deleted by itself, in one call
 JOBS_AT_ONCE = 5  # whose files one call deletes
 CALLS_AT_ONCE = 3  # so that there are threads left for what is more urgent
+
+FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=15), timedelta(minutes=15)  # after trouble at a destination
 
 _Place = tuple[str, str]  # service and destination
 
@@ -36,7 +39,9 @@ class Removing:
         self._under_way: set[_Place] = set()
         self._looking = 0  # calls under way to services that delete by themselves
         self._again_at: dict[str, datetime] = {}  # by key: when to ask again
-        self._told: dict[_Place, str] = {}  # what stood in the way, said once
+        self._told: dict[_Place, str] = {}  # what stands in the way, said once
+        self._failures: dict[_Place, int] = {}  # in a row
+        self._not_before: dict[_Place, datetime] = {}
 
     def look(self, now: datetime) -> None:
         """Ask services that delete by themselves, one cycle after a rule has ended.
@@ -67,10 +72,11 @@ class Removing:
         self._go_on()
 
     def _go_on(self) -> None:
+        now = self._desk.clock.now()
         for place in sorted(self._waiting, key=lambda place: (len(self._waiting[place]), place)):
             if len(self._under_way) >= CALLS_AT_ONCE:
                 return
-            if place in self._under_way or place[0] in self._desk.broken:
+            if place in self._under_way or self._not_before.get(place, now) > now:
                 continue
             some = self._waiting[place]
             part = [some.popleft() for _ in range(min(JOBS_AT_ONCE, len(some)))]
@@ -84,15 +90,9 @@ class Removing:
 
     def _deleted(self, place: _Place, removals: list[Removal] | None, error: ServiceError | None) -> None:
         self._under_way.discard(place)
-        if error is not None:
-            self._waiting.pop(place, None)  # until the next round
-            self._desk.fail(place[0], error)
-        else:
-            self._book(removals or [])
-            troubles = [removal.error.message for removal in removals or () if removal.error is not None]
-            if troubles:
-                self._waiting.pop(place, None)
-            self._say(place, troubles)
+        self._book(removals or [])
+        troubles = [error] if error is not None else [r.error for r in removals or () if r.error is not None]
+        self._note(place, troubles[0].message if troubles else "")
         self._go_on()
 
     def _looked(self, service: str, removals: list[Removal] | None, error: ServiceError | None) -> None:
@@ -113,8 +113,15 @@ class Removing:
                 self._again_at[removal.key] = removal.again_at
         desk.tell("removed", keys=tuple(gone))
 
-    def _say(self, place: _Place, troubles: Sequence[str]) -> None:
-        message = troubles[0] if troubles else ""
+    def _note(self, place: _Place, message: str) -> None:
+        """Remember what stands in the way at a destination, which is left alone for a while then."""
+        self._failures[place] = self._failures.get(place, 0) + 1 if message else 0
+        if message:
+            wait = backoff(self._failures[place], place[1], FIRST_WAIT, LONGEST_WAIT)
+            self._not_before[place] = self._desk.clock.now() + wait
+            self._desk.undeletable[place] = message
+        else:
+            self._desk.undeletable.pop(place, None)
         if message and message != self._told.get(place):
             log.warning("files of ours stay at %s: %s", place[1], message)
         elif not message and self._told.get(place):
@@ -122,11 +129,12 @@ class Removing:
         self._told[place] = message
 
     def _ended(self, *, cleans_up: bool) -> list[Entry]:
+        """Return what has ended; storages are asked also while the service that fills them is broken."""
         backends = self._desk.backends
         return [
             entry
             for entry in self._desk.ledger.entries(State.ENDED)
             if (service := entry.injection.link.through) in backends
-            and service not in self._desk.broken
             and backends[service].cleans_up is cleans_up
+            and not (cleans_up and service in self._desk.broken)
         ]

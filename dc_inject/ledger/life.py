@@ -75,7 +75,7 @@ def observed(entry: Entry, seen: Observation, now: datetime) -> Entry:
     if entry.state is State.COMPLETE:
         whole = entry.injection.item
         moved = whole.bytes - entry.present - entry.failed
-        done = whole.files - (entry.files_stuck if entry.failed else 0)
+        done = max(whole.files - (entry.files_stuck if entry.failed else 0), 0)
         entry = replace(entry, moved=moved, moved_exact=True, files_done=done)
     return entry
 
@@ -125,7 +125,7 @@ def _measured(entry: Entry, seen: Observation) -> Entry:
         external_id=seen.external_id or entry.external_id,
         expires_at=seen.expires_at or entry.expires_at,
         files_done=min(max(seen.files_done, 0), item.files),
-        files_stuck=max(seen.files_stuck, 0),
+        files_stuck=min(max(seen.files_stuck, 0), item.files),
         error=seen.error[:ERROR_LIMIT],
     )
 

@@ -13,7 +13,7 @@ from dc_inject import holds, naming, pace
 from dc_inject.holds import Constraint, Destination
 from dc_inject.model import FlowKey, Injection, Link
 from dc_inject.plan.budget import set_budgets
-from dc_inject.plan.choice import brake, choose, why
+from dc_inject.plan.choice import brake, choose, rules_left_of, why
 from dc_inject.plan.line import Line, Table
 from dc_inject.plan.situation import Account, Decision, Demand, Plan, Situation
 
@@ -28,7 +28,7 @@ def plan(situation: Situation) -> Plan:
     table = Table(situation, situation.demands)
     constraints = _constraints(situation, table.lines, intended)
     set_budgets(table.lines, constraints)
-    choose(table.lines, constraints, table.leaving)
+    choose(table.lines, constraints, table.leaving, _rules_left(situation))
     _brake(situation, table.lines)
     return Plan(situation.cycle, tuple(map(_decision, table.lines)), _injections(situation, table.lines))
 
@@ -48,7 +48,8 @@ def refill(
     table = Table(situation, wanting)
     for line in table.lines:
         line.left = room[line.demand.flow.key]
-    choose(table.lines, _constraints(situation, table.lines, used), table.leaving, budgets_stand=True)
+    constraints = _constraints(situation, table.lines, used)
+    choose(table.lines, constraints, table.leaving, _rules_left(situation, len(given)), budgets_stand=True)
     _brake(situation, table.lines, given)
     return _injections(situation, table.lines)
 
@@ -71,6 +72,10 @@ def _constraints(situation: Situation, lines: Sequence[Line], used: Mapping[Link
     claims = [line.claim for line in lines]
     length, limits = situation.cycle.length, situation.limits
     return holds.constraints(claims, length, destinations, situation.sites, situation.site_of, limits, spent)
+
+
+def _rules_left(situation: Situation, given: int = 0) -> int:
+    return rules_left_of(situation.limits, situation.cycle.length, situation.rules_last_hour, given)
 
 
 def _brake(situation: Situation, lines: Sequence[Line], given: Sequence[Injection] = ()) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from dc_inject.holds import HOUR, Constraint
 from dc_inject.model import Held, Hold, Item, Limits
 from dc_inject.plan.budget import cap
-from dc_inject.plan.line import Line
+from dc_inject.plan.line import Line, with_overhead
 from dc_inject.pool import Pool, Taste
 
 SLACK = 0.2  # of a cycle's due, by which a cycle may inject more than its budget
@@ -21,13 +21,15 @@ def choose(
     lines: Sequence[Line],
     constraints: Sequence[Constraint],
     leaving: Mapping[str, set[str]],
+    jobs: int,
     *,
     budgets_stand: bool = False,
 ) -> None:
     """Take items for every line with something left: by priority, and of equals the poorest pool first.
 
     Poor is a pool with few bytes for each byte of budget. `leaving` are the items that leave a source now. With
-    `budgets_stand` what is left is not capped anew by what other lines have taken.
+    `budgets_stand` what is left is not capped anew by what other lines have taken. `jobs` is how many the brake will
+    let through: files are bundled so that every line has its part of them.
     """
     rooms = {constraint: constraint.room for constraint in constraints if constraint.room is not None}
     bounds: list[list[Constraint]] = [[] for _ in lines]
@@ -40,7 +42,7 @@ def choose(
         if not budgets_stand:
             _look_again(lines[i])
         tightest = min(bounds[i], key=lambda constraint: rooms[constraint])
-        size = _take(lines[i], tightest, rooms[tightest], leaving[lines[i].claim.link.source])
+        size = _take(lines[i], tightest, rooms[tightest], leaving[lines[i].claim.link.source], jobs // len(ready))
         for constraint in bounds[i]:
             rooms[constraint] -= size
 
@@ -53,7 +55,7 @@ def _look_again(line: Line) -> None:
         cap(line)
 
 
-def _take(line: Line, tightest: Constraint, room: int, leaving: set[str]) -> int:
+def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: int) -> int:
     """Choose the items of one line, note by what it was stopped, and return their bytes."""
     flow, pool = line.demand.flow, line.pool
     assert pool is not None
@@ -66,7 +68,10 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str]) -> int
         leaving |= names
     else:
         files = _copies(pool, line, slack, taste, room)
-        line.items = list(_bundles(files, flow.job.files, taste.grain))
+        # A cycle with little due may make up for one with much: its jobs are not the smaller for it.
+        worth = int(flow.grain * max(line.due, with_overhead(line.demand.recent_due, flow)))
+        whole = sum(file.bytes for file in files)
+        line.items = list(_bundles(files, flow.job.files, max(worth, -(-whole // max(jobs, 1)))))
     size = sum(item.bytes for item in line.items)
     line.left -= size
     if line.left > 0:
@@ -116,9 +121,7 @@ def brake(
     already. Of each line the items go first that were chosen last. Which line's come first is drawn anew
     in each cycle, so that a line with one item has its turn as often as one with many.
     """
-    # Pacing by the cycle keeps the hour even; short cycles may take a quarter of an hour's worth at once.
-    paced = -(-limits.rules_per_hour * max(length, QUARTER) // HOUR)
-    rules = max(0, min(limits.rules_per_hour - spent[0], paced) - given[0])
+    rules = rules_left_of(limits, length, spent[0], given[0])
     files = max(0, limits.files_in_flight - spent[1] - given[1])
     order = sorted(
         (-line.claim.priority, (index + line.seed / 2**128) / len(line.items), line.seed, i, index)
@@ -138,6 +141,15 @@ def brake(
             line.stopped = Held(Hold.CAMPAIGN_LIMIT, {"limit": limit, "left": left, "wanted": len(order)})
     for i, line in enumerate(lines):
         line.items = [item for index, item in enumerate(line.items) if index in kept[i]]
+
+
+def rules_left_of(limits: Limits, length: timedelta, spent: int, given: int) -> int:
+    """Return how many rules and jobs may still be made in a cycle, of those that an hour may have.
+
+    Pacing by the cycle keeps the hour even; short cycles may take a quarter of an hour's worth at once.
+    """
+    paced = -(-limits.rules_per_hour * max(length, QUARTER) // HOUR)
+    return max(0, min(limits.rules_per_hour - spent, paced) - given)
 
 
 def why(line: Line) -> Held | None:

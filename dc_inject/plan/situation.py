@@ -42,7 +42,7 @@ class Demand:
     and is not forgiven.
     `completion` is the measured time from release to completion, None while unknown (first four cycles). `failed`
     is the part of what came to its end in the last cycles that did not arrive. `coming` are bytes on their way,
-    `arriving` is the rate at which they arrived in the last cycles, None while unknown (first four cycles).
+    `arriving` is the rate at which they arrived in the last cycles, None unless some were on their way all the time.
     """
 
     flow: Flow

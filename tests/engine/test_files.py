@@ -10,9 +10,9 @@ from datetime import timedelta
 import pytest
 
 from dc_inject import naming
-from dc_inject.errors import Permanent, Temporary
-from dc_inject.model import Hold, Limits, State
-from dc_inject.ports import Outcome, Removal
+from dc_inject.errors import Permanent, ServiceError, Temporary
+from dc_inject.model import Hold, JobOptions, Limits, State
+from dc_inject.ports import Outcome, Removal, Status
 from tests.engine.test_crashes import Killed
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, opened, source_files, url, world
 
@@ -241,6 +241,75 @@ def test_what_does_not_arrive_is_a_backlog_and_not_fed_for_ever(tmp_path):
     stuck[0] = False
     one.run(cycles=6)
     assert one.ledger.rows()[-1].held is None
+
+
+def test_a_link_that_had_nothing_to_move_is_no_link_that_cannot_move(tmp_path):
+    """After a stop, and where its scenario begins late, as the steps of a staircase do."""
+    late = replace(file_flow("A", "C", 0.8), start=START + 8 * CYCLE, lifetime_max=timedelta(hours=1))
+    one = world(tmp_path, campaign([LINK, late]), source_files("A", 400), **FTS)
+    one.run(cycles=5)
+    one.ledger.pause("*", "me", "", one.clock.now())
+    one.run(cycles=6)
+    one.ledger.resume("*", "me", "", one.clock.now())
+    one.run(cycles=3)
+    assert Hold.BACKLOG not in {row.held.hold for row in one.ledger.rows() if row.held}
+    assert all(abs(row.injected - DUE) <= 2 * GB for row in one.ledger.rows()[-4:])
+
+
+def test_many_links_share_the_jobs_of_an_hour_in_larger_bundles(tmp_path):
+    links = [replace(file_flow("A", f"B{n:02}", 0.8), job=JobOptions(files=200)) for n in range(40)]
+    limits = Limits(total=1e15, per_site=1e15, rules_per_hour=320, files_in_flight=10**9)  # 80 a cycle, two a link
+    one = world(tmp_path, campaign(links, limits=limits), source_files("A", 400), **FTS)
+    one.run(cycles=4)
+    due, injected = (sum(getattr(row, name) for row in one.ledger.rows()) for name in ("due", "injected"))
+    assert injected >= 0.97 * due
+    assert len(one.backend.rules) <= 4 * 80
+
+
+def test_a_destination_from_which_nothing_can_be_deleted_is_not_filled(tmp_path):
+    one = world(tmp_path, campaign([LINK, file_flow("A", "C", 0.8)]), source_files("A", 400), **FTS)
+    real, refuses = one.backend.remove, [True]
+
+    def remove(entries):
+        bad = [e for e in entries if refuses[0] and e.injection.link.destination == url("B")]
+        told = [Removal(e.injection.key, gone=False, error=Permanent("403 for DELETE")) for e in bad]
+        return told + real([e for e in entries if e not in bad])
+
+    one.backend.remove = remove
+    one.run(cycles=12)
+    rows = {link: [row for row in one.ledger.rows() if row.key.link.destination == url(link)] for link in "BC"}
+    assert {row.held.hold for row in rows["B"][7:]} == {Hold.DELETION_LAG}
+    assert sum(row.injected for row in rows["B"]) <= 7 * DUE
+    assert not any(row.held for row in rows["C"])
+    refuses[0] = False
+    one.run(cycles=4)
+    assert one.ledger.rows()[-2].held is None
+
+
+def test_the_drain_gives_up_what_nobody_tells_of(tmp_path):
+    short = replace(LINK, end=START + CYCLE)
+    one = world(tmp_path, campaign([short]), source_files("A", 400), speed=lambda _link: 0.0, **FTS)
+
+    def fault(method, _subject):
+        if one.clock.now() > START + CYCLE and method != "check":
+            raise Temporary("gone for good")
+
+    one.backend.fault = fault
+    with pytest.raises(ServiceError, match="nothing is heard of"):
+        _drained(one)
+    assert one.clock.now() <= START + timedelta(hours=30)
+
+
+def test_no_answer_however_odd_breaks_the_ledger(tmp_path):
+    one = world(tmp_path, campaign([LINK]), source_files("A", 400), **FTS)
+    real = one.backend.observe
+    one.backend.observe = lambda entries, exact=False: [
+        replace(seen, files_stuck=10**6, failed=10**15, files_done=-7, moved=10**15, status=Status.COMPLETE)
+        for seen in real(entries, exact=exact)
+    ]
+    one.run(cycles=2)
+    (account,) = one.ledger.accounts().values()
+    assert account.moved == 0
 
 
 def test_two_prefixes_of_one_storage_share_what_a_site_may_have(tmp_path):
