@@ -110,13 +110,24 @@ class World:
     ledger: Ledger
     heard: Heard = field(default_factory=Heard)
     settings: Settings = Settings()
+    others: list[SimBackend] = field(default_factory=list)
+
+    @property
+    def backends(self) -> list[SimBackend]:
+        """All services of this world."""
+        return [self.backend, *self.others]
+
+    def join(self, backend: SimBackend) -> None:
+        """Add a service that the campaign uses as well."""
+        self.ledger.bind("test", CYCLE, (backend.check(),), self.clock.now())
+        self.others.append(backend)
 
     def engine(self) -> Engine:
         return Engine(
             menus=self.menus,
             ledger=self.ledger,
-            backends={self.backend.name: self.backend},
-            identities={self.backend.name: self.backend.check()},
+            backends={backend.name: backend for backend in self.backends},
+            identities={backend.name: backend.check() for backend in self.backends},
             clock=self.clock,
             executor=InlineExecutor(self.clock),
             observer=self.heard,
