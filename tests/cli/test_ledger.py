@@ -25,7 +25,7 @@ from dc_inject.model import Item, State
 from dc_inject.ports import Found, Status
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
 from tests.ledger.test_check import CRASH, damage
-from tests.ledger.test_files import of_version_1
+from tests.ledger.test_versions import of_version_1
 
 command = importlib.import_module("dc_inject.cli.rebuild")
 WRONG = "UPDATE account SET injected = injected + 1 WHERE id = 1"

@@ -19,7 +19,7 @@ from dc_inject.ledger.check import check
 from dc_inject.ledger.contradictions import Contradictions
 from dc_inject.model import FlowKey, Held, Hold, Item, JobOptions, Link
 from dc_inject.ports import Outcome, Status
-from tests.ledger.test_files import of_version_1
+from tests.ledger.test_versions import of_version_1
 from tests.ledger.world import (
     AB,
     CYCLE,
