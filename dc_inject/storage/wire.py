@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from http.cookiejar import DefaultCookiePolicy
@@ -12,11 +11,11 @@ from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import requests
-from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 
 from dc_inject import __version__, urls
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.storage.bound import Bound, BoundAdapter
 from dc_inject.storage.errors import of_failure, of_status
 from dc_inject.storage.nouns import Access
 
@@ -52,7 +51,7 @@ def canonical(url: str) -> urls.Url:
 class Answer:
     """What came back: status and headers, and a body that is read within bounds."""
 
-    def __init__(self, method: str, asked: str, response: requests.Response, secret: str, deadline: float) -> None:
+    def __init__(self, method: str, asked: str, response: requests.Response, secret: str) -> None:
         """Take the response; `asked` is the canonical URL that messages show."""
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
@@ -61,18 +60,15 @@ class Answer:
         self._response = response
         self._what = method, asked
         self._secrets = {secret} if secret else set()
-        self._deadline = deadline
 
     def body(self, largest: int = LARGEST) -> Iterator[bytes]:
-        """Give the body in pieces; raises Permanent when it is too large, Temporary when it takes too long."""
+        """Give the body in pieces; raises Permanent when it is too large."""
         method, asked = self._what
         size = 0
         for piece in self._response.raw.stream(CHUNK, decode_content=False):
             size += len(piece)
             if size > largest:
                 raise Permanent(f"{method} {asked}: the answer is larger than {largest} bytes")
-            if time.monotonic() > self._deadline:
-                raise Temporary(f"{method} {asked}: the answer does not come to an end")
             yield piece
 
     def finish(self) -> None:
@@ -118,17 +114,24 @@ class Wire:
         whole = canonical(url)
         folder = "/" if url.endswith("/") or not whole.path else ""
         asked = str(whole)
-        deadline = time.monotonic() + self._longest
         access = self._access()
-        try:
-            web = str(whole._replace(scheme={"davs": "https", "dav": "http"}.get(whole.scheme, whole.scheme)))
-            response = self._send(method, asked, web + folder, access, headers or {}, body)
-            with response:
-                answer = Answer(method, asked, response, access.token, deadline)
-                yield answer
-                answer.finish()
-        except (requests.RequestException, HTTPError, OSError) as error:
-            raise of_failure(method, asked, error, {access.token} - {""}) from None
+        endless = Temporary(f"{method} {asked}: the answer does not come to an end")
+        with Bound(self._longest) as bound:
+            try:
+                web = str(whole._replace(scheme={"davs": "https", "dav": "http"}.get(whole.scheme, whole.scheme)))
+                response = self._send(method, asked, web + folder, access, headers or {}, body)
+                with response:
+                    answer = Answer(method, asked, response, access.token)
+                    yield answer
+                    answer.finish()
+                if bound.over:  # headers that were cut look like all of them
+                    raise endless
+            except (requests.RequestException, HTTPError, OSError, ServiceError) as error:
+                if bound.over:  # then it was us who broke it
+                    raise endless from None
+                if isinstance(error, ServiceError):
+                    raise
+                raise of_failure(method, asked, error, {access.token} - {""}) from None
 
     def close(self) -> None:
         """Close the connections of all threads; whoever asks later opens new ones."""
@@ -190,7 +193,7 @@ class _Session(requests.Session):
         self.trust_env = False  # else a ~/.netrc would replace our token
         self.headers.clear()
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        adapter = HTTPAdapter(pool_connections=32, pool_maxsize=2, max_retries=0)
+        adapter = BoundAdapter(pool_connections=32, pool_maxsize=2, max_retries=0)
         self.mount("https://", adapter)
         self.mount("http://", adapter)
 

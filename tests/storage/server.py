@@ -162,6 +162,20 @@ def hang_up(handler: Handler) -> None:
     handler.close_connection = True
 
 
+def drip(start: bytes) -> Trick:
+    """Begin an answer like this, and go on a byte at a time, until nobody listens any more."""
+
+    def answer(handler: Handler) -> None:
+        handler.close_connection = True
+        handler.wfile.write(start)
+        for _ in range(200):
+            if handler.server.over.wait(0.02):
+                return
+            handler.wfile.write(b"x")
+
+    return answer
+
+
 def propfind(text: str) -> Trick:
     """Answer with this text as a multistatus."""
     return lambda handler: handler.answer(207, text.encode(), Content_Type="text/xml")

@@ -12,7 +12,7 @@ from dc_inject.errors import Fatal, Temporary
 from dc_inject.storage import Refused, WebDav
 from tests.certificates import Pair, make, make_proxy, openssl
 from tests.storage.conftest import Opens
-from tests.storage.server import DavServer, running, status
+from tests.storage.server import DavServer, drip, running, status
 
 ALLOW_PROXIES = 0x40  # OpenSSL's X509_V_FLAG_ALLOW_PROXY_CERTS, which ssl does not name
 
@@ -140,6 +140,15 @@ def test_a_new_proxy_is_used_at_once(secure, storage_with, proxy, tmp_path):
     access.certificate, access.key, access.stamp = str(stranger.certificate), str(stranger.key), 3
     with pytest.raises(Fatal):
         storage.look(davs(secure))
+
+
+def test_an_answer_that_drips_is_given_up_over_tls_too(secure, authority, proxy):
+    secure.tricks["PROPFIND"] = drip(b"HTTP/1.1 207 Multi-Status\r\n\r\n<D:multistatus")
+    access = Opens(certificate=str(proxy), key=str(proxy))
+    storage = WebDav(lambda: access, verify=str(authority.certificate), read=30, longest=0.5)
+    with pytest.raises(Temporary, match="does not come to an end"):
+        storage.reachable(davs(secure))
+    storage.close()
 
 
 def test_from_a_secure_storage_no_plain_one_is_reached_elsewhere(secure, storage_with, proxy):

@@ -7,10 +7,10 @@ import traceback
 import pytest
 
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
-from dc_inject.storage import AnyStorage, Refused, trust
+from dc_inject.storage import AnyStorage, Refused, WebDav, trust
 from dc_inject.storage import wire as wire_module
 from tests.storage.conftest import TOKEN
-from tests.storage.server import hang, hang_up, propfind, status
+from tests.storage.server import drip, hang, hang_up, propfind, status
 
 
 def everything(storage, url):
@@ -121,11 +121,34 @@ def test_an_answer_without_end_is_bounded(server, storage, monkeypatch):
     assert "larger than" in error.message
 
 
-def test_a_body_that_takes_for_ever_is_given_up(server, access):
-    storage = wire_module.Wire(lambda: access, verify=True, longest=-1)
+STARTS = ("200 OK\r\nX-Slow: ", "500 Oh\r\n\r\n", "207 Multi-Status\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("call", "start"),
+    # The answer to a HEAD has no body.
+    [(call, start) for call in CALLS for start in STARTS if VERB[call] != "HEAD" or "X-Slow" in start],
+)
+def test_an_answer_that_drips_is_given_up(server, access, call, start):
+    """Every byte comes long before the time-out of the socket."""
+    server.tricks[VERB[call]] = drip(f"HTTP/1.1 {start}".encode())
+    storage = WebDav(lambda: access, read=30, longest=0.1)
+    error = error_of(everything(storage, f"{server.url}/dc/a")[call])
+    assert type(error) is Temporary
+    assert "does not come to an end" in error.message
+    storage.close()
+
+
+def test_a_connection_that_was_cut_is_not_used_again(server, access):
+    storage = WebDav(lambda: access, read=30)
     server.put("/dc/a")
-    with pytest.raises(Temporary, match="does not come to an end"), storage.ask("PROPFIND", server.url) as answer:
-        list(answer.body())
+    assert storage.look(f"{server.url}/dc/a").exists
+    storage._wire._longest = 0.1
+    server.tricks["DELETE"] = drip(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    assert isinstance(error_of(lambda: storage.delete(f"{server.url}/dc/a")), Temporary)
+    storage._wire._longest = 60
+    assert storage.look(f"{server.url}/dc/a").exists
+    assert len(server.connections) == 2
     storage.close()
 
 

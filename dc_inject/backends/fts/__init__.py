@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from math import ceil
 
 from dc_inject import urls
 from dc_inject.backends.fts.connection import Connection, Credentials, Make, Purpose, real_client
@@ -35,11 +36,12 @@ from dc_inject.ports import (
     Sight,
     Stray,
 )
-from dc_inject.storage import AnyStorage, Look, Storage, WebDav, trust
+from dc_inject.storage import AnyStorage, Look, Storage, WebDav, Xrootd, trust
 
 __all__ = ["Delegation", "FtsBackend", "StorageEnd"]
 
-QUICK = 10.0  # seconds that a storage may take to say that it is there
+QUICK = 10.0  # seconds of silence in which a storage has to say that it is there; in all it may take twice that
+LONGEST = 600.0  # seconds that any other request may take in all
 _NOTHING = Sight(None, True, True, True, None, 0, False)
 
 
@@ -83,9 +85,16 @@ class FtsBackend:
         )
         self._credentials = credentials
 
-        def reached(purpose: Purpose, patience: float) -> Storage:
+        def reached(purpose: Purpose, patience: float, longest: float = LONGEST) -> Storage:
             return storage or AnyStorage(
-                WebDav(lambda: credentials.access(purpose), verify=trust(os.environ), read=patience)
+                WebDav(
+                    lambda: credentials.access(purpose),
+                    verify=trust(os.environ),
+                    connect=min(10.0, longest / 4),  # of each address that it has
+                    read=patience,
+                    longest=longest,
+                ),
+                lambda: Xrootd(timeout=ceil(patience)),
             )
 
         pool, quick = Threads(threads), min(timeout, QUICK)
@@ -93,7 +102,8 @@ class FtsBackend:
         self._observing = Observing(self.connection, self._jobs)
         self._removing = Removing(reached("destination", timeout), self.end, pool, clock)
         self._inventory = Inventory(reached("source", timeout), pool, replicas)
-        source, destination, asking = reached("source", quick), reached("destination", quick), Threads(threads)
+        source, destination = (reached(end, quick, 2 * quick) for end in ("source", "destination"))
+        asking = Threads(threads)
         self._sites = Sites(source, destination, self._alike, asking, clock)
         self._ends = Ends(source, destination, asking)
 

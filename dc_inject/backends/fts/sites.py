@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from dc_inject.backends.fts.threads import Threads
-from dc_inject.errors import Fatal, Permanent, ServiceError
+from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.ports import Clock, RseFacts
 from dc_inject.storage import Reach, Storage
 
@@ -53,7 +53,8 @@ class Sites:
 
     def _ask(self, prefix: str) -> RseFacts:
         as_destination = _reach(self._destination, prefix)
-        as_source = as_destination if self._alike() else _reach(self._source, prefix)
+        silent = isinstance(as_destination, Temporary)  # whoever asks: it is not waited for twice
+        as_source = as_destination if silent or self._alike() else _reach(self._source, prefix)
         missing: dict[str, str] = {}
         readable = _usable(as_source, "readable", missing)
         writable = _usable(as_destination, "writable", missing)

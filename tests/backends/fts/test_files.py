@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from dc_inject import naming, urls
+from dc_inject.backends import fts as fts_module
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
 from dc_inject.errors import Fatal, Permanent, Temporary
@@ -15,6 +17,8 @@ from dc_inject.model import DatasetFilter, Entry, FileFilter, Item, JobOptions, 
 from dc_inject.ports import Removal
 from dc_inject.storage import Refused
 
+from ...storage.server import drip
+from ...storage.server import running as dav_running
 from ..support import CYCLE
 from .conftest import DESTINATION, LINK, SOURCE, bundle, submitted
 from .keys import Keys, Opens
@@ -432,6 +436,35 @@ def test_a_storage_is_asked_once_in_a_while_and_twice_for_different_credentials(
     keys.accesses["source"] = Opens("another")
     backend.sites([SOURCE])
     assert asked() == 3
+
+
+def test_a_storage_that_does_not_answer_is_not_waited_for_as_source_and_as_destination(
+    backend: FtsBackend, store: Store, keys: Keys
+) -> None:
+    def down(_verb: str, _url: str) -> None:
+        raise Temporary("PROPFIND: no answer in time")
+
+    store.fault = down
+    keys.accesses["source"] = Opens("another")
+    facts = backend.sites([SOURCE])[SOURCE]
+    assert (facts.readable, facts.writable) == (False, False)
+    assert len(store.asked) == 1
+
+
+def test_a_storage_that_drips_is_not_waited_for_by_those_who_only_want_to_know_whether_it_is_there(
+    make: Callable[..., FtsBackend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer has a bound of its own, far below that of a long listing."""
+    monkeypatch.setattr(fts_module, "QUICK", 0.2)
+    with dav_running() as server:
+        server.tricks["PROPFIND"] = drip(b"HTTP/1.1 207 Multi-Status\r\n\r\n<D:multistatus")
+        prefix = f"{server.url}/dc"
+        backend = make(storage=None, timeout=60.0)
+        facts = backend.sites([prefix])[prefix]
+        assert (facts.readable, facts.writable) == (False, False)
+        assert "does not come to an end" in facts.missing["free"]
+        (end,) = backend.storages([], [prefix])
+        assert end.reachable is False
 
 
 def test_job_options_have_defaults_for_injections_without_them(fts: FakeFts, backend: FtsBackend) -> None:
