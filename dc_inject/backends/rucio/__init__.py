@@ -31,6 +31,7 @@ from dc_inject.ports import (
     RseFacts,
     Sight,
 )
+from dc_inject.redaction import scrub
 
 __all__ = ["RucioBackend"]
 
@@ -133,6 +134,6 @@ def _understood(*, lost: bool = False) -> Iterator[None]:
     """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
     try:
         yield
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        message = f"Rucio's answer cannot be understood ({type(error).__name__}: {error})"
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"Rucio's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
         raise Temporary(message, "is it a Rucio server of version 32 or newer?", lost=lost) from error

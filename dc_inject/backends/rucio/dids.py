@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rucio.common.exception import InvalidObject, RucioException
 
+from dc_inject.backends import answers
 from dc_inject.backends.rucio.connection import Row
 from dc_inject.errors import Permanent
 
@@ -30,7 +31,7 @@ class Did(NamedTuple):
     @classmethod
     def of(cls, row: Row) -> Did:
         """Return the DID that a row of Rucio speaks of."""
-        return cls(row["scope"], row["name"])
+        return cls(answers.name(row["scope"]), answers.name(row["name"]))
 
     def row(self, **more: str) -> dict[str, str]:
         """Return it as Rucio's calls want it."""

@@ -125,7 +125,7 @@ def _meant(error: Exception, notes: Notes, *, writes: bool, making: bool) -> Ser
         return Permanent(text, _hint(error))
     if making or isinstance(error, OSError):
         return Fatal(text, "check rucio.cfg, and that certificate, proxy or token exist", hold="credentials")
-    if isinstance(error, ValueError | KeyError):
+    if isinstance(error, AttributeError | LookupError | TypeError | ValueError):
         return Temporary(f"Rucio's answer cannot be understood ({text})", lost=writes)
     log.error("unexpected %s while Rucio was called", type(error).__name__, exc_info=error)
     return Temporary(f"unexpected {text}", lost=writes)

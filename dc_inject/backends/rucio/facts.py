@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeVar
 
+from dc_inject.backends import answers
+from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.identity import account_of, is_admin
-from dc_inject.backends.rucio.look import utc
 from dc_inject.errors import Fatal, Permanent, ServiceError
 from dc_inject.ports import RseFacts
+from dc_inject.redaction import scrub
 
 _SHORT = timedelta(seconds=5)  # what all RSEs share is read once for the parts of one round of questions
 _LONG = timedelta(hours=12)  # attributes of RSEs, which RSEs an expression means
@@ -34,7 +36,9 @@ class _Signals:
             raise
         except ServiceError as error:
             self.missing[name] = error.message
-            return None
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            self.missing[name] = f"the answer cannot be understood ({type(error).__name__})"
+        return None
 
 
 class Facts:
@@ -68,7 +72,7 @@ class Facts:
             free=free,
             quota_left=None if quotas is None else _left(quotas.get(name, 0)),
             tape=rse["rse_type"] == "TAPE",
-            site=str(attributes.get("site", "")),
+            site=scrub(str(attributes.get("site") or "")),
             missing=signals.missing,
         )
 
@@ -91,7 +95,7 @@ class Facts:
         updated = utc(told["updated_at"])
         if updated is not None and self._connection.now() - updated > _OLD:
             raise Permanent(f"the storage's last report of its free space is of {updated:%Y-%m-%dT%H:%MZ}")
-        return int(told["free"])
+        return count(told["free"])
 
     def _quotas(self) -> Mapping[str, float]:
         """Return bytes left by RSE; what is not named has no limit set, which for Rucio is nothing left."""
@@ -124,7 +128,7 @@ class _Unlimited(dict[str, float]):
 
 def resolve(connection: Connection, expression: str) -> tuple[str, ...]:
     """Return the RSEs that an expression means, sorted; raises Permanent for one that is not valid."""
-    return tuple(sorted(row["rse"] for row in connection.call("list_rses", expression)))
+    return tuple(sorted(answers.name(row["rse"]) for row in connection.call("list_rses", expression)))
 
 
 def _left(remaining: float) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rucio.common.exception import AccessDenied, RuleNotFound
 
+from dc_inject.backends.answers import name
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.expiry import credentials_until
 from dc_inject.errors import Fatal, Permanent, ServiceError
@@ -21,7 +22,7 @@ def check(connection: Connection, service: str) -> Identity:
     """Return who we are; raises Fatal with address and hint when nothing will work."""
     connection.renew()
     try:
-        version = str(connection.call("ping")["version"])
+        version = name(connection.call("ping")["version"])
         account = account_of(connection)
         client = connection.client()
         return Identity(
@@ -44,7 +45,7 @@ def check(connection: Connection, service: str) -> Identity:
 
 def account_of(connection: Connection) -> str:
     """Return the account that Rucio knows us by; asked once."""
-    return connection.kept(("account",), _FOR_GOOD, lambda: str(connection.call("whoami")["account"]))
+    return connection.kept(("account",), _FOR_GOOD, lambda: name(connection.call("whoami")["account"]))
 
 
 def is_admin(connection: Connection) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dc_inject import pool
+from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
 from dc_inject.errors import Permanent
@@ -36,7 +37,7 @@ def _locked(
     for row in connection.stream("get_dataset_locks_by_rse", source):
         if row["state"] != "OK":
             continue
-        item = Item(str(Did.of(row)), row["bytes"] or 0, row["length"] or 0)
+        item = Item(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
         if item.name not in given and pool.matches(item, datasets, in_container=item.name in members):
             given.add(item.name)  # a dataset has a lock for every rule on it
             yield item
@@ -51,17 +52,17 @@ def _looked_up(
     )
     for row in rows:
         if row["rse"] == source and complete(row):
-            item = Item(str(Did.of(row)), row["bytes"], row["length"])
+            item = Item(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
             if pool.matches(item, datasets, in_container=True):
                 yield item
 
 
 def complete(replica: Row) -> bool:
     """Whether a dataset's replica has all its files; Rucio lists empty ones as available too."""
-    length = replica["length"] or 0
+    length = count(replica["length"])
     return (
         replica["state"] == "AVAILABLE"
-        and 0 < length <= (replica["available_length"] or 0)
+        and 0 < length <= count(replica["available_length"])
         and bool(replica["bytes"])
     )
 

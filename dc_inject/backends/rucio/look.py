@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
 from dc_inject.backends.rucio.inventory import complete
@@ -96,21 +97,16 @@ def locks_of(connection: Connection, dids: Iterable[Did]) -> list[Row]:
     )
 
 
-def utc(moment: datetime | None) -> datetime | None:
-    """Give a time of Rucio its zone: they are all UTC."""
-    return None if moment is None else moment.replace(tzinfo=UTC)
-
-
 def _item(name: str, metadata: Row | None, source: Row | None) -> Item | None:
     """Return the dataset as it is now; what was never closed has its size in its replica only."""
     if metadata is None:
         return None
     told = [row for row in (metadata, source) if row is not None and row["bytes"] and row["length"]]
-    return Item(name, told[0]["bytes"], told[0]["length"]) if told else Item(name, 0, 0)
+    return Item(name, count(told[0]["bytes"]), count(told[0]["length"])) if told else Item(name, 0, 0)
 
 
 def _there(destination: Row | None) -> int:
     """Return the bytes that are available; a replica row without available files is a ghost."""
     if destination is None or not destination["available_length"]:
         return 0
-    return max(destination["available_bytes"] or 0, 1)
+    return max(count(destination["available_bytes"]), 1)

@@ -9,13 +9,15 @@ from datetime import UTC, datetime
 
 from rucio.common.exception import RuleNotFound
 
+from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
-from dc_inject.backends.rucio.look import locks_of, utc
+from dc_inject.backends.rucio.look import locks_of
 from dc_inject.backends.rucio.rules import Rules, status
 from dc_inject.errors import Fatal, Permanent, ServiceError
 from dc_inject.model import Entry
 from dc_inject.ports import Observation, Status
+from dc_inject.redaction import scrub
 
 log = logging.getLogger(__name__)
 
@@ -96,8 +98,8 @@ class Observing:
             if isinstance(error.__cause__, RuleNotFound):
                 return Observation(entry.injection.key, Status.ABSENT, entry.external_id)
             raise
-        done, stuck = row["locks_ok_cnt"], row["locks_stuck_cnt"]
-        files = done + stuck + row["locks_replicating_cnt"]
+        done, stuck = count(row["locks_ok_cnt"]), count(row["locks_stuck_cnt"])
+        files = done + stuck + count(row["locks_replicating_cnt"])
         told = status(row)
         size = entry.injection.item.bytes
         moved = size * done // files if files else 0
@@ -114,7 +116,7 @@ class Observing:
             exact=certain,
             present=self._present(entry) if done else None,
             expires_at=utc(row["expires_at"]),
-            error=row["error"] or "",
+            error=scrub(str(row["error"] or "")),
         )
 
     def _complete(self, entry: Entry) -> Observation:
@@ -135,7 +137,7 @@ class Observing:
         locks = self.connection.call("list_replica_locks", entry.external_id)
         done = {Did.of(lock) for lock in locks if lock["state"] == "OK"}
         files = self.connection.call("list_files", did.scope, did.name)
-        return sum(file["bytes"] for file in files if Did.of(file) in done)
+        return sum(count(file["bytes"]) for file in files if Did.of(file) in done)
 
     def _present(self, entry: Entry) -> int | None:
         """Return the bytes that were at the destination at the birth of the rule, as its history tells.
@@ -154,8 +156,8 @@ class Observing:
         born = next((row for row in rows if row["rule_id"] == entry.external_id), None)
         if born is None:
             return None
-        done = born["locks_ok_cnt"]
-        files = done + born["locks_replicating_cnt"] + born["locks_stuck_cnt"]
+        done = count(born["locks_ok_cnt"])
+        files = done + count(born["locks_replicating_cnt"]) + count(born["locks_stuck_cnt"])
         return item.bytes * done // files if files else None
 
 

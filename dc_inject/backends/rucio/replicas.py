@@ -8,6 +8,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 
 from dc_inject import pool, urls
+from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
 from dc_inject.backends.rucio.inventory import WILDCARDS, members_of
@@ -30,7 +31,7 @@ def replicas(connection: Connection, source: str, datasets: DatasetFilter) -> It
     there: dict[str, set[Did]] = {}  # what passes, by RSE
     for row in bulk(wanted, lambda dids: connection.call("list_dataset_replicas_bulk", [d.row() for d in dids])):
         did = Did.of(row)
-        whole = Item(str(did), row["available_bytes"] or 0, row["available_length"] or 0)
+        whole = Item(str(did), count(row["available_bytes"]), count(row["available_length"]))
         if pool.matches(whole, datasets, in_container=whole.name in inside) and _serves(
             connection, row["rse"], source
         ):
@@ -83,7 +84,7 @@ def _files(connection: Connection, rse: str, dids: Iterable[Did], source: str) -
     for row in rows:
         url = _below(row, source)
         if url and row["bytes"]:
-            yield Item(url, int(row["bytes"]), 1, f"adler32:{row['adler32']}" if row.get("adler32") else "")
+            yield Item(url, count(row["bytes"]), 1, f"adler32:{row['adler32']}" if row.get("adler32") else "")
 
 
 def _below(row: Row, source: str) -> str:

@@ -11,13 +11,14 @@ from datetime import datetime, timedelta
 from rucio.common import exception as rucio
 
 from dc_inject import __version__, naming
+from dc_inject.backends.answers import count, name, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.identity import account_of
-from dc_inject.backends.rucio.look import utc
 from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import Injection, Link
 from dc_inject.ports import Found, Outcome, Status
+from dc_inject.redaction import scrub
 
 _CONTACT = 200  # characters of a contact that go into a rule's metadata
 _OF_THE_ITEM = (rucio.DataIdentifierNotFound, rucio.UnsupportedDIDType, rucio.DIDError)
@@ -39,27 +40,29 @@ def read(row: Row, service: str) -> Found | None:
     if said is None:
         return None
     campaign, scenario, cycle = said
-    link = Link(row["source_replica_expression"] or "", row["rse_expression"], service)
+    source = row["source_replica_expression"]
+    link = Link(name(source) if source else "", name(row["rse_expression"]), service)
     item = str(Did.of(row))
     created = utc(row["created_at"])
-    assert created is not None, "every rule of Rucio has the time of its birth"
+    if created is None:
+        raise ValueError("a rule has no time of its birth")
     return Found(
         key=naming.key(campaign, scenario, cycle, link, item),
-        external_id=row["id"],
+        external_id=name(row["id"]),
         campaign=campaign,
         scenario=scenario,
         cycle=cycle,
         link=link,
         item=item,
-        bytes=row.get("bytes"),
+        bytes=None if row.get("bytes") is None else count(row["bytes"]),
         status=status(row),
-        done=row["locks_ok_cnt"],
-        moving=row["locks_replicating_cnt"],
-        stuck=row["locks_stuck_cnt"],
+        done=count(row["locks_ok_cnt"]),
+        moving=count(row["locks_replicating_cnt"]),
+        stuck=count(row["locks_stuck_cnt"]),
         created_at=created,
         expires_at=utc(row["expires_at"]),
         changed_at=utc(row.get("updated_at")),
-        error=row["error"] or "",
+        error=scrub(str(row["error"] or "")),
     )
 
 
@@ -161,7 +164,7 @@ class Rules:
         )
         if not isinstance(rules, list) or len(rules) != len(batch):
             raise Temporary("Rucio's answer cannot be understood (as many rules as datasets expected)", lost=True)
-        return [Outcome(injection.key, str(rule)) for injection, rule in zip(batch, rules, strict=True)]
+        return [Outcome(injection.key, name(rule)) for injection, rule in zip(batch, rules, strict=True)]
 
     def _refused(self, injection: Injection, error: ServiceError) -> Outcome:
         if isinstance(error.__cause__, rucio.DuplicateRule):

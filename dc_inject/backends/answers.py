@@ -1,0 +1,39 @@
+"""Reading what services answer: what is no number, name or time that can be kept never becomes a noun of ours.
+
+All raise TypeError or ValueError, which the back ends take for an answer that cannot be understood.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+LARGEST = 2**63 - 1  # that the ledger can keep
+
+
+def count(value: object) -> int:
+    """Return a count, or a size in bytes; nothing told is 0."""
+    if value is None:
+        return 0
+    if type(value) is not int:
+        raise TypeError("a number is wanted")
+    if not 0 <= value <= LARGEST:
+        raise ValueError("a number is too large, or negative")
+    return value
+
+
+def name(value: object) -> str:
+    """Return a name or an id: a text of printable characters."""
+    if not isinstance(value, str):
+        raise TypeError("a name is wanted")
+    if not value or not value.isprintable():
+        raise ValueError("a name is empty, or has characters that no name has")
+    return value
+
+
+def utc(moment: object) -> datetime | None:
+    """Give a time its zone, UTC, which services leave out; none told is None."""
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime):
+        raise TypeError("a time is wanted")
+    return moment.replace(tzinfo=UTC)
