@@ -80,7 +80,7 @@ MAY_INSTALL = ( [ "$(CI)" = true ] && [ "$$(id -u)" = 0 ] && command -v apt-get 
 INSTALL = apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
   gcc libc6-dev libssl-dev python3-dev
 
-lock: ## Write the four locks anew, with the newest versions that fit
+lock: ## Write the five locks anew, with the newest versions that fit
 	@rm -rf .venv-lock
 	@$(PYTHON) -m venv .venv-lock
 	@.venv-lock/bin/pip install --quiet --disable-pip-version-check uv
@@ -88,6 +88,7 @@ lock: ## Write the four locks anew, with the newest versions that fit
 	$(call locked,requirements-dev.txt,pyproject.toml --group dev)
 	$(call locked,requirements-fts.txt,pyproject.toml --extra fts --constraint requirements-dev.txt)
 	$(call locked,$(SERVER_LOCK).txt,$(SERVER_LOCK).in)
+	$(call locked,$(SERVER_LOCK)-postgres.txt,$(SERVER_LOCK)-postgres.in --no-deps)
 	@rm -rf .venv-lock
 
 define locked

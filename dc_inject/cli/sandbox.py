@@ -58,6 +58,13 @@ def sandbox() -> None:
     help="Seconds between two passes of Rucio's daemons",
 )
 @click.option(
+    "--db",
+    type=click.Choice(["sqlite", "postgres"]),
+    default="sqlite",
+    show_default=True,
+    help="Where Rucio keeps its catalogue; with PostgreSQL it is slower, and has the lock errors of experiments",
+)
+@click.option(
     "--storage",
     type=click.Choice(["xrootd"]),
     help="Real storages too, each also an RSE, and an FTS service that copies between them  [default: none]",
@@ -81,6 +88,7 @@ def up(
     grid: Path | None,
     policy: str,
     interval: float,
+    db: str,
     storage: str | None,
     storages: int,
     xrootd: Path | None,
@@ -91,11 +99,19 @@ def up(
     Example:
       dc-inject sandbox up --folder /tmp/grid
       dc-inject sandbox up --storage xrootd
+      dc-inject sandbox up --db postgres
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end, it cleans up as for Ctrl-C
     grid_here = Sandbox(folder, say=lambda line: click.echo(line, err=True))
     grid_here.up(
-        grid=grid, policy=policy, env=env, interval=interval, storage=storage, storages=storages, xrootd=xrootd
+        grid=grid,
+        policy=policy,
+        env=env,
+        interval=interval,
+        db=db,
+        storage=storage,
+        storages=storages,
+        xrootd=xrootd,
     )
     click.echo(f"export RUCIO_CONFIG={shlex.quote(str(grid_here.config))}")
     found = grid_here.status()

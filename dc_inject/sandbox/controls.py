@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
+from dc_inject.errors import UsageError
+
 from .contents import datasets_plain, rses_plain
 from .grid import Dataset, Link, Rse, link_plain
 from .handle import Handle
 from .locking import locked
-from .services import DAEMONS, SERVER, listen
+from .services import DAEMONS, POSTGRES, SERVER, listen
 from .state import write_private
 
 
@@ -26,6 +28,18 @@ class RucioControls(Handle):
         with listen(self._state().port) as listener:
             services.start_server(listener)
         services.wait(SERVER, services.answers)
+
+    def stop_database(self) -> None:
+        """End PostgreSQL in order; whoever asks Rucio for anything meanwhile gets database errors."""
+        self._needs_postgres()
+        self._services().end(POSTGRES)
+
+    def start_database(self) -> None:
+        """Start PostgreSQL again, with what it had."""
+        self._needs_postgres()
+        services = self._services()
+        services.start_postgres()
+        services.wait(POSTGRES, services.postgres_answers)
 
     def stop_daemons(self) -> None:
         """End the daemons; what is on its way over the links starts again when they come back."""
@@ -75,6 +89,10 @@ class RucioControls(Handle):
             }
         )
         self.settle()
+
+    def _needs_postgres(self) -> None:
+        if self._state().db != "postgres":
+            raise UsageError("the sandbox has no database server", "bring it up with --db postgres")
 
     def settle(self) -> None:
         """Wait until the daemons have worked off what was added before this call."""

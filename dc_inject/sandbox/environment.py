@@ -12,14 +12,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib.resources import as_file, files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from dc_inject.errors import ServiceError, UsageError
 
 from .locking import locked
 
-_COMPLETE = ".dc_inject-complete"
+_COMPLETE, _POSTGRES = ".dc_inject-complete", ".dc_inject-postgres"
 _LOCK = files("dc_inject.sandbox") / "requirements.txt"
+_POSTGRES_LOCK = files("dc_inject.sandbox") / "requirements-postgres.txt"  # what comes on top
 
 
 def lock_hash() -> str:
@@ -60,10 +62,28 @@ def ensure_environment(folder: Path, say: Callable[[str], None]) -> None:
         say(f"making a Python environment for the Rucio server in {folder}")
         _run([sys.executable, "-m", "venv", str(folder)])
         say("installing the Rucio server there (about half a minute)")
-        with as_file(_LOCK) as lock:
-            _run([str(python_of(folder)), "-m", "pip", "install", "--no-input", "--quiet",
-                  "--disable-pip-version-check", "--require-hashes", "-r", str(lock)])  # fmt: skip
+        _install(folder, _LOCK)
         (folder / _COMPLETE).write_text(lock_hash() + "\n")
+
+
+def ensure_postgres(folder: Path, say: Callable[[str], None]) -> None:
+    """Install PostgreSQL and its client into a complete environment, unless they are there.
+
+    Raises ServiceError when that fails.
+    """
+    marker, wanted = folder / _POSTGRES, hashlib.sha256(_POSTGRES_LOCK.read_bytes()).hexdigest()
+    with locked(folder, say):
+        if marker.is_file() and marker.read_text().strip() == wanted:
+            return
+        say("installing PostgreSQL there (30 MB, once)")
+        _install(folder, _POSTGRES_LOCK, "--no-deps")  # what psycopg needs besides, the server has
+        marker.write_text(wanted + "\n")
+
+
+def _install(folder: Path, lock: Traversable, *options: str) -> None:
+    with as_file(lock) as file:
+        _run([str(python_of(folder)), "-m", "pip", "install", "--no-input", "--quiet",
+              "--disable-pip-version-check", *options, "--require-hashes", "-r", str(file)])  # fmt: skip
 
 
 def _run(command: list[str]) -> None:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import storages
+from . import postgres, storages
 from .contents import datasets_plain, rses_plain
 from .grid import Grid, link_plain
-from .services import Services, listen
-from .settings import alembic_settings, client_settings, server_settings
+from .services import POSTGRES, Services, listen
+from .settings import alembic_settings, client_settings, server_settings, sqlite_address
 from .state import State, write_private
 from .xrootd import Xrootd
 
@@ -33,6 +33,7 @@ class Wanted:
     interval: float
     xrootd: Xrootd | None = None  # without it there are no storages
     storages: int = 0
+    db: str = "sqlite"
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,10 @@ def make(folder: Path, wanted: Wanted, say: Say) -> None:
         write_private(folder / "links.json", json.dumps(_links(grid), indent=1))
         write_private(folder / "pause", "")
         services = Services(folder, state, say)
+        if state.db == "postgres":
+            say("starting PostgreSQL")
+            postgres.prepare(folder, state)
+            services.start_postgres()
         if doors.storages:
             say("starting the storages and the FTS service")
             storages.prepare(folder, state)
@@ -68,6 +73,8 @@ def make(folder: Path, wanted: Wanted, say: Say) -> None:
             services.start_server(doors.server)
             services.start_daemons()
 
+        if state.db == "postgres":
+            services.wait(POSTGRES, services.postgres_answers)
         # they take seconds to start: they do so as soon as there is a database, beside the building
         services.build(_contents(folder, state, grid, passwords), after_first_line=start)
 
@@ -89,6 +96,7 @@ def _state(wanted: Wanted, doors: Doors) -> State:
         wanted.policy,
         wanted.grid.account,
         wanted.grid.quota,
+        db=wanted.db,
     )
     if not wanted.xrootd:
         return plain
@@ -109,9 +117,11 @@ def _write_settings(folder: Path, state: State, passwords: Mapping[str, str]) ->
     shutil.copytree(Path(__file__).parent / "server", library, ignore=shutil.ignore_patterns("__pycache__"))
     for path in (library.parent, library, *library.rglob("*")):
         path.chmod(0o700 if path.is_dir() else 0o600)
-    settings = server_settings(folder, state.policy, passwords["root"], storages=bool(state.storages))
+    database = postgres.ADDRESS if state.db == "postgres" else sqlite_address(folder)
+    root, storages_too = passwords["root"], bool(state.storages)
+    settings = server_settings(folder, database, state.policy, root, storages=storages_too)
     write_private(folder / "server.cfg", settings)
-    write_private(folder / "alembic.ini", alembic_settings(folder))
+    write_private(folder / "alembic.ini", alembic_settings(database))
     for name, account in (("root.cfg", "root"), ("rucio.cfg", state.account)):
         write_private(folder / name, client_settings(folder, state.url, account, passwords[account]))
 

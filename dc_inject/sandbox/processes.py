@@ -22,8 +22,8 @@ ROLE = "DC_INJECT_SANDBOX_ROLE"
 
 
 def environment(marker: str, role: str, settings: Path, library: Path) -> dict[str, str]:
-    """Make the environment of a server process: nothing of the caller's Rucio or Python settings leaks in."""
-    foreign = ("RUCIO_", "PYTHON", "X509_", "VIRTUAL_ENV")
+    """Make the environment of a server process: none of the caller's settings of Rucio, Python, PostgreSQL."""
+    foreign = ("RUCIO_", "PYTHON", "X509_", "VIRTUAL_ENV", "PG")
     kept = {
         key: value
         for key, value in os.environ.items()

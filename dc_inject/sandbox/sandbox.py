@@ -7,22 +7,24 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from dc_inject.errors import ServiceError, UsageError
 
 from . import processes
 from .controls import RucioControls
-from .environment import default_environment, ensure_environment
+from .environment import default_environment, ensure_environment, ensure_postgres
 from .grid import Grid, read_grid
 from .locking import locked
 from .making import Wanted, make
-from .services import DAEMONS, SERVER
+from .services import DAEMONS, POSTGRES, SERVER
 from .state import STATE
 from .storages import StorageControls, wait
 from .xrootd import Xrootd, default_xrootd, ensure_xrootd
 
 POLICIES = ("owners", "generic")
+DATABASES = ("sqlite", "postgres")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Status:
     config: str | None = None  # rucio.cfg of the ordinary account
     account: str | None = None
     policy: str | None = None
+    db: str | None = None  # sqlite or postgres
     server: bool = False
     daemons: bool = False
     fts: str | None = None
@@ -51,18 +54,22 @@ class Sandbox(RucioControls, StorageControls):
         policy: str = "owners",
         env: Path | None = None,
         interval: float = 0.2,
+        db: str = "sqlite",
         storage: str | None = None,
         storages: int = 3,
         xrootd: Path | None = None,
     ) -> None:
         """Bring it up, unless it is up; clears what a crash left behind, leaves nothing when it fails itself.
 
-        `interval` is the pause between two passes of the daemons, in seconds. With `storage="xrootd"` there are
-        `storages` real ones too, each an RSE as well, and an FTS service; `xrootd` is where Debian's packages
-        are unpacked when the system has none.
+        `interval` is the pause between two passes of the daemons, in seconds. With `db="postgres"` Rucio's
+        catalogue is in PostgreSQL, which is installed into the server's environment at the first time.
+        With `storage="xrootd"` there are `storages` real ones too, each an RSE as well, and an FTS service;
+        `xrootd` is where Debian's packages are unpacked when the system has none.
         """
         if policy not in POLICIES:
             raise UsageError(f"there is no policy {policy!r}", f"known are {', '.join(POLICIES)}")
+        if db not in DATABASES:
+            raise UsageError(f"there is no database {db!r}", f"known are {', '.join(DATABASES)}")
         if storage not in (None, "xrootd"):
             raise UsageError(f"there is no storage {storage!r}", "known is xrootd")
         wanted = grid if isinstance(grid, Grid) else read_grid(grid)
@@ -70,8 +77,7 @@ class Sandbox(RucioControls, StorageControls):
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with locked(self.folder, self._say):
             if self.status().up:
-                if storage and not self._state().storages:
-                    raise UsageError(f"the sandbox in {self.folder} is up, without storages", "take it down first")
+                self._refuse_to_change(db, storage)
                 self._say(f"the sandbox in {self.folder} is up already")
                 return
             self._refuse_foreign_folder()
@@ -79,9 +85,11 @@ class Sandbox(RucioControls, StorageControls):
                 self._say("clearing what an earlier sandbox left behind")
                 self._clear(grace=0)
             ensure_environment(python, self._say)
+            if db == "postgres":
+                ensure_postgres(python, self._say)
             program = self._xrootd(xrootd) if storage else None
             try:
-                self._make(Wanted(wanted, policy, python, interval, program, storages))
+                self._make(Wanted(wanted, policy, python, interval, program, storages, db))
             except BaseException:
                 self._say("taking down what was begun")
                 self._clear(grace=0)
@@ -114,6 +122,7 @@ class Sandbox(RucioControls, StorageControls):
             config=str(self.config),
             account=state.account,
             policy=state.policy,
+            db=state.db,
             server=server,
             daemons=daemons,
             fts=state.fts_url,
@@ -121,6 +130,13 @@ class Sandbox(RucioControls, StorageControls):
         )
 
     # parts of up and down -------------------------------------------------------------------------------
+
+    def _refuse_to_change(self, db: str, storage: str | None) -> None:
+        state = self._state()
+        if storage and not state.storages:
+            raise UsageError(f"the sandbox in {self.folder} is up, without storages", "take it down first")
+        if db == "postgres" != state.db:
+            raise UsageError(f"the sandbox in {self.folder} is up, with {state.db}", "take it down first")
 
     def _xrootd(self, folder: Path | None) -> Xrootd:
         return ensure_xrootd(Path(os.path.abspath(folder or default_xrootd())), self._say)  # noqa: PTH100 (as above)
@@ -145,7 +161,11 @@ class Sandbox(RucioControls, StorageControls):
         if not self.folder.exists():
             return
         if (self.folder / STATE).exists():  # else it crashed before it started anything
-            marker = json.loads((self.folder / STATE).read_text())["marker"]  # all that every version has
+            told = json.loads((self.folder / STATE).read_text())
+            marker = told["marker"]  # all that every version has
+            if told.get("db") == "postgres":  # in order: first those who use it
+                for role in (SERVER, DAEMONS, POSTGRES):
+                    processes.end(partial(processes.marked, marker, role), grace if role != POSTGRES else 10.0)
             processes.end(lambda: processes.marked(marker), grace)
         if not keep:
             shutil.rmtree(self.folder)

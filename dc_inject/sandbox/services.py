@@ -16,11 +16,11 @@ from typing import Any
 
 from dc_inject.errors import ServiceError
 
-from . import processes
+from . import postgres, processes
 from .environment import python_of
 from .state import State
 
-SERVER, DAEMONS, BUILD, FTS = "server", "daemons", "build", "fts"
+SERVER, DAEMONS, BUILD, FTS, POSTGRES = "server", "daemons", "build", "fts", "postgres"
 
 
 class Services:
@@ -43,6 +43,10 @@ class Services:
     def start_daemons(self) -> None:
         """Start the daemons, all in one process."""
         self._start(DAEMONS, "sandbox_server.daemons", str(self._folder))
+
+    def start_postgres(self) -> None:
+        """Start PostgreSQL, which makes its data folder at the first time; a crashed one is started again."""
+        self._start(POSTGRES, "sandbox_server.postgres", str(self._folder / postgres.FOLDER))
 
     def start_storage(self, name: str, listener: socket.socket) -> None:
         """Start a storage on a socket that listens on its address; a crashed XRootD is started again."""
@@ -102,6 +106,10 @@ class Services:
         """Tell whether the server answers."""
         return answers(f"127.0.0.1:{self._state.port}", "/ping")
 
+    def postgres_answers(self) -> bool:
+        """Tell whether PostgreSQL takes connections."""
+        return postgres.ready(self._folder)
+
     def storage_answers(self, name: str) -> bool:
         """Tell whether a storage answers."""
         return answers(self._state.storages[name], "/")
@@ -143,7 +151,9 @@ class Services:
         processes.start(command, self._environment(role), self._log(role), sockets)
 
     def _environment(self, role: str) -> dict[str, str]:
-        return processes.environment(self._state.marker, role, self._folder / "server.cfg", self._folder / "lib")
+        settings, library = self._folder / "server.cfg", self._folder / "lib"
+        plain = processes.environment(self._state.marker, role, settings, library)
+        return plain | (postgres.environment(self._folder) if self._state.db == "postgres" else {})
 
     def _last_words(self, role: str) -> str:
         try:

@@ -10,7 +10,7 @@ logdir = {folder}/log
 loglevel = ERROR
 
 [database]
-default = sqlite:///{folder}/rucio.db?timeout=60
+default = {database}
 
 [bootstrap]
 userpass_identity = root
@@ -50,7 +50,7 @@ poll_timeout = 30
 _ALEMBIC = """\
 [alembic]
 script_location = rucio:db/sqla/migrate_repo
-sqlalchemy.url = sqlite:///{folder}/rucio.db
+sqlalchemy.url = {database}
 
 [loggers]
 keys = root
@@ -107,21 +107,51 @@ http.desthttps no
 http.selfhttps2http no
 """
 
+# What a crash of the machine would lose does not matter here, so nothing waits for the disk. Shared memory lies in
+# files of the data folder, since what lies elsewhere would outlive a kill.
+_POSTGRES = """\
+listen_addresses = ''
+unix_socket_directories = '{socket}'
+hba_file = 'hba.conf'
+ident_file = 'ident.conf'
+max_connections = 64
+dynamic_shared_memory_type = mmap
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+max_wal_size = 256MB
+log_min_error_statement = panic
+timezone = 'UTC'
+log_timezone = 'UTC'
+"""
+
 _THROTTLE = """\
 xrootd.fslib throttle default
 throttle.throttle data {rate}
 """
 
 
-def server_settings(folder: Path, policy: str, root_password: str, *, storages: bool) -> str:
+def sqlite_address(folder: Path) -> str:
+    """Write the address of the database in a file, for SQLAlchemy."""
+    return f"sqlite:///{folder}/rucio.db?timeout=60"
+
+
+def postgres_settings(socket: str) -> str:
+    """Write postgresql.conf, for a server that listens on this socket only."""
+    return _POSTGRES.format(socket=socket)
+
+
+def server_settings(folder: Path, database: str, policy: str, root_password: str, *, storages: bool) -> str:
     """Write rucio.cfg of the server and its daemons, for a grid with storages or without."""
     conveyor = _WITH_BYTES if storages else _WITHOUT_BYTES
-    return _SERVER.format(folder=folder, policy=policy, root_password=root_password, conveyor=conveyor)
+    return _SERVER.format(
+        folder=folder, database=database, policy=policy, root_password=root_password, conveyor=conveyor
+    )
 
 
-def alembic_settings(folder: Path) -> str:
+def alembic_settings(database: str) -> str:
     """Write alembic.ini, without which no database is made."""
-    return _ALEMBIC.format(folder=folder)
+    return _ALEMBIC.format(database=database)
 
 
 def client_settings(folder: Path, url: str, account: str, password: str) -> str:

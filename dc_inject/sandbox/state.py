@@ -33,6 +33,7 @@ class State:
     library: str | None = None  # the folder of its libraries, unless the system knows them
     fts: int | None = None  # port of the FTS service, plain http
     fts_tls: int | None = None  # and with TLS
+    db: str = "sqlite"  # where Rucio's catalogue is, or "postgres"
 
     @classmethod
     def read(cls, folder: Path) -> Self:

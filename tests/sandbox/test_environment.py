@@ -53,6 +53,17 @@ def test_a_half_environment_and_one_of_another_lock_are_made_again(tmp_path, ins
     assert len(installs) == 3
 
 
+def test_postgresql_is_installed_on_top_once_and_again_in_an_environment_that_is_made_again(tmp_path, installs):
+    env = tmp_path / "env"
+    for _ in range(2):
+        environment.ensure_environment(env, quiet)
+        for _ in range(3):
+            environment.ensure_postgres(env, quiet)
+        assert environment.is_complete(env)
+        (env / ".dc_inject-complete").unlink()
+    assert len(installs) == 4
+
+
 def test_a_folder_of_something_else_is_never_replaced(tmp_path, installs):
     (tmp_path / "env").mkdir()
     (tmp_path / "env" / "thesis.tex").write_text("years of work")
@@ -68,10 +79,13 @@ def test_a_failing_installation_is_told_with_its_last_words(tmp_path, monkeypatc
     assert not environment.is_complete(tmp_path / "env")
 
 
-def test_the_lock_has_hashes_for_everything_and_names_no_registry():
-    text = (files("dc_inject.sandbox") / "requirements.txt").read_text()
+@pytest.mark.parametrize(
+    ("name", "what"), [("requirements", "rucio==41.5.1"), ("requirements-postgres", "psycopg==3.2")]
+)
+def test_a_lock_has_hashes_for_everything_and_names_no_registry(name, what):
+    text = (files("dc_inject.sandbox") / f"{name}.txt").read_text()
     assert "://" not in text
-    assert "rucio==41.5.1" in text
+    assert what in text
     for requirement in re.split(r"\n(?=[a-z])", text):
         if "==" in requirement:
             assert "--hash=sha256:" in requirement, requirement.splitlines()[0]

@@ -57,12 +57,13 @@ def remember() -> None:
 
 
 def create_database() -> None:
-    """Make the tables, the VO and root; in WAL mode, or SQLite's readers and writers block each other."""
+    """Make the tables, the VO and root; SQLite in WAL mode, or its readers and writers block each other."""
     build_database()
     create_base_vo()
     create_root_account()
-    with get_engine().connect() as connection:
-        connection.execute(text("PRAGMA journal_mode=WAL"))
+    if get_engine().dialect.name == "sqlite":
+        with get_engine().connect() as connection:
+            connection.execute(text("PRAGMA journal_mode=WAL"))
     say("database created")
 
 

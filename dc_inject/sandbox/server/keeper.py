@@ -15,38 +15,41 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 
 YOUNG = 2.0  # seconds; a program that dies younger never worked
 CHANCES = 5  # of such deaths in a row
-GRACE = 5.0  # seconds between TERM and KILL
+GRACE = 5.0  # seconds between the asking signal and KILL
 LISTEN = 3
+NOBODY = 65534
 # LISTEN_PID has to be the program's own id, which exec does not change; the kernel ends it if we are killed.
 LAUNCH = ("sh", "-c", 'LISTEN_FDS=1 LISTEN_PID=$$ exec setpriv --pdeathsig KILL "$@"', "sh")
-# XRootD refuses to be root. As nobody it has only the right to use the sandbox's files, which are root's.
+# XRootD and PostgreSQL refuse to be root. As nobody they have only the right to use the sandbox's files, which
+# are root's.
 AS_NOBODY = (
-    "--reuid=65534", "--regid=65534", "--clear-groups",
+    f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
     "--inh-caps=-all,+dac_override", "--ambient-caps=-all,+dac_override", "--securebits=+no_setuid_fixup",
 )  # fmt: skip
 
 
-def command(program: list[str]) -> list[str]:
-    """Write the command that starts the program with the socket, and never as root."""
-    return [*LAUNCH, *(AS_NOBODY if os.geteuid() == 0 else ()), "--", *program]
+def never_root(program: Sequence[str]) -> list[str]:
+    """Write the end of a `setpriv` command that runs the program, not as root."""
+    return [*(AS_NOBODY if os.geteuid() == 0 else ()), "--", *program]
 
 
-def run(program: list[str], stop: threading.Event) -> float:
-    """Run it until it dies or we are told to stop; returns how many seconds it lived."""
+def run(command: Sequence[str], stop: threading.Event, ask: signal.Signals, sockets: Sequence[int] = ()) -> float:
+    """Run it until it dies, or we are told to stop and `ask` it to end; returns how many seconds it lived."""
     began = time.monotonic()
-    with subprocess.Popen(command(program), stdin=subprocess.DEVNULL, pass_fds=(LISTEN,)) as child:
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=sockets) as child:
         while child.poll() is None and not stop.wait(0.1):
             pass
         if child.poll() is None:
-            child.terminate()
+            child.send_signal(ask)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(GRACE)
             child.kill()
     if not stop.is_set():
-        say(f"{program[0]} ended with {child.returncode}")
+        say(f"the program ended with {child.returncode}")
     return time.monotonic() - began
 
 
@@ -55,20 +58,25 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201 (this is a script: standard error is its log)
 
 
-def main(folder: str, *program: str) -> int:
-    """Keep it until SIGTERM; returns the exit code."""
-    os.chdir(folder)
-    os.umask(0o077)
+def keep(command: Sequence[str], ask: signal.Signals = signal.SIGTERM, sockets: Sequence[int] = ()) -> int:
+    """Keep it running until SIGTERM; returns the exit code."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     young = 0
     while not stop.is_set():
-        young = young + 1 if run(list(program), stop) < YOUNG else 0
+        young = young + 1 if run(command, stop, ask, sockets) < YOUNG else 0
         if young == CHANCES and not stop.is_set():
             return 1
         stop.wait(0.1 * 2**young)
     return 0
+
+
+def main(folder: str, *program: str) -> int:
+    """Keep a program that serves our socket, in its folder."""
+    os.chdir(folder)
+    os.umask(0o077)
+    return keep([*LAUNCH, *never_root(program)], sockets=(LISTEN,))
 
 
 if __name__ == "__main__":
