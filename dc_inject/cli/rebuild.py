@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -21,8 +21,9 @@ from dc_inject.errors import LedgerError, UsageError
 from dc_inject.executor import ThreadExecutor
 from dc_inject.ledger import Ledger, lock, place
 from dc_inject.ledger.check import check
+from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
-from dc_inject.ports import Backend, Clock, Found
+from dc_inject.ports import Backend, Clock, Executor, Found
 
 THREADS = 8
 UNKNOWN = (
@@ -78,38 +79,14 @@ def rebuild(
         raise UsageError(
             f"these menus are of campaign {named}, not of {campaign}", "give the campaign's own menus"
         )
-    clock, path = SystemClock(), common.ledger_file(ledger_path, campaign)
-    services = {service for draft in drafts for service in draft.services}
+    path = common.ledger_file(ledger_path, campaign)
     with contextlib.ExitStack() as stack:
         _refuse(path)
         place.make_folder(path.absolute().parent)
         stack.enter_context(lock.held(path, common.who(), timedelta(0)))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".rebuild-", dir=path.absolute().parent))
-        backends = common.backends(
-            services,
-            campaign=campaign,
-            clock=clock,
-            observer=Silent(),
-            timeout=timeout,
-            endpoint=common.menus_endpoint(drafts),
-        )
-        identities = admit.identities(backends, allow_admin=allow_admin)
-        executor = ThreadExecutor(clock, THREADS)
-        stack.callback(executor.close)
         new = Path(folder) / path.name
-        with Ledger.open(new, synchronous="OFF") as ledger:
-            ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), clock.now())
-            made = Menus(menus, ledger=ledger, backends=backends, clock=clock)()
-            found = _found(backends, campaign, since)
-            rebuilding = Rebuilding(
-                campaign=made,
-                backends=backends,
-                clock=clock,
-                executor=executor,
-                patience=timedelta(seconds=3 * timeout),
-            )
-            rebuilt = rebuilding.rebuild(ledger, found)
-            _write_down(ledger, rebuilt, clock)
+        rebuilt = _make(new, menus, drafts, since, allow_admin=allow_admin, timeout=timeout)
         if errors := [one for one in check(new) if not one.note]:
             raise LedgerError(f"the new ledger would contradict itself: {errors[0].message}", "please report it")
         _say(rebuilt)
@@ -118,6 +95,51 @@ def rebuild(
         _refuse(path)  # once more: asking took its time
         place.keep(new, path)
     click.echo(str(path))
+
+
+def _make(
+    new: Path,
+    menus: Sequence[Path],
+    drafts: Sequence[MenuDraft],
+    since: datetime | None,
+    *,
+    allow_admin: bool,
+    timeout: float,
+) -> Rebuilt:
+    """Make the ledger at a place of its own; a service that does not tell all ends it."""
+    clock, campaign = SystemClock(), drafts[0].campaign
+    backends = common.backends(
+        {service for draft in drafts for service in draft.services},
+        campaign=campaign,
+        clock=clock,
+        observer=Silent(),
+        timeout=timeout,
+        endpoint=common.menus_endpoint(drafts),
+    )
+    identities = admit.identities(backends, allow_admin=allow_admin)
+    with Ledger.open(new, synchronous="OFF") as ledger, _threads(clock) as executor:
+        ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), clock.now())
+        rebuilding = Rebuilding(
+            campaign=Menus(menus, ledger=ledger, backends=backends, clock=clock)(),
+            backends=backends,
+            clock=clock,
+            executor=executor,
+            patience=timedelta(seconds=3 * timeout),
+        )
+        rebuilt = rebuilding.rebuild(ledger, _found(backends, campaign, since))
+        what = f"ledger rebuild: {rebuilt.injections} injections found"
+        ledger.change(common.who(), what, "the ledger was lost", clock.now())
+        ledger.note("this ledger was made anew; not known: " + "; ".join(UNKNOWN), clock.now())
+    return rebuilt
+
+
+@contextlib.contextmanager
+def _threads(clock: Clock) -> Iterator[Executor]:
+    executor = ThreadExecutor(clock, THREADS)
+    try:
+        yield executor
+    finally:
+        executor.close()
 
 
 def _refuse(path: Path) -> None:
@@ -135,12 +157,6 @@ def _found(backends: Mapping[str, Backend], campaign: str, since: datetime | Non
         assert isinstance(backend, Searchable), "Rucio and FTS both are"
         found |= {one.key: one for one in backend.ours(campaign, since=since)}
     return list(found.values())
-
-
-def _write_down(ledger: Ledger, rebuilt: Rebuilt, clock: Clock) -> None:
-    what = f"ledger rebuild: {rebuilt.injections} injections found"
-    ledger.change(common.who(), what, "the ledger was lost", clock.now())
-    ledger.note("this ledger was made anew; not known: " + "; ".join(UNKNOWN), clock.now())
 
 
 def _say(rebuilt: Rebuilt) -> None:

@@ -17,6 +17,7 @@ from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.jobs import parts
 from dc_inject.backends.fts.observing import OVER
 from dc_inject.model import Link
+from dc_inject.naming import Copy
 from dc_inject.ports import Found, Status
 
 log = logging.getLogger(__name__)
@@ -69,39 +70,44 @@ class JobList:
         """Return a job of ours; None when its files' names do not bear out what it says."""
         said, job = _said(row), row["job_id"]
         prefix = str(files[0]["dest_surl"]).rsplit("/", _DEPTH)[0] if files else ""
-        copies = [naming.read_copy(prefix, str(file["dest_surl"])) for file in files]
-        keys = {(copy.campaign, copy.scenario, copy.cycle, copy.key) for copy in copies if copy is not None}
-        numbers = sorted(copy.number for copy in copies if copy is not None)
-        if len(keys) != 1 or numbers != list(range(len(files))):
+        copy = _common_copy(prefix, files)
+        if copy is None:
             log.warning("the job %s says that it is of %s, and its files do not", job, said["campaign"])
             return None
-        campaign, scenario, cycle, key = keys.pop()
-        if (campaign, key) != (said["campaign"], said.get("key")):
+        if (copy.campaign, copy.key) != (said["campaign"], said.get("key")):
             log.warning("the job %s and its files do not say the same of it", job)
             return None
         sources = tuple(urls.normal(str(file["source_surl"])) for file in files)
         states = Counter(str(file["file_state"]) for file in files)
-        created = _moment(row["submit_time"])
-        assert created is not None, "every job of FTS has the time of its submission"
+        stuck = states["FAILED"] + states["CANCELED"]
         return Found(
-            key=key,
+            key=copy.key,
             external_id=job,
-            campaign=campaign,
-            scenario=scenario,
-            cycle=cycle,
-            link=Link(_common(sources), prefix, self.service),
+            campaign=copy.campaign,
+            scenario=copy.scenario,
+            cycle=copy.cycle,
+            link=Link(_common_folder(sources), prefix, self.service),
             item=f"{len(files)} files of job {job}",
             bytes=sum(int(file.get("user_filesize") or 0) or int(file.get("filesize") or 0) for file in files),
             status=Status.COMPLETE if row["job_state"] in OVER else Status.MOVING,
             done=states["FINISHED"],
-            moving=len(files) - states["FINISHED"] - states["FAILED"] - states["CANCELED"],
-            stuck=states["FAILED"] + states["CANCELED"],
-            created_at=created,
+            moving=len(files) - states["FINISHED"] - stuck,
+            stuck=stuck,
+            created_at=_moment(row["submit_time"]),
             expires_at=None,  # FTS ends nothing but what waits too long
-            changed_at=_moment(row.get("job_finished")),
+            changed_at=_moment(row["job_finished"]) if row.get("job_finished") else None,
             sources=sources,
             contact=str(said.get("contact") or ""),
         )
+
+
+def _common_copy(prefix: str, files: Sequence[Row]) -> Copy | None:
+    """Return what the names of a job's files say together; None unless they are all of one injection's."""
+    copies = [naming.read_copy(prefix, str(file["dest_surl"])) for file in files]
+    whole = sorted(copy for copy in copies if copy is not None)
+    same = {copy._replace(number=0) for copy in whole}
+    numbered = [copy.number for copy in whole] == list(range(len(files)))
+    return same.pop() if len(same) == 1 and numbered else None
 
 
 def _said(row: Row) -> dict[str, Any]:
@@ -115,7 +121,7 @@ def _said(row: Row) -> dict[str, Any]:
     return dict(told) if isinstance(told, Mapping) and told.get("dc_inject") == 1 else {}
 
 
-def _common(sources: Sequence[str]) -> str:
+def _common_folder(sources: Sequence[str]) -> str:
     """Return the innermost folder that holds all of these files."""
     folder = urls.parent(sources[0])
     while not all(urls.is_below(folder, url) for url in sources) and urls.parent(folder) != folder:
@@ -123,5 +129,5 @@ def _common(sources: Sequence[str]) -> str:
     return folder
 
 
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text).replace(tzinfo=UTC)
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
