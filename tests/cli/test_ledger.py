@@ -63,7 +63,7 @@ def test_each_contradiction_is_a_line_with_its_code_and_the_exit_code_is_3(made:
     done = run("ledger", "check", made.path)
     assert done.exit_code == 3
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["code", "severity"], ["totals", "error"]]
-    assert "1 contradictions" in done.stderr
+    assert f"{made.path}: 1 contradiction\n" in done.stderr
     assert "docs/ledger.md" in done.stderr
     done = run("ledger", "check", made.path, "--format", "json")
     assert (done.exit_code, json.loads(done.stdout)) == (3, [row])
