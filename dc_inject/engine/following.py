@@ -15,7 +15,7 @@ from dc_inject.engine.desk import Desk
 from dc_inject.engine.removing import Removing
 from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.model import Entry, FlowKey, State
-from dc_inject.ports import Observation, Outcome, Status
+from dc_inject.ports import Backend, Observation, Outcome, Status
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,8 @@ class Following:
         self._not_carried_out = not_carried_out
         self._calls = 0  # of this round, not back yet
         self._removing = Removing(desk)
-        self._ends_failed: dict[str, tuple[int, datetime]] = {}  # how often in a row, and when to ask again
+        # Ends asked for by this process: how often they failed in a row, and when to ask again if so.
+        self._asked: dict[str, tuple[int, datetime | None]] = {}
         self.dwell: dict[FlowKey, timedelta] = {}
 
     def round(self, now: datetime, every: timedelta) -> None:
@@ -44,6 +45,8 @@ class Following:
         if self._calls:
             return  # the services are slower than the rounds: do not pile up
         entries = [e for e in self._desk.ledger.entries(*LIVE) if self._known(e)]
+        known = {e.injection.key for e in entries}
+        self._asked = {key: asked for key, asked in self._asked.items() if key in known}
         last_chance = {e.injection.key for e in reconcile.to_settle(entries, now, every * 1.5)}
         settle = [entry for entry in entries if entry.injection.key in last_chance]
         self._observe([e for e in entries if e.injection.key not in last_chance], exact=False)
@@ -85,9 +88,9 @@ class Following:
             for part in _parts(some, END_AT_ONCE):
                 keys = [entry.injection.key for entry in part]
                 self._desk.ledger.end_asked(keys, self._desk.clock.now())
+                self._asked |= {key: (self._asked.get(key, (0, None))[0], None) for key in keys}
                 self._desk.tell("ending", keys=tuple(keys))
-                backend = self._desk.backends[service]
-                self._start(partial(backend.end, part), self._ended, service)
+                self._start(partial(_end, self._desk.backends[service], part), self._ended, service)
 
     def _observe(self, entries: Sequence[Entry], *, exact: bool) -> None:
         for service, some in _by_service(entries).items():
@@ -147,16 +150,20 @@ class Following:
 
     def _ask_again(self, outcomes: Sequence[Outcome], now: datetime) -> None:
         """Let ends that failed for the moment be asked for again soon; what was accepted is waited for."""
+        first = self._desk.settings.first_retry
         for outcome in outcomes:
-            times, _ = self._ends_failed.pop(outcome.key, (0, now))
             if isinstance(outcome.error, Temporary):
-                wait = reconcile.backoff(times + 1, outcome.key, self._desk.settings.first_retry, reconcile.ASK_AGAIN)
-                self._ends_failed[outcome.key] = times + 1, now + wait
+                times = self._asked.get(outcome.key, (0, None))[0] + 1
+                again_at = now + reconcile.backoff(times, outcome.key, first, reconcile.ASK_AGAIN)
+                self._asked[outcome.key] = times, again_at
 
     def _as_asked(self, entry: Entry, now: datetime) -> Entry:
-        """Return the entry; one whose end failed counts as not asked for once its time has come."""
-        failed = self._ends_failed.get(entry.injection.key)
-        return replace(entry, end_asked_at=None) if failed is not None and failed[1] <= now else entry
+        """Return the entry, as if its end had never been asked for when that failed, or is not known to have left.
+
+        A process that died may have done so between the ledger and the call.
+        """
+        _, again_at = self._asked.get(entry.injection.key, (0, now))
+        return entry if again_at is None or again_at > now else replace(entry, end_asked_at=None)
 
     def _cleans_up(self, entry: Entry) -> bool:
         return self._desk.backends[entry.injection.link.through].cleans_up
@@ -176,6 +183,13 @@ class Following:
     def _known(self, entry: Entry) -> bool:
         service = entry.injection.link.through
         return service in self._desk.backends and service not in self._desk.broken
+
+
+def _end(backend: Backend, entries: Sequence[Entry]) -> list[Outcome]:
+    try:
+        return backend.end(entries)
+    except ServiceError as error:
+        return [Outcome(entry.injection.key, error=error) for entry in entries]
 
 
 def _say_what_failed(before: Mapping[str, Entry], observations: Sequence[Observation]) -> None:
