@@ -33,7 +33,7 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 @common.MENUS
 @click.option("--once", is_flag=True, help="Do exactly the current cycle and stay to its end; for cron.")
 @click.option("--until", type=common.TIME, help="Stop injecting at this time, say 2027-02-08T10:00Z.")
-@click.option("--dry-run", is_flag=True, help="Read everything, change nothing, say what would be injected.")
+@click.option("--dry-run", is_flag=True, help="Do it all in real time, but change nothing; `plan` is quicker.")
 @common.LEDGER
 @common.LINKS
 @common.SCALE

@@ -28,8 +28,8 @@ def choose(
     """Take items for every line with something left: by priority, and of equals the poorest pool first.
 
     Poor is a pool with few bytes for each byte of budget. `leaving` are the items that leave a source now. With
-    `budgets_stand` what is left is not capped anew by what other lines have taken. `jobs` is how many the brake will
-    let through: files are bundled so that every line has its part of them.
+    `budgets_stand` what is left is not capped anew by what other lines have taken. `jobs` is how many the brake
+    will let through: files are bundled so that every line has its part of them.
     """
     rooms = {constraint: constraint.room for constraint in constraints if constraint.room is not None}
     bounds: list[list[Constraint]] = [[] for _ in lines]
@@ -84,11 +84,12 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
 def _copies(pool: Pool, line: Line, slack: int, taste: Taste, room: int) -> list[Item]:
     """Return the files to copy for a budget; when a pool has too few, they go out more than once.
 
-    Every copy has a name of its own at the destination.
+    Every copy has a name of its own at the destination. Files go out again only as long as all of them fit: what
+    is too little for the larger ones is saved up for them, and not filled up with small ones.
     """
     files: list[Item] = []
     left = line.left
-    while left > 0 and len(files) < MOST_FILES:
+    while left > 0 and len(files) < MOST_FILES and (not files or pool.largest <= min(left + slack, room)):
         some = pool.take(left, slack, taste, room=room, taken=line.taken)
         if not some:
             break

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from dc_inject import lifetime
 from dc_inject.holds import Claim, Cut, Destination
-from dc_inject.model import Flow, Held, Item, PoolKey
+from dc_inject.model import FileFilter, Flow, Held, Item, PoolKey
 from dc_inject.plan.situation import Demand, Situation
 from dc_inject.pool import Pool
 
 FAILING = 0.5  # the part of transfers that fail from which a link counts as failing
+ODD = 1000  # a file this many times smaller than the largest of its source is not injected
 FLOOR = 0.1  # of the target: what an observed rate counts as at least
 PROBE = 0.1  # of what is due: what it is still given
 
@@ -128,9 +129,20 @@ class Table:
     def _pool(self, key: PoolKey) -> _Shelf:
         """Return a pool, and number and bytes of what is taken of it by destination."""
         if key not in self._pools:
-            pool = Pool(self._s.pools[key]) if key in self._s.pools else None
+            pool = Pool(_worth_copying(key, self._s.pools[key])) if key in self._s.pools else None
             self._pools[key] = pool, pool.taken_at(self._places) if pool else {}
         return self._pools[key]
+
+
+def _worth_copying(key: PoolKey, items: Sequence[Item]) -> Sequence[Item]:
+    """Return the items without the odd small files that folders have beside their data, a README or a checksum.
+
+    Whoever wants small files has a folder, a list or a pattern of them alone.
+    """
+    if not isinstance(key.datasets, FileFilter):
+        return items
+    largest = max((item.bytes for item in items), default=0)
+    return [item for item in items if item.bytes * ODD >= largest]
 
 
 def _probe(demand: Demand, smallest: Item | None) -> int | None:

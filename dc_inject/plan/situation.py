@@ -41,8 +41,8 @@ class Demand:
     left at its end (want - forgiven - injected) when it had no hold or `grain`, else 0: what waits for a dataset
     and is not forgiven.
     `completion` is the measured time from release to completion, None while unknown (first four cycles). `failed`
-    is the part of what came to its end in the last cycles that did not arrive. `coming` are bytes on their way,
-    `arriving` is the rate at which they arrived in the last cycles, None unless some were on their way all the time.
+    is the part of what came to its end in the last cycles that did not arrive. `coming` are bytes on their way;
+    `arriving` is the rate at which they came in the last cycles, None unless some were on their way all the time.
     """
 
     flow: Flow

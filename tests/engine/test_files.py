@@ -11,7 +11,7 @@ import pytest
 
 from dc_inject import naming
 from dc_inject.errors import Permanent, ServiceError, Temporary
-from dc_inject.model import Hold, JobOptions, Limits, State
+from dc_inject.model import Hold, Item, JobOptions, Limits, State
 from dc_inject.ports import Outcome, Removal, Status
 from tests.engine.test_crashes import Killed
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, opened, source_files, url, world
@@ -206,6 +206,30 @@ def test_a_dead_destination_holds_up_nothing_else(tmp_path):
     assert (url("B"), State.GONE) not in states
     assert asked[url("B")] <= 5 * 4 + 1, "once a round"
     assert all(abs(row.injected - DUE) <= GB for row in one.ledger.rows())
+
+
+def test_odd_small_files_beside_the_data_are_not_what_is_injected(tmp_path):
+    """A README among files that are larger than a link's due of a cycle."""
+    place = url("A")
+    stock = source_files("A", 30, 120 * GB)
+    stock[place] += [Item(f"{place}/data/README", 3, 1), Item(f"{place}/data/sums.txt", 4000, 1)]
+    one = world(tmp_path, campaign([LINK]), stock, **FTS)
+    one.run(cycles=8)
+    used = {member.name for rule in one.backend.rules.values() for member in rule.injection.item.members}
+    assert not used & {f"{place}/data/README", f"{place}/data/sums.txt"}
+    assert abs(sum(row.injected for row in one.ledger.rows()) - 8 * DUE) <= 120 * GB
+    assert len(one.backend.rules) <= 8
+
+
+def test_small_files_do_not_fill_what_is_too_little_for_large_ones(tmp_path):
+    place = url("A")
+    stock = {place: [Item(f"{place}/data/large{n}", 120 * GB, 1) for n in range(5)]
+             + [Item(f"{place}/data/small", GB, 1)]}  # fmt: skip
+    one = world(tmp_path, campaign([LINK]), stock, **FTS)
+    one.run(cycles=4)
+    files = sum(rule.injection.item.files for rule in one.backend.rules.values())
+    assert files <= 4 * 3
+    assert abs(sum(row.injected for row in one.ledger.rows()) - 4 * DUE) <= 120 * GB
 
 
 def test_a_job_that_is_refused_for_good_is_not_asked_for_again_and_again(tmp_path):

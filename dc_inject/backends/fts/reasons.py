@@ -12,6 +12,7 @@ CLASSES = (
     "destination-exists",
     "destination-error",
     "checksum",
+    "size",
     "connection",
     "timeout",
     "permission",
@@ -19,12 +20,13 @@ CLASSES = (
     VANISHED,
     "other",
 )
-UNFIT = frozenset({"source-missing", "checksum"})  # the same file would fail again
+UNFIT = frozenset({"source-missing", "checksum", "size"})  # the same file would fail again
 
 # The first that fits counts. FTS writes `WHERE [errno] words`, where WHERE is SOURCE, DESTINATION or TRANSFER.
 _SIGNS = (
     # Only where two were compared: slow checksums and unknown algorithms say nothing of the file.
     ("checksum", re.compile(r"(?=.*checksum).*(?:mismatch|do(?:es)? not match|differ)", re.I)),
+    ("size", re.compile(r"SOURCE.*(?:user[- ](?:specified|defined)).*file ?size", re.I)),
     ("destination-exists", re.compile(r"(?!SOURCE).*(?:\[17\]|file exists|already exists)", re.I)),
     (
         "source-missing",
