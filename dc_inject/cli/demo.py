@@ -16,6 +16,7 @@ from string import Template
 
 import click
 
+from dc_inject import units
 from dc_inject.backends.fts.errors import INSTALL
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.clock import SystemClock
@@ -77,7 +78,8 @@ def demo(
         _command(["status", "demo", "--summary", "--ledger", str(ledger)], environ)
         faults = [*_accounts(ledger), *_left_in_rucio(ledger), *_left_on_storages(grid)]
     if faults:
-        raise ThresholdMissed("the demo missed what it promises:\n  " + "\n  ".join(faults))
+        message = "the demo missed what it promises:\n  " + "\n  ".join(faults)
+        raise ThresholdMissed(message, "on a machine that is busy the grid is too slow: try it again, or --cycle 30")
     _step("done: every link within one dataset or job of its due; no rule, replica, file or process left")
 
 
@@ -156,10 +158,15 @@ def _accounts(ledger: Path) -> list[str]:
             largest[flow] = max(largest.get(flow, 0), entry.injection.item.bytes)
         for line in view.summary():
             tolerance = largest.get(line.key, 0)
+            due, injected, moved = map(units.format_size, (line.due, line.injected, line.moved))
             if abs(line.injected - line.due) > tolerance or not line.injected:
-                faults.append(f"{line.key}: due {line.due} B, injected {line.injected} B, tolerance {tolerance} B")
+                held = ", ".join(f"{cycles} {hold}" for hold, cycles in line.holds.items()) or "nothing"
+                faults.append(
+                    f"{line.key}: due {due}, injected {injected}, tolerance {units.format_size(tolerance)}; "
+                    f"held (cycles): {held}"
+                )
             if line.moved < MOVED_AT_LEAST * line.injected:
-                faults.append(f"{line.key}: injected {line.injected} B, moved {line.moved} B")
+                faults.append(f"{line.key}: injected {injected}, moved {moved}")
     return faults
 
 
