@@ -79,7 +79,7 @@ def demo(
         faults = [*_accounts(ledger), *_left_in_rucio(ledger), *_left_on_storages(grid)]
     if faults:
         message = "the demo missed what it promises:\n  " + "\n  ".join(faults)
-        raise ThresholdMissed(message, "on a machine that is busy the grid is too slow: try it again, or --cycle 30")
+        raise ThresholdMissed(message, "the grid is too slow on a busy machine: try it again, or --cycle 30")
     _step("done: every link within one dataset or job of its due; no rule, replica, file or process left")
 
 
