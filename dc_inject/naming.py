@@ -39,8 +39,12 @@ def read_comment(text: str | None) -> tuple[str, str, datetime] | None:
     match = _COMMENT.fullmatch(text or "")
     if match is None:
         return None
-    cycle = datetime.strptime(match["cycle"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    return match["campaign"], match["scenario"], cycle
+    try:
+        cycle = datetime.strptime(match["cycle"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    said = match["campaign"], match["scenario"], cycle
+    return said if comment(*said) == text else None  # else the key would not come out
 
 
 def bundle(members: Iterable[Item], moment: datetime, number: int) -> str:

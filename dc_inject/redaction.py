@@ -27,14 +27,17 @@ _SECRETS = (
 
 
 def scrub(text: str, secrets: Collection[str] = ()) -> str:
-    """Return a text of one bounded line without the known secrets, or anything that looks like one."""
+    """Return a text of one bounded line without the known secrets, or anything that looks like one.
+
+    Nor has it what would move a terminal's cursor, or could not be written as UTF-8.
+    """
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "***") if secret else text
         for part in _parts(text, secret):
             text = text.replace(part, "***")
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
-    text = " ".join(text.split())
+    text = " ".join("".join(one if one.isprintable() else " " for one in text).split())
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 

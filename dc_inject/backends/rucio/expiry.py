@@ -34,7 +34,7 @@ def token_until(token: str) -> datetime | None:
         payload = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return datetime.fromtimestamp(claims["exp"], UTC)
-    except (IndexError, KeyError, TypeError, ValueError, OverflowError, OSError, binascii.Error):
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError, OSError, RecursionError, binascii.Error):
         return None
 
 
