@@ -35,7 +35,7 @@ def prepare(folder: Path, state: State) -> None:
     write_private(own / "postgresql.conf", postgres_settings(socket))
     write_private(own / "service.conf", _SERVICE.format(socket=socket))
     write_private(own / "hba.conf", _ALLOWED)
-    write_private(own / "ident.conf", f'owner "{_account()}" rucio\n')
+    write_private(own / "ident.conf", f'owner "{account()}" rucio\n')
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -52,7 +52,8 @@ def ready(folder: Path) -> bool:
     return len(lines) > _STATUS_LINE and lines[_STATUS_LINE].strip() == "ready"
 
 
-def _account() -> str:
+def account() -> str:
+    """Name who runs the sandbox, as the kernel tells PostgreSQL; raises ServiceError for one without a name."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

@@ -164,8 +164,9 @@ class Sandbox(RucioControls, StorageControls):
             told = json.loads((self.folder / STATE).read_text())
             marker = told["marker"]  # all that every version has
             if told.get("db") == "postgres":  # in order: first those who use it
-                for role in (SERVER, DAEMONS, POSTGRES):
-                    processes.end(partial(processes.marked, marker, role), grace if role != POSTGRES else 10.0)
+                users = [partial(processes.marked, marker, role) for role in (SERVER, DAEMONS)]
+                processes.end(lambda: [pid for find in users for pid in find()], grace)
+                processes.end(partial(processes.marked, marker, POSTGRES))
             processes.end(lambda: processes.marked(marker), grace)
         if not keep:
             shutil.rmtree(self.folder)

@@ -108,7 +108,7 @@ http.selfhttps2http no
 """
 
 # What a crash of the machine would lose does not matter here, so nothing waits for the disk. Shared memory lies in
-# files of the data folder, since what lies elsewhere would outlive a kill.
+# files of the data folder, since what lies elsewhere would outlive a kill. Nobody waits for a row without end.
 _POSTGRES = """\
 listen_addresses = ''
 unix_socket_directories = '{socket}'
@@ -120,6 +120,7 @@ fsync = off
 synchronous_commit = off
 full_page_writes = off
 max_wal_size = 256MB
+lock_timeout = 5s
 log_min_error_statement = panic
 timezone = 'UTC'
 log_timezone = 'UTC'

@@ -129,6 +129,16 @@ def unsettled() -> int:
         return sum(session.query(table).count() for table in (models.UpdatedDID, models.UpdatedCollectionReplica))
 
 
+def tell(passes: Path, done: int, *, paused: bool) -> None:
+    """Write what has been done, and what is still to do; a database that is away does not end us either."""
+    try:
+        waiting = unsettled()
+    except Exception:
+        log.exception("what waits cannot be counted now")
+    else:
+        passes.write_text(json.dumps({"passes": done, "paused": paused, "waiting": waiting}))
+
+
 def main(folder: Path) -> None:
     """Run passes until SIGTERM."""
     os.umask(0o077)
@@ -150,7 +160,7 @@ def main(folder: Path) -> None:
         if not paused:
             one_pass(stop.is_set)
             done += 1
-        passes.write_text(json.dumps({"passes": done, "paused": paused, "waiting": unsettled()}))
+        tell(passes, done, paused=paused)
         stop.wait(settings["interval"])
 
 
