@@ -196,7 +196,8 @@ class Opening:
         if lag := self._lag(flow.link):
             return lag
         if unread is not None:
-            return Held(Hold.API_ERRORS, {"inventory": source, "message": unread.message[:200]})
+            hold = Hold(getattr(unread, "hold", Hold.API_ERRORS))
+            return Held(hold, {"inventory": source, "message": unread.message[:200]})
         return None
 
     def _lag(self, link: Link) -> Held | None:
