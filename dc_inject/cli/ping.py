@@ -34,11 +34,12 @@ COLUMNS = (
     tables.Column("account", "account"),
     tables.Column("admin", "admin", tables.yes_no),
     tables.Column("may_end", "may end", tables.yes_no),
-    tables.Column("credentials_until", "credentials until (UTC)"),
+    tables.Column("credentials_from", "credentials"),
+    tables.Column("credentials_until", "until (UTC)"),
     tables.Column("credentials_left", "left", _left, right=True),
     tables.Column("delegation_needed", "delegation", lambda needed: "needed" if needed else "not needed"),
     tables.Column("delegated_until", "delegated until (UTC)"),
-    tables.Column("error", "error", quiet=True),
+    tables.Column("error", "because"),
     tables.Column("storages", "storages", quiet=True),
 )
 STORAGES = (
@@ -101,19 +102,25 @@ def _emit(fmt: str, rows: Sequence[dict[str, Any]], ends: Sequence[Mapping[str, 
     if fmt != "table":
         tables.emit(fmt, COLUMNS, rows)
         return
-    if answered := [row for row in rows if row["error"] is None]:
-        delegates = any(row["delegation_needed"] is not None for row in answered)
-        tables.emit(fmt, [c for c in COLUMNS if delegates or not c.key.startswith("delegat")], answered)
+    empty = {
+        column.key
+        for column in COLUMNS
+        if column.key in {"credentials_from", "delegation_needed", "delegated_until", "error"}
+        and all(row[column.key] is None for row in rows)
+    }
+    tables.emit(fmt, [column for column in COLUMNS if column.key not in empty], rows)
     if ends:
-        if answered:
-            click.echo()
+        click.echo()
         tables.emit(fmt, STORAGES, ends)
 
 
 def _row(backend: Backend, clock: SystemClock, failed: list[ServiceError]) -> dict[str, Any]:
     """Return what a service says of me; its error when it does not, which is noted in `failed` too."""
     row: dict[str, Any] = {**dict.fromkeys(column.key for column in COLUMNS), "service": backend.name}
+    fts = online.fts_of({backend.name: backend})
     try:
+        if fts is not None:
+            row["credentials_from"] = fts.credentials_from()
         identity = backend.check()
         row |= {
             "address": identity.address,
@@ -125,7 +132,6 @@ def _row(backend: Backend, clock: SystemClock, failed: list[ServiceError]) -> di
             "credentials_until": tables.moment(identity.credentials_until),
             "credentials_left": _seconds_to(identity.credentials_until, clock.now()),
         }
-        fts = online.fts_of({backend.name: backend})
         if fts is not None:
             delegation = fts.delegation()
             row |= {"delegation_needed": delegation.needed, "delegated_until": tables.moment(delegation.until)}

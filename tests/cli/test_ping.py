@@ -59,7 +59,7 @@ def test_it_tells_until_when_credentials_are_good(service: SimBackend, monkeypat
 
 
 def test_a_service_that_cannot_be_reached_is_exit_code_4(service: SimBackend) -> None:
-    """With its address and a hint; people get no table, programs a row that says so."""
+    """With its address and a hint; the row of it says why, for people and programs."""
 
     def fault(_method: str, _subject: object) -> None:
         raise Fatal("Rucio at https://rucio.example.org: cannot be reached", "check rucio_host")
@@ -68,7 +68,7 @@ def test_a_service_that_cannot_be_reached_is_exit_code_4(service: SimBackend) ->
     done = run("ping")
     assert isinstance(done.exception, Fatal)
     assert done.exception.exit_code == 4
-    assert done.stdout == ""
+    assert "https://rucio.example.org: cannot be reached" in done.stdout.splitlines()[1]
     (told,) = json.loads(run("ping", "--format", "json").stdout)
     assert (told["service"], told["account"]) == ("rucio", None)
     assert told["error"] == "Rucio at https://rucio.example.org: cannot be reached"

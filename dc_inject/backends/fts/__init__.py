@@ -157,6 +157,12 @@ class FtsBackend:
         """Tell of storage prefixes whether they answer, and their free space."""
         return self._sites.sites(rses)
 
+    def credentials_from(self) -> str:
+        """Return in words what FTS is asked with, and where it comes from."""
+        access = self._credentials.access("fts")
+        kind, origin = getattr(access, "kind", "none"), getattr(access, "origin", "")
+        return f"{kind} of {origin}" if origin else str(kind)
+
     def delegation(self) -> Delegation:
         """Tell whether FTS acts with a proxy of ours, and how long the one that it has is good."""
         with _understood():
