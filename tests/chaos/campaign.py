@@ -1,0 +1,235 @@
+"""`python -m tests.chaos.campaign`: break everything around the tool, and count what it lost; `make chaos`.
+
+It brings up a sandbox of its own, runs campaigns through the real command line with faults between it and the real
+services and with accidents to the process, checks the invariants after each, and prints a table. The exit code is
+1 when anything is violated. `SEED` and `SIZE` (small, default, full) come from the environment or as options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dc_inject.ledger import LedgerView
+from dc_inject.sandbox import Grid, Link, Rse, Sandbox, default_environment
+from tests.chaos import crashes, invariants
+from tests.chaos.proxy import CALM, Fault, Proxy, Weather
+from tests.chaos.truth import Truth
+from tests.chaos.world import KILLED, World
+
+ACCOUNT = "dcops"
+RATE = "8 Gb/s"  # of each link: a few datasets a cycle
+CHAIN = 25  # lives that are killed in one campaign
+DELIVERED = {0.05: 0.995, 0.30: 0.98}  # part of calls that are faulty -> part of due that has to be injected
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of it: kills at boundaries and anywhere, campaigns for each fault class, cycles of the volume."""
+
+    at_boundaries: int
+    anywhere: int
+    of_each_class: int
+    volume_cycles: int
+    most: int  # of one event's boundaries
+
+
+SIZES = {
+    "small": Size(at_boundaries=10, anywhere=5, of_each_class=0, volume_cycles=0, most=2),
+    "default": Size(at_boundaries=75, anywhere=25, of_each_class=1, volume_cycles=40, most=4),
+    "full": Size(at_boundaries=900, anywhere=200, of_each_class=20, volume_cycles=40, most=40),
+}
+
+
+@dataclass
+class Row:
+    """A line of the table: what was done, how often, and what came of it."""
+
+    name: str
+    runs: int = 0
+    lives: int = 0
+    kills: int = 0
+    requests: int = 0
+    faults: int = 0
+    violations: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    remark: str = ""
+
+
+@dataclass
+class Ground:
+    """A world that runs one campaign after the other."""
+
+    world: World
+    truth: Truth
+    before: invariants.Before
+
+    def campaign(
+        self,
+        row: Row,
+        seed: object,
+        weather: Weather,
+        wishes: Sequence[crashes.Wish] = (),
+        *,
+        cycles: int = 5,
+        grace: int = 0,
+    ) -> list[crashes.Wish]:
+        """Run a campaign until it is drained, and check it; returns the wishes that it did not come to."""
+        world, proxy, begun = self.world, self.world.proxy, time.monotonic()
+        world.next_campaign()
+        world.write_menu(RATE, cycles, grace=grace)
+        proxy.begin(seed, weather)
+        left: list[crashes.Wish] = []
+        try:
+            left = world.run_until_drained(wishes, patience=300 + cycles * world.cycle)
+        except AssertionError as error:
+            row.violations.append(f"drained: {error}")
+        row.requests += proxy.requests
+        row.faults += proxy.faults.total()
+        row.lives += len(world.lives)
+        row.kills += sum(life.process.returncode == KILLED for life in world.lives)
+        proxy.begin(seed, CALM)
+        found = invariants.check(world, self.truth, self.before)
+        row.violations += [f"{world.campaign} (seed {seed}): {violation}" for violation in found]
+        row.runs += 1
+        row.seconds += time.monotonic() - begun
+        return left
+
+
+class Lab:
+    """The sandbox, its worlds, and the rows of the table."""
+
+    def __init__(self, sandbox: Sandbox, folder: Path, seed: int, stack: ExitStack) -> None:
+        self.sandbox, self.folder, self.seed = sandbox, folder, seed
+        self.truth = Truth(sandbox.folder / "rucio.db", ACCOUNT)
+        self.rows: list[Row] = []
+        self._stack, self._lock = stack, threading.Lock()
+
+    def ground(self, name: str, *, cycle: int, datasets: int) -> Ground:
+        """Make a world and what is in it."""
+        proxy = self._stack.enter_context(Proxy(self.sandbox.url, self.seed))
+        world = World(self.sandbox, self.folder / name, f"S{self.seed}{name}", proxy, cycle)
+        self._stack.callback(world.kill)
+        with self._lock:
+            world.furnish(datasets)
+        return Ground(world, self.truth, invariants.Before.of(world, self.truth))
+
+    def row(self, name: str) -> Row:
+        self.rows.append(Row(name))
+        return self.rows[-1]
+
+    # ------------------------------------------------------------------ what is done
+
+    def classes(self, ground: Ground, times: int) -> None:
+        """Meet each class of faults alone, often."""
+        for fault in Fault:
+            row = self.row(f"fault {fault}")
+            weights = {fault: 1.0}
+            part = 0.02 if fault is Fault.AWAY else 0.15
+            for number in range(times):
+                ground.campaign(row, f"{self.seed} {fault} {number}", Weather(part=part, weights=weights))
+
+    def kills(self, ground: Ground, size: Size) -> None:
+        """Die at every boundary that a calm run passed, and anywhere else, with 5 % faulty calls all the time."""
+        dice = random.Random(f"{self.seed} kills {ground.world.label}")
+        journal, hit = ground.world.folder / "journal", ground.world.folder / "hit"
+        ground.campaign(self.row("calm"), self.seed, CALM, [{"journal": str(journal)}], cycles=3)
+        known = crashes.boundaries(journal, size.most)
+        row, pending = self.row("SIGKILL at a boundary"), list(known)
+        dice.shuffle(pending)
+        while pending and row.kills < size.at_boundaries:
+            some, pending = pending[:CHAIN], pending[CHAIN:]
+            left = ground.campaign(
+                row, f"{self.seed} {row.runs}", Weather(), crashes.killed_at(some, hit), cycles=10
+            )
+            pending += some[len(some) - len(left) :]
+        events = {boundary.event for boundary in crashes.was_hit(hit)}
+        row.remark = f"{len(crashes.was_hit(hit))} of {len(known)} boundaries, {len(events)} kinds of events"
+        row = self.row("SIGKILL anywhere")
+        while row.kills < size.anywhere:
+            wishes = crashes.killed_anywhere(min(CHAIN, size.anywhere - row.kills), dice, 2.5 * ground.world.cycle)
+            ground.campaign(row, f"{self.seed} any {row.runs}", Weather(), wishes, cycles=10)
+
+    def volume(self, ground: Ground, part: float, cycles: int) -> None:
+        """Inject what is due, with so many faulty calls and one cycle of grace."""
+        row = self.row(f"volume, {part:.0%} faulty calls")
+        ground.campaign(row, f"{self.seed} volume {part}", Weather(part=part), cycles=cycles, grace=1)
+        with LedgerView.open(ground.world.ledger) as view:
+            totals = view.totals()
+        ratio = totals.injected / totals.due
+        row.remark = f"injected/due {ratio:.2%} over {cycles} cycles of {ground.world.cycle} s"
+        if ratio < DELIVERED[part]:
+            row.violations.append(f"volume: {ratio:.2%} was injected, less than {DELIVERED[part]:.1%}")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Write the table."""
+    lines = [f"{'what':32} {'runs':>5} {'lives':>6} {'kills':>6} {'calls':>7} {'faults':>7} {'violations':>10}  "]
+    total = Row("total")
+    for row in [*rows, total]:
+        if row is not total:
+            for name in ("runs", "lives", "kills", "requests", "faults", "violations"):
+                setattr(total, name, getattr(total, name) + getattr(row, name))
+        lines.append(
+            f"{row.name:32} {row.runs:>5} {row.lives:>6} {row.kills:>6} {row.requests:>7} {row.faults:>7} "
+            f"{len(row.violations):>10}  {row.remark}"
+        )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def grid(seed: int) -> Grid:
+    """A grid with nothing in it: every world brings its own."""
+    return Grid(seed, ACCOUNT, 10**18, ("cms",), (Rse("T0_SEED", 10**15),), Link(1e12, 0.1), {}, {})
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED") or 1))
+    parser.add_argument("--size", choices=SIZES, default=os.environ.get("SIZE") or "default")
+    parser.add_argument("--only", choices=["classes", "kills", "volume"], action="append")
+    parser.add_argument("--keep", type=Path, help="Leave state and output in this new folder.")
+    chosen = parser.parse_args()
+    size, only = SIZES[chosen.size], chosen.only or ["classes", "kills", "volume"]
+    env = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
+    begun = time.monotonic()
+    with ExitStack() as stack:
+        place = chosen.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dc-inject-chaos-")))
+        sandbox = Sandbox(place / "sandbox")
+        stack.callback(sandbox.down)
+        place.mkdir(exist_ok=True)
+        sandbox.up(grid=grid(chosen.seed), env=env, interval=0.1)
+        lab = Lab(sandbox, place, chosen.seed, stack)
+        tasks: list[Callable[[], None]] = []
+        if "volume" in only and size.volume_cycles:
+            for part in DELIVERED:
+                ground = lab.ground(f"V{part * 100:.0f}", cycle=15, datasets=60)
+                tasks.append(lambda g=ground, p=part: lab.volume(g, p, size.volume_cycles))
+        if "kills" in only:
+            ground = lab.ground("K", cycle=4, datasets=40)
+            tasks.append(lambda g=ground: lab.kills(g, size))
+        if "classes" in only and size.of_each_class:
+            ground = lab.ground("C", cycle=4, datasets=40)
+            tasks.append(lambda g=ground: lab.classes(g, size.of_each_class))
+        with ThreadPoolExecutor(len(tasks)) as pool:
+            for done in [pool.submit(task) for task in tasks]:
+                done.result()
+    print(f"seed {chosen.seed}, size {chosen.size}, {time.monotonic() - begun:.0f} s\n\n{table(lab.rows)}")
+    for row in lab.rows:
+        for violation in row.violations:
+            print(f"VIOLATION in {row.name}: {violation}")
+    return any(row.violations for row in lab.rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

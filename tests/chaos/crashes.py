@@ -1,0 +1,45 @@
+"""Accidents: the process dies at each of its own steps, or wherever it is; it is frozen, and its clock steps.
+
+No list of steps is written by hand: a calm run tells what the observer hears, and each of that is a boundary.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+Wish = Mapping[str, Any]
+
+
+class Boundary(NamedTuple):
+    """The moment when the observer hears of an event for the `count`-th time in a life."""
+
+    event: str
+    count: int
+
+
+def boundaries(journal: Path, most: int) -> list[Boundary]:
+    """Return the boundaries that a calm run passed: of each event the first so many."""
+    lines = (line.split() for line in journal.read_text().splitlines())
+    return sorted({Boundary(event, int(count)) for event, count in lines if int(count) <= most})
+
+
+def killed_at(some: Iterable[Boundary], hit: Path) -> list[Wish]:
+    """Return a life for each boundary, that ends there."""
+    return [{"hit": str(hit), "accidents": [{**one._asdict(), "signals": ["SIGKILL"]}]} for one in some]
+
+
+def killed_anywhere(count: int, dice: random.Random, longest: float) -> list[Wish]:
+    """Return lives that end after a random time, between any two instructions."""
+    return [{"killed_after": dice.uniform(0.5, longest)} for _ in range(count)]
+
+
+def was_hit(hit: Path) -> set[Boundary]:
+    """Return the boundaries at which lives really ended."""
+    if not hit.exists():
+        return set()
+    return {
+        Boundary(event, int(count)) for event, count in (line.split() for line in hit.read_text().splitlines())
+    }

@@ -1,0 +1,207 @@
+"""A campaign in a world of its own: RSEs, datasets, other people's data, a proxy, and lives of the tool."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from dc_inject.model import Cycle
+from dc_inject.sandbox import Dataset, Rse, Sandbox
+from tests.chaos.proxy import Proxy
+from tests.conftest import client_for
+from tests.e2e.tool import HERE, Done, until
+
+GB = 10**9
+TIMEOUT = 2  # seconds of a call; three times as much and a request counts as never made
+FOREIGN = "production"
+PATIENCE = 300.0  # seconds without an end, after which a life is a violation
+BETWEEN = 0.3  # seconds from a death to the next start, as a supervisor has them
+DONE, SERVICE, KILLED = 0, 4, -9
+
+MENU = """\
+menu: 1
+campaign: {campaign}
+contact: chaos@example.org
+timezone: UTC
+start: {start}
+end: {end}
+limits: {{total: 10000 Gb/s, per_site: 10000 Gb/s, rules_per_hour: 1000000, files_in_flight: 1000000}}
+accept: [rate-outlier]
+defaults:
+  cycle: {cycle} s
+  lifetime: {{min: {lifetime} s, max: {lifetime} s}}
+  datasets: {{did: ["cms:*"], files: 1..100, mean_file: 0.1..20 GB}}
+scenarios:
+  test:
+    links:
+"""
+
+
+@dataclass
+class Life:
+    """One process of the tool, from its start to its end."""
+
+    process: subprocess.Popen[bytes]
+    out: Path
+    err: Path
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def age(self) -> float:
+        return time.monotonic() - self.started
+
+    def ended(self) -> Done:
+        return Done(self.process.wait(PATIENCE), self.out.read_text(), self.err.read_text())
+
+
+@dataclass
+class World:
+    """What a campaign needs, and what it left behind; `folder` holds state and output, nobody else's."""
+
+    sandbox: Sandbox
+    folder: Path
+    label: str
+    proxy: Proxy
+    cycle: int = 4  # seconds
+    number: int = 0  # of the campaign: a world may see several, one after the other
+    lives: list[Life] = field(default_factory=list)  # of this campaign
+    codes: Counter[int] = field(default_factory=Counter)  # of all
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, mode=0o700)
+        config = self.sandbox.config.read_text().replace(self.sandbox.url, self.proxy.url)
+        token = self.sandbox.config.parent  # every client has its token file there: ours must not be shared
+        config = config.replace(f"auth_token_file_path = {token}", f"auth_token_file_path = {self.folder}")
+        (self.folder / "secret").mkdir(mode=0o700)
+        self.config = self.folder / "secret" / "rucio.cfg"
+        self.config.write_text(config.replace(f"{self.folder}/token", f"{self.folder}/secret/token"))
+        self.config.chmod(0o600)
+
+    # ------------------------------------------------------------------ names
+
+    @property
+    def campaign(self) -> str:
+        return f"chaos-{self.label}-{self.number}"
+
+    def next_campaign(self) -> None:
+        """Begin anew, with the same places and data; what was before has to be drained."""
+        self.number += 1
+        self.lives = []
+
+    @property
+    def source(self) -> str:
+        return f"T2_{self.label}_From"
+
+    @property
+    def destinations(self) -> list[str]:
+        return [f"T2_{self.label}_To{number}" for number in (1, 2)]
+
+    @property
+    def menu(self) -> Path:
+        return self.folder / f"{self.campaign}.yaml"
+
+    @property
+    def ledger(self) -> Path:
+        return self.folder / "dc_inject" / f"{self.campaign}.sqlite"
+
+    # ------------------------------------------------------------------ the grid
+
+    def furnish(self, count: int, size: int = GB) -> None:
+        """Make the RSEs, `count` datasets at the source, and what other people have at our destinations."""
+        dice = random.Random(self.label)
+        names = [f"/Chaos_{self.label}/v1/RAW#{number:03}" for number in range(count)]
+        sizes = [[round(size * dice.uniform(0.4, 0.6)) for _ in range(dice.choice((1, 2)))] for _ in names]
+        datasets = [Dataset("cms", name, tuple(some)) for name, some in zip(names, sizes, strict=True)]
+        rses = [Rse(self.source, 10**16), *(Rse(name, 10**16) for name in self.destinations)]
+        self.sandbox.add(rses, {self.source: datasets})
+        root = client_for(self.sandbox.root_config)
+        for number, destination in enumerate(self.destinations):  # datasets that we could have taken
+            root.add_replication_rule(
+                dids=[{"scope": "cms", "name": names[number]}], copies=1, rse_expression=destination,
+                account=FOREIGN, comment="of others", lifetime=86400,
+            )  # fmt: skip
+        until(
+            lambda: all(rule["state"] == "OK" for rule in root.list_replication_rules({"account": FOREIGN})),
+            "other people's data are where they want them",
+        )
+
+    def write_menu(self, rate: str, cycles: int, *, lifetime: int = 600, grace: int = 0) -> datetime:
+        """Write a menu whose links have this rate from the next cycle on; returns its end.
+
+        In `grace` more cycles next to nothing is due, and what was not injected before can be made up.
+        """
+        length = timedelta(seconds=self.cycle)
+        start = Cycle.at(datetime.now(UTC), length).next.start
+        end, stamp = start + cycles * length, "%Y-%m-%dT%H:%M:%SZ"
+        last = end + grace * length
+        head = MENU.format(
+            campaign=self.campaign, start=start.strftime(stamp), end=last.strftime(stamp), cycle=self.cycle,
+            lifetime=lifetime,
+        )  # fmt: skip
+        parts = [f"rate: {rate}, end: {end.strftime(stamp)}"]
+        parts += [f"rate: 1 kb/s, start: {end.strftime(stamp)}"] * bool(grace)
+        links = [f"from: {self.source}, to: {to}, {part}" for to in self.destinations for part in parts]
+        self.menu.write_text(head + "".join(f"      - {{{link}}}\n" for link in links))
+        return last
+
+    # ------------------------------------------------------------------ lives of the tool
+
+    def start(self, *arguments: object, wish: Mapping[str, Any] | None = None) -> Life:
+        """Start the tool; `wish` is for the driver."""
+        known = {k: v for k, v in os.environ.items() if not k.startswith(("RUCIO_", "DC_INJECT_FTS"))}
+        environ = {**known, "RUCIO_CONFIG": str(self.config), "XDG_STATE_HOME": str(self.folder)}
+        environ |= {"CHAOS": json.dumps(wish or {})}
+        number = len(self.lives)
+        place = self.folder / f"{self.campaign}-life-{number:04}"
+        out, err = place.with_suffix(".out"), place.with_suffix(".err")
+        with out.open("w") as to_out, err.open("w") as to_err:
+            command = [sys.executable, "-m", "tests.chaos.driver", *map(str, arguments)]
+            process = subprocess.Popen(
+                command, env=environ, cwd=HERE, stdin=subprocess.DEVNULL, stdout=to_out, stderr=to_err
+            )
+        self.lives.append(Life(process, out, err))
+        return self.lives[-1]
+
+    def live(self, *arguments: object, wish: Mapping[str, Any] | None = None) -> Done:
+        """Start the tool and wait for its end, however that comes about."""
+        life = self.start(*arguments, wish=wish)
+        try:
+            done = life.ended()
+        except subprocess.TimeoutExpired:
+            life.process.kill()
+            life.process.wait()
+            raise AssertionError(f"a process of {self.campaign} did not end within {PATIENCE:.0f} s") from None
+        self.codes[done.code] += 1
+        return done
+
+    def run(self, wish: Mapping[str, Any] | None = None) -> Done:
+        """Live once as `dc-inject run`."""
+        return self.live("run", self.menu, "--timeout", TIMEOUT, wish=wish)
+
+    def run_until_drained(self, wishes: Iterable[Mapping[str, Any]] = (), patience: float = PATIENCE) -> list[Any]:
+        """Live with one wish after the other, then without, until the tool itself says that it is done.
+
+        Returns the wishes that were not needed.
+        """
+        deadline, pending = time.monotonic() + patience, list(wishes)
+        while self.run(pending.pop(0) if pending else {}).code != DONE:
+            assert time.monotonic() < deadline, f"{self.campaign} is not drained after {patience:.0f} s"
+            time.sleep(BETWEEN)
+        return pending
+
+    def kill(self) -> None:
+        """End what is left; only processes that we started."""
+        for life in self.lives:
+            if life.process.poll() is None:
+                life.process.kill()
+                life.process.wait()
