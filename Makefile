@@ -17,7 +17,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest format bench venv lock clean
+.PHONY: help demo test format-check lint types imports pytest format chaos bench venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +45,9 @@ pytest: $(FTS) ## Run the tests, those against the sandbox included
 format: $(READY) ## Format the code, and mend what can be mended without a person
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+
+chaos: $(FTS) ## Break everything around it and count what it lost; SEED=1 SIZE=default (15 min), small or full
+	@SEED=$(SEED) SIZE=$(SIZE) $(BIN)/python -m tests.chaos.campaign
 
 bench: $(FTS) ## Measure planning, rules a second and start-up; prints, judges nothing
 	@for one in tests/bench/bench_*.py; do $(BIN)/python -m tests.bench.$$(basename $$one .py) || exit 1; echo; done

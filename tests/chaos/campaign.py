@@ -18,17 +18,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from dc_inject.ledger import LedgerView
-from dc_inject.sandbox import Grid, Link, Rse, Sandbox, default_environment
+from dc_inject.sandbox import Grid, Link, Rse, Sandbox, default_environment, default_xrootd
 from tests.chaos import crashes, invariants
-from tests.chaos.proxy import CALM, Fault, Proxy, Weather
+from tests.chaos.files import FileTruth, FileWorld
+from tests.chaos.proxy import CALM, Fault, Proxy, Weather, fts_trouble
 from tests.chaos.truth import Truth
 from tests.chaos.world import KILLED, World
 
+ALL = ["kills", "classes", "volume"]
 ACCOUNT = "dcops"
-RATE = "8 Gb/s"  # of each link: a few datasets a cycle
+RATES = {"rucio": "8 Gb/s", "fts": "20 Mb/s"}  # of each link: a few datasets, or jobs, a cycle
 CHAIN = 25  # lives that are killed in one campaign
 DELIVERED = {0.05: 0.995, 0.30: 0.98}  # part of calls that are faulty -> part of due that has to be injected
 
@@ -87,7 +90,7 @@ class Ground:
         """Run a campaign until it is drained, and check it; returns the wishes that it did not come to."""
         world, proxy, begun = self.world, self.world.proxy, time.monotonic()
         world.next_campaign()
-        world.write_menu(RATE, cycles, grace=grace)
+        world.write_menu(RATES[world.service], cycles, grace=grace)
         proxy.begin(seed, weather)
         left: list[crashes.Wish] = []
         try:
@@ -124,6 +127,18 @@ class Lab:
             world.furnish(datasets)
         return Ground(world, self.truth, invariants.Before.of(world, self.truth))
 
+    def storages(self, name: str, *, cycle: int) -> Ground:
+        """Make a world whose files go through FTS."""
+        proxy = self._stack.enter_context(Proxy(str(self.sandbox.fts_url), self.seed, trouble=fts_trouble))
+        world = FileWorld(
+            self.sandbox, self.folder / name, f"S{self.seed}{name}", proxy, cycle,
+            more={"DC_INJECT_FTS_ENDPOINT": proxy.url}, service="fts",
+        )  # fmt: skip
+        self._stack.callback(world.kill)
+        world.furnish()
+        truth = FileTruth(self.sandbox.folder / "fts" / "fts.db", "", world)
+        return Ground(world, truth, invariants.Before.of(world, truth))
+
     def row(self, name: str) -> Row:
         self.rows.append(Row(name))
         return self.rows[-1]
@@ -132,8 +147,8 @@ class Lab:
 
     def classes(self, ground: Ground, times: int) -> None:
         """Meet each class of faults alone, often."""
-        for fault in Fault:
-            row = self.row(f"fault {fault}")
+        for fault in Fault if times else ():
+            row = self.row(f"{ground.world.service}: fault {fault}")
             weights = {fault: 1.0}
             part = 0.02 if fault is Fault.AWAY else 0.15
             for number in range(times):
@@ -143,11 +158,13 @@ class Lab:
         """Die at every boundary that a calm run passed, and anywhere else, with 5 % faulty calls all the time."""
         dice = random.Random(f"{self.seed} kills {ground.world.label}")
         journal, hit = ground.world.folder / "journal", ground.world.folder / "hit"
-        ground.campaign(self.row("calm"), self.seed, CALM, [{"journal": str(journal)}], cycles=3)
+        service = ground.world.service
+        ground.campaign(self.row(f"{service}: calm"), self.seed, CALM, [{"journal": str(journal)}], cycles=8)
         known = crashes.boundaries(journal, size.most)
-        row, pending = self.row("SIGKILL at a boundary"), list(known)
+        row, pending = self.row(f"{service}: SIGKILL at a boundary"), list(known)
         dice.shuffle(pending)
-        while pending and row.kills < size.at_boundaries:
+        most = 2 + 2 * size.at_boundaries // CHAIN  # some boundaries come once in a while only
+        while pending and row.kills < size.at_boundaries and row.runs < most:
             some, pending = pending[:CHAIN], pending[CHAIN:]
             left = ground.campaign(
                 row, f"{self.seed} {row.runs}", Weather(), crashes.killed_at(some, hit), cycles=10
@@ -155,14 +172,21 @@ class Lab:
             pending += some[len(some) - len(left) :]
         events = {boundary.event for boundary in crashes.was_hit(hit)}
         row.remark = f"{len(crashes.was_hit(hit))} of {len(known)} boundaries, {len(events)} kinds of events"
-        row = self.row("SIGKILL anywhere")
+        row = self.row(f"{service}: SIGKILL anywhere")
         while row.kills < size.anywhere:
             wishes = crashes.killed_anywhere(min(CHAIN, size.anywhere - row.kills), dice, 2.5 * ground.world.cycle)
             ground.campaign(row, f"{self.seed} any {row.runs}", Weather(), wishes, cycles=10)
 
+    def campaigns(self, ground: Ground, size: Size, only: Sequence[str]) -> None:
+        """Do what is done in one world, one after the other."""
+        if "kills" in only:
+            self.kills(ground, size)
+        if "classes" in only:
+            self.classes(ground, size.of_each_class)
+
     def volume(self, ground: Ground, part: float, cycles: int) -> None:
         """Inject what is due, with so many faulty calls and one cycle of grace."""
-        row = self.row(f"volume, {part:.0%} faulty calls")
+        row = self.row(f"{ground.world.service}: volume, {part:.0%} faulty")
         ground.campaign(row, f"{self.seed} volume {part}", Weather(part=part), cycles=cycles, grace=1)
         with LedgerView.open(ground.world.ledger) as view:
             totals = view.totals()
@@ -192,35 +216,42 @@ def grid(seed: int) -> Grid:
     return Grid(seed, ACCOUNT, 10**18, ("cms",), (Rse("T0_SEED", 10**15),), Link(1e12, 0.1), {}, {})
 
 
+def bring_up(sandbox: Sandbox, seed: int, *, files: bool) -> None:
+    """Bring it up; with storages where there are any to be had."""
+    env = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
+    xrootd = Path(os.environ.get("DC_INJECT_SANDBOX_XROOTD") or default_xrootd())
+    more = {"storage": "xrootd", "xrootd": xrootd} if files else {}
+    sandbox.up(grid=grid(seed), env=env, interval=0.1, **more)
+
+
 def main() -> int:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED") or 1))
     parser.add_argument("--size", choices=SIZES, default=os.environ.get("SIZE") or "default")
-    parser.add_argument("--only", choices=["classes", "kills", "volume"], action="append")
+    parser.add_argument("--only", choices=ALL, action="append")
+    parser.add_argument("--through", choices=RATES, action="append", help="By default both, where XRootD is.")
     parser.add_argument("--keep", type=Path, help="Leave state and output in this new folder.")
     chosen = parser.parse_args()
-    size, only = SIZES[chosen.size], chosen.only or ["classes", "kills", "volume"]
-    env = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
+    size, only, through = SIZES[chosen.size], chosen.only or ALL, chosen.through or [*RATES]
     begun = time.monotonic()
     with ExitStack() as stack:
         place = chosen.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dc-inject-chaos-")))
+        place.mkdir(exist_ok=True)
         sandbox = Sandbox(place / "sandbox")
         stack.callback(sandbox.down)
-        place.mkdir(exist_ok=True)
-        sandbox.up(grid=grid(chosen.seed), env=env, interval=0.1)
+        bring_up(sandbox, chosen.seed, files="fts" in through)
         lab = Lab(sandbox, place, chosen.seed, stack)
         tasks: list[Callable[[], None]] = []
-        if "volume" in only and size.volume_cycles:
+        if "volume" in only and size.volume_cycles and "rucio" in through:
             for part in DELIVERED:
                 ground = lab.ground(f"V{part * 100:.0f}", cycle=15, datasets=60)
-                tasks.append(lambda g=ground, p=part: lab.volume(g, p, size.volume_cycles))
-        if "kills" in only:
-            ground = lab.ground("K", cycle=4, datasets=40)
-            tasks.append(lambda g=ground: lab.kills(g, size))
-        if "classes" in only and size.of_each_class:
-            ground = lab.ground("C", cycle=4, datasets=40)
-            tasks.append(lambda g=ground: lab.classes(g, size.of_each_class))
+                tasks.append(partial(lab.volume, ground, part, size.volume_cycles))
+        for service in through:
+            make = (
+                partial(lab.ground, cycle=4, datasets=40) if service == "rucio" else partial(lab.storages, cycle=4)
+            )
+            tasks.append(partial(lab.campaigns, make(service[0].upper()), size, only))
         with ThreadPoolExecutor(len(tasks)) as pool:
             for done in [pool.submit(task) for task in tasks]:
                 done.result()

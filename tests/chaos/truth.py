@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
+
+Others = tuple[list[tuple[object, ...]], list[tuple[object, ...]]]  # rules and replicas, or files
 
 # Rucio keeps what a rule was at its birth and at its end, and most changes between.
 _RULES = """
@@ -27,24 +32,26 @@ _REPLICAS = """
 
 @dataclass
 class Rule:
-    """A rule of ours as the database remembers it."""
+    """A rule of ours as the database remembers it, or a job."""
 
     id: str
-    item: str
+    item: str  # empty where the service does not know it
     destination: str
     source: str
     born: datetime
     expiries: list[datetime] = field(default_factory=list)  # in the order in which they were set
     ended: datetime | None = None  # None while it lives
-    bytes: int = 0  # of its dataset
+    bytes: int = 0  # of its dataset, or of files that have not failed
     arrived: int = 0  # bytes of transfers that were made for it and succeeded
+    copies: list[str] = field(default_factory=list)  # of a job: the names that its files get
 
 
+@dataclass
 class Truth:
     """Rucio's database, read-only; each method reads one state of it."""
 
-    def __init__(self, database: Path, account: str) -> None:
-        self._path, self._account = database, account
+    database: Path
+    account: str
 
     def rules(self, campaign: str) -> dict[str, Rule]:
         """Return every rule that the campaign ever had, by its id as the tool writes it."""
@@ -63,7 +70,7 @@ class Truth:
         rows = []
         for table in ("rules_hist_recent", "rules_history", "rules"):
             query = _RULES.format(table=table, time="2 AS at" if table == "rules" else "1 AS at")
-            rows += db.execute(query, (self._account, f"dc_inject/1 {campaign} %")).fetchall()
+            rows += db.execute(query, (self.account, f"dc_inject/1 {campaign} %")).fetchall()
         alive = {row["id"] for row in rows if row["at"] == 2}
         last: dict[str, datetime] = {}
         for row in sorted(rows, key=lambda row: (row["at"], row["updated_at"])):
@@ -75,18 +82,26 @@ class Truth:
             rule.ended = None if rule.id in alive else last[rule.id]
         return found
 
-    def others(self, label: str) -> tuple[list[tuple[object, ...]], ...]:
+    def twice(self, rules: Mapping[str, Rule]) -> Iterator[str]:
+        """Tell of datasets that were given to a destination while they were there by another rule."""
+        lives: dict[tuple[str, str], list[Rule]] = defaultdict(list)
+        for rule in rules.values():
+            lives[rule.item, rule.destination].append(rule)
+        for (item, destination), some in lives.items():
+            for first, second in pairwise(sorted(some, key=lambda rule: rule.born)):
+                if first.ended is None or second.born < first.ended:
+                    yield f"{item} to {destination} by {first.id} and {second.id}"
+
+    def left(self) -> Iterator[str]:
+        """Tell what a drained campaign has left behind: Rucio deletes by itself."""
+        yield from ()
+
+    def others(self, label: str) -> Others:
         """Return other people's rules and their replicas, with all that we could do to them."""
         with closing(self._open()) as db:
             rules = db.execute(_OTHERS, (f"%{label}%",)).fetchall()
-            replicas = db.execute(_REPLICAS, (self._account, f"%{label}%")).fetchall()
+            replicas = db.execute(_REPLICAS, (self.account, f"%{label}%")).fetchall()
         return [tuple(row) for row in rules], [tuple(row) for row in replicas]
-
-    def left_at(self, label: str) -> dict[str, int]:
-        """Return how many replicas each RSE of a label has."""
-        with closing(self._open()) as db:
-            query = "SELECT rse, count(*) FROM replicas JOIN rses ON rses.id = rse_id WHERE rse LIKE ? GROUP BY 1"
-            return dict(db.execute(query, (f"%{label}%",)))
 
     def tokens(self) -> set[str]:
         """Return every token that was ever given out and not cleaned up."""
@@ -94,7 +109,7 @@ class Truth:
             return {row[0] for row in db.execute("SELECT token FROM tokens")}
 
     def _open(self) -> sqlite3.Connection:
-        db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=30)
+        db = sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=30)
         db.row_factory = sqlite3.Row
         return db
 

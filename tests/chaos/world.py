@@ -76,8 +76,11 @@ class World:
     number: int = 0  # of the campaign: a world may see several, one after the other
     lives: list[Life] = field(default_factory=list)  # of this campaign
     codes: Counter[int] = field(default_factory=Counter)  # of all
+    more: Mapping[str, str] = field(default_factory=dict)  # for the tool's environment
+    service: str = "rucio"
 
     def __post_init__(self) -> None:
+        """Make the folder, and a rucio.cfg that leads to the proxy."""
         self.folder.mkdir(parents=True, mode=0o700)
         config = self.sandbox.config.read_text().replace(self.sandbox.url, self.proxy.url)
         token = self.sandbox.config.parent  # every client has its token file there: ours must not be shared
@@ -160,7 +163,7 @@ class World:
         """Start the tool; `wish` is for the driver."""
         known = {k: v for k, v in os.environ.items() if not k.startswith(("RUCIO_", "DC_INJECT_FTS"))}
         environ = {**known, "RUCIO_CONFIG": str(self.config), "XDG_STATE_HOME": str(self.folder)}
-        environ |= {"CHAOS": json.dumps(wish or {})}
+        environ |= self.more | {"CHAOS": json.dumps(wish or {})}
         number = len(self.lives)
         place = self.folder / f"{self.campaign}-life-{number:04}"
         out, err = place.with_suffix(".out"), place.with_suffix(".err")
