@@ -29,7 +29,7 @@ from tests.chaos.proxy import CALM, Fault, Proxy, Weather, fts_trouble
 from tests.chaos.truth import Truth
 from tests.chaos.world import KILLED, World
 
-ALL = ["kills", "classes", "volume"]
+ALL = ["kills", "accidents", "classes", "volume"]
 ACCOUNT = "dcops"
 RATES = {"rucio": "8 Gb/s", "fts": "20 Mb/s"}  # of each link: a few datasets, or jobs, a cycle
 CHAIN = 25  # lives that are killed in one campaign
@@ -86,6 +86,7 @@ class Ground:
         *,
         cycles: int = 5,
         grace: int = 0,
+        frozen: int = 0,
     ) -> list[crashes.Wish]:
         """Run a campaign until it is drained, and check it; returns the wishes that it did not come to."""
         world, proxy, begun = self.world, self.world.proxy, time.monotonic()
@@ -94,6 +95,8 @@ class Ground:
         proxy.begin(seed, weather)
         left: list[crashes.Wish] = []
         try:
+            if frozen:
+                world.freeze(frozen)
             left = world.run_until_drained(wishes, patience=300 + cycles * world.cycle)
         except AssertionError as error:
             row.violations.append(f"drained: {error}")
@@ -181,8 +184,33 @@ class Lab:
         """Do what is done in one world, one after the other."""
         if "kills" in only:
             self.kills(ground, size)
+        if "accidents" in only:
+            self.accidents(ground, size.of_each_class)
         if "classes" in only:
             self.classes(ground, size.of_each_class)
+
+    def accidents(self, ground: Ground, times: int) -> None:
+        """Let the machine fail: frozen, a wrong clock, a full disk, torn writes, no memory."""
+        world, dice = ground.world, random.Random(f"{self.seed} accidents {ground.world.label}")
+        steps = [crashes.Boundary(event, 1) for event in ("planned", "calling", "answered", "observed", "ending")]
+        row = self.row(f"{world.service}: SIGSTOP for three cycles")
+        for number in range(times):
+            ground.campaign(row, f"{self.seed} stop {number}", Weather(), cycles=8, frozen=3)
+        row = self.row(f"{world.service}: clock an hour off and back")
+        for number, hours in enumerate([1, -1] * times):
+            wishes = crashes.clock_stepping([hours])
+            ground.campaign(row, f"{self.seed} clock {number}", Weather(), wishes, cycles=8)
+        row = self.row(f"{world.service}: torn ledger writes")
+        world.on_death = lambda: crashes.tear(world.ledger, dice)
+        for number in range(times):
+            wishes = crashes.killed_anywhere(8, dice, 2.5 * world.cycle)
+            ground.campaign(row, f"{self.seed} torn {number}", Weather(), wishes, cycles=8)
+        world.on_death, world.harmed = lambda: None, True
+        for name, wishes in (("disk full", crashes.disk_full), ("memory short", crashes.memory_short)):
+            row = self.row(f"{world.service}: {name}")
+            for number in range(times):
+                ground.campaign(row, f"{self.seed} {name} {number}", Weather(), wishes(steps), cycles=12)
+        world.harmed = False
 
     def volume(self, ground: Ground, part: float, cycles: int) -> None:
         """Inject what is due, with so many faulty calls and one cycle of grace."""

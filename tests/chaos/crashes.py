@@ -36,6 +36,34 @@ def killed_anywhere(count: int, dice: random.Random, longest: float) -> list[Wis
     return [{"killed_after": dice.uniform(0.5, longest)} for _ in range(count)]
 
 
+def clock_stepping(hours: Iterable[int]) -> list[Wish]:
+    """Return a life for each step of the clock by so many hours, which is taken back a while later."""
+    there, back = Boundary("observed", 2), Boundary("observed", 6)
+    return [
+        {"accidents": [{**there._asdict(), "clock": 3600 * step}, {**back._asdict(), "clock": -3600 * step}]}
+        for step in hours
+    ]
+
+
+def disk_full(some: Iterable[Boundary]) -> list[Wish]:
+    """Return lives in which no file can grow from a boundary on, and which end soon if nothing else ends them."""
+    full = {"limits": {"FSIZE": 8192}}
+    return [{"killed_after": 12, "accidents": [{**one._asdict(), **full}]} for one in some]
+
+
+def memory_short(some: Iterable[Boundary], spare: int = 2**21) -> list[Wish]:
+    """Return lives in which memory comes to its end at a boundary, `spare` bytes later."""
+    return [{"killed_after": 12, "accidents": [{**one._asdict(), "spare": spare}]} for one in some]
+
+
+def tear(ledger: Path, dice: random.Random) -> None:
+    """Leave what a write that was cut short leaves: a piece of a frame at the end of the write-ahead log."""
+    log = ledger.with_name(f"{ledger.name}-wal")
+    if log.exists():
+        with log.open("ab") as out:
+            out.write(dice.randbytes(dice.randrange(1, 4096)))
+
+
 def was_hit(hit: Path) -> set[Boundary]:
     """Return the boundaries at which lives really ended."""
     if not hit.exists():

@@ -5,7 +5,7 @@
 - `journal`: a file that gets a line for each event which the observer hears: `NAME COUNT`.
 - `accidents`: a list of `{"event": NAME, "count": N, ...}`: what happens when NAME is heard for the N-th time:
   `signals` that the process sends to itself, `clock` (seconds by which its clock steps), and `limits` (soft limits
-  of `setrlimit`, by their names: FSIZE is a full disk, AS the end of memory).
+  of `setrlimit`, by their names: FSIZE is a full disk), and `spare` (bytes of memory that it gets from then on).
 - `hit`: a file that gets a line for each accident, before it happens.
 - `limits`: limits from the start.
 - `killed_after`: seconds after which it dies wherever it is.
@@ -57,6 +57,13 @@ class Driver:
     def happen(self, accident: dict[str, Any]) -> None:
         self.offset += timedelta(seconds=accident.get("clock", 0))
         limit(accident.get("limits", {}))
+        if "spare" in accident:
+            limit(
+                {
+                    "AS": int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+                    + accident["spare"]
+                }
+            )
         for one in accident.get("signals", ()):
             os.kill(os.getpid(), signal.Signals[one])
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,6 +79,8 @@ class World:
     codes: Counter[int] = field(default_factory=Counter)  # of all
     more: Mapping[str, str] = field(default_factory=dict)  # for the tool's environment
     service: str = "rucio"
+    harmed: bool = False  # whether the machine itself fails: then a life may end in any way
+    on_death: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         """Make the folder, and a rucio.cfg that leads to the proxy."""
@@ -199,8 +202,26 @@ class World:
         deadline, pending = time.monotonic() + patience, list(wishes)
         while self.run(pending.pop(0) if pending else {}).code != DONE:
             assert time.monotonic() < deadline, f"{self.campaign} is not drained after {patience:.0f} s"
+            self.on_death()
             time.sleep(BETWEEN)
         return pending
+
+    def freeze(self, cycles: int) -> Done:
+        """Live once, and be frozen for so many cycles after the first answer."""
+        journal = self.folder / f"{self.campaign}-frozen"
+        life = self.start("run", self.menu, "--timeout", TIMEOUT, wish={"journal": str(journal)})
+        until(
+            lambda: (
+                life.process.poll() is not None or (journal.exists() and "answered 1\n" in journal.read_text())
+            ),
+            "an answer",
+        )
+        life.process.send_signal(signal.SIGSTOP)
+        time.sleep(cycles * self.cycle)
+        life.process.send_signal(signal.SIGCONT)
+        done = life.ended()
+        self.codes[done.code] += 1
+        return done
 
     def kill(self) -> None:
         """End what is left; only processes that we started."""
