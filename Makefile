@@ -17,7 +17,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest format chaos bench venv lock clean
+.PHONY: help demo test format-check lint types imports pytest format chaos bench fuzz venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +51,9 @@ chaos: $(FTS) ## Break everything around it and count what it lost; SEED=1 SIZE=
 
 bench: $(FTS) ## Measure planning, rules a second and start-up; prints, judges nothing
 	@for one in tests/bench/bench_*.py; do $(BIN)/python -m tests.bench.$$(basename $$one .py) || exit 1; echo; done
+
+fuzz: $(FTS) ## Feed menus, files and answers of services with 100,000 wrong things; SEED= and TIMES= (10 min)
+	@DC_INJECT_FUZZ=$(or $(TIMES),26) DC_INJECT_FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m tests.fuzz
 
 venv: $(FTS) ## Make the tool's environment from its lock; PYTHON=python3.12 chooses the interpreter
 

@@ -65,9 +65,9 @@ class Row:
         """When it was last written, if told."""
         try:
             told = parsedate_to_datetime(self.values.get("getlastmodified", ""))
-        except ValueError:
+            return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+        except (ValueError, OverflowError):
             return None
-        return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
 
 
 def number(text: str) -> int | None:
@@ -100,6 +100,8 @@ def rows(pieces: Iterable[bytes]) -> Iterator[Row]:
         parser.Parse(b"", True)
     except expat.ExpatError as error:
         raise Unreadable(f"it is no XML ({expat.ErrorString(error.code)})", cut=ended) from None
+    except (LookupError, ValueError):
+        raise Unreadable("its encoding is unknown") from None
     yield from reader.take()
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping as Files_
 
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject import menu
@@ -25,6 +25,7 @@ from dc_inject.menu.schema import (
     Scenario,
     SiteEntry,
 )
+from tests.fuzz.cases import fuzz
 from tests.menu.texts import PARTS, draft
 
 WORDS = st.sampled_from(
@@ -125,10 +126,10 @@ MENUS = st.fixed_dictionaries(
 )
 
 
-def only_menu_errors(text: str | bytes) -> None:
+def only_menu_errors(text: str | bytes, files: Files_[str, str | bytes] = FILES) -> None:
     found: tuple[Problem, ...] = ()
     try:
-        made = draft(text, FILES)
+        made = draft(text, files)
         menu.findings(
             menu.campaign([made.resolve({expression: ("X", "Y") for _, expression in made.expressions})])
         )
@@ -142,22 +143,19 @@ def only_menu_errors(text: str | bytes) -> None:
         assert "hunter2" not in str(problem)
 
 
-@settings(deadline=None)
-@given(st.text() | st.binary())
+@fuzz(60, content=st.text() | st.binary())
 def test_any_text_or_bytes(content: str | bytes) -> None:
     """Text and bytes of any kind lead to a MenuError, or to a menu."""
     only_menu_errors(content)
 
 
-@settings(deadline=None)
-@given(st.text(alphabet="&*!<>{}[]:,-?|#%@`'\"ab1 \n\t~", max_size=60))
+@fuzz(60, content=st.text(alphabet="&*!<>{}[]:,-?|#%@`'\"ab1 \n\t~", max_size=60))
 def test_any_punctuation(content: str) -> None:
     """So does what looks like YAML to the parser."""
     only_menu_errors("a: " + content)
 
 
-@settings(max_examples=300, deadline=None)
-@given(MENUS)
+@fuzz(120, parts=MENUS)
 def test_any_menu(parts: dict[str, object]) -> None:
     """So does a menu whose every part may be wrong."""
     lines = PARTS | {key: f"{key}: {flow_style(value)}" for key, value in parts.items()}
@@ -185,18 +183,45 @@ SITES = st.dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.dictionaries(st.sampled_from(["one", "two"]), THROUGH_FTS, min_size=1), SITES)
+@fuzz(120, scenarios=st.dictionaries(st.sampled_from(["one", "two"]), THROUGH_FTS, min_size=1), sites=SITES)
 def test_any_menu_through_fts(scenarios: object, sites: object) -> None:
     """So does one that is nearly right: only ends, files and sites do not fit together."""
     lines = PARTS | {"scenarios": f"scenarios: {flow_style(scenarios)}", "sites": f"sites: {flow_style(sites)}"}
     only_menu_errors("\n".join(lines.values()))
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.dictionaries(KEYS, TREES, max_size=8))
+@fuzz(80, tree=st.dictionaries(KEYS, TREES, max_size=8))
 def test_any_tree(tree: dict[str, object]) -> None:
     """So does any tree of mappings and lists, with our keys in the wrong places."""
     only_menu_errors("\n".join(PARTS[key] for key in PARTS if key not in tree) + "\n" + "\n".join(
         f"{quoted(key)}: {flow_style(value)}" for key, value in tree.items()
     ))  # fmt: skip
+
+
+HEADS = st.lists(st.sampled_from(["url", "path", "size", "checksum", "from", "to", "rate", "x", ""]), max_size=5)
+CELLS = (
+    WORDS | URLS | st.sampled_from(["1 GB", "-1", "9" * 40, "adler32:0cc737eb", "md5:7", '"', "'", "\x00", "é"])
+)
+ROWS = st.lists(st.lists(CELLS, max_size=5).map(",".join), max_size=6)
+SHEETS = st.builds(
+    lambda heads, rows, end: end.join([",".join(heads), *rows]), HEADS, ROWS, st.sampled_from(["\n", "\r\n", "\r"])
+)
+LISTS = st.binary(max_size=80) | (SHEETS | st.text(max_size=60) | TREES.map(flow_style)).map(
+    lambda text: text.encode("utf-8", "surrogatepass")
+)
+ONE = "from: 'davs://a.b:8443/c', to: 'root://e//f', rate: 1 Gb/s, through: fts"
+WITH_LIST = f"scenarios:\n  one: {{{{{ONE}, files: {{{{list: {{}}}}}}}}}}"
+
+
+@fuzz(200, content=LISTS, name=st.sampled_from(["l.csv", "l.yaml", "l.txt", "l"]))
+def test_any_source_list(content: bytes, name: str) -> None:
+    """So does any list of source files, whatever it is called."""
+    lines = PARTS | {"scenarios": WITH_LIST.format(name)}
+    only_menu_errors("\n".join(lines.values()), {name: content})
+
+
+@fuzz(120, content=LISTS)
+def test_any_list_of_links(content: bytes) -> None:
+    """And any list of links, and any of datasets."""
+    lines = PARTS | {"scenarios": "scenarios:\n  one: {links: {file: l.csv}, datasets: {file: l.csv}}"}
+    only_menu_errors("\n".join(lines.values()), {"l.csv": content})

@@ -36,6 +36,7 @@ from dc_inject.ports import (
     Sight,
     Stray,
 )
+from dc_inject.redaction import scrub
 from dc_inject.storage import AnyStorage, Look, Storage, WebDav, Xrootd, trust
 
 __all__ = ["Delegation", "FtsBackend", "StorageEnd"]
@@ -227,6 +228,6 @@ def _understood(*, lost: bool = False) -> Iterator[None]:
     """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
     try:
         yield
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        message = f"FTS's answer cannot be understood ({type(error).__name__}: {error})"
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"FTS's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
         raise Temporary(message, "is it an FTS server of version 3.12 or newer?", lost=lost) from error

@@ -10,6 +10,7 @@ from math import ceil
 from typing import TypeVar
 
 from dc_inject import urls
+from dc_inject.backends.answers import name
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Banned
 from dc_inject.errors import Fatal, ServiceError, Temporary
@@ -57,7 +58,7 @@ class Jobs:
             if self.connection.status == 409:
                 return self._adopt(injection)
             raise
-        return Outcome(injection.key, made)
+        return Outcome(injection.key, name(made))
 
     def _adopt(self, injection: Injection) -> Outcome:
         """Take over the job of an earlier call; it is looked at, since a wrong id would be lost for good."""

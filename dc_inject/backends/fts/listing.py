@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from dc_inject import naming, urls
+from dc_inject.backends.answers import count
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.jobs import parts
 from dc_inject.backends.fts.observing import OVER
@@ -88,7 +89,7 @@ class JobList:
             cycle=copy.cycle,
             link=Link(_common_folder(sources), prefix, self.service),
             item=f"{len(files)} files of job {job}",
-            bytes=sum(int(file.get("user_filesize") or 0) or int(file.get("filesize") or 0) for file in files),
+            bytes=sum(count(file.get("user_filesize")) or count(file.get("filesize")) for file in files),
             status=Status.COMPLETE if row["job_state"] in OVER else Status.MOVING,
             done=states["FINISHED"],
             moving=len(files) - states["FINISHED"] - stuck,

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dc_inject import urls
+from dc_inject.backends.answers import count
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.jobs import AT_ONCE, Jobs, parts
 from dc_inject.backends.fts.reasons import UNFIT, VANISHED, classify
@@ -156,7 +157,7 @@ def _as_known(entry: Entry, job: str, status: Status) -> Observation:
 
 
 def _sizes(files: Sequence[Row], total: int) -> list[int]:
-    told = [int(file.get("user_filesize") or 0) or int(file.get("filesize") or 0) for file in files]
+    told = [count(file.get("user_filesize")) or count(file.get("filesize")) for file in files]
     untold = told.count(0)
     share = max(total - sum(told), 0) // untold if untold else 0
     return [size or share for size in told]
