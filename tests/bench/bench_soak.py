@@ -1,4 +1,4 @@
-"""Twelve days of 200 links on services that break all the time: `python -m tests.bench.bench_soak [DAYS]`.
+"""Many days on services that break all the time: `python -m tests.bench.bench_soak [DAYS [LINKS]]`, 12 and 200.
 
 One call in twenty fails, lost answers included, and every day a service cannot be reached for an hour and a half.
 A line for each day tells what it gave and cost; the last lines are proportions of the last day to the second (the
@@ -66,9 +66,11 @@ def summary(made: Soak) -> str:
 
 def main() -> None:
     """Print a line for each day as it ends, then what the whole comes to."""
-    days = float(sys.argv[1]) if len(sys.argv) > 1 else DAYS
+    given = sys.argv[1:]
+    days = float(given[0]) if given else DAYS
+    links = int(given[1]) if len(given) > 1 else LINKS
     logging.disable(logging.CRITICAL)
-    print(f"{LINKS} links, {days:g} days of {PER_DAY} cycles, seed {SEED}\n{HEAD}")
+    print(f"{links} links, {days:g} days of {PER_DAY} cycles, seed {SEED}\n{HEAD}")
     told = 0
 
     def say(part: Figures) -> None:
@@ -77,7 +79,7 @@ def main() -> None:
         print(line(told, part), flush=True)
 
     with tempfile.TemporaryDirectory(prefix="dc_inject-bench-") as folder:
-        made = soak(Path(folder), days=days, links=LINKS, share=SHARE, every=PER_DAY, seed=SEED, say=say)
+        made = soak(Path(folder), days=days, links=links, share=SHARE, every=PER_DAY, seed=SEED, say=say)
         print(summary(made))
         for violation in made.violations[:20]:
             print(f"  {violation}")
