@@ -58,6 +58,11 @@ class Closing:
         )
         if waiting:
             return Held(Hold.API_ERRORS, {"unanswered": waiting})
+        failed = sum(
+            entry.failed for entry in self._desk.ledger.entries(cycle=cycle) if entry.injection.flow == row.key
+        )
+        if failed:
+            return Held(Hold.FAILING, {"failed_bytes": failed, "injected": row.injected})
         return Held(Hold.GRAIN, {"budget": row.budget, "injected": row.injected})
 
     def _troubled(self, cycle: Cycle, current: Cycle | None) -> dict[FlowKey, Held]:

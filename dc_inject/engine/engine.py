@@ -305,7 +305,8 @@ class Engine:
             again = self._clock.now() + backoff(self._tries, cycle.name, self._desk.settings.first_retry)
             if again < cycle.end:
                 self._plan_at = again
-            log.warning("cycle %s is not planned yet: %s", cycle, error.message)
+            if self._tries == 1:
+                log.warning("cycle %s is not planned yet: %s", cycle, error.message)
             self._desk.ledger.signal("plan", "cycle", None, self._clock.now(), error.message)
             return
         self._desk.ledger.signal("plan", "cycle", "made", self._clock.now())

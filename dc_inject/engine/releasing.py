@@ -113,9 +113,12 @@ class Releasing:
         first: list[_Batch] = []
         for name in names:
             service = name[1].through
+            flow = FlowKey(name[0], name[1])
             if len(first) < free and rooms[service] > 0:
                 rooms[service] -= 1
                 first.append(name)
+            elif self._desk.breaker(service).open and flow not in self._desk.troubles:
+                self._desk.trouble(flow, Hold.API_ERRORS, f"{service} does not answer")
         return first
 
     def _call(self, batch: Sequence[Entry]) -> None:

@@ -15,6 +15,7 @@ CODES = {
     "rate-outlier": "a link has a rate far above its neighbours in the scenario",
     "smallest-first": "small datasets are taken first, which makes many small files",
     "unsized-files": "a source list has files without a size, which has to be asked for at the storage",
+    "unused-files": "a source list has files that are below no source of the menu",
     # Those below need answers of services: `check --online` finds them.
     "fts-link-limit": "a link needs more transfers at a time than FTS allows on it",
     "fts-storage-limit": "the links of a storage need more transfers at a time than FTS allows into or out of it",
@@ -32,7 +33,7 @@ def findings(campaign: Campaign) -> tuple[Problem, ...]:
     """Return the findings of a campaign, but for those that their menu accepts."""
     found = [*_sites(campaign)]
     for menu in campaign.menus:
-        found += [(menu, problem) for problem in (*_outliers(menu), *_smallest_first(menu), *_unsized(menu))]
+        found += [(menu, problem) for problem in (*_outliers(menu), *_smallest_first(menu), *_lists(menu))]
     return tuple(sorted({problem for menu, problem in found if problem.code not in menu.accept}))
 
 
@@ -101,6 +102,27 @@ def _smallest_first(menu: Menu) -> Iterator[Problem]:
                 "many small files move slowly; if it is meant: `accept: [smallest-first]`",
                 outlier=True,
             )
+
+
+def _lists(menu: Menu) -> Iterator[Problem]:
+    yield from _unsized(menu)
+    yield from _unused(menu)
+
+
+def _unused(menu: Menu) -> Iterator[Problem]:
+    """A typo in a host leaves files out without a word: one list may serve several sources."""
+    used: dict[Listing, list[Flow]] = {}
+    for flow in menu.flows:
+        if isinstance(flow.datasets, FileFilter) and flow.datasets.listing is not None:
+            used.setdefault(flow.datasets.listing, []).append(flow)
+    for listing, flows in used.items():
+        below = tuple({f"{flow.link.source}/" for flow in flows})
+        left = [file.name for file in listing.files if "://" in file.name and not file.name.startswith(below)]
+        if left:
+            count = f"{len(left)} of its {len(listing.files)} files"
+            what = f"{listing.name}: {count} are below no source, such as {left[0]}"
+            hint = "is there a typo in host or path? if they are for another menu: `accept: [unused-files]`"
+            yield _finding(flows[0], "unused-files", what, hint)
 
 
 def _unsized(menu: Menu) -> Iterator[Problem]:

@@ -269,7 +269,7 @@ def test_limits_targets_and_sums_hold_for_urls():
     assert "limits.total" in problems(fts(scenario, limits="limits: {total: 9 Gb/s}"), LIST)[0].message
     sites = f'sites: {{S: {{wan: 9 Gb/s, rses: {{"{A}": {{}}}}}}}}'
     found = menu.findings(menu.campaign([read(fts(scenario, x=sites), LIST)]))
-    assert [one.code for one in found] == ["site-over-wan"]
+    assert [one.code for one in found] == ["site-over-wan", "unused-files"]
 
 
 def test_files_without_a_size_are_a_finding():
@@ -280,4 +280,14 @@ def test_files_without_a_size_are_a_finding():
     assert (found.code, found.outlier, found.line) == ("unsized-files", False, 12)
     assert "s.csv has no size for 2 of its 3 files" in found.message
     assert not menu.findings(menu.campaign([read(content + "accept: unsized-files\n", files)]))
-    assert not menu.findings(menu.campaign([read(content, LIST)]))
+    (other,) = menu.findings(menu.campaign([read(content, LIST)]))
+    assert other.code == "unused-files"
+
+
+def test_files_that_no_source_has_are_a_finding():
+    """A typo in a host is seen, and a path counts for every source."""
+    content = fts(f"{{from: '{A}', to: ['{B}', '{C}'], rate: 10 Gb/s}}")
+    files = {"s.csv": f"url,size\n{A}/1,1 GB\n{A.replace('example', 'exmaple')}/2,1 GB\n3,1 GB\n"}
+    (found,) = menu.findings(menu.campaign([read(content, files)]))
+    assert (found.code, found.outlier) == ("unused-files", False)
+    assert "1 of its 3 files are below no source" in found.message
