@@ -119,7 +119,7 @@ def main() -> None:
             sandbox.resume_daemons()
             bench.threads.shutdown()
             for rule in bench.backend.ours("bench"):
-                bare().update_replication_rule(rule.rule, {"lifetime": 0})
+                bare().update_replication_rule(rule.external_id, {"lifetime": 0})
 
 
 @contextmanager

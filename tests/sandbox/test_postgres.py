@@ -7,7 +7,7 @@ import re
 import signal
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from rucio.common.exception import DatabaseException, RucioException
 from dc_inject.cli.sandbox import sandbox as command
 from dc_inject.errors import ServiceError, UsageError
 from dc_inject.model import Hold
-from dc_inject.sandbox import Sandbox, environment, postgres
+from dc_inject.sandbox import Sandbox, environment, postgres, processes
 from dc_inject.sandbox.environment import python_of
-from dc_inject.sandbox.services import Services
+from dc_inject.sandbox.services import POSTGRES, Services
 from dc_inject.sandbox.state import State
 from tests.conftest import client_for
 from tests.e2e.tool import Tool, add_stock, asked, given, rules, this_cycle
@@ -70,7 +70,7 @@ def grid(env: Path, small_grid: Path, tmp_path_factory: pytest.TempPathFactory) 
     finally:
         made.down()
     assert len(there) > 2
-    assert not any(Path("/proc", str(pid)).exists() for pid in there)
+    assert not alive(there)
     assert list(made.folder.parent.iterdir()) == []
 
 
@@ -85,6 +85,12 @@ def server(grid: Sandbox) -> list[int]:
         except OSError:
             continue  # it has ended meanwhile
     return found
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    """Those that run; who has ended and is not yet collected has no command any more."""
+    commands = {pid: Path(f"/proc/{pid}/cmdline") for pid in pids}
+    return [pid for pid, command in commands.items() if command.exists() and command.read_bytes()]
 
 
 def socket_name(grid: Sandbox) -> str:
@@ -174,7 +180,7 @@ def test_an_outage_of_the_database_is_told_and_afterwards_all_is_there(grid):
     there = server(grid)
     grid.stop_database()
     try:
-        assert not any(Path("/proc", str(pid)).exists() for pid in there)
+        assert not alive(there)
         with pytest.raises(DatabaseException):
             client.get_replication_rule("0" * 32)
     finally:
@@ -193,6 +199,18 @@ def test_a_crashed_server_is_started_again_with_what_was_committed(grid):
     assert datasets(grid) == before
 
 
+def test_the_server_does_not_outlive_its_keeper(grid):
+    before, there = datasets(grid), server(grid)
+    (keeper,) = set(processes.marked(State.read(grid.folder).marker, POSTGRES)) - set(there)
+    os.kill(keeper, signal.SIGKILL)
+    try:
+        until(lambda: not alive(there))
+    finally:
+        grid.start_database()
+    until(lambda: answered(grid))
+    assert datasets(grid) == before
+
+
 def test_ctrl_c_while_coming_up_leaves_nothing(env, small_grid, tmp_path):
     there = []
 
@@ -205,7 +223,7 @@ def test_ctrl_c_while_coming_up_leaves_nothing(env, small_grid, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         grid.up(grid=small_grid, env=env, db="postgres")
     name, *pids = there
-    assert not any(Path("/proc", str(pid)).exists() for pid in pids)
+    assert not alive(pids)
     assert name not in Path("/proc/net/unix").read_text()
     assert list(tmp_path.iterdir()) == []
 
