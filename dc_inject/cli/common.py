@@ -133,10 +133,14 @@ def existing_ledger(campaign: str, path: Path | None = None) -> Path:
     found = named or ledger.default_path(campaign, os.environ)
     if found.is_file():
         return found
-    folder = ledger.default_folder(os.environ)
-    known = ", ".join(sorted(file.stem for file in folder.glob("*.sqlite"))) or "none"
+    folder, known = ledger.default_folder(os.environ), ", ".join(campaigns()) or "none"
     missing = "there is no ledger" if named else f"campaign {campaign!r} has no ledger"
     raise LedgerError(f"{missing} at {found}", f"campaigns with a ledger in {folder}: {known}")
+
+
+def campaigns() -> list[str]:
+    """Return the campaigns that have a ledger in its default place."""
+    return sorted(file.stem for file in ledger.default_folder(os.environ).glob("*.sqlite"))
 
 
 def own_ledger(view: Reader, campaign: str, path: Path) -> str:

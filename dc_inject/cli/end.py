@@ -183,6 +183,10 @@ def _open(
         if not no_ledger:
             looking = "looking for files only" if sweeping else "looking for the rules by their comment"
             click.echo(f"there is no ledger at {file}: {looking}", err=True)
+            if not sweeping:
+                known = ", ".join(common.campaigns()) or "none"
+                ways = "jobs and files through FTS: `dc-inject ledger rebuild`, or --sweep PREFIX"
+                click.echo(f"({ways}; campaigns with a ledger: {known})", err=True)
         return None, campaign
     file = common.existing_ledger(campaign, path)
     ledger = stack.enter_context(Ledger.open(file))
