@@ -8,6 +8,7 @@ services and with accidents to the process, checks the invariants after each, an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import random
 import sys
@@ -38,19 +39,23 @@ DELIVERED = {0.05: 0.995, 0.30: 0.98}  # part of calls that are faulty -> part o
 
 @dataclass(frozen=True)
 class Size:
-    """How much of it: kills at boundaries and anywhere, campaigns for each fault class, cycles of the volume."""
+    """How much of it: kills at boundaries and anywhere, campaigns for each fault class, cycles of the volume.
+
+    After so many `minutes` no campaign is begun any more.
+    """
 
     at_boundaries: int
     anywhere: int
     of_each_class: int
     volume_cycles: int
+    minutes: float
     most: int  # of one event's boundaries
 
 
 SIZES = {
-    "small": Size(at_boundaries=10, anywhere=5, of_each_class=0, volume_cycles=0, most=2),
-    "default": Size(at_boundaries=75, anywhere=25, of_each_class=1, volume_cycles=40, most=4),
-    "full": Size(at_boundaries=900, anywhere=200, of_each_class=20, volume_cycles=40, most=40),
+    "small": Size(at_boundaries=10, anywhere=5, of_each_class=0, volume_cycles=0, minutes=3, most=2),
+    "default": Size(at_boundaries=75, anywhere=25, of_each_class=1, volume_cycles=40, minutes=13, most=4),
+    "full": Size(at_boundaries=900, anywhere=200, of_each_class=20, volume_cycles=40, minutes=600, most=40),
 }
 
 
@@ -62,11 +67,16 @@ class Row:
     runs: int = 0
     lives: int = 0
     kills: int = 0
+    given: int = 0  # rules or jobs
     requests: int = 0
     faults: int = 0
     violations: list[str] = field(default_factory=list)
     seconds: float = 0.0
     remark: str = ""
+
+
+class TimeIsUpError(Exception):
+    """What is left has to wait for another time."""
 
 
 @dataclass
@@ -76,6 +86,7 @@ class Ground:
     world: World
     truth: Truth
     before: invariants.Before
+    until: float  # when no campaign is begun any more, on the monotonic clock
 
     def campaign(
         self,
@@ -89,6 +100,8 @@ class Ground:
         frozen: int = 0,
     ) -> list[crashes.Wish]:
         """Run a campaign until it is drained, and check it; returns the wishes that it did not come to."""
+        if time.monotonic() > self.until:
+            raise TimeIsUpError
         world, proxy, begun = self.world, self.world.proxy, time.monotonic()
         world.next_campaign()
         world.write_menu(RATES[world.service], cycles, grace=grace)
@@ -103,22 +116,25 @@ class Ground:
         row.requests += proxy.requests
         row.faults += proxy.faults.total()
         row.lives += len(world.lives)
+        row.given += len(self.truth.rules(world.campaign))
         row.kills += sum(life.process.returncode == KILLED for life in world.lives)
         proxy.begin(seed, CALM)
         found = invariants.check(world, self.truth, self.before)
         row.violations += [f"{world.campaign} (seed {seed}): {violation}" for violation in found]
         row.runs += 1
         row.seconds += time.monotonic() - begun
+        print(f"{row.name}: {told(row)} after {row.seconds:.0f} s", file=sys.stderr, flush=True)
         return left
 
 
 class Lab:
     """The sandbox, its worlds, and the rows of the table."""
 
-    def __init__(self, sandbox: Sandbox, folder: Path, seed: int, stack: ExitStack) -> None:
+    def __init__(self, sandbox: Sandbox, folder: Path, seed: int, stack: ExitStack, until: float) -> None:
         self.sandbox, self.folder, self.seed = sandbox, folder, seed
         self.truth = Truth(sandbox.folder / "rucio.db", ACCOUNT)
         self.rows: list[Row] = []
+        self.until = until
         self._stack, self._lock = stack, threading.Lock()
 
     def ground(self, name: str, *, cycle: int, datasets: int) -> Ground:
@@ -128,7 +144,7 @@ class Lab:
         self._stack.callback(world.kill)
         with self._lock:
             world.furnish(datasets)
-        return Ground(world, self.truth, invariants.Before.of(world, self.truth))
+        return Ground(world, self.truth, invariants.Before.of(world, self.truth), self.until)
 
     def storages(self, name: str, *, cycle: int) -> Ground:
         """Make a world whose files go through FTS."""
@@ -140,7 +156,7 @@ class Lab:
         self._stack.callback(world.kill)
         world.furnish()
         truth = FileTruth(self.sandbox.folder / "fts" / "fts.db", "", world)
-        return Ground(world, truth, invariants.Before.of(world, truth))
+        return Ground(world, truth, invariants.Before.of(world, truth), self.until)
 
     def row(self, name: str) -> Row:
         self.rows.append(Row(name))
@@ -182,12 +198,13 @@ class Lab:
 
     def campaigns(self, ground: Ground, size: Size, only: Sequence[str]) -> None:
         """Do what is done in one world, one after the other."""
-        if "kills" in only:
-            self.kills(ground, size)
-        if "accidents" in only:
-            self.accidents(ground, size.of_each_class)
-        if "classes" in only:
-            self.classes(ground, size.of_each_class)
+        with contextlib.suppress(TimeIsUpError):
+            if "accidents" in only:
+                self.accidents(ground, size.of_each_class)
+            if "kills" in only:
+                self.kills(ground, size)
+            if "classes" in only:
+                self.classes(ground, size.of_each_class)
 
     def accidents(self, ground: Ground, times: int) -> None:
         """Let the machine fail: frozen, a wrong clock, a full disk, torn writes, no memory."""
@@ -224,18 +241,23 @@ class Lab:
             row.violations.append(f"volume: {ratio:.2%} was injected, less than {DELIVERED[part]:.1%}")
 
 
+def told(row: Row) -> str:
+    return f"{row.runs} runs, {row.kills} kills, {row.faults} faults, {len(row.violations)} violations"
+
+
+COLUMNS = ("runs", "lives", "kills", "given", "requests", "faults", "violations")
+
+
 def table(rows: Sequence[Row]) -> str:
     """Write the table."""
-    lines = [f"{'what':32} {'runs':>5} {'lives':>6} {'kills':>6} {'calls':>7} {'faults':>7} {'violations':>10}  "]
     total = Row("total")
+    for row in rows:
+        for name in COLUMNS:
+            setattr(total, name, getattr(total, name) + getattr(row, name))
+    lines = [f"{'what':34}" + "".join(f"{name:>11}" for name in COLUMNS)]
     for row in [*rows, total]:
-        if row is not total:
-            for name in ("runs", "lives", "kills", "requests", "faults", "violations"):
-                setattr(total, name, getattr(total, name) + getattr(row, name))
-        lines.append(
-            f"{row.name:32} {row.runs:>5} {row.lives:>6} {row.kills:>6} {row.requests:>7} {row.faults:>7} "
-            f"{len(row.violations):>10}  {row.remark}"
-        )
+        numbers = [getattr(row, name) for name in COLUMNS[:-1]] + [len(row.violations)]
+        lines.append(f"{row.name:34}" + "".join(f"{number:>11}" for number in numbers) + f"  {row.remark}")
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -259,6 +281,7 @@ def main() -> int:
     parser.add_argument("--size", choices=SIZES, default=os.environ.get("SIZE") or "default")
     parser.add_argument("--only", choices=ALL, action="append")
     parser.add_argument("--through", choices=RATES, action="append", help="By default both, where XRootD is.")
+    parser.add_argument("--minutes", type=float, help="After these no campaign is begun any more.")
     parser.add_argument("--keep", type=Path, help="Leave state and output in this new folder.")
     chosen = parser.parse_args()
     size, only, through = SIZES[chosen.size], chosen.only or ALL, chosen.through or [*RATES]
@@ -269,7 +292,7 @@ def main() -> int:
         sandbox = Sandbox(place / "sandbox")
         stack.callback(sandbox.down)
         bring_up(sandbox, chosen.seed, files="fts" in through)
-        lab = Lab(sandbox, place, chosen.seed, stack)
+        lab = Lab(sandbox, place, chosen.seed, stack, begun + 60 * (chosen.minutes or size.minutes))
         tasks: list[Callable[[], None]] = []
         if "volume" in only and size.volume_cycles and "rucio" in through:
             for part in DELIVERED:
@@ -283,6 +306,7 @@ def main() -> int:
         with ThreadPoolExecutor(len(tasks)) as pool:
             for done in [pool.submit(task) for task in tasks]:
                 done.result()
+    lab.rows = [row for row in lab.rows if row.runs]
     print(f"seed {chosen.seed}, size {chosen.size}, {time.monotonic() - begun:.0f} s\n\n{table(lab.rows)}")
     for row in lab.rows:
         for violation in row.violations:

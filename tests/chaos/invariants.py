@@ -16,6 +16,7 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dc_inject.ledger import LedgerView
+from dc_inject.ledger import check as ledger_check
 from dc_inject.metrics import Metrics
 from dc_inject.model import Entry, State
 from tests.chaos.truth import Others, Rule, Truth
@@ -57,6 +58,7 @@ def check(world: World, truth: Truth, before: Before, *, drained: bool = True) -
     if drained:
         found += [*_over(entries, rules), *_bytes(world, entries, rules)]
         found += [Violation("drained", told) for told in truth.left()]
+    found += [Violation("ledger", str(one)) for one in ledger_check.check(world.ledger) if not one.note]
     found += [*_lifetimes(rules), *_secrets(world, truth), *_others(world, truth, before)]
     return found
 
