@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 import click
 
@@ -18,14 +20,18 @@ from dc_inject.cli import common
 from dc_inject.clock import SystemClock
 from dc_inject.engine import Engine, Settings, admit
 from dc_inject.engine.menus import Menus
+from dc_inject.errors import Fatal, Temporary
 from dc_inject.executor import ThreadExecutor
 from dc_inject.ledger import Ledger
 from dc_inject.metrics import Metrics
-from dc_inject.model import Campaign
-from dc_inject.ports import Identity
+from dc_inject.model import Campaign, Hold
+from dc_inject.ports import Clock, Identity
+from dc_inject.reconcile import backoff
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
+START_PATIENCE = timedelta(minutes=1)  # at most; how long a service may fail at the start before we give up
 HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it, which is at its cycle's end
 
 
@@ -97,10 +103,11 @@ def run(
         )
         if dry_run:
             backends = {service: DryBackend(backend, clock) for service, backend in backends.items()}
-        identities = admit.identities(backends, allow_admin=allow_admin)
+        patience = min(START_PATIENCE, drafts[0].preview.cycle / 10)
+        identities = patiently(lambda: admit.identities(backends, allow_admin=allow_admin), clock, patience)
         source = Menus(menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale)
         ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), clock.now())
-        made = source()
+        made = patiently(source, clock, patience)
         _say_configuration(made, identities.values(), path, dry_run=dry_run)
         if metrics_address:
             stack.enter_context(metrics.serve(metrics_address))
@@ -120,6 +127,23 @@ def run(
         )
         with _signals(engine):
             engine.run(until=until, once=once)
+
+
+def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
+    """Ask until there is an answer, or until `patience` is over: one 504 must not cost cron a whole cycle.
+
+    What a person has to repair is raised at once.
+    """
+    deadline, tries = clock.now() + patience, 0
+    while True:
+        try:
+            return ask()
+        except (Temporary, Fatal) as error:
+            if error.hold == Hold.CREDENTIALS or clock.now() >= deadline:
+                raise
+            tries += 1
+            log.warning("%s; trying again until %s", error.message, f"{deadline:%H:%M:%SZ}")
+            time.sleep(backoff(tries, error.message, longest=timedelta(seconds=10)).total_seconds())
 
 
 @contextlib.contextmanager
