@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -19,7 +20,7 @@ from dc_inject.engine.desk import Desk, Settings
 from dc_inject.engine.following import LIVE, Following
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.releasing import Releasing
-from dc_inject.errors import DcInjectError, Fatal, LedgerError, ServiceError
+from dc_inject.errors import DcInjectError, Fatal, LedgerError, ServiceError, Temporary
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign, Cycle, Held, Hold, State
 from dc_inject.ports import Backend, Clock, Executor, Identity, Observer
@@ -143,8 +144,12 @@ class Engine:
             self._observe_at = now + every
 
     def _mend(self, now: datetime) -> None:
-        """Ask services who we are: broken ones often, until somebody has repaired them, others hourly."""
-        services = set(self._desk.broken) if now >= self._mend_at else set()
+        """Ask services who we are: broken ones often, until somebody has repaired them, others hourly.
+
+        Often, too, while we do not know whether we may end what we make: without that right much less is given.
+        """
+        unsure = {service for service, identity in self._desk.identities.items() if identity.may_end is None}
+        services = set(self._desk.broken) | unsure if now >= self._mend_at else set()
         if services:
             self._mend_at = now + MEND_EVERY
         if now >= self._check_at:
@@ -157,8 +162,12 @@ class Engine:
     def _checked(self, service: str, identity: Identity | None, error: ServiceError | None) -> None:
         """Hear who a service says that we are."""
         self._checking.discard(service)
-        if error is None and identity is not None:
-            error = self._not_ours(identity)
+        if identity is not None:
+            if identity.may_end is None:  # its probe was lost: what was known stays so
+                identity = replace(identity, may_end=self._desk.identities[service].may_end)
+            error = error or self._not_ours(identity)
+        if isinstance(error, Fatal) and error.hold == Hold.API_ERRORS and service not in self._desk.broken:
+            error = Temporary(error.message, error.hint)  # it worked until now, and its other calls will tell
         if error is not None:
             self._desk.fail(service, error)
         elif identity is not None:

@@ -84,7 +84,9 @@ def test_the_right_to_end_is_found_out_without_harm(backend: RucioBackend, serve
     server.may_end = False
     assert backend.check().may_end is False
     server.may_end = True
-    server.faults["update_replication_rule"] = [rucio.DatabaseException("busy")]
+    server.faults["update_replication_rule"] = [rucio.DatabaseException("busy")] * 2
+    assert backend.check().may_end is True
+    server.faults["update_replication_rule"] = [rucio.DatabaseException("busy")] * 3
     assert backend.check().may_end is None
     assert before == {rule: server.told(found) for rule, found in server.rules.items()}
 

@@ -32,7 +32,7 @@ from tests.chaos.world import KILLED, World
 
 ALL = ["kills", "accidents", "classes", "volume"]
 ACCOUNT = "dcops"
-RATES = {"rucio": "8 Gb/s", "fts": "20 Mb/s"}  # of each link: a few datasets, or jobs, a cycle
+RATES = {"rucio": "6 Gb/s", "fts": "20 Mb/s"}  # of each link: a few datasets, or jobs, a cycle
 CHAIN = 25  # lives that are killed in one campaign
 DELIVERED = {0.05: 0.995, 0.30: 0.98}  # part of calls that are faulty -> part of due that has to be injected
 
@@ -296,7 +296,7 @@ def main() -> int:
         tasks: list[Callable[[], None]] = []
         if "volume" in only and size.volume_cycles and "rucio" in through:
             for part in DELIVERED:
-                ground = lab.ground(f"V{part * 100:.0f}", cycle=15, datasets=60)
+                ground = lab.ground(f"V{part * 100:.0f}", cycle=15, datasets=150)
                 tasks.append(partial(lab.volume, ground, part, size.volume_cycles))
         for service in through:
             make = (
