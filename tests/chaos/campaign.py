@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -136,12 +137,19 @@ class Lab:
         self.rows: list[Row] = []
         self.until = until
         self._stack, self._lock = stack, threading.Lock()
+        self._worlds: list[World] = []
+        stack.callback(self.stop)
+
+    def stop(self) -> None:
+        """End all lives, and begin no more."""
+        for world in self._worlds:
+            world.kill()
 
     def ground(self, name: str, *, cycle: int, datasets: int) -> Ground:
         """Make a world and what is in it."""
         proxy = self._stack.enter_context(Proxy(self.sandbox.url, self.seed))
         world = World(self.sandbox, self.folder / name, f"S{self.seed}{name}", proxy, cycle)
-        self._stack.callback(world.kill)
+        self._worlds.append(world)
         with self._lock:
             world.furnish(datasets)
         return Ground(world, self.truth, invariants.Before.of(world, self.truth), self.until)
@@ -153,7 +161,7 @@ class Lab:
             self.sandbox, self.folder / name, f"S{self.seed}{name}", proxy, cycle,
             more={"DC_INJECT_FTS_ENDPOINT": proxy.url}, service="fts",
         )  # fmt: skip
-        self._stack.callback(world.kill)
+        self._worlds.append(world)
         world.furnish()
         truth = FileTruth(self.sandbox.folder / "fts" / "fts.db", "", world)
         return Ground(world, truth, invariants.Before.of(world, truth), self.until)
@@ -286,6 +294,7 @@ def main() -> int:
     chosen = parser.parse_args()
     size, only, through = SIZES[chosen.size], chosen.only or ALL, chosen.through or [*RATES]
     begun = time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ExitStack() as stack:
         place = chosen.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dc-inject-chaos-")))
         place.mkdir(exist_ok=True)
@@ -304,8 +313,12 @@ def main() -> int:
             )
             tasks.append(partial(lab.campaigns, make(service[0].upper()), size, only))
         with ThreadPoolExecutor(len(tasks)) as pool:
-            for done in [pool.submit(task) for task in tasks]:
-                done.result()
+            try:
+                for done in [pool.submit(task) for task in tasks]:
+                    done.result()
+            except BaseException:
+                lab.stop()
+                raise
     lab.rows = [row for row in lab.rows if row.runs]
     print(f"seed {chosen.seed}, size {chosen.size}, {time.monotonic() - begun:.0f} s\n\n{table(lab.rows)}")
     for row in lab.rows:

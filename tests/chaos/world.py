@@ -79,6 +79,7 @@ class World:
     codes: Counter[int] = field(default_factory=Counter)  # of all
     more: Mapping[str, str] = field(default_factory=dict)  # for the tool's environment
     service: str = "rucio"
+    over: bool = False  # whether somebody has stopped it all
     harmed: bool = False  # whether the machine itself fails: then a life may end in any way
     on_death: Callable[[], None] = lambda: None
 
@@ -164,6 +165,8 @@ class World:
 
     def start(self, *arguments: object, wish: Mapping[str, Any] | None = None) -> Life:
         """Start the tool; `wish` is for the driver."""
+        if self.over:
+            raise InterruptedError
         known = {k: v for k, v in os.environ.items() if not k.startswith(("RUCIO_", "DC_INJECT_FTS"))}
         environ = {**known, "RUCIO_CONFIG": str(self.config), "XDG_STATE_HOME": str(self.folder)}
         environ |= self.more | {"CHAOS": json.dumps(wish or {})}
@@ -224,7 +227,8 @@ class World:
         return done
 
     def kill(self) -> None:
-        """End what is left; only processes that we started."""
+        """End what is left, and start nothing more; only processes that we started."""
+        self.over = True
         for life in self.lives:
             if life.process.poll() is None:
                 life.process.kill()
