@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -94,24 +94,23 @@ class Ground:
         row: Row,
         seed: object,
         weather: Weather,
-        wishes: Sequence[crashes.Wish] = (),
+        wishes: Iterable[crashes.Wish] = (),
         *,
         cycles: int = 5,
         grace: int = 0,
         frozen: int = 0,
-    ) -> list[crashes.Wish]:
-        """Run a campaign until it is drained, and check it; returns the wishes that it did not come to."""
+    ) -> None:
+        """Run a campaign until it is drained, and check it."""
         if time.monotonic() > self.until:
             raise TimeIsUpError
         world, proxy, begun = self.world, self.world.proxy, time.monotonic()
         world.next_campaign()
         world.write_menu(RATES[world.service], cycles, grace=grace)
         proxy.begin(seed, weather)
-        left: list[crashes.Wish] = []
         try:
             if frozen:
                 world.freeze(frozen)
-            left = world.run_until_drained(wishes, patience=300 + cycles * world.cycle)
+            world.run_until_drained(wishes, patience=300 + cycles * world.cycle)
         except AssertionError as error:
             row.violations.append(f"drained: {error}")
         row.requests += proxy.requests
@@ -125,7 +124,6 @@ class Ground:
         row.runs += 1
         row.seconds += time.monotonic() - begun
         print(f"{row.name}: {told(row)} after {row.seconds:.0f} s", file=sys.stderr, flush=True)
-        return left
 
 
 class Lab:
@@ -184,21 +182,22 @@ class Lab:
     def kills(self, ground: Ground, size: Size) -> None:
         """Die at every boundary that a calm run passed, and anywhere else, with 5 % faulty calls all the time."""
         dice = random.Random(f"{self.seed} kills {ground.world.label}")
-        journal, hit = ground.world.folder / "journal", ground.world.folder / "hit"
+        journal = ground.world.folder / "journal"
         service = ground.world.service
         ground.campaign(self.row(f"{service}: calm"), self.seed, CALM, [{"journal": str(journal)}], cycles=8)
         known = crashes.boundaries(journal, size.most)
-        row, pending = self.row(f"{service}: SIGKILL at a boundary"), list(known)
-        dice.shuffle(pending)
-        most = 2 + 2 * size.at_boundaries // CHAIN  # some boundaries come once in a while only
-        while pending and row.kills < size.at_boundaries and row.runs < most:
-            some, pending = pending[:CHAIN], pending[CHAIN:]
-            left = ground.campaign(
-                row, f"{self.seed} {row.runs}", Weather(), crashes.killed_at(some, hit), cycles=10
+        row, met, before = self.row(f"{service}: SIGKILL at a boundary"), set(), -1
+        hit = ground.world.folder / "hit"
+        while row.kills < size.at_boundaries:
+            if row.kills == before:  # what is left comes once in a while only: begin anew with all of them
+                hit.unlink(missing_ok=True)
+            before = row.kills
+            deaths = crashes.killed_at(known, hit, dice, min(CHAIN, size.at_boundaries - row.kills))
+            ground.campaign(row, f"{self.seed} {row.runs}", Weather(), deaths, cycles=10)
+            met |= crashes.was_hit(hit)
+            row.remark = (
+                f"{len(met)} of {len(known)} boundaries, {len({one.event for one in met})} kinds of events"
             )
-            pending += some[len(some) - len(left) :]
-        events = {boundary.event for boundary in crashes.was_hit(hit)}
-        row.remark = f"{len(crashes.was_hit(hit))} of {len(known)} boundaries, {len(events)} kinds of events"
         row = self.row(f"{service}: SIGKILL anywhere")
         while row.kills < size.anywhere:
             wishes = crashes.killed_anywhere(min(CHAIN, size.anywhere - row.kills), dice, 2.5 * ground.world.cycle)

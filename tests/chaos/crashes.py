@@ -6,7 +6,7 @@ No list of steps is written by hand: a calm run tells what the observer hears, a
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,9 +26,17 @@ def boundaries(journal: Path, most: int) -> list[Boundary]:
     return sorted({Boundary(event, int(count)) for event, count in lines if int(count) <= most})
 
 
-def killed_at(some: Iterable[Boundary], hit: Path) -> list[Wish]:
-    """Return a life for each boundary, that ends there."""
-    return [{"hit": str(hit), "accidents": [{**one._asdict(), "signals": ["SIGKILL"]}]} for one in some]
+def killed_at(known: Iterable[Boundary], hit: Path, dice: random.Random, most: int) -> Iterator[Wish]:
+    """Give lives that end at a boundary at which none has ended yet, until there are no more, or so many lives.
+
+    Each has half of those that are left, drawn by lot: so it dies at one of them, and not always at the first.
+    """
+    for _ in range(most):
+        left = sorted(set(known) - was_hit(hit))
+        if not left:
+            return
+        some = dice.sample(left, -(-len(left) // 2))
+        yield {"hit": str(hit), "accidents": [{**one._asdict(), "signals": ["SIGKILL"]} for one in some]}
 
 
 def killed_anywhere(count: int, dice: random.Random, longest: float) -> list[Wish]:

@@ -40,9 +40,8 @@ def test_killed_again_and_again_with_faulty_calls_between_it_and_rucio_nothing_i
     first.process.kill()
     first.process.wait()
     world.proxy.begin(SEED, Weather())
-    some = crashes.boundaries(journal, 2)
-    random.Random(SEED).shuffle(some)
-    world.run_until_drained(crashes.killed_at(some[:KILLS], hit))
+    known = crashes.boundaries(journal, 2)
+    world.run_until_drained(crashes.killed_at(known, hit, random.Random(SEED), KILLS))
     world.proxy.begin(SEED, CALM)
     assert [str(violation) for violation in invariants.check(world, truth, before)] == []
     assert crashes.was_hit(hit)

@@ -197,17 +197,13 @@ class World:
         """Live once as `dc-inject run`."""
         return self.live("run", self.menu, "--timeout", TIMEOUT, wish=wish)
 
-    def run_until_drained(self, wishes: Iterable[Mapping[str, Any]] = (), patience: float = PATIENCE) -> list[Any]:
-        """Live with one wish after the other, then without, until the tool itself says that it is done.
-
-        Returns the wishes that were not needed.
-        """
-        deadline, pending = time.monotonic() + patience, list(wishes)
-        while self.run(pending.pop(0) if pending else {}).code != DONE:
+    def run_until_drained(self, wishes: Iterable[Mapping[str, Any]] = (), patience: float = PATIENCE) -> None:
+        """Live with one wish after the other, then without, until the tool itself says that it is done."""
+        deadline, pending = time.monotonic() + patience, iter(wishes)
+        while self.run(next(pending, {})).code != DONE:
             assert time.monotonic() < deadline, f"{self.campaign} is not drained after {patience:.0f} s"
             self.on_death()
             time.sleep(BETWEEN)
-        return pending
 
     def freeze(self, cycles: int) -> Done:
         """Live once, and be frozen for so many cycles after the first answer."""
