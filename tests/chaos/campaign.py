@@ -29,7 +29,7 @@ from tests.chaos import crashes, invariants
 from tests.chaos.files import FileTruth, FileWorld
 from tests.chaos.proxy import CALM, Fault, Proxy, Weather, fts_trouble
 from tests.chaos.truth import Truth
-from tests.chaos.world import KILLED, World
+from tests.chaos.world import KILLED, PATIENCE, World
 
 ALL = ["kills", "accidents", "classes", "volume"]
 ACCOUNT = "dcops"
@@ -105,12 +105,13 @@ class Ground:
             raise TimeIsUpError
         world, proxy, begun = self.world, self.world.proxy, time.monotonic()
         world.next_campaign()
+        world.patience = PATIENCE + (cycles + grace) * world.cycle
         world.write_menu(RATES[world.service], cycles, grace=grace)
         proxy.begin(seed, weather)
         try:
             if frozen:
                 world.freeze(frozen)
-            world.run_until_drained(wishes, patience=300 + cycles * world.cycle)
+            world.run_until_drained(wishes, patience=2 * world.patience)
         except AssertionError as error:
             row.violations.append(f"drained: {error}")
         row.requests += proxy.requests

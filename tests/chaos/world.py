@@ -61,8 +61,8 @@ class Life:
     def age(self) -> float:
         return time.monotonic() - self.started
 
-    def ended(self) -> Done:
-        return Done(self.process.wait(PATIENCE), self.out.read_text(), self.err.read_text())
+    def ended(self, patience: float = PATIENCE) -> Done:
+        return Done(self.process.wait(patience), self.out.read_text(), self.err.read_text())
 
 
 @dataclass
@@ -79,6 +79,7 @@ class World:
     codes: Counter[int] = field(default_factory=Counter)  # of all
     more: Mapping[str, str] = field(default_factory=dict)  # for the tool's environment
     service: str = "rucio"
+    patience: float = PATIENCE
     over: bool = False  # whether somebody has stopped it all
     harmed: bool = False  # whether the machine itself fails: then a life may end in any way
     on_death: Callable[[], None] = lambda: None
@@ -185,11 +186,13 @@ class World:
         """Start the tool and wait for its end, however that comes about."""
         life = self.start(*arguments, wish=wish)
         try:
-            done = life.ended()
+            done = life.ended(self.patience)
         except subprocess.TimeoutExpired:
             life.process.kill()
             life.process.wait()
-            raise AssertionError(f"a process of {self.campaign} did not end within {PATIENCE:.0f} s") from None
+            raise AssertionError(
+                f"a process of {self.campaign} did not end within {self.patience:.0f} s"
+            ) from None
         self.codes[done.code] += 1
         return done
 
