@@ -54,6 +54,7 @@ class Releasing:
             self._cycle, self._situation, self._budgets = cycle, None, {}
             self._short.clear()
             self._wrong.clear()
+            self._tries, self._replace_at = 0, self._desk.clock.now()  # a new cycle, a new chance
 
     def spread_overdue(self) -> None:
         """After a stop or an outage, let what is overdue go out evenly over the rest of the cycle, not at once."""
@@ -244,6 +245,8 @@ class Releasing:
         """Try again soon to choose for flows whose candidates could not be looked at."""
         self._short |= flows
         wait = backoff(self._tries, "replace", self._desk.settings.first_retry) if flows else timedelta(0)
+        if self._cycle is not None:
+            wait = min(wait, self._cycle.length / 10)  # or what is lacking would lack for the whole cycle
         self._replace_at = self._desk.clock.now() + wait
 
     def add(self, injections: Sequence[Injection]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import timedelta
 
 from dc_inject.engine.breaker import LONGEST, OPENS_AFTER, Breaker
@@ -73,3 +74,18 @@ def test_trouble_with_one_storage_does_not_open_it(tmp_path):
     assert {row.held.hold for name, row in rows.items() if name < "B020"} == {Hold.DESTINATION_UNAVAILABLE}
     assert all(row.injected >= row.budget - 5 * GB for name, row in rows.items() if name >= "B020")
     assert not [1 for name, _ in one.heard.events if name == "breaker"]
+
+
+def test_looks_that_fail_are_tried_again_in_the_same_cycle_and_anew_in_the_next(tmp_path):
+    """However often they failed before: the wait does not outgrow a cycle."""
+    one = world(tmp_path, campaign(LINKS[:4]), {"A": items("A", 400, 5 * GB)})
+    dice = random.Random(5)
+
+    def fault(method, _subject):
+        if method == "look" and dice.random() < 0.6:
+            raise Temporary("504")
+
+    one.backend.fault = fault
+    one.run(cycles=12)
+    due, injected = (sum(getattr(row, name) for row in one.ledger.rows()) for name in ("due", "injected"))
+    assert injected >= 0.98 * due
