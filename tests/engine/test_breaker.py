@@ -82,10 +82,10 @@ def test_looks_that_fail_are_tried_again_in_the_same_cycle_and_anew_in_the_next(
     dice = random.Random(5)
 
     def fault(method, _subject):
-        if method == "look" and dice.random() < 0.6:
+        if method == "look" and dice.random() < 0.92:
             raise Temporary("504")
 
     one.backend.fault = fault
     one.run(cycles=12)
     due, injected = (sum(getattr(row, name) for row in one.ledger.rows()) for name in ("due", "injected"))
-    assert injected >= 0.98 * due
+    assert injected >= 0.9 * due, injected / due
