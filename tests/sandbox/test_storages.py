@@ -92,7 +92,7 @@ def test_a_stopped_storage_refuses_and_the_others_go_on_until_it_is_back_at_its_
     before = storage_grid.storages
     storage_grid.stop_storage("XRD2")
     try:
-        with pytest.raises(ConnectionRefusedError):
+        with pytest.raises(ConnectionError):  # refused, or reset where it was still in the queue of the one before
             ask(storage_grid, "XRD2", "GET", "/")
         assert ask(storage_grid, "XRD1", "GET", "/")[0] == 200
     finally:
