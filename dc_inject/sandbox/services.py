@@ -180,9 +180,15 @@ def answers(address: str, path: str) -> bool:
         connection.close()
 
 
-def listen(port: int | None = None, host: str = "127.0.0.1") -> socket.socket:
-    """Listen on an address of this machine; without a port, on a free one below those that clients are given."""
-    for candidate in [port] if port else random.sample(range(20000, 32000), 200):
+def listen(port: int | None = None, host: str = "127.0.0.1", patience: float = 20.0) -> socket.socket:
+    """Listen on an address of this machine; without a port, on a free one below those that clients are given.
+
+    A port that was named may be held for a moment by the last of the processes that had it: it is waited for.
+    """
+    deadline = time.monotonic() + patience
+    candidates = iter([port] if port else random.sample(range(20000, 32000), 200))
+    candidate = next(candidates, None)
+    while candidate is not None:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -192,4 +198,8 @@ def listen(port: int | None = None, host: str = "127.0.0.1") -> socket.socket:
             listener.close()
         else:
             return listener
+        if port and time.monotonic() < deadline:
+            time.sleep(0.1)
+        else:
+            candidate = next(candidates, None)
     raise ServiceError(f"port {port or '20000 to 32000'} of {host} is taken")
