@@ -48,12 +48,12 @@ ask("SELECT pg_reload_conf()")
 
 @pytest.fixture(scope="module")
 def env(sandbox_env: Path) -> Path:
-    """The server's environment with PostgreSQL; without it tests are skipped, unless its lock is wrong."""
+    """The server's environment with PostgreSQL; without it tests are skipped, in CI they fail."""
     try:
         postgres.account()
         environment.ensure_postgres(sandbox_env, lambda line: None)
     except ServiceError as error:
-        if os.environ.get("CI") and re.search("hash|sha256", str(error)):
+        if os.environ.get("CI"):
             raise
         pytest.skip(f"no PostgreSQL for the sandbox: {error}")
     return sandbox_env
