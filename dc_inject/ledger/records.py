@@ -14,6 +14,10 @@ from dc_inject.ledger.part import Part
 from dc_inject.ports import Identity
 from dc_inject.units import format_duration
 
+NOTES_KEPT = 200  # how many, of those that differ; a bug that shows at every step must not fill the disk
+NOTES_FOR = timedelta(days=100)  # how long
+LONGEST_NOTE = 20_000  # characters
+
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -183,9 +187,16 @@ class Records(RecordReader):
         return bool(was)
 
     def note(self, text: str, now: datetime) -> None:
-        """Keep a remark or a trace."""
+        """Keep a remark or a trace: of one text the first and the last, in all the newest NOTES_KEPT."""
+        if len(text) > LONGEST_NOTE:
+            end = LONGEST_NOTE // 2 - 10
+            text = f"{text[:end]}\n[...]\n{text[-end:]}"
         with self._db.write():
+            first = "(SELECT min(id) FROM note WHERE text = ?)"
+            self._db.run(f"DELETE FROM note WHERE text = ? AND id > {first}", text, text)  # noqa: S608  a constant
             self._db.run("INSERT INTO note (at, text) VALUES (?, ?)", stored(now), text)
+            last = f"(SELECT id FROM note ORDER BY id DESC LIMIT 1 OFFSET {NOTES_KEPT})"  # NULL while there are less
+            self._db.run(f"DELETE FROM note WHERE at < ? OR id <= {last}", stored(now - NOTES_FOR))  # noqa: S608
 
     def _compare(self, known: Known, identity: Identity) -> None:
         # Another port of a host is another FTS, which knows none of the jobs; Rucio may move to another port.

@@ -20,7 +20,7 @@ DAYS, LINKS, SHARE, SEED = 12, 200, 0.05, 24
 PER_DAY = int(86400 / CYCLE.total_seconds())
 HEAD = (
     "day   rules   due PB  injected %  calls  faulty %  CPU ms/cycle  statements/cycle  "
-    "SQL steps/cycle  memory MB  files  ledger MB  violations"
+    "SQL steps/cycle  memory MB  files  ledger MB  KB/cycle  violations"
 )
 
 
@@ -30,7 +30,8 @@ def line(day: int, part: Figures) -> str:
         f"{day:>3} {part.rules:>7} {part.due / 1e15:>8.2f} {100 * part.injected / part.due:>11.2f} "
         f"{part.calls:>6} {100 * part.faulty / part.calls:>9.1f} {1000 * part.seconds / part.cycles:>13.0f} "
         f"{part.statements / part.cycles:>17.0f} {part.steps / part.cycles:>16.0f} {part.resident / 1e6:>10.1f} "
-        f"{part.files:>6} {part.ledger / 1e6:>10.1f} {part.violations:>11}"
+        f"{part.files:>6} {part.ledger / 1e6:>10.1f} "
+        f"{part.grown / 1e3 / part.cycles:>9.1f} {part.violations:>11}"
     )
 
 
@@ -48,9 +49,7 @@ def summary(made: Soak) -> str:
         "CPU a cycle": late.seconds / early.seconds,
         "SQL statements a cycle": late.statements / early.statements,
         "SQL steps a cycle": late.steps / early.steps,
-        "ledger a day": (late.ledger - parts[-2].ledger) / (early.ledger - parts[0].ledger)
-        if len(parts) > 2
-        else 1,
+        "growth of the ledger a cycle": late.grown / early.grown,
     }
     rules, forgiven = sum(part.rules for part in parts), sum(part.forgiven for part in parts)
     flat = ", ".join(f"{name} x {ratio:.2f}" for name, ratio in ratios.items())

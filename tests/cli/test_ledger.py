@@ -154,6 +154,7 @@ def test_a_backup_is_taken_while_an_injector_writes_and_is_of_one_moment(made: M
         with LedgerView.open(tmp_path / f"{number}.sqlite") as view:
             words = [text for _, text in view.notes(10**6)]
             assert len(words) % 2 == 0
+            assert all(word.endswith("b") for word in words[:1])
             assert view.entries() == made.entries
 
 

@@ -93,6 +93,7 @@ class Figures:
     blocks: int  # level: pieces of memory that Python has handed out
     files: int  # level: open ones
     ledger: int  # level: bytes
+    grown: int  # bytes that the ledger grew
     violations: int
 
 
@@ -142,20 +143,24 @@ class Soak:
         accounts = self.one.ledger.accounts().values()
         now = counted | Counter({name: sum(getattr(one, name) for one in accounts) for name in SUMMED})
         now |= Counter(calls=self.faults.counts["calls"], faulty=self.faults.faulty)
-        now["seconds"] = seconds
+        now["seconds"], now["grown"] = seconds, self._ledger_size()
         gc.collect()
         part = Figures(
             **{name: value - self._last[name] for name, value in ({"forgiven": 0, "faulty": 0} | now).items()},
             resident=int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize(),
             blocks=sys.getallocatedblocks(),
             files=len(list(Path("/proc/self/fd").iterdir())),
-            ledger=sum(file.stat().st_size for file in self.one.path.glob("test.sqlite*")),
+            ledger=now["grown"],
             violations=len(found),
         )
         self._last = now
         self.violations += found
         self.parts.append(part)
         self.say(part)
+
+    def _ledger_size(self) -> int:
+        """Return the bytes of the ledger's files."""
+        return sum(file.stat().st_size for file in self.one.path.glob("test.sqlite*"))
 
     # ------------------------------------------------------------------ what must hold
 

@@ -10,6 +10,7 @@ import pytest
 
 from dc_inject.errors import LedgerError, Temporary
 from dc_inject.ledger import Pause
+from dc_inject.ledger.records import LONGEST_NOTE, NOTES_FOR, NOTES_KEPT
 from dc_inject.model import FileFilter, Item, Listing, PoolKey
 from tests.ledger.world import LENGTH, ME, MINUTE, POOL, START, opened
 
@@ -148,6 +149,37 @@ def test_notes_are_told_newest_first(ledger):
     ledger.note("two", LATER)
     assert ledger.notes() == ((LATER, "two"), (START, "one"))
     assert ledger.notes(1) == ((LATER, "two"),)
+
+
+def test_a_bug_that_shows_at_every_step_for_days_does_not_fill_the_disk_with_notes(ledger):
+    """Of one text the first and the last are kept, of others the newest, and of a long one its two ends."""
+    ledger.note("first of all", START)
+    for number in range(3 * NOTES_KEPT):
+        ledger.note("the same trace", START + number * MINUTE)
+    later = START + 3 * NOTES_KEPT * MINUTE
+    assert ledger.notes(NOTES_KEPT) == (
+        (later - MINUTE, "the same trace"),
+        (START, "the same trace"),
+        (START, "first of all"),
+    )
+    for number in range(3 * NOTES_KEPT):
+        ledger.note(f"trace {number}", later)
+    assert [text for _, text in ledger.notes(10 * NOTES_KEPT)] == [
+        f"trace {number}" for number in reversed(range(2 * NOTES_KEPT, 3 * NOTES_KEPT))
+    ]
+    ledger.note("begin " + "x" * 10 * LONGEST_NOTE + " end", later)
+    text = ledger.notes(1)[0][1]
+    assert (text[:6], text[-4:], len(text) <= LONGEST_NOTE) == ("begin ", " end", True)
+
+
+def test_notes_of_long_ago_are_dropped_with_the_next_one(ledger):
+    """Whatever the clock says meanwhile: a note from the future, of a clock that was set back, stays."""
+    ledger.note("of tomorrow", START + 2 * NOTES_FOR)
+    ledger.note("long ago", START)
+    ledger.note("now", START + NOTES_FOR)
+    assert {text for _, text in ledger.notes()} == {"long ago", "of tomorrow", "now"}
+    ledger.note("later", START + NOTES_FOR + MINUTE)
+    assert {text for _, text in ledger.notes()} == {"of tomorrow", "now", "later"}
 
 
 def test_a_pair_is_set_aside_until_the_latest_end_that_was_named(ledger):
