@@ -195,7 +195,8 @@ class Records(RecordReader):
             first = "(SELECT min(id) FROM note WHERE text = ?)"
             self._db.run(f"DELETE FROM note WHERE text = ? AND id > {first}", text, text)  # noqa: S608  a constant
             self._db.run("INSERT INTO note (at, text) VALUES (?, ?)", stored(now), text)
-            last = f"(SELECT id FROM note ORDER BY id DESC LIMIT 1 OFFSET {NOTES_KEPT})"  # NULL while there are less
+            # There is no last one, but NULL, while there are less.
+            last = f"(SELECT id FROM note ORDER BY id DESC LIMIT 1 OFFSET {NOTES_KEPT})"
             self._db.run(f"DELETE FROM note WHERE at < ? OR id <= {last}", stored(now - NOTES_FOR))  # noqa: S608
 
     def _compare(self, known: Known, identity: Identity) -> None:
