@@ -195,9 +195,9 @@ class Records(RecordReader):
             first = "(SELECT min(id) FROM note WHERE text = ?)"
             self._db.run(f"DELETE FROM note WHERE text = ? AND id > {first}", text, text)  # noqa: S608  a constant
             self._db.run("INSERT INTO note (at, text) VALUES (?, ?)", stored(now), text)
-            # There is no last one, but NULL, while there are less.
-            last = f"(SELECT id FROM note ORDER BY id DESC LIMIT 1 OFFSET {NOTES_KEPT})"
-            self._db.run(f"DELETE FROM note WHERE at < ? OR id <= {last}", stored(now - NOTES_FOR))  # noqa: S608
+            last = f"SELECT id FROM note ORDER BY id DESC LIMIT 1 OFFSET {NOTES_KEPT}"  # none while there are less
+            old = f"DELETE FROM note WHERE at < ? OR id <= ({last})"  # noqa: S608  a constant
+            self._db.run(old, stored(now - NOTES_FOR))
 
     def _compare(self, known: Known, identity: Identity) -> None:
         # Another port of a host is another FTS, which knows none of the jobs; Rucio may move to another port.
