@@ -195,9 +195,9 @@ class Records(RecordReader):
             first = "(SELECT min(id) FROM note WHERE text = ?)"
             self._db.run(f"DELETE FROM note WHERE text = ? AND id > {first}", text, text)  # noqa: S608  a constant
             self._db.run("INSERT INTO note (at, text) VALUES (?, ?)", stored(now), text)
-            last = f"SELECT id FROM note ORDER BY id DESC LIMIT 1 OFFSET {NOTES_KEPT}"  # none while there are less
+            last = "SELECT id FROM note ORDER BY id DESC LIMIT 1 OFFSET ?"  # none while there are less
             old = f"DELETE FROM note WHERE at < ? OR id <= ({last})"  # noqa: S608  a constant
-            self._db.run(old, stored(now - NOTES_FOR))
+            self._db.run(old, stored(now - NOTES_FOR), NOTES_KEPT)
 
     def _compare(self, known: Known, identity: Identity) -> None:
         # Another port of a host is another FTS, which knows none of the jobs; Rucio may move to another port.
