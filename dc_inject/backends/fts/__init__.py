@@ -18,6 +18,7 @@ from dc_inject.backends.fts.limits import limits
 from dc_inject.backends.fts.listing import JobList
 from dc_inject.backends.fts.observing import Observing
 from dc_inject.backends.fts.removing import Removing
+from dc_inject.backends.fts.rows import Rows
 from dc_inject.backends.fts.sites import Sites
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.errors import Permanent, ServiceError, Temporary, UsageError
@@ -100,7 +101,7 @@ class FtsBackend:
 
         pool, quick = Threads(threads), min(timeout, QUICK)
         self._jobs = Jobs(self.connection)
-        self._observing = Observing(self.connection, self._jobs)
+        self._observing = Observing(self.connection, self._jobs, Rows(self.connection))
         self._removing = Removing(reached("destination", timeout), self.end, pool, clock)
         self._inventory = Inventory(reached("source", timeout), pool, replicas)
         source, destination = (reached(end, quick, 2 * quick) for end in ("source", "destination"))

@@ -44,6 +44,10 @@ class Banned(Temporary):
         self.storage = storage
 
 
+class Slow(Temporary):
+    """There was no answer in time: a smaller question may get one."""
+
+
 @dataclass(slots=True)
 class Notes:
     """What was answered to the last request of a thread: FTS's client tells too little of it."""
@@ -130,7 +134,7 @@ def _of_network(error: requests.RequestException, scrub: Callable[[str], str], *
     if isinstance(error, requests.ConnectTimeout) or _never_sent(error):
         return Temporary(f"cannot connect to FTS ({words})", _ENDPOINT)
     if isinstance(error, requests.Timeout):
-        return Temporary("no answer of FTS in time", lost=writes)
+        return Slow("no answer of FTS in time", lost=writes)
     if isinstance(error, requests.ConnectionError | requests.exceptions.ChunkedEncodingError):
         return Temporary(f"the connection to FTS broke ({words})", lost=writes)
     return Temporary(f"no answer of FTS ({words})", _ENDPOINT, lost=writes)

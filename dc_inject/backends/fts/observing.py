@@ -7,20 +7,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from dc_inject import urls
 from dc_inject.backends.answers import count
 from dc_inject.backends.fts.connection import Connection
-from dc_inject.backends.fts.jobs import AT_ONCE, Jobs, parts
+from dc_inject.backends.fts.jobs import Jobs
 from dc_inject.backends.fts.reasons import UNFIT, VANISHED, classify
-from dc_inject.errors import ServiceError
+from dc_inject.backends.fts.rows import Row, Rows
 from dc_inject.model import Entry, State
 from dc_inject.ports import Observation, Status
 
 log = logging.getLogger(__name__)
 
-Row = Mapping[str, Any]
 SURE_AFTER = timedelta(minutes=2)  # what FTS says of another node, or of a database at work, is mended by then
 OVER = frozenset({"FINISHED", "FINISHEDDIRTY", "FAILED", "CANCELED"})
 _WAITING = frozenset({"SUBMITTED", "STAGING", "TOKEN_PREP", "ON_HOLD", "ON_HOLD_STAGING"})
@@ -36,39 +34,24 @@ class Observing:
 
     connection: Connection
     jobs: Jobs
+    rows: Rows
     sure_after: timedelta = SURE_AFTER
     missed: dict[str, datetime] = field(default_factory=dict)  # by key: since when FTS does not know its job
 
     def observe(self, entries: Sequence[Entry]) -> list[Observation]:
         """Return one observation for each entry."""
         ids = {entry.injection.key: entry.external_id or self.jobs.id_of(entry.injection) for entry in entries}
-        known = self._rows(list(ids.values()), files=False)
+        known = self.rows.states(ids.values())
         told = {e.injection.key for e in entries if e.state is State.COMPLETE}  # their files are known
-        wanted = [
-            job
-            for key, job in ids.items()
-            if key not in told and known[job].get("job_state") not in {None, *_WAITING}
-        ]
-        known |= self._rows(wanted, files=True)
+        known |= self.rows.files(
+            {
+                ids[entry.injection.key]: entry.injection.item.files
+                for entry in entries
+                if entry.injection.key not in told
+                and known[ids[entry.injection.key]].get("job_state") not in {None, *_WAITING}
+            }
+        )
         return [self._observation(entry, ids[entry.injection.key], known) for entry in entries]
-
-    def _rows(self, ids: Sequence[str], *, files: bool) -> dict[str, Row]:
-        """Return a row for each id; that of a job which the answer does not tell of is empty."""
-        found: dict[str, Row] = {}
-        waiting = [list(part) for part in parts(ids, AT_ONCE)]
-        while waiting:
-            some = waiting.pop()
-            try:
-                rows = self.connection.call("statuses", some, files=files)
-            except ServiceError:
-                if self.connection.status == 414 and len(some) > 1:
-                    waiting += [some[: len(some) // 2], some[len(some) // 2 :]]
-                    continue
-                if self.connection.status != 404 or len(some) > 1:
-                    raise
-                rows = [{"job_id": some[0], "http_status": "404"}] if self.connection.unknown else []
-            found |= {job: {} for job in some} | {row["job_id"]: row for row in rows}
-        return found
 
     def _observation(self, entry: Entry, job: str, known: Mapping[str, Row]) -> Observation:
         key, row = entry.injection.key, known[job]

@@ -54,6 +54,9 @@ class FakeFts:
         }
     )
     url: str = ""
+    most_files: int = 10**9  # that one answer may hold; when more are asked for it is `too_many`
+    too_many: Answer = (504, {"message": "a proxy before it gave up"})
+    looks: list[int] = field(default_factory=list)  # at files: how many jobs each was about
 
     # ------------------------------------------------------------------ what a test does
 
@@ -97,7 +100,7 @@ class FakeFts:
             case "GET", ["jobs"]:
                 return self._list({name: values[0] for name, values in query.items()})
             case "GET", ["jobs", ids]:
-                return self._many(ids.split(","), lambda job: self._row(job, query.get("files")))
+                return self._tell(ids.split(","), query.get("files"))
             case "DELETE", ["jobs", ids]:
                 return self._many(ids.split(","), self._cancel)
             case "GET", ["delegation", _]:
@@ -161,6 +164,13 @@ class FakeFts:
         if len(ids) == 1:
             return int(rows[0]["http_status"][:3]), rows[0]
         return (200 if all(row["http_status"].startswith(("2", "3")) for row in rows) else 207), rows
+
+    def _tell(self, ids: list[str], fields: list[str] | None) -> Answer:
+        if fields:
+            self.looks.append(len(ids))
+        if fields and sum(len(self.jobs[one].files) for one in ids if one in self.jobs) > self.most_files:
+            return self.too_many
+        return self._many(ids, lambda job: self._row(job, fields))
 
     def _row(self, job: Job, fields: list[str] | None) -> dict[str, Any]:
         row: dict[str, Any] = {"job_id": job.id, "job_state": job.state, "http_status": "200 Ok"}
