@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from dc_inject.shape import Shape
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -126,7 +128,8 @@ class PoolKey(NamedTuple):
 class Flow:
     """One link of a scenario with its rate and everything a menu says about it, defaults filled in.
 
-    `rate` is bytes per second inside [start, end). `overhead` is a fraction (0.1 injects 10 % more).
+    `rate` is bytes per second inside [start, end), the highest if there is a `shape`, which says what part of it
+    holds when. `overhead` is a fraction (0.1 injects 10 % more).
     `grain` is the part of a cycle's worth that one dataset may have before smaller ones are preferred.
     `priority` (1 to 5) divides our own budgets; `service_priority` is what Rucio or FTS is told.
     """
@@ -137,6 +140,7 @@ class Flow:
     start: datetime
     end: datetime
     datasets: DatasetFilter | FileFilter
+    shape: Shape | None = None  # constant
     order: Order = Order.LARGEST_FIRST
     grain: float = 0.25
     activity: str = "Data Challenge"

@@ -2,10 +2,10 @@
 
     due(flow, cycle) = integral of rate(flow, t) dt over the cycle
 
-where rate(flow, t) is the menu's rate inside the flow's window and outside exclusions, else 0, plus its part of
-what `redistribute` takes from other flows of its scenario. Rates are constant between borders (of windows,
-exclusions and the cycle), so the integral is a sum of rate x duration; it is taken in fractions and rounded
-once, to the nearest byte.
+where rate(flow, t) is the menu's rate times the level of its shape inside the flow's window and outside
+exclusions, else 0, plus its part of what `redistribute` takes from other flows of its scenario. Between borders
+(of windows, exclusions and the cycle) the integral is exact (`rates.area`); what is redistributed there is
+divided as the others' own integrals are. It is summed in fractions and rounded once, to the nearest byte.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TypeVar
 
+from dc_inject import rates
 from dc_inject.model import Cycle, Exclusion, Flow, FlowKey, Held, Hold, Link
 
 MARGIN = 0.02  # of a cycle, at its end, in which nothing new is released
@@ -37,7 +38,7 @@ class Due:
 
 @dataclass(slots=True)
 class _Sum:
-    """What is added up for one flow key: bytes x microseconds per second, and microseconds lost."""
+    """What is added up for one flow key: bytes, and microseconds lost."""
 
     amount: Fraction = Fraction(0)
     inside: int = 0
@@ -69,7 +70,7 @@ def rate(
 ) -> dict[FlowKey, float]:
     """Return the rate of every flow key at one moment, in bytes per second: the target that metrics show."""
     sums = _sums(flows, exclusions, site_of, moment, moment + _MICROSECOND)
-    return {key: float(sums[key].amount) for key in sorted(sums)}
+    return {key: float(sums[key].amount * 1_000_000) for key in sorted(sums)}
 
 
 def flows_now(flows: Iterable[Flow], cycle: Cycle) -> dict[FlowKey, Flow]:
@@ -147,7 +148,7 @@ def _by_scenario(flows: Iterable[Flow]) -> dict[str, list[Flow]]:
 def _segments(
     flows: Iterable[Flow], exclusions: Iterable[Exclusion], start: datetime, end: datetime
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Yield the parts of [start, end) in which every rate of the scenario is constant."""
+    """Yield the parts of [start, end) in which no window or exclusion begins or ends."""
     borders = {start, end}
     for part in [(p.start, p.end) for p in flows] + [(p.start, p.end) for p in exclusions]:
         borders.update(border for border in part if start < border < end)
@@ -162,7 +163,7 @@ def _add(
     left: datetime,
     right: datetime,
 ) -> None:
-    """Add what the flows of one scenario are due in [left, right), in which all rates are constant."""
+    """Add what the flows of one scenario are due in [left, right), in which nothing begins or ends."""
     span = (right - left) // _MICROSECOND
     given, freed = [], Fraction(0)
     for flow in flows:
@@ -177,11 +178,11 @@ def _add(
         part.excluded += span
         part.reason = why[0].reason
         if any(exclusion.redistribute for exclusion in why):
-            freed += Fraction(flow.rate)
-    rates = [Fraction(flow.rate) for flow in given]
-    more = 1 + freed / sum(rates) if freed and any(rates) else Fraction(1)
-    for flow, own in zip(given, rates, strict=True):
-        sums[flow.key].amount += own * more * span
+            freed += rates.area(flow, left, right)
+    parts = [rates.area(flow, left, right) for flow in given]
+    more = 1 + freed / sum(parts) if freed and any(parts) else Fraction(1)
+    for flow, own in zip(given, parts, strict=True):
+        sums[flow.key].amount += own * more
 
 
 def _covers(exclusion: Exclusion, scenario: str, link: Link, site_of: Mapping[str, str]) -> bool:
@@ -208,4 +209,4 @@ def _due(part: _Sum, late: int, whole: int) -> Due:
         if hold is Hold.EXCLUDED:
             numbers["reason"] = part.reason
         held = Held(hold, numbers)
-    return Due(round(part.amount / 1_000_000), held)
+    return Due(round(part.amount), held)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject import files, menu, units
+from dc_inject import files, menu, rates, units
 from dc_inject.cli import common, online, tables
 from dc_inject.clock import SystemClock
 from dc_inject.errors import MenuError, Problem, UsageError
@@ -146,7 +146,7 @@ def _sentence(campaign: Campaign, drafts: list[MenuDraft]) -> str:
     flows = campaign.flows
     links, scenarios = len({flow.link for flow in flows}), len({flow.scenario for flow in flows})
     start, end = (moment.strftime("%Y-%m-%dT%H:%MZ") for moment in (campaign.start, campaign.end))
-    rate = units.format_rate(menu.peak(flows).rate)
+    rate = units.format_rate(rates.peak(flows).rate)
     sentence = (
         f"{campaign.name}: {_count(links, 'link')} in {_count(scenarios, 'scenario')}, {rate} together, "
         f"from {start} to {end}"

@@ -6,7 +6,6 @@ from dc_inject.menu.campaigns import campaign
 from dc_inject.menu.draft import MenuDraft, read
 from dc_inject.menu.findings import CODES, ERRORS, findings
 from dc_inject.menu.json_schema import schema
-from dc_inject.menu.sums import peak
 from dc_inject.menu.transfers import FILE_SPEED, TransferLimit, throttled
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "TransferLimit",
     "campaign",
     "findings",
-    "peak",
     "read",
     "schema",
     "throttled",

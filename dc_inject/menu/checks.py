@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 
-from dc_inject import naming, units, urls
-from dc_inject.menu import sources, sums
+from dc_inject import naming, rates, units, urls
+from dc_inject.menu import sources
 from dc_inject.menu.findings import CODES
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, ExcludeEntry
@@ -149,7 +149,7 @@ def _exclusion(
 
 
 def _sum(document: Document, menu: Menu, complain: Complain) -> None:
-    total = sums.peak(menu.flows).rate
+    total = rates.peak(menu.flows).rate
     if menu.target is not None and abs(total - menu.target) > TARGET_TOLERANCE * menu.target:
         complain(
             document.at("target"),
@@ -163,7 +163,7 @@ def _sum(document: Document, menu: Menu, complain: Complain) -> None:
 
 def above_total(flows: Iterable[Flow], limit: float, place: Place, complain: Complain) -> None:
     """Complain when rates sum to more than limits.total."""
-    total = sums.peak(flows).rate
+    total = rates.peak(flows).rate
     if total > limit * (1 + ROUNDING):
         complain(
             place,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dc_inject import units
+from dc_inject import rates, units
 from dc_inject.errors import Problem
 from dc_inject.menu import sources, sums
 from dc_inject.model import Campaign, FileFilter, Flow, Listing, Menu, Order
@@ -45,7 +45,7 @@ def _sites(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
     sites = {site.name: site for menu in campaign.menus for site in menu.sites}
     menu_of = {id(flow): menu for menu in campaign.menus for flow in menu.flows}
     for (name, direction), flows in sums.by_site(campaign.flows, sums.site_of(sites.values())).items():
-        total, largest = sums.peak(flows)
+        total, largest = rates.peak(flows)
         if largest is None:
             continue
         menu, site = menu_of[id(largest)], sites.get(name)
@@ -74,10 +74,10 @@ def _outliers(menu: Menu) -> Iterator[Problem]:
         if len(flows) <= NEIGHBOURS:
             continue
         flows.sort(key=lambda flow: flow.rate)
-        rates = [flow.rate for flow in flows]
-        for index in range(len(flows) - 1, -1, -1):
-            median = _median_without(rates, index)
-            if rates[index] <= OUTLIER * median:
+        known = [flow.rate for flow in flows]
+        for index in range(len(known) - 1, -1, -1):
+            median = _median_without(known, index)
+            if known[index] <= OUTLIER * median:
                 break  # those below it are nearer still
             flow = flows[index]
             yield _finding(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dc_inject import units, urls
+from dc_inject import rates, units, urls
 from dc_inject.errors import Problem
-from dc_inject.menu import sums
 from dc_inject.model import Campaign, Flow, Menu
 
 FILE_SPEED = 6e6  # bytes per second of one file, as data challenges have seen it
@@ -68,7 +67,7 @@ def throttled(
 
 def _finding(flows: list[tuple[Menu, Flow]], limit: TransferLimit, file_speed: float) -> Iterator[Problem]:
     menu_of = {id(flow): menu for menu, flow in flows if limit.holds(flow)}
-    rate, largest = sums.peak(flow for _, flow in flows if id(flow) in menu_of)
+    rate, largest = rates.peak(flow for _, flow in flows if id(flow) in menu_of)
     need = needed(rate, file_speed)
     code = "fts-link-limit" if limit.source and limit.destination else "fts-storage-limit"
     if largest is None or need <= limit.most * (1 + ROUNDING) or code in menu_of[id(largest)].accept:
