@@ -64,7 +64,7 @@ class DatasetFilter:
     mean_file: tuple[int, int] = (10**9, 20 * 10**9)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Listing:
     """A list of source files that a menu names: how it was called, the SHA-256 of its bytes, and its files.
 

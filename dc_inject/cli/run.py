@@ -105,7 +105,15 @@ def run(
             backends = {service: DryBackend(backend, clock) for service, backend in backends.items()}
         patience = min(START_PATIENCE, drafts[0].preview.cycle / 10)
         identities = patiently(lambda: admit.identities(backends, allow_admin=allow_admin), clock, patience)
-        source = Menus(menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale)
+        source = Menus(
+            menus,
+            ledger=ledger,
+            backends=backends,
+            clock=clock,
+            links=links,
+            scale=scale,
+            admits=admit.storages,
+        )
         ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), clock.now())
         made = patiently(source, clock, patience)
         _say_configuration(made, identities.values(), path, dry_run=dry_run)

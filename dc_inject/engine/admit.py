@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from dc_inject import menu
-from dc_inject.errors import MenuError, Problem, UsageError
-from dc_inject.model import Campaign, Flow, Menu
+from dc_inject import menu, urls
+from dc_inject.errors import MenuError, Permanent, Problem, UsageError
+from dc_inject.menu import sources
+from dc_inject.model import Campaign, FileFilter, Flow, Menu
 from dc_inject.ports import Backend, Identity, RseFacts
 
 
@@ -59,6 +60,34 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
     }
     if problems:
         raise MenuError(sorted(problems))
+
+
+def storages(campaign: Campaign) -> None:
+    """Raise MenuError for storages that this machine cannot list or delete at, for want of a library.
+
+    FTS would copy to them all the same, and the copies would stay: better told now than as a hold in an hour.
+    """
+    wanted = [
+        (flow, url) for flow in campaign.flows for url in _spoken_to(flow) if urls.parse(url).scheme == "root"
+    ]
+    if not wanted:
+        return
+    from dc_inject.storage import xrootd  # noqa: PLC0415  takes a while, and few menus need it
+
+    try:
+        xrootd.load()
+    except Permanent as error:
+        problems = {Problem(flow.menu, flow.line, f"{url}: {error.message}", error.hint) for flow, url in wanted}
+        raise MenuError(sorted(problems)) from None
+
+
+def _spoken_to(flow: Flow) -> Iterator[str]:
+    """Give the ends of a link through FTS at which something is listed, looked at or deleted by us."""
+    if isinstance(flow.datasets, FileFilter):
+        yield flow.link.destination
+        listing = flow.datasets.listing
+        if flow.datasets.folder is not None or (listing is not None and sources.unsized(listing)):
+            yield flow.link.source
 
 
 def _problem(menu_: Menu, flow: Flow, rse: str, fact: RseFacts | None) -> Problem | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,14 +29,19 @@ class Menus:
         clock: Clock,
         links: Sequence[str] = (),
         scale: float = 1.0,
+        admits: Callable[[Campaign], None] = lambda campaign: None,
     ) -> None:
-        """Take files or folders; `links` (`SRC:DST`) narrows them, `scale` multiplies every rate."""
+        """Take files or folders; `links` (`SRC:DST`) narrows them, `scale` multiplies every rate.
+
+        `admits` raises MenuError for what cannot be done here, such as `admit.storages`.
+        """
         self._paths = paths
         self._ledger = ledger
         self._backends = backends
         self._clock = clock
         self._links = frozenset(links)
         self._scale = scale
+        self._admits = admits
         self._digests: tuple[str, ...] = ()
         self._campaign: Campaign | None = None
 
@@ -65,6 +70,7 @@ class Menus:
                     message = f"the campaign's {what} cannot change while it is in force"
                     raise MenuError([Problem(menus[0].name, 0, message, "a new campaign has a name of its own")])
             self._same_fts(self._campaign, campaign)
+        self._admits(campaign)
         admit.findings(campaign)
         admit.ends(campaign, lambda service, rses: self._backends[service].sites(rses))
         now = self._clock.now()

@@ -12,8 +12,8 @@ import io
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dc_inject import units
 from dc_inject.menu import addresses, nodes, values
@@ -24,15 +24,17 @@ from dc_inject.model import Item, Listing
 LARGEST = 256_000_000  # bytes of a list
 MOST = 1_000_000  # files of a list
 TOLD = 20  # problems of a list; a wrong column would make one in every line
-KEPT = 4  # lists that are kept as they were read, since a menu is read again in every cycle
-
 MOST_FOLDERS = 10_000  # that are remembered while a list is read
 
 _PLAIN = re.compile(r"\w[\w.-]*", re.ASCII)
 _NAMES, _KEYS = ("url", "path"), ("url", "path", "size", "checksum")
 _BYTES = re.compile(r"-?[0-9]{1,19}")
 _CHECKSUM = re.compile(r"(?:adler32:)?(?P<adler>[0-9a-f]{8})|(?P<md5>md5:[0-9a-f]{32})")
-_kept: dict[tuple[str, str, str], Listing] = {}
+_Key = tuple[str, str, str]
+# A menu is read again in every cycle: what the one in force uses is not read anew, and nothing else is kept.
+_kept: WeakValueDictionary[_Key, Listing] = WeakValueDictionary()
+_unsized: WeakKeyDictionary[Listing, int] = WeakKeyDictionary()
+_ordered: WeakKeyDictionary[Listing, tuple[bool, list[str]]] = WeakKeyDictionary()
 
 
 class Entry(NamedTuple):
@@ -51,20 +53,17 @@ def read(data: bytes, file: str, name: str, complain: Complain) -> Listing | Non
     _, dot, ending = file.lower().rpartition(".")
     kind = ending if dot else ""
     key = digest, kind, name
-    if key not in _kept:
-        listing = _Reader(file, complain).listing(data, kind, name, digest)
-        if listing is None:
-            return None
-        while len(_kept) >= KEPT:
-            _kept.pop(next(iter(_kept)))
+    listing = _kept.get(key) or _Reader(file, complain).listing(data, kind, name, digest)
+    if listing is not None:
         _kept[key] = listing
-    return _kept[key]
+    return listing
 
 
-@lru_cache(maxsize=KEPT)
 def unsized(listing: Listing) -> int:
     """Return how many files of a list have no size there."""
-    return sum(1 for file in listing.files if not file.bytes)
+    if listing not in _unsized:
+        _unsized[listing] = sum(1 for file in listing.files if not file.bytes)
+    return _unsized[listing]
 
 
 def has_any_below(listing: Listing, source: str) -> bool:
@@ -75,11 +74,12 @@ def has_any_below(listing: Listing, source: str) -> bool:
     return paths or (at < len(found) and found[at].startswith(first))
 
 
-@lru_cache(maxsize=KEPT)
 def _names(listing: Listing) -> tuple[bool, list[str]]:
     """Return whether a list names paths, and its URLs in order."""
-    found = sorted(file.name for file in listing.files if addresses.is_url(file.name))
-    return len(found) < len(listing.files), found
+    if listing not in _ordered:
+        found = sorted(file.name for file in listing.files if addresses.is_url(file.name))
+        _ordered[listing] = len(found) < len(listing.files), found
+    return _ordered[listing]
 
 
 class _Reader:

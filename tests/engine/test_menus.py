@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.engine import admit
 from dc_inject.engine.menus import Menus
 from dc_inject.errors import MenuError
 from dc_inject.ports import Identity, RseFacts
@@ -64,7 +67,8 @@ def world(tmp_path: Path) -> World:
     clock, path, ledger = SimClock(START), tmp_path / "m.yaml", opened(tmp_path)
     services = {name: Asked(clock, name) for name in ("fts", "rucio")}
     ledger.bind("test", CYCLE, [service.check() for service in services.values()], START)
-    return World(path, Menus([path], ledger=ledger, backends=services, clock=clock), services)
+    menus = Menus([path], ledger=ledger, backends=services, clock=clock, admits=admit.storages)
+    return World(path, menus, services)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +92,51 @@ def test_to_name_the_fts_that_is_in_use_changes_nothing(world: World) -> None:
     world.menus()
     world.write(FTS)
     assert {menu.endpoint for menu in world.menus().menus} == {FTS}
+
+
+ROOT = """
+menu: 1
+campaign: test
+contact: dc-ops@example.org
+timezone: UTC
+start: 2027-02-08 10:00
+end: 2027-02-09 10:00
+scenarios:
+  one: {{through: fts, from: "{source}", to: "{destination}", rate: 1 Gb/s, files: {{{files}}}}}
+"""
+AT_A, AT_B, LISTED = "root://a.example.org//dc", "root://b.example.org//dc", "davs://c.example.org/dc"
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "files", "refused"),
+    [
+        (LISTED, AT_B, "list: sized.csv", [AT_B]),
+        (AT_A, LISTED, "folder: data", [AT_A]),
+        (AT_A, AT_B, "list: unsized.txt", [AT_A, AT_B]),
+        (AT_A, LISTED, "list: sized.csv", []),  # FTS copies, and nobody else has to speak to the source
+        (LISTED, f"{LISTED}2", "folder: data", []),
+    ],
+)
+def test_without_its_library_root_is_refused_before_anything_is_copied(
+    world: World, monkeypatch: pytest.MonkeyPatch, source: str, destination: str, files: str, refused: list[str]
+) -> None:
+    """What was copied there could never be deleted by us."""
+    (world.path.parent / "sized.csv").write_text("path,size\nx,5 MB\n")
+    (world.path.parent / "unsized.txt").write_text("x\ny\n")
+    monkeypatch.setitem(sys.modules, "XRootD", None)
+    world.path.write_text(
+        ROOT.format(source=source, destination=destination, files=files) + "accept: [unsized-files]\n"
+    )
+    try:
+        world.menus()
+    except MenuError as error:
+        assert [p.message.partition(": ")[0] for p in error.problems] == refused
+        assert all("pip install 'dc-inject[xrootd]'" in p.hint and p.line == 9 for p in error.problems)
+    else:
+        assert not refused
+    for name in ("XRootD", "XRootD.client", "XRootD.client.flags"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    assert world.menus().flows
 
 
 def test_storages_are_not_asked_when_a_menu_is_taken_up(world: World) -> None:

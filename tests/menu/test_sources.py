@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -95,12 +98,15 @@ def test_a_list_knows_its_name_and_the_digest_of_its_bytes():
     assert one.files == other.files == (Item(f"{U}/a", 0, 1),)
 
 
-def test_lists_that_are_read_again_are_kept_but_not_all_of_them():
-    for number in range(3 * sources.KEPT):
-        first, _ = read(f"url\n{U}/{number}\n")
-        again, _ = read(f"url\n{U}/{number}\n")
-        assert again is first
-    assert len(sources._kept) == sources.KEPT
+def test_lists_that_are_in_use_are_not_read_again_however_many_and_others_are_not_kept():
+    texts = [f"url\n{U}/{number}\n" for number in range(20)]
+    in_use = [read(text)[0] for text in texts]
+    assert all(sources.unsized(one) == 1 and sources.has_any_below(one, U) for one in in_use)
+    assert all(read(text)[0] is one for text, one in zip(texts, in_use, strict=True))
+    there = [weakref.ref(one) for one in in_use]
+    del in_use
+    gc.collect()
+    assert not any(one() for one in there)
 
 
 def test_what_is_below_a_source():

@@ -110,9 +110,15 @@ class FtsBackend:
         self._ends = Ends(source, destination, asking)
 
     def check(self) -> Identity:
-        """Tell who we are; credentials are read anew, and a proxy is delegated where that is needed."""
+        """Tell who we are; credentials are read anew, and a proxy is delegated where that is needed.
+
+        Raises Fatal also when what opens the storages cannot be used: no job could be made, or be deleted.
+        """
+        purposes: tuple[Purpose, ...] = ("fts", "source", "destination")
         with _understood():
-            ends = [self._credentials.until(purpose) for purpose in ("fts", "source", "destination")]
+            for purpose in purposes:
+                self._credentials.access(purpose)
+            ends = [self._credentials.until(purpose) for purpose in purposes]
             return check(self.connection, self.name, min((end for end in ends if end is not None), default=None))
 
     def resolve(self, expression: str) -> tuple[str, ...]:

@@ -236,6 +236,25 @@ def test_a_question_who_we_are_that_is_not_answered_costs_no_job(
     assert backend.submit([bundle(0)])[0].error is None
 
 
+@pytest.mark.parametrize("purpose", ["source", "destination"])
+def test_an_expired_token_of_a_storage_is_told_by_check_too(
+    fts: FakeFts, backend: FtsBackend, keys: Keys, purpose: str
+) -> None:
+    """Were it told by submit only, the service would work again at each check and break at each submit."""
+    keys.accesses |= {"source": Opens("src-token-0123456789"), "destination": Opens("dst-token-0123456789")}
+    keys.refused[purpose] = Fatal("the token expired", "get a new token", hold="credentials")
+    for ask in (backend.check, lambda: backend.submit([bundle(0)])[0].error):
+        try:
+            error = ask()
+        except Fatal as raised:
+            error = raised
+        assert isinstance(error, Fatal)
+        assert (error.message, error.hold) == ("the token expired", "credentials")
+    keys.refused.clear()
+    assert backend.check().account
+    assert backend.submit([bundle(0)])[0].error is None
+
+
 @pytest.mark.parametrize(
     "told", [{"user_dn": "anon", "vos": []}, {"user_dn": "/CN=me", "vos": ["x"], "level": {"deleg": ""}}]
 )
