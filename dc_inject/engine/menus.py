@@ -29,7 +29,7 @@ class Menus:
         clock: Clock,
         links: Sequence[str] = (),
         scale: float = 1.0,
-        admits: Callable[[Campaign], None] = lambda campaign: None,
+        admits: Callable[[Campaign], None] = lambda _: None,
     ) -> None:
         """Take files or folders; `links` (`SRC:DST`) narrows them, `scale` multiplies every rate.
 
