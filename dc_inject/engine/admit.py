@@ -77,7 +77,7 @@ def storages(campaign: Campaign) -> None:
     try:
         xrootd.load()
     except Permanent as error:
-        problems = {Problem(flow.menu, flow.line, f"{url}: {error.message}", error.hint) for flow, url in wanted}
+        problems = {Problem(flow.menu, flow.line, f"{url}: {error.message}", error.hint or "") for flow, url in wanted}
         raise MenuError(sorted(problems)) from None
 
 
