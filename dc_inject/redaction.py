@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+import traceback
+from collections import deque
 from collections.abc import Collection, Iterator
+from threading import Lock
 
 LONGEST = 300  # characters of a message: servers have answered with whole pages
 PART = 16  # characters of a known secret in a row that are as good as the secret
+KNOWN = 64  # secrets that are remembered
 
 _SECRETS = (
     (re.compile(r"//[^/@\s]+@"), "//***@"),
     (re.compile(r"((?:https?:/)?/[^\s?'\"]*)\?[^\s'\")]+"), r"\1?***"),
     (re.compile(r"eyJ[\w-]{3,}\.[\w-]+\.?[\w-]*"), "***"),  # a JWT
     (re.compile(r"[^\s'\"=:]+-[^\s'\"]+-[0-9a-f]{32}\b"), "***"),  # one of Rucio's own tokens
-    (re.compile(r"\b(bearer)(?:\s|%20|\+)+[^\s'\",]+", re.IGNORECASE), r"\1 ***"),
+    (re.compile(r"(?:\b|(?<=%[0-9A-F]{2}))(bearer)(?:\s|%20|\+)+[^\s'\",]+", re.IGNORECASE), r"\1 ***"),
     (re.compile(r"(\bauthorization['\"]?\s*[:=]\s*['\"]?)(?:basic|digest|negotiate)\s[^\s'\",]+", re.I), r"\1***"),
     (
         re.compile(
@@ -26,19 +30,44 @@ _SECRETS = (
 )
 
 
+_lock = Lock()
+_met: deque[str] = deque(maxlen=KNOWN)
+
+
+def remember(secret: str) -> None:
+    """Know a secret from now on, wherever it may turn up; one that is short would stand in many a word."""
+    with _lock:
+        if len(secret) >= PART and secret not in _met:
+            _met.append(secret)
+
+
 def scrub(text: str, secrets: Collection[str] = ()) -> str:
-    """Return a text of one bounded line without the known secrets, or anything that looks like one.
+    """Return a text of one bounded line without these secrets, those remembered, or anything that looks like one.
 
     Nor has it what would move a terminal's cursor, or could not be written as UTF-8.
     """
-    for secret in sorted(secrets, key=len, reverse=True):
+    text = clean(text, secrets)
+    text = " ".join("".join(one if one.isprintable() else " " for one in text).split())
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+def trace(error: BaseException) -> str:
+    """Return an error's traceback without secrets: what libraries raise may hold headers and whole URLs."""
+    text = clean("".join(traceback.format_exception(error)))
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def clean(text: str, secrets: Collection[str] = ()) -> str:
+    """Return a text, of however many lines, without these secrets, those remembered, or what looks like one."""
+    with _lock:
+        known = {*secrets, *_met}
+    for secret in sorted(known, key=len, reverse=True):
         text = text.replace(secret, "***") if secret else text
         for part in _parts(text, secret):
             text = text.replace(part, "***")
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
-    text = " ".join("".join(one if one.isprintable() else " " for one in text).split())
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    return text
 
 
 def _parts(text: str, secret: str) -> Iterator[str]:

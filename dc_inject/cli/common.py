@@ -24,6 +24,7 @@ from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft, addresses, values
 from dc_inject.ports import Backend, Clock, Observer
+from dc_inject.redaction import clean
 
 if TYPE_CHECKING:
     from dc_inject.backends.rucio import RucioBackend
@@ -196,10 +197,17 @@ def who() -> str:
     return f"{getpass.getuser()}@{os.uname().nodename}"
 
 
+class _Clean(logging.Formatter):
+    """Writes no secret, also not in a traceback or in what a library says."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return clean(super().format(record))
+
+
 def talk(*, verbose: bool = False, quiet: bool = False) -> None:
     """Send the log to stderr: one line a message, times in UTC. What libraries say only from warnings on."""
     handler = logging.StreamHandler(sys.stderr)
-    formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+    formatter = _Clean("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)

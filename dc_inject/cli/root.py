@@ -6,11 +6,10 @@ import importlib
 import os
 import sys
 import tempfile
-import traceback
 
 import click
 
-from dc_inject import __version__
+from dc_inject import __version__, redaction
 from dc_inject.errors import DcInjectError
 
 # name -> (module, first line of help): help is printed without importing what only one command needs.
@@ -103,5 +102,5 @@ def _say(message: str, hint: str | None, code: int) -> int:
 def _unexpected(error: Exception) -> tuple[str, str]:
     """Keep the trace in a private file, and return what to say."""
     with tempfile.NamedTemporaryFile("w", prefix="dc_inject-", suffix=".trace", delete=False) as file:
-        traceback.print_exception(error, file=file)
+        file.write(redaction.trace(error))
     return f"unexpected {type(error).__name__}", f"this is a bug of ours; its trace is in {file.name}"

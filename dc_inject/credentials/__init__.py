@@ -20,7 +20,7 @@ from dc_inject.credentials.tokens import expiry, read_token
 from dc_inject.credentials.x509 import Pem, read_pem
 from dc_inject.errors import Fatal
 from dc_inject.ports import Clock
-from dc_inject.redaction import scrub
+from dc_inject.redaction import remember, scrub
 
 Purpose = Literal["fts", "source", "destination"]
 Kind = Literal["token", "proxy", "certificate", "nothing"]
@@ -189,6 +189,7 @@ class Credentials:
     def _with(self, token: str, origin: str, file: str = "", stamp: Hashable = None) -> Credential:
         if token not in self._known:
             self._known.append(token)
+            remember(token)
         return Credential("token", origin, token, file=file, until=expiry(token), stamp=stamp)
 
     def _proxy(self, path: Path, variable: str) -> Credential:

@@ -77,7 +77,8 @@ def storages(campaign: Campaign) -> None:
     try:
         xrootd.load()
     except Permanent as error:
-        problems = {Problem(flow.menu, flow.line, f"{url}: {error.message}", error.hint or "") for flow, url in wanted}
+        why, hint = error.message, error.hint or ""
+        problems = {Problem(flow.menu, flow.line, f"{url}: {why}", hint) for flow, url in wanted}
         raise MenuError(sorted(problems)) from None
 
 

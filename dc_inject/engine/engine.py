@@ -8,12 +8,12 @@ next, and the next start goes on from there.
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from dc_inject import redaction
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.closing import Closing, ours_to_delete, say_what_stays
 from dc_inject.engine.desk import Desk, Settings
@@ -112,8 +112,7 @@ class Engine:
 
     def _survive(self, error: Exception, now: datetime) -> None:
         """Say, count and keep the trace of an error that nobody expected; then go on."""
-        trace = "".join(traceback.format_exception(error))
-        self._desk.ledger.note(trace, now)
+        self._desk.ledger.note(redaction.trace(error), now)
         log.error("unexpected %s; going on, its trace is in the ledger's notes", type(error).__name__)
         self._desk.tell("unexpected", kind=type(error).__name__)
         if self._cycle is not None and not self._desk.ledger.is_planned(self._cycle):
@@ -293,7 +292,7 @@ class Engine:
         except DcInjectError as error:
             self._refuse_menus(str(error))
         except Exception as error:  # noqa: BLE001  a menu must not be able to stop what is in force
-            self._desk.ledger.note("".join(traceback.format_exception(error)), self._clock.now())
+            self._desk.ledger.note(redaction.trace(error), self._clock.now())
             self._refuse_menus(f"unexpected {type(error).__name__}, its trace is in the ledger's notes")
 
     def _refuse_menus(self, why: str) -> None:

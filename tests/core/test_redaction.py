@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject.redaction import LONGEST, PART, scrub
+from dc_inject.redaction import LONGEST, PART, clean, remember, scrub, trace
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,7 @@ from dc_inject.redaction import LONGEST, PART, scrub
         ("opaque authz=Bearer%20opaque-thing, so", "so", "opaque-thing"),
         ("dav://pool/f?authz=abc123 (x)", "(x)", "abc123"),
         ("davs://me:hunter2@se/f is bad", "@se/f is bad", "hunter2"),
+        ("sent Authorization%3A%20Bearer%20opaque-thing, so", "so", "opaque-thing"),
     ],
 )
 def test_secrets_are_taken_out_and_the_rest_stays(text: str, kept: str, gone: str) -> None:
@@ -67,3 +68,26 @@ def test_a_part_of_a_known_secret_does_not_get_through(text: str, secret: str, s
     part = secret[start : start + PART + 4]
     clean = scrub(f"{text}[{part}]", {secret})
     assert not any(secret[at : at + PART] in clean for at in range(len(secret) - PART + 1))
+
+
+def test_a_trace_keeps_its_lines_and_has_no_secret_in_it() -> None:
+    """Libraries put headers and whole URLs into what they raise, and what they caught hangs below it."""
+    try:
+        try:
+            raise ValueError("https://me:hunter2@h/x?authz=abc123 \udce9 Authorization: Bearer opaque-thing")
+        except ValueError as inner:
+            raise RuntimeError("token=abc-def") from inner
+    except RuntimeError as error:
+        told = trace(error)
+    assert not any(secret in told for secret in ("hunter2", "abc123", "opaque-thing", "abc-def"))
+    assert 'raise RuntimeError("token=' in told
+    assert len(told.splitlines()) > 8
+    assert told.encode()
+
+
+def test_a_secret_that_was_met_is_known_everywhere() -> None:
+    secret = "opaque-0123456789-of-one-test"
+    remember(secret)
+    remember("short")
+    assert scrub(f"they said {secret[:20]}, short") == "they said ***, short"
+    assert secret not in clean(f"a\n{secret}\nb")

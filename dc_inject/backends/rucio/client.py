@@ -26,7 +26,7 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         """Authenticate; `timeout` is seconds that a connection, or a pause within an answer, may take."""
         self._notes = notes
         super().__init__(timeout=timeout, logger=_MUTE, user_agent=f"dc_inject-{__version__}")
-        notes.secrets.add(self.auth_token)
+        notes.met(self.auth_token)
 
     @property
     def session(self) -> requests.Session:
@@ -41,7 +41,7 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
 
     def _get_creds(self, creds: dict[str, Any] | None) -> dict[str, Any]:
         found: dict[str, Any] = super()._get_creds(creds)
-        self._notes.secrets.add(str(found.get("password") or ""))
+        self._notes.met(str(found.get("password") or ""))
         return found
 
     def _BaseClient__get_token_oidc(self) -> bool:  # noqa: N802  overrides a private method of the client

@@ -16,7 +16,7 @@ import requests
 from rucio.common import exception as rucio
 
 from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
-from dc_inject.redaction import scrub
+from dc_inject.redaction import remember, scrub
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,11 @@ class Notes:
     trouble: str = ""  # the last trouble of the network, in words
     requests: int = 0  # since the beginning
     secrets: set[str] = field(default_factory=set)
+
+    def met(self, secret: str) -> None:
+        """Know a secret, so that no echo of it is shown."""
+        self.secrets.add(secret)
+        remember(secret)
 
     def begin(self) -> None:
         """Forget the last call."""
