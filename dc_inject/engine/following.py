@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 OBSERVE_AT_ONCE = 200
 END_AT_ONCE = 20
 LATEST = timedelta(hours=2)  # how long after its cycle a request that was given up is looked for
+AT_FIRST = timedelta(hours=24)  # the same at the start: nobody has looked for a while
 MOST_TOLD = 5  # links whose failures are named in the log after one look; the ledger counts all
 LIVE = (State.CALLED, State.LIVE, State.COMPLETE)
 
@@ -35,6 +36,7 @@ class Following:
         self._not_carried_out = not_carried_out
         self._calls = 0  # of this round, not back yet
         self._removing = Removing(desk)
+        self._look_back = AT_FIRST
         # Ends asked for by this process: how often they failed in a row, and when to ask again if so.
         self._asked: dict[str, tuple[int, datetime | None]] = {}
         self.dwell: dict[FlowKey, timedelta] = {}
@@ -75,9 +77,10 @@ class Following:
         self._removing.look(now)
         given_up = [
             entry
-            for entry in self._desk.ledger.entries(State.WITHDRAWN, since=now - LATEST)
+            for entry in self._desk.ledger.entries(State.WITHDRAWN, since=now - self._look_back)
             if entry.called_at is not None and self._known(entry)
         ]
+        self._look_back = LATEST
         self._observe(given_up, exact=False)
 
     def end(self, entries: Sequence[Entry]) -> None:

@@ -96,10 +96,17 @@ class InjectionReader(AccountReader):
         return {flow_key(row): moment(row["since"]) for row in found}
 
     def failed_parts(self, since: datetime) -> Mapping[FlowKey, float]:
-        """Return the part of the bytes whose transfers came to their end since a moment that did not arrive."""
+        """Return the part of the bytes whose transfers came to their end since a moment that did not arrive.
+
+        What was ended before it was complete counts with what had come to an end by then.
+        """
         found = self._db.rows(
-            "SELECT scenario, source, destination, through, sum(injection.failed) AS lost, sum(bytes) AS size "
-            "FROM injection JOIN account ON account.id = account WHERE completed_at >= ? GROUP BY account.id",
+            "SELECT scenario, source, destination, through, sum(lost) AS lost, sum(size) AS size FROM ("  # noqa: S608  our own words
+            "SELECT account, failed AS lost, bytes AS size FROM injection WHERE completed_at >= ? UNION ALL "
+            "SELECT account, failed, moved + failed FROM injection "
+            f"WHERE state = 'ended' AND state NOT IN {ENDS} AND completed_at IS NULL AND ended_at >= ?"
+            ") JOIN account ON account.id = account GROUP BY account.id",
+            stored(since),
             stored(since),
         )
         return {flow_key(row): row["lost"] / row["size"] for row in found if row["size"]}

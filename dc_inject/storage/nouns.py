@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from dc_inject.errors import Fatal, Permanent
+from dc_inject.errors import Fatal, Permanent, Temporary
 
 VERBS = ("PROPFIND", "DELETE", "MKCOL", "COPY")  # what an injector and third-party copies need
 MOST_ENTRIES = 1_000_000  # of one listing
@@ -15,6 +15,10 @@ MOST_ENTRIES = 1_000_000  # of one listing
 
 class Missing(Permanent):
     """The file or folder that was asked about does not exist."""
+
+
+class Later(Temporary):
+    """A storage has taken something on, and will do it when it can."""
 
 
 class Refused(Fatal):

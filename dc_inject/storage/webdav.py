@@ -11,7 +11,7 @@ from dc_inject import urls
 from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.storage import listing
 from dc_inject.storage.listing import Row, Unreadable
-from dc_inject.storage.nouns import MOST_ENTRIES, VERBS, Access, Found, Look, Missing, Reach
+from dc_inject.storage.nouns import MOST_ENTRIES, VERBS, Access, Found, Later, Look, Missing, Reach
 from dc_inject.storage.wire import Answer, Wire, canonical
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class WebDav:
             if answer.status in _GONE:
                 return False
             if answer.status == 202:
-                raise Temporary(f"DELETE {where}: the storage will do it later", "look again")
+                raise Later(f"DELETE {where}: the storage will do it later", "look again")
             if answer.status not in {200, 204}:
                 raise answer.error()
             return True

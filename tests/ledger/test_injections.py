@@ -294,3 +294,18 @@ def test_a_batch_larger_than_one_statement_can_take(ledger):
     keys = [one.key for one in many]
     assert set(ledger.call(keys, START)) == set(keys)
     assert account(ledger).in_doubt == 1203 * 100 * GB
+
+
+def test_what_was_ended_with_failures_counts_among_what_failed(tmp_path):
+    """A link whose jobs all run into their lifetime is failing too; what we cancelled has come to no end."""
+    with opened(tmp_path) as ledger:
+        some = [injection(f"cms:/{name}#1") for name in "abc"]
+        started(ledger, *some)
+        keys = accepted(ledger, *some)
+        ledger.end_asked(keys[:2], START + 4 * MINUTE)
+        ledger.observe([seen(keys[0], Status.COMPLETE)], START + 5 * MINUTE)
+        over = seen(keys[1], Status.ABSENT, moved=10 * GB, exact=True, failed=60 * GB)
+        ledger.observe([over], START + 6 * MINUTE)
+        assert ledger.failed_parts(START) == {AB: 60 / 170}
+        assert ledger.failed_parts(START + 6 * MINUTE) == {AB: 60 / 70}
+        assert ledger.failed_parts(START + 7 * MINUTE) == {}

@@ -130,7 +130,8 @@ def _of_network(error: requests.RequestException, scrub: Callable[[str], str], *
             return Fatal(f"FTS's certificate cannot be trusted ({words})", _TRUST)
         if "alert" in words.lower():
             return Fatal(f"FTS did not accept our certificate ({words})", _RENEW, hold=CREDENTIALS)
-        return Temporary(f"no TLS connection to FTS ({words})")
+        # While it is made, or while the answer is read, as when a server dies: the libraries do not tell.
+        return Temporary(f"no TLS connection to FTS ({words})", lost=writes)
     if isinstance(error, requests.ConnectTimeout) or _never_sent(error):
         return Temporary(f"cannot connect to FTS ({words})", _ENDPOINT)
     if isinstance(error, requests.Timeout):

@@ -62,11 +62,11 @@ class Jobs:
 
     def _adopt(self, injection: Injection) -> Outcome:
         """Take over the job of an earlier call; it is looked at, since a wrong id would be lost for good."""
-        known = self.id_of(injection)
         try:
+            known = self.id_of(injection)
             self.connection.call("statuses", [known], files=False)
         except ServiceError as error:
-            message = f"FTS knows the key of this job, but does not tell of the job {known} ({error.message})"
+            message = f"FTS knows the key of this job, but does not tell of the job ({error.message})"
             raise Temporary(message, lost=True) from error
         return Outcome(injection.key, known, adopted=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from dc_inject.errors import Permanent, ServiceError
+from dc_inject.storage import Later
 
 GIVE_UP_AFTER = 3  # requests in a row
 
@@ -19,9 +20,9 @@ class Trouble:
         self._last: ServiceError | None = None
 
     def note(self, error: ServiceError | None) -> None:
-        """Take what became of a request; what the storage says of one file (Permanent) is an answer."""
+        """Take what became of a request; what the storage says of one file, or will do later, is an answer."""
         with self._lock:
-            bad = error is not None and not isinstance(error, Permanent)
+            bad = error is not None and not isinstance(error, Permanent | Later)
             self._in_a_row = self._in_a_row + 1 if bad else 0
             self._last = error if bad else self._last
 

@@ -13,6 +13,7 @@ from dc_inject.backends.sim import SimClock
 from dc_inject.errors import Permanent, Temporary
 from dc_inject.model import Entry, State
 from dc_inject.ports import Removal
+from dc_inject.storage import Later
 
 from ..support import CYCLE
 from .conftest import DESTINATION, LINK, SOURCE, bundle, submitted
@@ -104,6 +105,26 @@ def test_what_vanished_is_cancelled_all_the_same_and_watched_until_it_can_write_
     assert backend.remove([entry])[0].gone
     assert len(fts.seen) == asks  # FTS may be switched off by then
     assert not store.below(urls.parent(naming.folder(entry.injection)))
+
+
+def test_a_storage_that_deletes_later_is_asked_for_all_at_once(
+    fts: FakeFts, backend: FtsBackend, store: Store
+) -> None:
+    """It answers well: to leave the rest for the next time would take hours for a large job."""
+    entries = [ended(entry, done=5) for entry in submitted(backend, 0, 1, files=5)]
+    wanted = {url for entry in entries for url in naming.copies(entry.injection)}
+    taken: set[str] = set()
+
+    def fault(verb: str, url: str) -> None:
+        if verb == "delete" and url not in taken:
+            taken.add(url)
+            raise Later("the storage will do it later")
+
+    store.fault = fault
+    told = backend.remove(entries)
+    assert taken == wanted
+    assert [type(removal.error) for removal in told] == [Temporary] * 2
+    assert all(removal.gone for removal in backend.remove(entries))
 
 
 def test_a_refused_delete_is_told_asked_again_later_and_later_and_costs_the_others_nothing(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import gc
 import json
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import requests
 
 from dc_inject.backends.fts import FtsBackend
+from dc_inject.backends.fts.errors import Notes, translate
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import State
 from dc_inject.ports import Status
@@ -79,6 +82,27 @@ def test_an_answer_that_was_lost_is_found_when_looked_for(fts: FakeFts, backend:
     (again,) = backend.submit([made])
     assert again.adopted
     assert len(fts.jobs) == 1
+
+
+def test_a_job_that_is_known_already_is_never_given_up_for_who_we_are(fts: FakeFts, backend: FtsBackend) -> None:
+    """The 409 says that the job is there; that a proxy answers 404 to what is asked next does not undo it."""
+    made = bundle(0)
+    backend.submit([made])
+    fts.instead.append(("GET", "/whoami", (404, PAGE)))
+    backend.connection._me = None
+    (outcome,) = backend.submit([made])
+    assert isinstance(outcome.error, Temporary)
+    assert outcome.error.lost
+    (outcome,) = backend.submit([made])
+    assert outcome.adopted
+
+
+@pytest.mark.parametrize(("writes", "lost"), [(True, True), (False, False)])
+def test_tls_that_breaks_off_may_have_done_so_while_the_answer_was_read(writes: bool, lost: bool) -> None:
+    broke = requests.exceptions.SSLError(ssl.SSLEOFError(8, "EOF occurred in violation of protocol"))
+    error = translate(broke, Notes(), str, writes=writes)
+    assert isinstance(error, Temporary)
+    assert error.lost is lost
 
 
 def test_an_answer_that_does_not_come_is_lost(fts: FakeFts, make: Callable[..., FtsBackend]) -> None:
