@@ -6,7 +6,6 @@ import re
 import traceback
 from collections import deque
 from collections.abc import Collection, Iterator
-from threading import Lock
 
 LONGEST = 300  # characters of a message: servers have answered with whole pages
 PART = 16  # characters of a known secret in a row that are as good as the secret
@@ -30,15 +29,13 @@ _SECRETS = (
 )
 
 
-_lock = Lock()
-_met: deque[str] = deque(maxlen=KNOWN)
+_met: deque[str] = deque(maxlen=KNOWN)  # from any thread: to append one and to copy all are one step each
 
 
 def remember(secret: str) -> None:
     """Know a secret from now on, wherever it may turn up; one that is short would stand in many a word."""
-    with _lock:
-        if len(secret) >= PART and secret not in _met:
-            _met.append(secret)
+    if len(secret) >= PART and secret not in tuple(_met):
+        _met.append(secret)
 
 
 def scrub(text: str, secrets: Collection[str] = ()) -> str:
@@ -59,9 +56,7 @@ def trace(error: BaseException) -> str:
 
 def clean(text: str, secrets: Collection[str] = ()) -> str:
     """Return a text, of however many lines, without these secrets, those remembered, or what looks like one."""
-    with _lock:
-        known = {*secrets, *_met}
-    for secret in sorted(known, key=len, reverse=True):
+    for secret in sorted({*secrets, *tuple(_met)}, key=len, reverse=True):
         text = text.replace(secret, "***") if secret else text
         for part in _parts(text, secret):
             text = text.replace(part, "***")
