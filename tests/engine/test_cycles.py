@@ -364,51 +364,6 @@ def test_a_look_that_was_older_than_the_answer_ends_nothing(tmp_path, monkeypatc
     assert {entry.state for entry in one.ledger.entries()} == {State.LIVE}
 
 
-def test_at_a_start_all_that_was_given_up_within_a_day_is_looked_for_once(tmp_path):
-    """Nobody has looked while nobody ran, and what a service carried out late is traffic of ours."""
-    lasting = replace(LINK, lifetime_min=timedelta(days=1), lifetime_max=timedelta(days=1))
-    one = world(tmp_path, campaign([lasting]), {"A": items("A", 200, 50 * GB)}, speed=lambda _link: 1e6)
-    late: list = []
-
-    def lose(method, subject):
-        if method == "submit" and not late and one.clock.now() > START + CYCLE * 0.5:
-            late.append(subject)
-            raise Temporary("timed out", lost=True)
-
-    one.backend.fault = lose
-    one.settings = replace(one.settings, call_grace=CYCLE / 2)
-    one.run(cycles=1)
-    one.run(cycles=1)
-    assert {e.state for e in one.ledger.entries() if e.injection in late[0]} == {State.WITHDRAWN}
-    one.backend.submit(late[0])
-    one.clock.advance(START + timedelta(hours=20))
-    one.run(cycles=1)
-    found = [e for e in one.ledger.entries() if e.injection in late[0]]
-    assert found
-    assert all(e.accepted_at is not None for e in found)
-
-
-def test_a_rule_that_is_made_long_after_anybody_waited_for_it_is_found_and_counted(tmp_path):
-    one = world(tmp_path, campaign([LINK]), {"A": items("A", 200, 50 * GB)}, speed=lambda _link: 1e6)
-    late: list = []
-
-    def lose(method, subject):
-        if method == "submit" and not late and one.clock.now() > START + CYCLE * 0.5:
-            late.append(subject)
-            raise Temporary("timed out", lost=True)
-
-    one.backend.fault = lose
-    one.settings = replace(one.settings, call_grace=CYCLE / 2)
-    one.run(cycles=1)
-    one.run(cycles=1)
-    assert {e.state for e in one.ledger.entries() if e.injection in late[0]} == {State.WITHDRAWN}
-    one.backend.submit(late[0])
-    one.run(cycles=1)
-    assert {e.state for e in one.ledger.entries() if e.injection in late[0]} == {State.LIVE}
-    account = next(iter(one.ledger.accounts().values()))
-    assert account.injected == sum(rule.injection.item.bytes for rule in one.backend.rules.values())
-
-
 def test_what_an_outage_has_kept_back_does_not_leave_in_one_burst(tmp_path):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 200, 5 * GB)})
     engine = one.engine()
