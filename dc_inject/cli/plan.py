@@ -14,7 +14,7 @@ import click
 from dc_inject import files, units
 from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli import common, tables
+from dc_inject.cli import common, plots, tables
 from dc_inject.clock import SystemClock
 from dc_inject.engine import Engine, Settings, admit
 from dc_inject.engine.menus import Menus
@@ -84,7 +84,7 @@ def plan(
     r"""Show what MENUS would inject from a time on; nothing is changed anywhere.
 
     What is resident and owed comes from the campaign's ledger, when there is one. In cycles after the first
-    one, rules are taken to complete at once.
+    one, rules are taken to complete at once. Beside a table, each shape of a rate is drawn.
 
     \b
     Example: dc-inject plan menus/cms-t0-export.yaml --at 2027-02-08T10:00Z --cycles 4
@@ -133,6 +133,9 @@ def plan(
     if not rows:
         begin, end = (f"{m:%Y-%m-%d %H:%M:%SZ}" for m in (source().start, source().end))
         click.echo(f"no menu is in force then: the menus of {campaign} are from {begin} to {end}", err=True)
+    if fmt == "table":
+        for line in plots.shapes(source().flows):
+            click.echo(line, err=True)
     if datasets:
         tables.emit(fmt, DATASETS, [_dataset(entry) for entry in entries])
     else:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import click
 
-from dc_inject import files, units
+from dc_inject import files, rates, units
 from dc_inject.backends.dry import DryBackend
 from dc_inject.cli import common
 from dc_inject.clock import SystemClock
@@ -185,7 +185,7 @@ def _say_configuration(campaign: Campaign, identities: Iterable[Identity], path:
         for i in identities
     ]
     for menu in campaign.menus:
-        total, limits = sum(flow.rate for flow in menu.flows), menu.limits
+        total, limits = rates.peak(menu.flows).rate, menu.limits
         window = f"{menu.start:%Y-%m-%d %H:%M:%SZ} to {menu.end:%Y-%m-%d %H:%M:%SZ}"
         lines.append(f"{menu.name}: {window}, {len(menu.flows)} links, {units.format_rate(total)}")
         lines.append(

@@ -174,6 +174,36 @@ def _word(*words: str) -> Callable[[str], str]:
     return read
 
 
+def _all(read: Callable[[str], T]) -> PlainValidator:
+    """Read one text or a list of them; nothing when any of them is wrong, since their number and order count."""
+
+    def validate(value: object, info: ValidationInfo) -> tuple[T, ...]:
+        items = value if isinstance(value, Seq) else [value]
+        if isinstance(value, Seq) and not value:
+            reading_of(info).complain(value.place, f"{_key(info)}the list is empty", "write values, or remove it")
+        found = [_one(lambda text, _: read(text.strip()), None, item, info) for item in items]
+        return () if None in found else tuple(one for one in found if one is not None)
+
+    return PlainValidator(validate)
+
+
+def _curve(value: object, info: ValidationInfo) -> tuple[tuple[timedelta, values.Level], ...]:
+    """Read a mapping of times of the day to levels, in the order of the times; nothing when any is wrong."""
+    reading = reading_of(info)
+    if not isinstance(value, Map) or not value:
+        if value is not MISSING:
+            place = value.place if isinstance(value, Text | Seq | Map) else Place(reading.name, 0)
+            reading.complain(place, f"{_key(info)}no mapping of times to levels", 'write {"08:00": 30 %, ...}')
+        return ()
+    found = []
+    for key, level in value.entries():
+        at = _one(lambda text, _: values.clock(text.strip()), None, key, info)
+        part = _one(lambda text, _: values.level(text.strip()), None, level, info)
+        if at is not None and part is not None:
+            found.append((at, part))
+    return tuple(sorted(found, key=lambda pair: pair[0])) if len(found) == len(value) else ()
+
+
 def _text(*examples: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "examples": list(examples)})
 
@@ -191,6 +221,8 @@ def _one_or_list(*examples: str) -> WithJsonSchema:
 _PART = WithJsonSchema(
     {"anyOf": [{"type": "number"}, {"type": "string", "pattern": "%$"}], "examples": ["10 %", 0.1]}
 )
+_LEVEL_OF: dict[str, Any] = {"anyOf": [{"type": "number"}, {"type": "string"}], "examples": ["25 %", "10 Gb/s"]}
+_LEVEL = WithJsonSchema(_LEVEL_OF)
 _RSES: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 _SHARES: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
 
@@ -198,6 +230,16 @@ Rate = Annotated[float, _read(values.rate, math.nan), _text("10 Gb/s", "1.25 GB/
 Size = Annotated[int, _read(values.size, 0), _text("500 TB", "2 PiB")]
 Duration = Annotated[timedelta, _read(values.duration, timedelta(0)), _text("15 min", "2 h", "1 h 30 min")]
 Lasting = Annotated[timedelta | None, _read(values.lasting, None), _text("1 h", "2 h")]
+Lastings = Annotated[tuple[timedelta, ...], _all(values.lasting), _one_or_list("1 h")]
+Level = Annotated[values.Level | None, _read(values.level, None), _LEVEL]
+Levels = Annotated[
+    tuple[values.Level, ...], _all(values.level), WithJsonSchema({"type": "array", "items": _LEVEL_OF})
+]
+Curve = Annotated[
+    tuple[tuple[timedelta, values.Level], ...],
+    PlainValidator(_curve),
+    WithJsonSchema({"type": "object", "additionalProperties": _LEVEL_OF}),
+]
 CycleLength = Annotated[timedelta | None, _read(values.cycle, None), _text("15 min")]
 Fraction = Annotated[float, _read(values.fraction, 0.0), _PART]
 Part = Annotated[float, _read(values.part, 0.25), _PART]

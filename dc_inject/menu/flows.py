@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from zoneinfo import ZoneInfo
 
+from dc_inject.menu import shapes
 from dc_inject.menu.ends import MOST_LINKS, Naming, Pairs
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, LinkEntry, Scenario
 from dc_inject.menu.terms import Terms, terms
 from dc_inject.model import Flow, FlowKey, Link, Order
+from dc_inject.shape import Shape
 
 
 class Writer:
@@ -69,8 +72,9 @@ class Writer:
         if turned:
             pairs = self._naming.both_ways(pairs, scenario.at("both_ways"))
         if scenario.rate is not None:
+            shape = self._shape(said, scenario.rate)
             for pair, share in pairs.items():
-                yield _flow(name, pair, scenario.rate * share / total, said, scenario.place)
+                yield _flow(name, pair, scenario.rate * share / total, said, scenario.place, shape)
 
     def _links(self, name: str, scenario: Scenario) -> Iterator[Flow]:
         """Write out a scenario whose links have their own rates."""
@@ -97,8 +101,12 @@ class Writer:
             pairs = self._naming.both_ways(pairs, link.at("both_ways"))
         if link.tape_agreed is not None:
             self.tape_agreed.update(dict.fromkeys((*sources, *destinations), link.tape_agreed))
+        shape = self._shape(said, link.rate)
         for pair, share in pairs.items():
-            yield _flow(name, pair, link.rate * share / total, said, link.place, stated=total == 1)
+            yield _flow(name, pair, link.rate * share / total, said, link.place, shape, stated=total == 1)
+
+    def _shape(self, said: Terms, rate: float) -> Shape | None:
+        return shapes.made(said, rate, ZoneInfo(self._document.timezone), self._complain)
 
     def _terms(self, *levels: Scenario | LinkEntry) -> Terms:
         defaults = self._document.defaults
@@ -127,7 +135,14 @@ _PLAIN = {"from_", "to", "rate", "both_ways", "tape_agreed"}
 
 
 def _flow(
-    scenario: str, pair: tuple[str, str], rate: float, said: Terms, place: Place, *, stated: bool = False
+    scenario: str,
+    pair: tuple[str, str],
+    rate: float,
+    said: Terms,
+    place: Place,
+    shape: Shape | None,
+    *,
+    stated: bool = False,
 ) -> Flow:
     return Flow(
         scenario=scenario,
@@ -146,6 +161,7 @@ def _flow(
         dwell=said.dwell,
         overhead=said.overhead,
         job=said.job,
+        shape=shape,
         menu=place.file,
         line=place.line,
         stated=stated,

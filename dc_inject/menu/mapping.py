@@ -52,6 +52,11 @@ class Mapping(BaseModel):
         """Whether it was a mapping at all; if not, that was complained of."""
         return self._understood
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was written in it, not even what was complained of."""
+        return not self._places
+
     def at(self, key: str) -> Place:
         """Where a key of it stands, or the mapping where the key is not given."""
         return self._places.get(key, self._place)

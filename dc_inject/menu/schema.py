@@ -53,6 +53,32 @@ class Jobs(Mapping):
     longest_transfer: f.Lasting = Field(None, description="How long a cancelled transfer may still write")
 
 
+class ShapeEntry(Mapping):
+    """How the rate goes over time; one of `ramp`, `steps`, `burst` and `daily`, or `constant`."""
+
+    constant: f.Switch = Field(False, description="The rate as it is, where another shape would hold")
+    ramp: f.Lasting = Field(None, description="Straight up to the rate in this time")
+    from_: f.Level = Field(None, alias="from", description="Where a ramp begins")
+    steps: f.Levels = Field((), description="Levels one after the other; the last one stays")
+    hold: f.Lastings = Field((), description="How long a step lasts: one time for all, or a list")
+    repeat: f.Switch = Field(False, description="After the last step the first one comes again")
+    burst: f.Lasting = Field(None, description="Pulses: how long the rate holds")
+    pause: f.Lasting = Field(None, description="Pulses: how long it does not")
+    low: f.Level = Field(None, description="Pulses: the level of a pause")
+    daily: f.Curve = Field((), description="Levels at times of the day, with straight lines between them")
+
+
+def _constant(value: object) -> object:
+    """Take the word `constant` for `{constant: true}`."""
+    if isinstance(value, Text) and value.strip() == "constant":
+        return Map([(Text("constant", value.place), Text("true", value.place))], value.place)
+    return value
+
+
+def _or_word(schema: dict[str, Any]) -> None:
+    schema["anyOf"].append({"const": "constant"})
+
+
 class Overrides(Mapping):
     """What may be said for the whole menu (under `defaults`), for a scenario or for a link."""
 
@@ -61,6 +87,9 @@ class Overrides(Mapping):
     priority: f.Priority | None = Field(None, description="Divides our own budgets, 1 to 5 (most)")
     service_priority: f.Priority | None = Field(
         None, description="What the service is told; above 3 only over production"
+    )
+    shape: Annotated[ShapeEntry | None, BeforeValidator(_constant)] = Field(
+        None, description="How the rate goes over time", json_schema_extra=_or_word
     )
     lifetime: Lifetime | None = None
     dwell: f.Duration | None = Field(None, description="How long complete data stay")
@@ -220,6 +249,7 @@ PARTS.update(
         "a site of `sites`": SiteEntry,
         "an RSE of a site": RseEntry,
         "`lifetime`": Lifetime,
+        "`shape`": ShapeEntry,
         "`files`": Files,
         "`jobs`": Jobs,
         "`fts`": FtsEntry,

@@ -9,7 +9,17 @@ from typing import TypeVar
 
 from dc_inject import units
 from dc_inject.menu.nodes import Complain, Place
-from dc_inject.menu.schema import Datasets, Defaults, Document, Files, Jobs, Lifetime, Overrides, Windowed
+from dc_inject.menu.schema import (
+    Datasets,
+    Defaults,
+    Document,
+    Files,
+    Jobs,
+    Lifetime,
+    Overrides,
+    ShapeEntry,
+    Windowed,
+)
 from dc_inject.model import DatasetFilter, FileFilter, JobOptions, Order, Verify
 
 T = TypeVar("T")
@@ -39,6 +49,7 @@ class Terms:
     dwell: timedelta
     overhead: float
     job: JobOptions | None
+    shape: ShapeEntry | None
 
 
 def terms(document: Document, levels: Sequence[Overrides], place: Place, complain: Complain) -> Terms:
@@ -75,6 +86,7 @@ def terms(document: Document, levels: Sequence[Overrides], place: Place, complai
         dwell=_or(_first(levels, lambda level: level.dwell), timedelta(0)),
         overhead=_or(_first(levels, lambda level: level.overhead), 0.0),
         job=_job(levels) if through == "fts" else None,
+        shape=_first(levels, lambda level: level.shape),
     )
 
 

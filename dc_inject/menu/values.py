@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 from zoneinfo import ZoneInfo
 
 from dc_inject import naming, redaction, units
@@ -22,6 +22,7 @@ _TIME = re.compile(
 )
 _DECIMAL = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?")
 _WHOLE = re.compile(r"[0-9]{1,15}")
+_CLOCK = re.compile(r"(?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9])")
 _SIZE_UNIT = re.compile(r"[0-9.\s]*(?P<unit>[A-Za-z]+)")
 _FIRST_YEAR, _LAST_YEAR = 2000, 2199
 
@@ -92,6 +93,31 @@ def fraction(text: str) -> float:
     if value > 1:
         raise WrongError(f"{text!r} is more than 100 %", "write a part of one, such as 10 % or 0.1")
     return value
+
+
+class Level(NamedTuple):
+    """How much of a rate holds: a part of it, or a rate (bytes per second) beside it."""
+
+    part: float | None
+    rate: float | None = None
+
+
+def level(text: str) -> Level:
+    """Read a level of a shape: `25 %`, `0.25`, or a rate; zero is one too."""
+    if text.endswith("%") or _DECIMAL.fullmatch(text):
+        return Level(fraction(text))
+    try:
+        return Level(None, units.parse_rate(text))
+    except ValueError:
+        _not(text, "a level", "25 %, 0.25, or a rate such as 10 Gb/s")
+
+
+def clock(text: str) -> timedelta:
+    """Read a time of the day: `08:00` to `23:59`; returns the time since midnight."""
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        _not(text, "a time of the day", "00:00 to 23:59")
+    return timedelta(hours=int(match["hour"]), minutes=int(match["minute"]))
 
 
 def part(text: str) -> float:

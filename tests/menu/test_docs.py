@@ -21,6 +21,7 @@ from dc_inject.menu.schema import (
     LimitsEntry,
     Mapping,
     RseEntry,
+    ShapeEntry,
     SiteEntry,
 )
 from dc_inject.model import DatasetFilter, Limits, Link
@@ -64,7 +65,20 @@ def test_there_are_examples() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", [Document, Defaults, Datasets, Files, Jobs, SiteEntry, RseEntry, ExcludeEntry, LimitsEntry, FtsEntry]
+    "part",
+    [
+        Document,
+        Defaults,
+        Datasets,
+        Files,
+        Jobs,
+        SiteEntry,
+        RseEntry,
+        ExcludeEntry,
+        LimitsEntry,
+        FtsEntry,
+        ShapeEntry,
+    ],
 )
 def test_every_key_is_on_the_page(part: type[Mapping]) -> None:
     """No key without its explanation."""

@@ -1,0 +1,163 @@
+"""Shapes as menus write them: what they mean, how shares scale them, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dc_inject import rates
+from dc_inject.model import Flow, Menu
+from tests.menu.texts import problems, read, scenarios, text
+
+START = datetime(2027, 2, 8, 9, tzinfo=UTC)  # 10:00 in Zurich
+HOUR = timedelta(hours=1)
+GBPS = 1e9 / 8
+
+
+def one(shape: str, more: str = "") -> str:
+    """A menu with one link of 40 Gb/s in this shape; the shape is in line 11."""
+    return scenarios(f"one: {{from: A, to: B, rate: 40 Gb/s{more},\n  shape: {shape}}}")
+
+
+def levels(flow: Flow, *hours: float) -> list[float]:
+    """The rate, in Gb/s, so many hours after the start."""
+    return [round(rates.at(flow, START + hour * HOUR) / GBPS, 6) for hour in hours]
+
+
+def first(made: Menu) -> Flow:
+    """The first link."""
+    return made.flows[0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ("constant", [40, 40, 40, 40, 40]),
+        ("{ramp: 2 h}", [0, 20, 40, 40, 40]),
+        ("{ramp: 4 h, from: 50 %}", [20, 25, 30, 35, 40]),
+        ("{steps: [5 Gb/s, 50 %, 0.75, 100 %], hold: 1 h}", [5, 20, 30, 40, 40]),
+        ("{steps: [10 Gb/s, 0, 40 Gb/s], hold: [2 h, 1 h]}", [10, 10, 0, 40, 40]),
+        ("{steps: [100 %, 10 %], hold: [1 h, 2 h], repeat: true}", [40, 4, 4, 40, 4]),
+        ("{burst: 1 h, pause: 1 h}", [40, 0, 40, 0, 40]),
+        ("{burst: 2 h, pause: 1 h, low: 4 Gb/s}", [40, 40, 4, 40, 40]),
+        ('{daily: {"10:00": 10 %, "12:00": 50 %, "14:00": 10 %}}', [4, 12, 20, 12, 4]),
+        ('{daily: {"22:00": 100 %, "10:00": 0 %}}', [0, 40 / 12, 80 / 12, 10, 160 / 12]),
+    ],
+)
+def test_each_kind(shape: str, expected: list[float]) -> None:
+    """The rate at the start of the window, which is 10:00 in its zone, and each hour after it."""
+    made = first(read(one(shape)))
+    assert levels(made, 0, 1, 2, 3, 4) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_constant_is_no_shape() -> None:
+    """So that it is the same link as one of which nothing is said."""
+    assert first(read(one("constant"))) == first(read(one("{constant: true}")))
+    assert first(read(one("constant"))).shape is None
+
+
+def test_a_daily_curve_comes_again_over_midnight() -> None:
+    """Between its last and its first time it is a straight line too, also when it is written out of order."""
+    made = first(read(one('{daily: {"23:00": 40 %, "01:00": 20 %, "12:00": 100 %}}')))
+    assert levels(made, 2, 13, 14, 15) == [40, 16, 12, 8]
+
+
+def test_shares_meshes_and_both_ways_scale_a_shape() -> None:
+    """A level that is told as a rate is part of the rate beside it, however that is shared."""
+    made = read(
+        scenarios(
+            """
+a: {from: X, to: {B: 3, C: 1}, rate: 40 Gb/s, both_ways: true, shape: {steps: [10 Gb/s, 40 Gb/s], hold: 1 h}}
+b: {mesh: [A, B, C], rate: 60 Gb/s, shape: {ramp: 2 h}}
+c:
+  shape: {steps: [10 Gb/s, 100 %], hold: 1 h}
+  links:
+    - {from: K, to: L, rate: 20 Gb/s}
+    - {from: L, to: M, rate: 80 Gb/s}
+    - {from: M, to: K, rate: 30 Gb/s, shape: constant}
+"""
+        )
+    )
+    found = {(flow.scenario, str(flow.link)): levels(flow, 0, 1) for flow in made.flows}
+    assert found["a", "X:B"] == found["a", "B:X"] == [7.5, 30]
+    assert found["a", "X:C"] == found["a", "C:X"] == [2.5, 10]
+    assert [rate for (name, _), rate in found.items() if name == "b"] == [[0, 5]] * 6
+    assert [found["c", link] for link in ("K:L", "L:M", "M:K")] == [[10, 20], [10, 80], [30, 30]]
+
+
+def test_a_link_says_more_than_its_scenario_and_the_defaults() -> None:
+    """And each shape begins with the window of its own link."""
+    body = """
+a: {from: A, to: B, rate: 10 Gb/s, start: 2027-02-08 12:00}
+b: {from: A, to: C, rate: 10 Gb/s, shape: {burst: 1 h, pause: 1 h}}
+c: {from: A, to: D, rate: 10 Gb/s, shape: constant}
+"""
+    made = read(
+        text(
+            defaults='defaults: {datasets: {did: "cms:*"}, shape: {ramp: 2 h}}',
+            scenarios="scenarios:" + body.replace("\n", "\n  "),
+        )
+    )
+    assert [levels(flow, 0, 1, 2, 3) for flow in made.flows] == [[0, 0, 0, 5], [10, 0, 10, 0], [10, 10, 10, 10]]
+
+
+def test_the_highest_sum_of_shapes_is_what_counts() -> None:
+    """Two bursts that never meet do not add up, for the target, for limits and for sites."""
+    body = """
+a: {from: A, to: B, rate: 40 Gb/s, shape: {burst: 1 h, pause: 1 h}}
+b: {from: A, to: C, rate: 30 Gb/s, shape: {steps: [0 %, 100 %], hold: 1 h, repeat: true}}
+"""
+    tight = scenarios(body).replace("1 Tb/s, per", "40 Gb/s, per")
+    assert problems(tight) == problems(tight + "target: 40 Gb/s\n") == ()
+    (wrong,) = problems(tight + "target: 70 Gb/s\n")
+    assert wrong.message == "the rates sum to 40 Gb/s, not to the target of 70 Gb/s"
+
+
+@pytest.mark.parametrize(
+    ("shape", "message", "hint"),
+    [
+        ("{}", "the shape says nothing", "`ramp`, `steps`, `burst` and `daily`"),
+        ("ramp", "'ramp' stands where a mapping belongs", "{...}"),
+        ("{ramp: 1 h, burst: 1 h, pause: 1 h}", "the shape has `ramp` and `burst`", "write one of"),
+        ("{ramp: 1 h, hold: 1 h}", "`hold` stands beside `ramp`", "it goes with `steps`"),
+        ("{burst: 1 h, pause: 1 h, from: 10 %}", "`from` stands beside `burst`", "it goes with `ramp`"),
+        ("{ramp: 1}", "`ramp`: '1' has no unit", "15 min"),
+        ("{ramp: 24 h}", "the shape needs 1 d to its highest level, and its window is 1 d", "lengthen the window"),
+        ("{ramp: 1 h, from: fast}", "`from`: 'fast' is not a level", "25 %, 0.25, or a rate"),
+        ("{ramp: 1 h, from: -5 %}", "`from`: ", "10 % or 0.1"),
+        ("{steps: [1, 2], hold: 1 h}", "`steps`: '2' is more than 100 %", "10 % or 0.1"),
+        ("{steps: [50 %, 50 Gb/s], hold: 1 h}", "`steps`: 50 Gb/s is above the rate, 40 Gb/s", "raise it"),
+        ("{steps: [50 %, 100 %]}", "`steps`: there is no `hold`", "hold: 1 h"),
+        ("{steps: [50 %, 100 %], hold: [1 h, 1 h]}", "`hold`: 2 times for 2 steps", "but the last, which stays"),
+        ("{steps: [5 %, 9 %, 100 %], hold: [1 h, 1 h], repeat: true}", "`hold`: 2 times for 3", "for each step"),
+        ("{steps: [], hold: 1 h}", "`steps`: the list is empty", "write values"),
+        ("{steps: [0, 0 %], hold: 1 h}", "the shape has no level above 0", "`exclude` it"),
+        ("{steps: [1, 0], hold: 1 s, repeat: true}", "the shape comes 43200 times within", "up to 10000"),
+        ("{ramp: }", "`ramp` has no value", "give it one"),
+        ("{burst: 1 h}", "`burst`: there is no `pause`", "pause: 1 h"),
+        ("{burst: 0 s, pause: 1 h}", "`burst`: '0 s' is shorter than a second", "15 min"),
+        ('{daily: {"25:00": 10 %, "08:00": 20 %}}', "'25:00' is not a time of the day", "00:00 to 23:59"),
+        ('{daily: {"08:00": 20 %}}', "`daily`: there is one time only", "two or more"),
+        ("{daily: [10 %, 20 %]}", "`daily`: no mapping of times to levels", '"08:00": 30 %'),
+        ("{daily: {}}", "`daily`: no mapping of times to levels", "30 %"),
+        ("{wave: 1 h}", "the key `wave` is unknown here", "known here: constant, ramp"),
+    ],
+)
+def test_what_is_wrong(shape: str, message: str, hint: str) -> None:
+    """Each problem once, with its place, and without another one that follows from it."""
+    found = problems(one(shape))
+    assert found[0].line in {10, 11}
+    assert message in found[0].message
+    assert hint in found[0].hint
+    assert len(found) == 1
+
+
+def test_what_is_not_understood_elsewhere_leads_to_no_further_complaint() -> None:
+    """A rate or a window that is wrong says nothing of the shape."""
+    steps = ", shape: {steps: [10 Gb/s, 20 Gb/s], hold: 1 h}}"
+    assert len(problems(scenarios("one: {from: A, to: B, rate: fast" + steps))) == 1
+    assert (
+        len(problems(text(start="start: early").replace("rate: 10 Gb/s", "rate: 40 Gb/s\n    shape: {ramp: 1 h}")))
+        == 1
+    )
