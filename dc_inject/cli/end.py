@@ -15,7 +15,7 @@ import click
 from dc_inject import naming, units
 from dc_inject.cli import common, removal, sweeping
 from dc_inject.clock import SystemClock
-from dc_inject.engine.ending import Ending, Standing
+from dc_inject.engine.ending import THREADS, Ending, Standing
 from dc_inject.errors import LedgerError, Permanent, ServiceError, UsageError
 from dc_inject.executor import ThreadExecutor
 from dc_inject.ledger import Ledger
@@ -26,7 +26,6 @@ from dc_inject.ports import Backend, Clock, Found, Outcome
 IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)
 JOBS_END_WITHIN = timedelta(minutes=1)
 TELL_EVERY = timedelta(seconds=10)
-THREADS = 8
 
 
 @runtime_checkable
@@ -137,7 +136,6 @@ def end(
             executor=executor,
             record=ledger,
             patience=timedelta(seconds=3 * timeout),
-            at_once=THREADS,
         )
         standing = ending.look(entries)
         noun = _noun(services)

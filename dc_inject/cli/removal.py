@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
@@ -13,11 +13,12 @@ import click
 from dc_inject.engine.ending import Ending
 from dc_inject.errors import ServiceError
 from dc_inject.ledger import Ledger
-from dc_inject.model import Entry, State
+from dc_inject.model import Entry, Injection, State
 from dc_inject.ports import Backend, Clock, Removal
 
 PATIENCE = timedelta(minutes=2)  # how long files that resist are asked for again while nothing else gets on
 TELL_EVERY = timedelta(seconds=10)
+SHOWN = 20  # destinations where files stay
 Ours = Callable[..., list[Entry]]  # our entries in some states
 
 
@@ -56,8 +57,8 @@ def remove(ending: Ending, ours: Ours, backends: Mapping[str, Backend], clock: C
     tally = _Tally(sum(entry.injection.item.files for entry in entries.values()))
     told = clock.now()
     try:
-        for removal in ending.remove(entries.values(), PATIENCE):
-            tally.add(removal, entries[removal.key].injection.item.files)
+        for removal in ending.remove(entries.values(), PATIENCE, _waits):
+            tally.add(removal, entries[removal.key].injection)
             if clock.now() >= told + TELL_EVERY:
                 told = clock.now()
                 click.echo(f"{tally.gone} of {tally.files} files are known to be gone", err=True)
@@ -67,12 +68,21 @@ def remove(ending: Ending, ours: Ours, backends: Mapping[str, Backend], clock: C
     click.echo(f"{tally.gone} files are known to be gone from their destinations", err=True)
     if tally.later:
         click.echo(_once_more(tally.later), err=True)
-    if tally.errors:
-        message, count = tally.errors.most_common(1)[0]
+    if tally.stays:
+        for line in tally.account():
+            click.echo(line, err=True)
+        jobs = sum(why.total() for _, why in tally.stays.values())
+        count, message = max(
+            (why.most_common(1)[0][::-1] for _, why in tally.stays.values()), key=lambda one: one[0]
+        )
         raise ServiceError(
-            f"files of {sum(tally.errors.values())} jobs are still at their destinations; of {count}: {message}",
+            f"files of {jobs} jobs are still at their destinations; of {count}: {message}",
             "the ledger keeps them: run it again when that is repaired",
         )
+
+
+def _waits(destination: str, why: str) -> None:
+    click.echo(f"waiting for {destination}: {why}; others go on", err=True)
 
 
 @dataclass
@@ -82,15 +92,25 @@ class _Tally:
     files: int
     gone: int = 0
     later: list[Removal] = field(default_factory=list)
-    errors: Counter[str] = field(default_factory=Counter)
+    stays: dict[str, tuple[int, Counter[str]]] = field(default_factory=dict)  # files, and why, by destination
 
-    def add(self, removal: Removal, files: int) -> None:
+    def add(self, removal: Removal, injection: Injection) -> None:
         if removal.gone:
-            self.gone += files
+            self.gone += injection.item.files
         elif removal.error is None:
             self.later.append(removal)
         else:
-            self.errors[removal.error.message] += 1
+            files, why = self.stays.get(injection.link.destination, (0, Counter()))
+            why[removal.error.message] += 1
+            self.stays[injection.link.destination] = files + injection.item.files, why
+
+    def account(self) -> Iterator[str]:
+        """Give a line for each destination where files stay, those with the most first."""
+        lines = sorted(self.stays.items(), key=lambda item: (-item[1][0], item[0]))
+        for destination, (files, why) in lines[:SHOWN]:
+            yield f"{destination}: {files} files of {why.total()} jobs stay: {next(iter(why))}"
+        if len(lines) > SHOWN:
+            yield f"... and {len(lines) - SHOWN} more destinations"
 
 
 def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> None:

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from dc_inject.engine.calls import Calls
-from dc_inject.engine.removals import Removals
+from dc_inject.engine.clearing import Clearing
+from dc_inject.engine.removals import ON_DEMAND
 from dc_inject.errors import Fatal, ServiceError
 from dc_inject.model import Entry, State
 from dc_inject.ports import Backend, Clock, Executor, Observation, Outcome, Removal, Status
@@ -22,6 +23,7 @@ from dc_inject.reconcile import given_up
 OBSERVE_AT_ONCE = 200
 END_AT_ONCE = 20
 BATCHES_AT_ONCE = 8
+THREADS = ON_DEMAND.calls
 GIVE_UP_AFTER = 5  # failures in a row: the service does not work now, the rest is for another time
 
 
@@ -83,11 +85,10 @@ class Ending:
         executor: Executor,
         record: Record | None,
         patience: timedelta = timedelta(minutes=3),
-        at_once: int = 8,
     ) -> None:
         """Take the services, and how long (`patience`) one round of calls may take before it counts as failed.
 
-        `at_once` are the calls that the executor has threads for.
+        The executor needs as many threads as `THREADS`.
         """
         self._backends = backends
         self._clock = clock
@@ -95,7 +96,6 @@ class Ending:
         self._calls = Calls(executor, clock)
         self._record = record
         self._patience = patience
-        self._at_once = at_once
 
     def look(self, entries: Sequence[Entry]) -> Standing:
         """Ask how entries stand and write it down; raises the ServiceError of a service that does not tell."""
@@ -153,21 +153,23 @@ class Ending:
             if failures >= GIVE_UP_AFTER or isinstance(outcome.error, Fatal):
                 return
 
-    def remove(self, entries: Iterable[Entry], patience: timedelta) -> Iterator[Removal]:
+    def remove(
+        self, entries: Iterable[Entry], patience: timedelta, waits: Callable[[str, str], None]
+    ) -> Iterator[Removal]:
         """Delete what ended ones left at their destinations, where no service does; gives each as it is known.
 
-        Those that are not gone are asked for again until none has got on for `patience`; then they are given as
-        they are.
+        Those that are not gone are asked for again until none has got on at their destination for `patience`; then
+        they are given as they are. `waits` is told once of each destination that is waited for, and why.
         """
-        removals = Removals(
+        clearing = Clearing(
             [entry for entry in entries if not self._backends[entry.injection.link.through].cleans_up],
             self._backends,
             self._calls,
             self._clock,
-            at_once=self._at_once,
             patience=self._patience,
+            waits=waits,
         )
-        for told in removals.told(patience):
+        for told in clearing.told(patience):
             gone = [removal.key for removal in told if removal.gone]
             if gone and self._record is not None:
                 self._record.gone(gone, self._clock.now())

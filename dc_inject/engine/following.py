@@ -12,7 +12,7 @@ from functools import partial
 from dc_inject import reconcile
 from dc_inject.engine.choosing import SET_ASIDE
 from dc_inject.engine.desk import Desk
-from dc_inject.engine.removing import Removing
+from dc_inject.engine.removals import InARun
 from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.model import Entry, FlowKey, State
 from dc_inject.ports import Backend, Observation, Outcome, Status
@@ -35,7 +35,7 @@ class Following:
         self._desk = desk
         self._not_carried_out = not_carried_out
         self._calls = 0  # of this round, not back yet
-        self._removing = Removing(desk)
+        self._removals = InARun(desk)
         self._look_back = AT_FIRST
         # Ends asked for by this process: how often they failed in a row, and when to ask again if so.
         self._asked: dict[str, tuple[int, datetime | None]] = {}
@@ -43,7 +43,7 @@ class Following:
 
     def round(self, now: datetime, every: timedelta) -> None:
         """Observe all that is in a service, and end what is complete."""
-        self._removing.delete(now)
+        self._removals.delete(now)
         if self._calls:
             return  # the services are slower than the rounds: do not pile up
         entries = [e for e in self._desk.ledger.entries(*LIVE) if self._known(e)]
@@ -74,7 +74,7 @@ class Following:
 
         A service may carry a request out later than anybody waits for it.
         """
-        self._removing.look(now)
+        self._removals.look(now)
         given_up = [
             entry
             for entry in self._desk.ledger.entries(State.WITHDRAWN, since=now - self._look_back)

@@ -1,132 +1,250 @@
-"""Deleting what ended jobs left at their destinations: some at a time, each job known as soon as it is told."""
+"""Removals: the files of ended jobs are deleted where no service does it, and bytes count as gone once they are.
+
+Deleting is slow and storages may hang, so every destination has its own pace, beside everything else: one that
+does not answer is asked by one call at a time, with waits between, and the others go on.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine.calls import Calls, Then
-from dc_inject.errors import ServiceError, Temporary
-from dc_inject.model import Entry
+from dc_inject.engine.calls import Calls
+from dc_inject.engine.desk import Desk
+from dc_inject.errors import Fatal, ServiceError, Temporary
+from dc_inject.model import Entry, State
 from dc_inject.ports import Backend, Clock, Removal
+from dc_inject.reconcile import backoff
 
-AGAIN_AFTER = timedelta(seconds=5)  # between two tries to delete
-A_FILE = timedelta(seconds=3)  # that each file of a job adds to how long its call is waited for
+log = logging.getLogger(__name__)
+
+LOOKS_AT_ONCE = 200  # of what a service has deleted by itself, in one call
+
+Place = tuple[str, str]  # service and destination
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast it goes: jobs in a call, calls at once in all and to one place, and waits after trouble there.
+
+    `minds` are the errors that are the place's trouble and not only the job's.
+    """
+
+    jobs: int
+    calls: int
+    each: int
+    first_wait: timedelta
+    longest_wait: timedelta
+    minds: tuple[type[ServiceError], ...]
+
+
+# Few calls, so that there are threads left for what is more urgent.
+IN_A_RUN = Pace(5, 3, 1, timedelta(seconds=15), timedelta(minutes=15), (ServiceError,))
+# A job a call: what is gone is known at once. What a storage says of one job is no trouble of the others.
+ON_DEMAND = Pace(1, 8, 8, timedelta(seconds=5), timedelta(seconds=5), (Temporary, Fatal))
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """A call under way."""
+
+    place: Place
+    entries: Sequence[Entry]
+    since: datetime
+
+
+@dataclass(slots=True)
+class _Line:
+    """What waits at a place, and how it went there."""
+
+    waiting: deque[Entry] = field(default_factory=deque)
+    well: bool = False  # not before it has answered
+    failures: int = 0  # in a row
+    not_before: datetime | None = None
 
 
 class Removals:
-    """Asks for jobs one by one, at most so many at a time, and hears of each as it comes.
+    """Hands jobs out to calls: no more than there is room for, where the fewest are under way first.
 
-    No more is handed out than can begin at once, so that a call's patience counts its own time and not that of a
-    queue. A call that does not come back within it is left out and never made again beside itself: it still holds
-    its thread. Each storage gets its turn, so that a slow one does not keep the others.
+    `heard` is told of each call's end: the place, what is known of its jobs, and what stands in the way there.
     """
 
     def __init__(
         self,
-        entries: Iterable[Entry],
         backends: Mapping[str, Backend],
         calls: Calls,
         clock: Clock,
-        *,
-        at_once: int,
-        patience: timedelta,
+        pace: Pace,
+        heard: Callable[[Place, Sequence[Removal], ServiceError | None], None],
     ) -> None:
-        """Take what is to be deleted, the calls under way at once, and how long one without files may take."""
-        self._entries = {entry.injection.key: entry for entry in entries}
+        """Take the services, what runs their calls, how fast, and who is told."""
         self._backends = backends
         self._calls = calls
         self._clock = clock
-        self._at_once = at_once
-        self._patience = patience
-        self._ready: dict[str, deque[str]] = {}  # keys to ask for now, by destination
-        self._later: dict[str, datetime] = {}  # keys to ask for again, and when
-        self._asked: dict[str, datetime] = {}  # until when each call that is under way is waited for
-        self._lost: set[str] = set()  # whose calls did not come back in time
-        self._answers: deque[Removal] = deque()
-        self._heard: dict[str, Removal] = {}  # the last answer of each
-        for key in self._entries:
-            self._put(key)
+        self._pace = pace
+        self._heard = heard
+        self._lines: dict[Place, _Line] = defaultdict(_Line)
+        self.under_way: list[Call] = []
 
-    def told(self, patience: timedelta) -> Iterator[list[Removal]]:
-        """Give what is known of each, some at a time as it comes.
+    def put(self, entries: Iterable[Entry]) -> None:
+        """Let these wait for their turn."""
+        for entry in entries:
+            self._lines[place_of(entry)].waiting.append(entry)
 
-        What is not gone is asked for again until nothing has got on for `patience`; then it is given as it is.
-        """
-        until = self._clock.now() + patience
-        while self._ready or self._later or self._asked:
-            self._hand_out()
-            if not self._free and not self._asked and self._clock.now() >= until:
-                break  # every thread hangs
-            self._calls.wait(min([*self._asked.values(), *self._later.values()], default=until))
-            now, known = self._clock.now(), []
-            while self._answers:
-                removal = self._answers.popleft()
-                if removal.gone or removal.key not in self._heard:
-                    until = now + patience
-                self._heard[removal.key] = removal
-                again = max(removal.again_at or now, now + AGAIN_AFTER)
-                if removal.gone or again > until or removal.key in self._lost:
-                    self._lost.discard(removal.key)
-                    known.append(removal)
-                else:
-                    self._later[removal.key] = again
-            self._lose(now)
-            yield known
-        yield [self._untold(key) for key in (*self._lost, *self._later, *_all(self._ready))]
+    def take_back(self, place: Place | None = None) -> list[Entry]:
+        """Return what waits, at one place or at all, which is not asked for then."""
+        lines = self._lines.values() if place is None else [self._lines[place]]
+        back = [entry for line in lines for entry in line.waiting]
+        for line in lines:
+            line.waiting.clear()
+        return back
+
+    def waiting(self) -> dict[Place, datetime]:
+        """Return the places where something waits, and from when on it may be asked for."""
+        now = self._clock.now()
+        return {place: line.not_before or now for place, line in self._lines.items() if line.waiting}
 
     @property
-    def _free(self) -> int:
-        return self._at_once - len(self._asked) - len(self._lost)
+    def free(self) -> int:
+        """How many calls there is room for; one that hangs keeps its thread."""
+        return self._pace.calls - len(self.under_way)
 
-    def _put(self, key: str) -> None:
-        self._ready.setdefault(self._entries[key].injection.link.destination, deque()).append(key)
+    def go_on(self) -> list[Call]:
+        """Start the calls that there is room for, and return them."""
+        begun = []
+        while self.free > 0 and (place := self._next()):
+            begun.append(self._ask(place))
+        return begun
 
-    def _hand_out(self) -> None:
-        """Start as many calls as there is room for, where the fewest are under way first."""
-        now = self._clock.now()
-        for key in [key for key, moment in self._later.items() if moment <= now]:
-            del self._later[key]
-            self._put(key)
-        busy = Counter(self._entries[key].injection.link.destination for key in (*self._asked, *self._lost))
-        while self._ready and self._free > 0:
-            destination = min(self._ready, key=lambda name: busy[name])
-            busy[destination] += 1
-            self._ask(self._ready[destination].popleft())
-            if not self._ready[destination]:
-                del self._ready[destination]
+    def _next(self) -> Place | None:
+        now, busy = self._clock.now(), Counter(call.place for call in self.under_way)
+        ready = [
+            (busy[place], len(line.waiting), place)
+            for place, line in self._lines.items()
+            if line.waiting
+            and busy[place] < (self._pace.each if line.well else 1)
+            and (line.not_before is None or line.not_before <= now)
+        ]
+        return min(ready)[2] if ready else None
 
-    def _ask(self, key: str) -> None:
-        entry = self._entries[key]
-        self._asked[key] = self._clock.now() + self._patience + entry.injection.item.files * A_FILE
-        remove = self._backends[entry.injection.link.through].remove
-        self._calls.start(partial(remove, [entry]), self._then(key))
+    def _ask(self, place: Place) -> Call:
+        waiting = self._lines[place].waiting
+        part = [waiting.popleft() for _ in range(min(self._pace.jobs, len(waiting)))]
+        call = Call(place, part, self._clock.now())
+        self.under_way.append(call)
+        self._calls.start(partial(self._backends[place[0]].remove, part), partial(self._answered, call))
+        return call
 
-    def _then(self, key: str) -> Then:
-        def then(removals: list[Removal] | None, error: ServiceError | None) -> None:
-            self._asked.pop(key, None)
-            self._answers += removals or [Removal(key, gone=False, error=error)]
+    def _answered(self, call: Call, removals: list[Removal] | None, error: ServiceError | None) -> None:
+        self.under_way.remove(call)
+        told = removals or [Removal(entry.injection.key, gone=False, error=error) for entry in call.entries]
+        errors = [removal.error for removal in told if isinstance(removal.error, self._pace.minds)]
+        line = self._lines[call.place]
+        line.well = not errors
+        line.failures = line.failures + 1 if errors else 0
+        line.not_before = None
+        if errors:
+            wait = backoff(line.failures, call.place[1], self._pace.first_wait, self._pace.longest_wait)
+            line.not_before = self._clock.now() + wait
+        self._heard(call.place, told, errors[0] if errors else None)
 
-        return then
 
-    def _lose(self, now: datetime) -> None:
-        for key in [key for key, moment in self._asked.items() if moment <= now]:
-            del self._asked[key]
-            self._lost.add(key)
+class InARun:
+    """Removals of a run: round by round, until what has ended is known to be gone."""
 
-    def _untold(self, key: str) -> Removal:
-        if known := self._heard.get(key):
-            return known
-        where = self._entries[key].injection.link.destination
-        if key in self._lost:
-            error = Temporary(f"deleting at {where} takes too long: no answer yet", lost=True)
+    def __init__(self, desk: Desk) -> None:
+        """Take what the engine's parts share."""
+        self._desk = desk
+        self._removals = Removals(desk.backends, desk.calls, desk.clock, IN_A_RUN, self._deleted)
+        self._looking = 0  # calls under way to services that delete by themselves
+        self._again_at: dict[str, datetime] = {}  # by key: when to ask again
+        self._told: dict[Place, str] = {}  # what stands in the way, said once
+
+    def look(self, now: datetime) -> None:
+        """Ask services that delete by themselves, one cycle after a rule has ended.
+
+        A ghost, a replica row without a file, may stay for a while: it counts as gone one cycle later.
+        """
+        if self._looking:
+            return
+        due = [
+            e for e in self._ended(cleans_up=True) if e.ended_at and e.ended_at + e.injection.cycle.length <= now
+        ]
+        for start in range(0, len(due), LOOKS_AT_ONCE):
+            part = due[start : start + LOOKS_AT_ONCE]
+            for service in sorted({entry.injection.link.through for entry in part}):
+                some = [entry for entry in part if entry.injection.link.through == service]
+                self._looking += 1
+                self._desk.calls.start(
+                    partial(self._desk.backends[service].remove, some), partial(self._looked, service)
+                )
+
+    def delete(self, now: datetime) -> None:
+        """Delete what no service deletes: every destination goes on from where it is."""
+        self._removals.take_back()
+        asked = {entry.injection.key for call in self._removals.under_way for entry in call.entries}
+        self._removals.put(
+            entry
+            for entry in self._ended(cleans_up=False)
+            if entry.injection.key not in asked and self._again_at.get(entry.injection.key, now) <= now
+        )
+        self._go_on()
+
+    def _go_on(self) -> None:
+        for call in self._removals.go_on():
+            self._desk.tell("removing", keys=tuple(entry.injection.key for entry in call.entries))
+
+    def _deleted(self, place: Place, removals: Sequence[Removal], error: ServiceError | None) -> None:
+        self._book(removals)
+        self._note(place, error.message if error else "")
+        self._go_on()
+
+    def _looked(self, service: str, removals: list[Removal] | None, error: ServiceError | None) -> None:
+        self._looking -= 1
+        if error is not None:
+            self._desk.fail(service, error)
         else:
-            error = Temporary(f"not asked to delete at {where}: calls that take too long hold all threads")
-        return Removal(key, gone=False, error=error)
+            self._book(removals or [])
+
+    def _book(self, removals: Sequence[Removal]) -> None:
+        desk, now = self._desk, self._desk.clock.now()
+        desk.tell("remove-called", keys=tuple(removal.key for removal in removals))
+        gone = [removal.key for removal in removals if removal.gone]
+        desk.ledger.gone(gone, now)
+        for removal in removals:
+            self._again_at.pop(removal.key, None)
+            if removal.again_at is not None and not removal.gone:
+                self._again_at[removal.key] = removal.again_at
+        desk.tell("removed", keys=tuple(gone))
+
+    def _note(self, place: Place, message: str) -> None:
+        """Remember what stands in the way at a destination, and say it when it is another thing than before."""
+        if message:
+            self._desk.undeletable[place] = message
+        else:
+            self._desk.undeletable.pop(place, None)
+        if message and message != self._told.get(place):
+            log.warning("files of ours stay at %s: %s", place[1], message)
+        elif not message and self._told.get(place):
+            log.info("files of ours are deleted at %s again", place[1])
+        self._told[place] = message
+
+    def _ended(self, *, cleans_up: bool) -> list[Entry]:
+        """Return what has ended; storages are asked also while the service that fills them is broken."""
+        backends = self._desk.backends
+        return [
+            entry
+            for entry in self._desk.ledger.entries(State.ENDED)
+            if (service := entry.injection.link.through) in backends
+            and backends[service].cleans_up is cleans_up
+            and not (cleans_up and service in self._desk.broken)
+        ]
 
 
-def _all(ready: Mapping[str, deque[str]]) -> Iterator[str]:
-    for keys in ready.values():
-        yield from keys
+def place_of(entry: Entry) -> Place:
+    """Return the service and the destination of an entry."""
+    return entry.injection.link.through, entry.injection.link.destination

@@ -175,6 +175,23 @@ def test_files_that_cannot_be_deleted_stay_in_the_ledger_and_are_told(world: Wor
     assert world.states() == {State.GONE: 3, State.LIVE: 2}
 
 
+def test_a_storage_that_does_not_answer_is_named_once_and_has_its_line_in_the_account(world: World) -> None:
+    """Nobody sits before a silent terminal, and who reads the end knows where how much is left."""
+
+    def mute(entries: Sequence[Entry]) -> list[Removal]:
+        world.clock.advance(world.clock.now() + timedelta(minutes=1))
+        return [Removal(e.injection.key, gone=False, error=Temporary("no answer in time")) for e in entries]
+
+    world.service.remove = mute
+    done = world.end("--yes")
+    assert isinstance(done.exception, ServiceError)
+    assert done.exception.exit_code == 4
+    assert done.stderr.count(f"waiting for {LINK.destination}: ") == 1
+    assert f"{LINK.destination}: 30 files of 3 jobs stay: no answer in time" in done.stderr
+    assert world.clock.now() <= START + timedelta(minutes=5)
+    assert world.states() == {State.ENDED: 3, State.LIVE: 2}
+
+
 def test_a_transfer_that_may_still_write_is_looked_at_once_more_later(world: World) -> None:
     later = START + timedelta(hours=1)
     world.service.remove = lambda entries: [

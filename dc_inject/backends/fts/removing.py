@@ -13,7 +13,7 @@ from dc_inject import naming, urls
 from dc_inject.backends.fts.folders import Folders
 from dc_inject.backends.fts.jobs import hours_in_queue
 from dc_inject.backends.fts.threads import Threads
-from dc_inject.backends.fts.trouble import Trouble
+from dc_inject.backends.fts.trouble import GIVE_UP_AFTER, Trouble
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import Entry, JobOptions
 from dc_inject.ports import Clock, Outcome, Removal, Stray
@@ -66,19 +66,19 @@ class Removing:
 
     def _remove(self, entry: Entry, storage: Trouble, uncancelled: ServiceError | None) -> Removal:
         injection, now = entry.injection, self._clock.now()
-        errors = [
-            error
-            for error in self._threads.map(lambda url: self._delete(url, storage), naming.copies(injection))
-            if error is not None
-        ]
+        urls_ = naming.copies(injection)
+        # A few first: a storage that hangs holds a few threads, and not all that others want.
+        some = (urls_[:GIVE_UP_AFTER], urls_[GIVE_UP_AFTER:])
+        told = [told for part in some for told in self._threads.map(lambda url: self._delete(url, storage), part)]
+        errors = [error for error in told if error is not None]
         quiet_at = _quiet_at(entry, now)
         if not errors and quiet_at <= now:
             error = self._folders.of_job(injection, now)
             if error is not None and self._attempts.get(injection.key, 0) < FOLDERS_ASKED:
                 errors.append(error)
         if errors:
-            told = _summed(errors[0], len(errors), injection.item.files)
-            return Removal(injection.key, gone=False, again_at=now + self._wait(injection.key), error=told)
+            whole = _summed(errors[0], len(errors), injection.item.files)
+            return Removal(injection.key, gone=False, again_at=now + self._wait(injection.key), error=whole)
         if uncancelled is not None:
             again_at = min(now + self._wait(injection.key), quiet_at)
             return Removal(injection.key, gone=False, again_at=again_at, error=uncancelled)
