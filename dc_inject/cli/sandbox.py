@@ -6,10 +6,13 @@ import dataclasses
 import json
 import shlex
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
+from dc_inject import units
 from dc_inject.sandbox import Sandbox
 
 _folder = click.option(
@@ -17,6 +20,9 @@ _folder = click.option(
     type=click.Path(path_type=Path),
     help="Its folder  [default: $XDG_STATE_HOME/dc_inject/sandbox]",
 )
+
+
+_parts = click.argument("parts", nargs=-1, required=True)
 
 
 @click.group()
@@ -82,17 +88,7 @@ def sandbox() -> None:
     type=click.Path(path_type=Path),
     help="Where XRootD is unpacked when the system has none  [default: below $XDG_CACHE_HOME/dc_inject]",
 )
-def up(
-    folder: Path | None,
-    env: Path | None,
-    grid: Path | None,
-    policy: str,
-    interval: float,
-    db: str,
-    storage: str | None,
-    storages: int,
-    xrootd: Path | None,
-) -> None:
+def up(folder: Path | None, **wanted: Any) -> None:
     r"""Bring the sandbox up, and say how to use it; does nothing when it is up.
 
     \b
@@ -102,21 +98,10 @@ def up(
       dc-inject sandbox up --db postgres
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end, it cleans up as for Ctrl-C
-    grid_here = Sandbox(folder, say=lambda line: click.echo(line, err=True))
-    grid_here.up(
-        grid=grid,
-        policy=policy,
-        env=env,
-        interval=interval,
-        db=db,
-        storage=storage,
-        storages=storages,
-        xrootd=xrootd,
-    )
-    click.echo(f"export RUCIO_CONFIG={shlex.quote(str(grid_here.config))}")
+    grid_here = _talking(folder)
+    grid_here.up(**wanted)  # the options are named as there
     found = grid_here.status()
-    if found.fts:
-        click.echo(f"export DC_INJECT_FTS_ENDPOINT={found.fts}")
+    _export({"RUCIO_CONFIG": found.config, "DC_INJECT_FTS_ENDPOINT": found.fts})
     for name, prefix in found.storages.items():
         click.echo(f"{name}: {prefix}", err=True)
 
@@ -131,9 +116,95 @@ def down(folder: Path | None, *, keep: bool) -> None:
     Example:
       dc-inject sandbox down
     """
-    grid_here = Sandbox(folder, say=lambda line: click.echo(line, err=True))
+    grid_here = _talking(folder)
     there = grid_here.down(keep=keep)
     click.echo(f"{'taken down' if there else 'nothing there'}: {grid_here.folder}", err=True)
+
+
+@sandbox.command()
+@_folder
+@_parts
+def stop(folder: Path | None, parts: tuple[str, ...]) -> None:
+    r"""Stop PARTS of the sandbox: rucio, daemons, database, fts, or a storage such as XRD1.
+
+    What they hold stays, and so do their addresses. `dc-inject sandbox start` brings them back.
+
+    \b
+    Example:
+      dc-inject sandbox stop XRD2
+      dc-inject sandbox stop fts
+    """
+    grid_here = _talking(folder)
+    for part in parts:
+        grid_here.stop(part)
+
+
+@sandbox.command()
+@_folder
+@_parts
+def start(folder: Path | None, parts: tuple[str, ...]) -> None:
+    r"""Start PARTS of the sandbox that were stopped; returns when they answer.
+
+    \b
+    Example:
+      dc-inject sandbox start XRD2 fts
+    """
+    grid_here = _talking(folder)
+    for part in parts:
+        grid_here.start(part)
+
+
+@sandbox.command()
+@_folder
+@click.argument("storage")
+@click.argument("path")
+@click.argument("size")
+@click.option("--count", type=click.IntRange(1, 100_000), help="So many files, PATH-0001 and so on")
+def put(folder: Path | None, storage: str, path: str, size: str, count: int | None) -> None:
+    r"""Write a file of SIZE to PATH of a STORAGE, and print it as a source list of a menu.
+
+    \b
+    Example:
+      dc-inject sandbox put XRD1 data/one 10MB
+      dc-inject sandbox put XRD1 data/file 1MB --count 25 > sources.csv
+    """
+    grid_here = _talking(folder)
+    try:
+        size_ = units.parse_size(size)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="SIZE") from None
+    paths = [path] if count is None else [f"{path}-{number:04}" for number in range(1, count + 1)]
+    click.echo("url,size,checksum")
+    for one in paths:
+        made = grid_here.put(storage, one, size_, seed=one)
+        click.echo(f"{grid_here.storages[storage]}{made.path},{made.size},adler32:{made.adler32}")
+
+
+@sandbox.command()
+@_folder
+@click.argument("name")
+@click.option("--token", is_flag=True, help="A bearer token for plain http, in place of a certificate for https")
+def person(folder: Path | None, name: str, token: bool) -> None:
+    r"""Make a person NAME whom the FTS service knows, and print what lets you act as that person.
+
+    \b
+    Example:
+      eval "$(dc-inject sandbox person alice)"
+      eval "$(dc-inject sandbox person bob --token)"
+    """
+    grid_here = _talking(folder)
+    if token:
+        _export({"DC_INJECT_FTS_ENDPOINT": grid_here.fts_url, "BEARER_TOKEN_FILE": grid_here.issue_token(name)})
+        return
+    certificate, key = grid_here.issue_certificate(name)
+    _export(
+        {
+            "DC_INJECT_FTS_ENDPOINT": grid_here.fts_tls_url,
+            "X509_USER_CERT": certificate,
+            "X509_USER_KEY": key,
+            "X509_CERT_DIR": grid_here.authority.directory,
+        }
+    )
 
 
 @sandbox.command()
@@ -163,3 +234,14 @@ def status(ctx: click.Context, folder: Path | None, form: str) -> None:
         for key, value in (told | storages).items():
             click.echo(f"{key:8} {'-' if value is None else value}")
     ctx.exit(0 if found.up else 4)
+
+
+def _talking(folder: Path | None) -> Sandbox:
+    return Sandbox(folder, say=lambda line: click.echo(line, err=True))
+
+
+def _export(values: Mapping[str, object]) -> None:
+    """Print settings for a shell; those that there are not are left out."""
+    for name, value in values.items():
+        if value is not None:
+            click.echo(f"export {name}={shlex.quote(str(value))}")

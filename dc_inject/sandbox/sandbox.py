@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from dc_inject.errors import ServiceError, UsageError
 
@@ -18,7 +19,7 @@ from .environment import default_environment, ensure_environment, ensure_postgre
 from .grid import Grid, read_grid
 from .locking import locked
 from .making import Wanted, make
-from .services import DAEMONS, POSTGRES, SERVER
+from .services import DAEMONS, FTS, POSTGRES, SERVER, storage_role
 from .state import STATE
 from .storages import StorageControls, wait
 from .xrootd import Xrootd, default_xrootd, ensure_xrootd
@@ -41,7 +42,16 @@ class Status:
     server: bool = False
     daemons: bool = False
     fts: str | None = None
+    fts_tls: str | None = None
     storages: Mapping[str, str] = field(default_factory=dict)  # prefixes of URLs, by name
+
+
+class _Part(NamedTuple):
+    """What can be stopped and started alone, and the role of its processes."""
+
+    role: str
+    stop: Callable[[], None]
+    start: Callable[[], None]
 
 
 class Sandbox(RucioControls, StorageControls):
@@ -126,8 +136,41 @@ class Sandbox(RucioControls, StorageControls):
             server=server,
             daemons=daemons,
             fts=state.fts_url,
+            fts_tls=state.fts and self.fts_tls_url,
             storages=self.storages,
         )
+
+    def stop(self, part: str) -> None:
+        """Stop a part: `rucio`, `daemons`, `database`, `fts`, or a storage by its name."""
+        self._part(part).stop()
+        self._say(f"{part} is stopped")
+
+    def start(self, part: str) -> None:
+        """Start a part that was stopped, and wait until it answers; one that runs stays as it is."""
+        known = self._part(part)
+        if self._services().running(known.role):
+            self._say(f"{part} runs already")
+        else:
+            known.start()
+            self._say(f"{part} runs again")
+
+    def _part(self, name: str) -> _Part:
+        state = self._state()
+        parts = {
+            "rucio": _Part(SERVER, self.stop_server, self.start_server),
+            "daemons": _Part(DAEMONS, self.stop_daemons, self.start_daemons),
+        }
+        if state.db == "postgres":
+            parts["database"] = _Part(POSTGRES, self.stop_database, self.start_database)
+        if state.fts:
+            parts["fts"] = _Part(FTS, self.stop_fts, self.start_fts)
+        for one in state.storages:
+            parts[one] = _Part(
+                storage_role(one), partial(self.stop_storage, one), partial(self.start_storage, one)
+            )
+        if name not in parts:
+            raise UsageError(f"the sandbox has no part {name!r}", f"there are {', '.join(parts)}")
+        return parts[name]
 
     # parts of up and down -------------------------------------------------------------------------------
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import secrets
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +17,7 @@ from . import authority, storage
 from .authority import Authority
 from .grid import Grid, Rse, make_datasets
 from .handle import Handle
+from .locking import locked
 from .services import FTS, Services, listen, storage_role
 from .settings import storage_settings
 from .state import State, write_private
@@ -81,6 +85,31 @@ class StorageControls(Handle):
         """Sizes of all files on disk below a folder of a storage, by path."""
         self._known(name)
         return dict(storage.walk(storage.data_folder(self.folder, name), under))
+
+    def issue_certificate(self, person: str) -> tuple[Path, Path]:
+        """Issue a certificate that the FTS service takes, and its key, to a person."""
+        return self.authority.issue(self._person(person))
+
+    def issue_token(self, person: str) -> Path:
+        """Make the FTS service know a new bearer token of a person, and return the file that holds it."""
+        name, tokens = self._person(person), self.folder / "fts" / "tokens.json"
+        token = secrets.token_urlsafe(32)
+        with locked(self.folder, self._say):
+            known = json.loads(tokens.read_text()) if tokens.exists() else {}
+            write_private(tokens, json.dumps(known | {token: {"vo": "sandbox", "user": f"/CN={name}"}}))
+        file = self.folder / "authority" / f"{name}.token"
+        write_private(file, token)
+        return file
+
+    def _person(self, name: str) -> str:
+        self._needs_fts()
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,40}", name) or name in {"ca", "fts", "storage"}:
+            raise UsageError(f"{name!r} is not a name for a person here", "one word such as alice")
+        return name
+
+    def _needs_fts(self) -> None:
+        if not self._state().fts:
+            raise UsageError("the sandbox has no FTS service", "bring it up with --storage xrootd")
 
     def stop_fts(self) -> None:
         """End the FTS service."""
