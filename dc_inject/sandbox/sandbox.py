@@ -136,7 +136,7 @@ class Sandbox(RucioControls, StorageControls):
             server=server,
             daemons=daemons,
             fts=state.fts_url,
-            fts_tls=state.fts and self.fts_tls_url,
+            fts_tls=self.fts_tls_url if state.fts else None,
             storages=self.storages,
         )
 
