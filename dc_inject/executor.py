@@ -6,6 +6,7 @@ import os
 import queue
 import select
 import threading
+import time
 from collections.abc import Callable, Hashable
 from datetime import datetime
 from typing import Any
@@ -42,14 +43,20 @@ class ThreadExecutor:
     def wait(self, until: datetime) -> list[Finished]:
         """Wait until tasks have finished, `wake` was called or `until` has come; return what finished."""
         finished = self._collect()
-        # The system's clock may step: wait in slices of at most a second and look at it again.
-        while not finished and (left := (until - self._clock.now()).total_seconds()) > 0:
+        # The system's clock may step: wait in slices of at most a second and look at it again. After one that
+        # stepped back an hour it would be an hour until it shows what is waited for.
+        last = time.monotonic() + self._left(until)
+        while not finished and (left := min(self._left(until), last - time.monotonic())) > 0:
             ready, _, _ = select.select([self._woken], [], [], min(left, 1.0))
             if ready:
                 self._drain()
                 finished = self._collect()
                 break
         return finished
+
+    def _left(self, until: datetime) -> float:
+        """Return the seconds until the clock shows a moment."""
+        return (until - self._clock.now()).total_seconds()
 
     def wake(self) -> None:
         """End a wait now; safe in a signal handler."""
