@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.errors import LedgerError, ServiceError, Temporary, UsageError
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Entry, Item, State
+from dc_inject.model import Item, State
+from tests.cli.ending import World, behind_the_command
 from tests.cli.ledgers import FNAL, GB, MESH, START, make, run
-
-command = importlib.import_module("dc_inject.cli.end")
 
 
 class Searchable(SimBackend):
@@ -37,28 +35,15 @@ class Searchable(SimBackend):
                 )  # fmt: skip
 
 
-@dataclass
-class World:
-    """A ledger with rules at a simulated service, behind the command."""
-
-    path: Path
-    clock: SimClock
-    service: Searchable
-    entries: list[Entry]
+class Rules(World[Searchable]):
+    """Those that are at the service."""
 
     def live(self) -> list[str]:
         return [key for key, rule in self.service.rules.items() if rule.ended is None]
 
-    def states(self) -> dict[State, int]:
-        with LedgerView.open(self.path) as view:
-            return {state: count for state, (count, _) in view.state_counts().items()}
-
-    def end(self, *options: str, text: str | None = None) -> Any:
-        return run("end", "dc27", "--ledger", self.path, *options, text=text)
-
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
     """Three rules to FNAL that are complete, and two of the mesh with 4 of 10 files done each."""
     made = make(tmp_path / "dc27.sqlite", {FNAL: 3, MESH: 2})
     clock = SimClock(START)
@@ -69,21 +54,11 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         done = rule.injection.flow == FNAL
         rule.moved = (100 if done else 40) * GB
         rule.completed = START if done else None
-    monkeypatch.setattr(command, "SystemClock", lambda: clock)
-    monkeypatch.setattr(command.common, "backends", lambda services, **_: {"rucio": service})
-
-    class Inline(InlineExecutor):
-        def __init__(self, clock: SimClock, _threads: int) -> None:
-            super().__init__(clock)
-
-        def close(self) -> None:
-            pass
-
-    monkeypatch.setattr(command, "ThreadExecutor", Inline)
-    return World(made.path, clock, service, made.entries)
+    behind_the_command(monkeypatch, clock, "rucio", service)
+    return Rules(made.path, clock, service)
 
 
-def test_complete_rules_end_at_once_and_unfinished_ones_are_left(world: World) -> None:
+def test_complete_rules_end_at_once_and_unfinished_ones_are_left(world: Rules) -> None:
     """It says how many files are under way, and until when their rules live; no time passes."""
     done = world.end("--yes")
     assert done.exit_code == 0, done.exception
@@ -95,7 +70,7 @@ def test_complete_rules_end_at_once_and_unfinished_ones_are_left(world: World) -
     assert world.clock.now() == START
 
 
-def test_what_has_moved_is_exact_in_the_ledger_after_cancelling(world: World) -> None:
+def test_what_has_moved_is_exact_in_the_ledger_after_cancelling(world: Rules) -> None:
     """Unfinished rules are cancelled, at the pace, with their bytes settled."""
     done = world.end("--yes", "--cancel")
     assert done.exit_code == 0
@@ -110,14 +85,14 @@ def test_what_has_moved_is_exact_in_the_ledger_after_cancelling(world: World) ->
     assert change.what == "end 3 rules, cancel 2"
 
 
-def test_a_pace_of_ones_own(world: World) -> None:
+def test_a_pace_of_ones_own(world: Rules) -> None:
     """60 an hour: the second one a minute after the first."""
     assert world.end("--yes", "--cancel", "--rate", "60/h").exit_code == 0
     assert world.clock.now() == START + timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("rate", ["600", "0/h", "-1/h", "600/day", "nan/h", "1e3/h", "/h"])
-def test_a_pace_needs_a_number_above_0_and_its_unit(world: World, rate: str) -> None:
+def test_a_pace_needs_a_number_above_0_and_its_unit(world: Rules, rate: str) -> None:
     """A bare number is refused: 600 a second and 600 an hour are not the same."""
     done = world.end("--yes", "--cancel", "--rate", rate)
     assert done.exit_code == 2
@@ -125,7 +100,7 @@ def test_a_pace_needs_a_number_above_0_and_its_unit(world: World, rate: str) -> 
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
-def test_without_a_yes_nothing_is_ended(world: World, answer: str) -> None:
+def test_without_a_yes_nothing_is_ended(world: Rules, answer: str) -> None:
     """No, nothing said, and nobody there to ask are all the same."""
     done = world.end("--cancel", text=answer)
     assert isinstance(done.exception, UsageError)
@@ -135,7 +110,7 @@ def test_without_a_yes_nothing_is_ended(world: World, answer: str) -> None:
         assert view.changes() == ()
 
 
-def test_a_yes_ends(world: World) -> None:
+def test_a_yes_ends(world: Rules) -> None:
     """The question is asked after all has been said."""
     done = world.end(text="y\n")
     assert done.exit_code == 0
@@ -145,7 +120,7 @@ def test_a_yes_ends(world: World) -> None:
     assert len(world.live()) == 2
 
 
-def test_only_a_scenario_or_a_link(world: World) -> None:
+def test_only_a_scenario_or_a_link(world: Rules) -> None:
     """Others are not touched, nor counted."""
     done = world.end("--yes", "--cancel", "--scenario", "us-mesh")
     assert "complete" not in done.stderr
@@ -154,14 +129,14 @@ def test_only_a_scenario_or_a_link(world: World) -> None:
     assert world.live() == []
 
 
-def test_an_unknown_scenario_is_refused(world: World) -> None:
+def test_an_unknown_scenario_is_refused(world: Rules) -> None:
     """With the nearest name that is known."""
     error = world.end("--yes", "--scenario", "us-mush").exception
     assert isinstance(error, UsageError)
     assert "us-mesh" in (error.hint or "")
 
 
-def test_twice_is_the_same_as_once(world: World) -> None:
+def test_twice_is_the_same_as_once(world: Rules) -> None:
     """The second time there is nothing to end, and nothing is asked."""
     world.end("--yes", "--cancel")
     again = world.end("--cancel")
@@ -169,7 +144,7 @@ def test_twice_is_the_same_as_once(world: World) -> None:
     assert "no rules to end" in again.stderr
 
 
-def test_rules_that_are_gone_already_are_a_success(world: World) -> None:
+def test_rules_that_are_gone_already_are_a_success(world: Rules) -> None:
     """They expired while nobody looked: the ledger learns of it."""
     for rule in world.service.rules.values():
         rule.ended = START
@@ -179,7 +154,7 @@ def test_rules_that_are_gone_already_are_a_success(world: World) -> None:
     assert world.states() == {State.ENDED: 5}
 
 
-def test_rules_that_are_ending_already_are_left_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_that_are_ending_already_are_left_alone(world: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rucio takes a while to let a rule go whose lifetime is over: until then there is nothing to do."""
     observe = world.service.observe
 
@@ -193,7 +168,7 @@ def test_rules_that_are_ending_already_are_left_alone(world: World, monkeypatch:
     assert world.service.calls.get("end") is None
 
 
-def test_a_ledger_that_is_in_use_is_refused_with_its_holder(world: World) -> None:
+def test_a_ledger_that_is_in_use_is_refused_with_its_holder(world: Rules) -> None:
     """Two writers of one record would be one too many; exit code 3."""
     with Ledger.open(world.path) as ledger, ledger.hold("me@vobox"):
         error = world.end("--yes").exception
@@ -203,7 +178,7 @@ def test_a_ledger_that_is_in_use_is_refused_with_its_holder(world: World) -> Non
     assert len(world.live()) == 5
 
 
-def test_without_the_right_nothing_is_tried(world: World) -> None:
+def test_without_the_right_nothing_is_tried(world: Rules) -> None:
     """Exit code 4, and that the rules end with their lifetime."""
     world.service.may_end = False
     error = world.end("--yes").exception
@@ -213,7 +188,7 @@ def test_without_the_right_nothing_is_tried(world: World) -> None:
     assert world.service.calls.get("end") is None
 
 
-def test_another_account_than_the_ledgers_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_account_than_the_ledgers_is_refused(world: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger is bound to whom it was made for."""
     other = replace(world.service.check(), account="somebody")
     monkeypatch.setattr(world.service, "check", lambda: other)
@@ -221,7 +196,7 @@ def test_another_account_than_the_ledgers_is_refused(world: World, monkeypatch: 
     assert len(world.live()) == 5
 
 
-def test_a_failure_is_told_with_what_was_done(world: World) -> None:
+def test_a_failure_is_told_with_what_was_done(world: Rules) -> None:
     """Exit code 4; run again, it goes on with what is left."""
     failing = iter([Temporary("busy")])
 
@@ -239,7 +214,7 @@ def test_a_failure_is_told_with_what_was_done(world: World) -> None:
     assert world.live() == []
 
 
-def test_an_interruption_keeps_what_is_done_and_says_what_is_left(world: World) -> None:
+def test_an_interruption_keeps_what_is_done_and_says_what_is_left(world: Rules) -> None:
     """Ctrl-C while it waits for its pace: exit code 130, the ledger knows what was ended."""
 
     def fault(method: str, _subject: object) -> None:
@@ -257,7 +232,7 @@ def test_an_interruption_keeps_what_is_done_and_says_what_is_left(world: World) 
 
 @pytest.mark.parametrize("options", [("--no-ledger",), ()])
 def test_without_a_ledger_rules_are_found_by_their_comment(
-    world: World, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: Rules, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told to, or when there is no file; and no file is made."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
@@ -274,6 +249,6 @@ def test_a_ledger_that_was_named_has_to_exist(tmp_path: Path) -> None:
     assert isinstance(run("end", "dc27", "--ledger", tmp_path / "none.sqlite").exception, LedgerError)
 
 
-def test_a_ledger_and_no_ledger_contradict_each_other(world: World) -> None:
+def test_a_ledger_and_no_ledger_contradict_each_other(world: Rules) -> None:
     """Exit code 2."""
     assert isinstance(world.end("--no-ledger").exception, UsageError)
