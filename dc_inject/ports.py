@@ -90,7 +90,8 @@ class Observation:
     """What was seen of one injection: status, and how far it got.
 
     `moved` is exact when `exact`; else an estimate, bytes x files done / files; None when nothing was seen
-    of it. `external_id` is set when an injection in doubt was found. `failed` are bytes that will not arrive;
+    of it. `again_at` is when to look again for what is UNKNOWN only because one look is not enough to believe that
+    it is gone. `external_id` is set when an injection in doubt was found. `failed` are bytes that will not arrive;
     `reasons` counts the files behind them by the class of their reason, and `unfit` names the source files among
     them that would fail again (missing, or not what their checksum says).
     """
@@ -108,6 +109,7 @@ class Observation:
     unfit: tuple[str, ...] = ()
     expires_at: datetime | None = None
     error: str = ""
+    again_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

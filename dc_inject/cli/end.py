@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -15,7 +17,7 @@ import click
 from dc_inject import naming, units
 from dc_inject.cli import common, removal, sweeping
 from dc_inject.clock import SystemClock
-from dc_inject.engine.ending import THREADS, Ending, Standing
+from dc_inject.engine.ending import THREADS, Ending, Standing, files_left
 from dc_inject.errors import LedgerError, Permanent, ServiceError, UsageError
 from dc_inject.executor import ThreadExecutor
 from dc_inject.ledger import Ledger
@@ -92,8 +94,9 @@ def end(
     r"""End rules and jobs of a campaign, or of one scenario or link of it, before their lifetime is over.
 
     Complete ones end at once. Unfinished ones are left to their lifetime: ending them cancels their transfers,
-    which has jammed FTS before. With --cancel they end too, at a pace. What will happen is said first, and asked
-    for. No injector may hold the ledger meanwhile; what is gone already is fine; Ctrl-C keeps what is done.
+    which has jammed FTS before. With --cancel they end too, at a pace; so do jobs past their lifetime, always.
+    What will happen is said first, and asked for. No injector may hold the ledger meanwhile; what is gone already
+    is fine; Ctrl-C keeps what is done.
 
     Rucio deletes what it is left with. Through FTS nobody does: the files of ended jobs are deleted at their
     destinations here, until they are known to be gone. A file is ours by its whole path and mark, or not at all.
@@ -137,27 +140,27 @@ def end(
             record=ledger,
             patience=timedelta(seconds=3 * timeout),
         )
-        standing = ending.look(entries)
         noun = _noun(services)
+        standing = ending.look(entries, partial(_missed, noun, clock))
+        doomed = standing.overdue + (standing.unfinished if cancel else ())
         files = removal.left(ours, backends) if ledger is not None else 0
         _say(standing, noun, files, cancel=cancel, rate=rate)
-        work = len(standing.complete) + (len(standing.unfinished) if cancel else 0)
+        work = len(standing.complete) + len(doomed)
         if work or files:
             _confirm(yes=yes)
         if work:
             if ledger is not None:
-                what = f"end {len(standing.complete)} {noun}" + (
-                    f", cancel {len(standing.unfinished)}" if cancel else ""
-                )
+                what = f"end {len(standing.complete)} {noun}" + (f", cancel {len(doomed)}" if doomed else "")
                 ledger.change(common.who(), what, "", clock.now())
             last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
-            outcomes = _outcomes(ending, standing, last, cancel=cancel, rate=rate)
+            outcomes = itertools.chain(ending.end(standing.complete), ending.cancel(doomed, rate, last))
             _carry_out(outcomes, work, noun, clock)
         if ledger is not None:
             if work:
                 _look_again(ending, ours, backends, clock)
             removal.remove(ending, ours, backends, clock)
             removal.tidy(ledger, name, backends)
+            removal.say_what_lives_on(ours, backends, noun, clock)
         if sweep:
             sweeping.sweep(backends["fts"], sweep, name, ledger, clock, even_new=even_new, yes=yes)
 
@@ -265,14 +268,16 @@ def _link(entry: Entry) -> str:
 
 def _say(standing: Standing, noun: str, left: int, *, cancel: bool, rate: float) -> None:
     """Say what is there, and what would be done, before anything is."""
-    count, files = len(standing.unfinished), standing.files_left
     lines = [f"{len(standing.complete)} complete {noun}: will be ended at once"] if standing.complete else []
     if left:
         lines.append(f"{left} files of ended jobs: will be deleted at their destinations")
+    if standing.overdue:
+        lines.append(f"{len(standing.overdue)} {noun} past their lifetime: {_cancelled(standing.overdue, rate)}")
+    count = len(standing.unfinished)
     if count and cancel:
-        time = units.format_duration(timedelta(hours=(count - 1) / rate))
-        lines.append(f"{count} unfinished {noun}: will be ended in {time}; cancels {files} files under way")
+        lines.append(f"{count} unfinished {noun}: {_cancelled(standing.unfinished, rate)}")
     elif count:
+        files = files_left(standing.unfinished)
         last = max((e.expires_at for e in standing.unfinished if e.expires_at), default=None)
         until = f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else ""
         lines.append(f"{count} unfinished {noun} with {files} files under way: left to their lifetime{until}")
@@ -287,19 +292,24 @@ def _say(standing: Standing, noun: str, left: int, *, cancel: bool, rate: float)
         click.echo(line, err=True)
 
 
+def _cancelled(entries: Sequence[Entry], rate: float) -> str:
+    time = units.format_duration(timedelta(hours=(len(entries) - 1) / rate))
+    return f"will be ended in {time}; cancels {files_left(entries)} files under way"
+
+
+def _missed(noun: str, clock: Clock, entries: Sequence[Entry], again_at: datetime) -> None:
+    """Say that a service does not know what it had accepted, and what is waited for."""
+    services = ", ".join(sorted({entry.injection.link.through for entry in entries}))
+    time = units.format_duration(again_at - clock.now())
+    what = f"{services} does not know {len(entries)} of the {noun} (any more)"
+    click.echo(f"{what}: looked for once more in {time}, then that is believed", err=True)
+
+
 def _confirm(*, yes: bool) -> None:
     if yes:
         return
     if not removal.agreed("End them?"):
         raise UsageError("nothing was ended", "answer y, or give --yes where nobody can be asked")
-
-
-def _outcomes(
-    ending: Ending, standing: Standing, last: datetime | None, *, cancel: bool, rate: float
-) -> Iterator[Outcome]:
-    yield from ending.end(standing.complete)
-    if cancel:
-        yield from ending.cancel(standing.unfinished, rate, last)
 
 
 @dataclass

@@ -124,6 +124,17 @@ def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> None
             click.echo(f"empty folders stay at {destination}: {error.message}", err=True)
 
 
+def say_what_lives_on(ours: Ours, backends: Mapping[str, Backend], noun: str, clock: Clock) -> None:
+    """Say what is not over yet, and when to come again: nobody else will end it and delete its files."""
+    alive = [e for e in ours(State.CALLED, State.LIVE, State.COMPLETE) if not _cleans_up(e, backends)]
+    if not alive:
+        return
+    last = max((e.expires_at for e in alive if e.expires_at), default=None)
+    left = [e for e in alive if e.end_asked_at is None]
+    when = f" after {last:%Y-%m-%d %H:%M:%SZ}, or with --cancel" if left and last and last > clock.now() else ""
+    click.echo(f"not finished: {len(alive)} {noun} are not over; run it again{when}", err=True)
+
+
 def _once_more(later: Sequence[Removal]) -> str:
     moment = max((removal.again_at for removal in later if removal.again_at), default=None)
     when = f" after {moment:%Y-%m-%d %H:%M:%SZ}" if moment else " later"

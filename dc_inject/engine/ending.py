@@ -27,6 +27,9 @@ THREADS = ON_DEMAND.calls
 GIVE_UP_AFTER = 5  # failures in a row: the service does not work now, the rest is for another time
 
 
+Missed = Callable[[Sequence[Entry], datetime], None]
+
+
 class Record(Protocol):
     """What is written down of an ending: a ledger, or nothing where there is none."""
 
@@ -51,19 +54,21 @@ class Record(Protocol):
 class Standing:
     """Our rules as a service sees them now.
 
-    `ending` have just been ended or have expired, `in_doubt` are those of lost answers that are not known there.
+    `overdue` are unfinished ones past their lifetime that nobody ends but we, `ending` have just been ended or
+    have expired, `in_doubt` are those of lost answers that are not known there.
     """
 
     complete: tuple[Entry, ...]
     unfinished: tuple[Entry, ...]
+    overdue: tuple[Entry, ...]
     ending: int
     gone: int
     in_doubt: int
 
-    @property
-    def files_left(self) -> int:
-        """How many files have not arrived: what cancelling would cancel."""
-        return sum(entry.injection.item.files - entry.files_done for entry in self.unfinished)
+
+def files_left(entries: Iterable[Entry]) -> int:
+    """Return how many files have not arrived: what cancelling would cancel."""
+    return sum(entry.injection.item.files - entry.files_done for entry in entries)
 
 
 def next_moment(last: datetime | None, now: datetime, per_hour: float) -> datetime:
@@ -97,11 +102,22 @@ class Ending:
         self._record = record
         self._patience = patience
 
-    def look(self, entries: Sequence[Entry]) -> Standing:
-        """Ask how entries stand and write it down; raises the ServiceError of a service that does not tell."""
+    def look(self, entries: Sequence[Entry], missed: Missed | None = None) -> Standing:
+        """Ask how entries stand and write it down; raises the ServiceError of a service that does not tell.
+
+        A service that does not know what it had accepted may be wrong for a moment. With `missed`, which is told
+        of that and of the moment to come, such entries are looked at again when it may be believed.
+        """
         seen = self._observe(entries)
+        again_at = {key: one.again_at for key, one in seen.items() if one.again_at is not None}
+        unsure = [entry for entry in entries if entry.injection.key in again_at]
+        if unsure and missed is not None:
+            moment = max(again_at.values())
+            missed(unsure, moment)
+            self.wait(moment)
+            seen |= self._observe(unsure)
         now = self._clock.now()
-        complete, unfinished, ending, gone, in_doubt, never = [], [], 0, 0, 0, []
+        complete, unfinished, overdue, ending, gone, in_doubt, never = [], [], [], 0, 0, 0, []
         for before in entries:
             entry = _updated(before, seen[before.injection.key])
             if entry.state is State.CALLED and given_up(entry, now, self._patience):
@@ -114,11 +130,14 @@ class Ending:
                 ending += 1
             elif entry.state is State.COMPLETE:
                 complete.append(entry)
+            elif self._overdue(entry, now):
+                overdue.append(entry)
             else:
                 unfinished.append(entry)
         if never and self._record is not None:
             self._record.withdraw(never, "the request was lost and not carried out", now)
-        return Standing(tuple(complete), tuple(unfinished), ending, gone + len(never), in_doubt)
+        sorts = tuple(complete), tuple(unfinished), tuple(overdue)
+        return Standing(*sorts, ending, gone + len(never), in_doubt)
 
     def wait(self, until: datetime) -> None:
         """Let time pass."""
@@ -174,6 +193,11 @@ class Ending:
             if gone and self._record is not None:
                 self._record.gone(gone, self._clock.now())
             yield from told
+
+    def _overdue(self, entry: Entry, now: datetime) -> bool:
+        """Whether the lifetime of an entry is over that lives on in its service."""
+        lives_on = not self._backends[entry.injection.link.through].cleans_up
+        return lives_on and entry.expires_at is not None and entry.expires_at <= now
 
     def _is_ending(self, entry: Entry, expires_at: datetime | None, now: datetime) -> bool:
         """Whether a rule has been ended, or has expired, and its service takes its time to let it go."""

@@ -29,7 +29,10 @@ class Open(Store):
 
 @contextmanager
 def a_service(
-    storage: Store, monkeypatch: pytest.MonkeyPatch, replicas: Replicas | None = None
+    storage: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    replicas: Replicas | None = None,
+    clock: SimClock | None = None,
 ) -> Iterator[tuple[FakeFts, FtsBackend]]:
     """Run a service, and give the back end that speaks to it and to storages in memory, with a token.
 
@@ -43,7 +46,7 @@ def a_service(
             FtsBackend(
                 fts.url,
                 campaign="test",
-                clock=SimClock(START),
+                clock=clock or SimClock(START),
                 observer=Silent(),
                 credentials=Keys(),
                 storage=storage,

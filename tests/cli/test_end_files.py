@@ -12,8 +12,8 @@ import pytest
 from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Entry, State
-from dc_inject.ports import Removal
-from tests.cli.ending import FLOW, LINK, Files, command, job, world_of_files
+from dc_inject.ports import Observation, Outcome, Removal, Status
+from tests.cli.ending import FLOW, LIFETIME, LINK, Files, command, job, world_of_files
 from tests.cli.ledgers import GB, START
 
 
@@ -94,6 +94,106 @@ def test_a_storage_that_does_not_answer_is_named_once_and_has_its_line_in_the_ac
     assert f"{LINK.destination}: 30 files of 3 jobs stay: no answer in time" in done.stderr
     assert world.clock.now() <= START + timedelta(minutes=5)
     assert world.states() == {State.ENDED: 3, State.LIVE: 2}
+
+
+def test_jobs_past_their_lifetime_end_without_being_asked_for_at_the_pace(world: Files) -> None:
+    """As the injector would do it: through FTS nobody else does, and a job that is tried again lives for ever."""
+    late = START + LIFETIME + timedelta(minutes=1)
+    world.clock.advance(late)
+    done = world.end("--yes")
+    assert done.exit_code == 0, done.exception
+    assert "2 jobs past their lifetime: will be ended in 6 s; cancels 12 files under way" in done.stderr
+    assert "left to their lifetime" not in done.stderr
+    assert world.clock.now() == late + timedelta(seconds=6)
+    assert world.states() == {State.GONE: 5}
+    assert "not finished" not in done.stderr
+    with LedgerView.open(world.path) as view:
+        assert view.changes()[0].what == "end 3 jobs, cancel 2"
+        assert view.accounts()[FLOW].moved == 38 * GB
+
+
+def test_with_jobs_that_live_on_the_last_line_says_that_it_is_not_finished_and_until_when(world: Files) -> None:
+    done = world.end("--yes")
+    until = f"{START + LIFETIME:%Y-%m-%d %H:%M:%SZ}"
+    last = f"not finished: 2 jobs are not over; run it again after {until}, or with --cancel"
+    assert done.stderr.splitlines()[-1] == last
+
+
+def test_what_does_not_end_in_time_is_said_in_the_last_line(world: Files) -> None:
+    """Cancelled by FTS's word, and at work all the same."""
+    world.clock.advance(START + LIFETIME)
+    world.service.end = lambda entries: [Outcome(entry.injection.key) for entry in entries]
+    done = world.end("--yes", "--cancel")
+    assert done.exit_code == 0, done.exception
+    assert done.stderr.splitlines()[-1] == "not finished: 5 jobs are not over; run it again"
+
+
+def forget(world: Files, *keys: str) -> None:
+    """Let the service forget jobs, which it says at once, and is believed after two minutes."""
+    real, since = world.service.observe, {}
+
+    def observe(entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+        now, seen = world.clock.now(), {one.key: one for one in real(entries, exact=exact)}
+        for entry in (entry for entry in entries if entry.injection.key in keys):
+            key = entry.injection.key
+            sure_at = since.setdefault(key, now) + timedelta(minutes=2)
+            unsure = sure_at > now and entry.end_asked_at is None
+            seen[key] = (
+                Observation(key, Status.UNKNOWN, again_at=sure_at) if unsure else Observation(key, Status.ABSENT)
+            )
+        return list(seen.values())
+
+    world.service.observe = observe
+
+
+def test_a_job_that_vanished_is_looked_for_again_until_that_is_sure(world: Files) -> None:
+    """One look of one process would never be enough, and `end` would leave it for ever."""
+    key = world.entries()[4].injection.key
+    forget(world, key)
+    world.service.rules[key].ended = START
+    done = world.end("--yes")
+    assert done.exit_code == 0, done.exception
+    assert (
+        "fts does not know 1 of the jobs (any more): looked for once more in 2 min, then that is believed"
+        in done.stderr
+    )
+    assert "1 unfinished jobs" in done.stderr
+    assert world.state(key) is State.GONE
+    assert world.states() == {State.GONE: 4, State.LIVE: 1}
+    assert world.clock.now() == START + timedelta(minutes=2)
+
+
+def test_a_job_that_fts_missed_for_a_moment_is_not_taken_for_one_that_vanished(world: Files) -> None:
+    """Its files are being written: nothing of it is touched."""
+    entry = world.entries()[4]
+    real, seen = world.service.observe, []
+
+    def observe(entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+        seen.append(world.clock.now())
+        told = real(entries, exact=exact)
+        if len(seen) > 1:
+            return told
+        unsure = Observation(entry.injection.key, Status.UNKNOWN, again_at=START + timedelta(minutes=2))
+        return [unsure if one.key == entry.injection.key else one for one in told]
+
+    world.service.observe = observe
+    assert world.end("--yes").exit_code == 0
+    assert world.states() == {State.GONE: 3, State.LIVE: 2}
+    assert world.service.rules[entry.injection.key].ended is None
+
+
+def test_what_fts_has_forgotten_a_week_later_costs_two_minutes_and_no_pace(world: Files) -> None:
+    """There is nothing to cancel any more, however many there were."""
+    keys = [entry.injection.key for entry in world.entries()]
+    forget(world, *keys)
+    for rule in world.service.rules.values():
+        rule.ended = START
+    world.clock.advance(START + timedelta(days=7))
+    done = world.end("--yes", "--rate", "1/h")
+    assert done.exit_code == 0, done.exception
+    assert world.states() == {State.GONE: 5}
+    assert world.clock.now() == START + timedelta(days=7, minutes=2)
+    assert "end" not in world.service.calls
 
 
 def test_a_transfer_that_may_still_write_is_looked_at_once_more_later(world: Files) -> None:

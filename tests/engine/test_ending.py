@@ -10,7 +10,7 @@ import pytest
 
 from dc_inject import naming
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.engine.ending import Ending, next_moment
+from dc_inject.engine.ending import Ending, files_left, next_moment
 from dc_inject.errors import Fatal, ServiceError, Temporary
 from dc_inject.model import Cycle, Entry, Injection, Item, Link, State
 from dc_inject.ports import Observation
@@ -103,7 +103,7 @@ def test_complete_rules_end_at_once_and_in_one_go() -> None:
     """50 complete rules end without any time passing, each written down before it is asked for."""
     w = world(50, moved=1.0)
     standing = w.ending.look(w.entries)
-    assert (len(standing.complete), len(standing.unfinished), standing.files_left) == (50, 0, 0)
+    assert (len(standing.complete), len(standing.unfinished), files_left(standing.unfinished)) == (50, 0, 0)
     outcomes = list(w.ending.end(standing.complete))
     assert len(outcomes) == 50
     assert all(outcome.error is None for outcome in outcomes)
@@ -116,7 +116,7 @@ def test_unfinished_rules_are_counted_with_the_files_that_would_be_cancelled() -
     """Of 50 files 20 have arrived: 30 are left for each rule."""
     w = world(3, moved=0.4)
     standing = w.ending.look(w.entries)
-    assert (len(standing.complete), len(standing.unfinished), standing.files_left) == (0, 3, 90)
+    assert (len(standing.complete), len(standing.unfinished), files_left(standing.unfinished)) == (0, 3, 90)
 
 
 def test_cancelling_keeps_the_pace() -> None:

@@ -80,9 +80,10 @@ class Observing:
         if entry.state is not State.LIVE:
             return Observation(key, Status.ABSENT)
         now = self.connection.now()
-        if self.missed.setdefault(key, now) + self.sure_after > now and entry.end_asked_at is None:
+        sure_at = self.missed.setdefault(key, now) + self.sure_after
+        if sure_at > now and entry.end_asked_at is None:
             log.info("%s: this is believed when it says so again", gone)
-            return Observation(key, Status.UNKNOWN)
+            return Observation(key, Status.UNKNOWN, again_at=sure_at)
         missing = entry.injection.item.files - entry.files_done
         return Observation(
             key,
