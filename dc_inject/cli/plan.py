@@ -14,11 +14,12 @@ import click
 from dc_inject import files, units
 from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli import common, plots, tables
+from dc_inject.cli import assumed, common, footprint, plots, tables
 from dc_inject.clock import SystemClock
 from dc_inject.engine import Engine, Settings, admit
 from dc_inject.engine.menus import Menus
 from dc_inject.errors import MenuError, Problem
+from dc_inject.footprint import Assumptions
 from dc_inject.ledger import Ledger, Row
 from dc_inject.metrics import Silent
 from dc_inject.model import Cycle, Entry, Item
@@ -51,6 +52,8 @@ DATASETS = (
     tables.Column("dataset", "dataset"),
 )
 
+CYCLES_ONLY = ("at", "cycles", "datasets", "ledger_path", "allow_admin", "timeout")  # not for a footprint
+
 
 @click.command()
 @common.MENUS
@@ -67,8 +70,12 @@ DATASETS = (
 @common.SCALE
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @common.TIMEOUT
+@assumed.options
 @common.FORMAT
+@click.pass_context
 def plan(
+    ctx: click.Context,
+    /,
     menus: tuple[Path, ...],
     at: datetime,
     cycles: int,
@@ -79,9 +86,14 @@ def plan(
     scale: float,
     allow_admin: bool,
     timeout: float,
+    whole: bool,
     fmt: str,
+    **assumptions: Any,
 ) -> None:
     r"""Show what MENUS would inject from a time on; nothing is changed anywhere.
+
+    With --footprint: what whole menus mean for each site, each scenario and in total, of one campaign or of
+    several experiments' together. Nobody is asked for it.
 
     What is resident and owed comes from the campaign's ledger, when there is one. In cycles after the first
     one, rules are taken to complete at once. Beside a table, each shape of a rate is drawn.
@@ -89,16 +101,23 @@ def plan(
     \b
     Example: dc-inject plan menus/cms-t0-export.yaml --at 2027-02-08T10:00Z --cycles 4
     Example, offline: dc-inject plan menus/cms-t0-export.yaml --inventory datasets.csv
+    Example: dc-inject plan --footprint cms/ atlas/ --mean-file 3GB --format csv
     """
     common.talk(quiet=True)
     drafts = files.read_menus(menus)
+    if whole:
+        assumed.refuse(ctx, CYCLES_ONLY, "cannot be together with --footprint")
+        items = None if inventory is None else read_inventory(inventory)
+        footprint.show(fmt, drafts, Assumptions(**assumptions), items, links=links, scale=scale)
+        return
+    assumed.refuse(ctx, assumed.NAMES, "needs --footprint")
     campaign = common.one_campaign(drafts)
     services = {service for draft in drafts for service in draft.services}
     clock = SimClock(at)
     backends: dict[str, Backend]
     if inventory is not None:
-        items = read_inventory(inventory)
-        backends = {service: _simulated(service, clock, items) for service in services}
+        stock = read_inventory(inventory)
+        backends = {service: _simulated(service, clock, stock) for service in services}
     else:
         live = common.backends(
             services,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from dc_inject import files, menu
@@ -63,7 +62,7 @@ class Menus:
         menus = [
             draft.resolve({expression: found for (_, expression), found in names.items()}) for draft in drafts
         ]
-        campaign = self._narrow(menu.campaign(menus))
+        campaign = menu.narrowed(menu.campaign(menus), self._links, self._scale)
         if self._campaign is not None:
             for what in ("name", "cycle"):
                 if getattr(campaign, what) != getattr(self._campaign, what):
@@ -95,25 +94,6 @@ class Menus:
             known = self._backends[service].resolve(expression)
             self._ledger.record_resolution(service, expression, known, self._clock.now())
         return known
-
-    def _narrow(self, campaign: Campaign) -> Campaign:
-        unknown = self._links - {str(flow.link) for flow in campaign.flows}
-        if unknown:
-            message = f"no menu has the link {', '.join(sorted(unknown))}"
-            hint = "write --link SOURCE:DESTINATION as in the menu"
-            raise MenuError([Problem(campaign.menus[0].name, 0, message, hint)])
-        menus = tuple(
-            replace(
-                one,
-                flows=tuple(
-                    replace(flow, rate=flow.rate * self._scale)
-                    for flow in one.flows
-                    if not self._links or str(flow.link) in self._links
-                ),
-            )
-            for one in campaign.menus
-        )
-        return replace(campaign, menus=menus)
 
 
 def _endpoint(campaign: Campaign) -> str:

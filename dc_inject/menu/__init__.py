@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dc_inject.menu.campaigns import campaign
+from dc_inject.menu.campaigns import campaign, narrowed
 from dc_inject.menu.draft import MenuDraft, read
 from dc_inject.menu.findings import CODES, ERRORS, findings
 from dc_inject.menu.json_schema import schema
-from dc_inject.menu.transfers import FILE_SPEED, TransferLimit, throttled
+from dc_inject.menu.sums import site_of
+from dc_inject.menu.transfers import FILE_SPEED, TransferLimit, needed, throttled
 
 __all__ = [
     "CODES",
@@ -16,7 +17,10 @@ __all__ = [
     "TransferLimit",
     "campaign",
     "findings",
+    "narrowed",
+    "needed",
     "read",
     "schema",
+    "site_of",
     "throttled",
 ]

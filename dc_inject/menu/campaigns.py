@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from dc_inject import units
 from dc_inject.errors import MenuError, Problem
@@ -51,6 +52,28 @@ def campaign(menus: Sequence[Menu]) -> Campaign:
     if problems:
         raise MenuError(problems)
     return Campaign(first.campaign, first.contact, first.cycle, tuple(menus))
+
+
+def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> Campaign:
+    """Return a campaign with only these links (`SRC:DST`; none: all), and with every rate times `scale`.
+
+    Raises MenuError for a link that no menu has.
+    """
+    unknown = set(links) - {str(flow.link) for flow in campaign.flows}
+    if unknown:
+        message = f"no menu has the link {', '.join(sorted(unknown))}"
+        hint = "write --link SOURCE:DESTINATION as in the menu"
+        raise MenuError([Problem(campaign.menus[0].name, 0, message, hint)])
+    menus = tuple(
+        replace(
+            one,
+            flows=tuple(
+                replace(flow, rate=flow.rate * scale) for flow in one.flows if not links or str(flow.link) in links
+            ),
+        )
+        for one in campaign.menus
+    )
+    return replace(campaign, menus=menus)
 
 
 def _check_sites(menus: Sequence[Menu], complain: Complain) -> None:

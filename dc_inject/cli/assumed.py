@@ -1,0 +1,118 @@
+"""The options of `dc-inject plan --footprint`: what has to be assumed because no menu says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import click
+
+from dc_inject import units
+from dc_inject.errors import UsageError
+from dc_inject.footprint import Assumptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT = Assumptions()
+NAMES = tuple(part.name for part in fields(Assumptions))
+
+
+class Quantity(click.ParamType[Any]):
+    """A size, a rate or a duration with its unit, as menus write it."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any], *, zero: bool = False) -> None:
+        """Take the name, what reads it, and whether it may be 0."""
+        self.name = name
+        self._parse = parse
+        self._zero = zero
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  of any kind
+        """Read a text with its unit; a default is read already."""
+        if not isinstance(value, str):
+            return value
+        try:
+            read = self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return read if read or self._zero else self.fail(f"a {self.name} is above 0", param, ctx)
+
+
+_OPTIONS = (
+    click.option("--footprint", "whole", is_flag=True, help="What whole menus mean for each site; offline."),
+    click.option(
+        "--mean-file",
+        type=Quantity("size", units.parse_size),
+        help="For --footprint: mean file size [default: that of inventory or list, else 5 GB].",
+    ),
+    click.option(
+        "--dataset-files",
+        type=click.IntRange(1),
+        default=DEFAULT.dataset_files,
+        show_default=True,
+        help="For --footprint: files of a dataset, within the menu's bounds.",
+    ),
+    click.option(
+        "--file-speed",
+        type=Quantity("rate", units.parse_rate),
+        default="6 MB/s",
+        show_default=True,
+        help="For --footprint: how fast one file moves.",
+    ),
+    click.option(
+        "--deletion-seconds",
+        type=click.FloatRange(min=0),
+        default=DEFAULT.deletion_seconds,
+        show_default=True,
+        help="For --footprint: how long a site needs to delete one file.",
+    ),
+    click.option(
+        "--deletion-lag",
+        type=Quantity("duration", units.parse_duration, zero=True),
+        help="For --footprint: from a rule's end to free space, a cycle more [default: the menu's].",
+    ),
+    click.option(
+        "--lifetime",
+        type=Quantity("duration", units.parse_duration),
+        help="For --footprint: how long rules live [default: the menu's longest].",
+    ),
+    click.option(
+        "--link-limit",
+        type=click.IntRange(1),
+        default=DEFAULT.link_limit,
+        show_default=True,
+        help="For --footprint: transfers at a time that FTS allows on a link.",
+    ),
+)
+
+
+def options(command: F) -> F:
+    """Add the options of a footprint to a command; it gets them as `whole` and the fields of Assumptions."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def refuse(ctx: click.Context, names: Sequence[str], why: str) -> None:
+    """Raise UsageError when one of these parameters was given: it would be passed over without a word."""
+    given = [
+        parameter.opts[-1]
+        for parameter in ctx.command.params
+        if parameter.name in names
+        and ctx.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UsageError(f"{', '.join(given)} {why}", "see `dc-inject plan --help`")
+
+
+def said(assumed: Assumptions) -> str:
+    """Say what was assumed, in one sentence."""
+    file = (
+        "files of 5 GB where none is known" if assumed.mean_file is None else units.format_size(assumed.mean_file)
+    )
+    life = "the menus' longest" if assumed.lifetime is None else units.format_duration(assumed.lifetime)
+    lag = "the menus'" if assumed.deletion_lag is None else units.format_duration(assumed.deletion_lag)
+    return (
+        f"assumed: {file}, {assumed.dataset_files} of them in a dataset, moving at "
+        f"{units.format_size(assumed.file_speed)}/s each; {assumed.deletion_seconds:g} s to delete one; "
+        f"lifetime {life}; deletion lag {lag} and a cycle"
+    )

@@ -1,0 +1,196 @@
+"""The footprint of menus, `dc-inject plan --footprint`: what they mean for sites, computed offline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from dc_inject import menu
+from dc_inject.cli import assumed as options
+from dc_inject.cli import tables
+from dc_inject.cli.tables import Column
+from dc_inject.footprint import KINDS, Assumptions, Load, Row, footprint
+from dc_inject.menu import MenuDraft
+from dc_inject.model import Campaign, Item
+
+HOUR = 3600.0  # seconds
+GBIT = 1e9 / 8  # bytes
+GB, TB = 1e9, 1e12  # bytes: decimal, as networks and storage are sold
+
+
+def _number(value: float) -> str:
+    """Write a number as people read it: four digits, all of those before the point, thousands apart."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def _column(key: str, head: str) -> Column:
+    return Column(key, head, _number, right=True)
+
+
+_NAME = Column("name", "name")
+
+TOPICS = {
+    "Network (decimal units: 1 Gb/s = 1e9 bit/s, 1 GB/s = 8 Gb/s)": (
+        _column("links", "links"),
+        _column("ingress_Gbit_s", "ingress Gb/s"),
+        _column("ingress_GB_s", "ingress GB/s"),
+        _column("egress_Gbit_s", "egress Gb/s"),
+        _column("egress_GB_s", "egress GB/s"),
+        _column("inside_Gbit_s", "inside Gb/s"),
+        _column("wan_Gbit_s", "WAN Gb/s"),
+        _column("wan_in_percent", "in / WAN %"),
+        _column("wan_out_percent", "out / WAN %"),
+        _column("limit_in_Gbit_s", "limit in Gb/s"),
+        _column("limit_out_Gbit_s", "limit out Gb/s"),
+    ),
+    "Space (decimal units: 1 TB = 1e12 bytes)": (
+        _column("volume_TB", "in all TB"),
+        _column("written_24h_TB", "written TB/24 h"),
+        _column("resident_TB", "resident TB"),
+        _column("shortest_TB", "at shortest lifetime TB"),
+        _column("space_TB", "space TB"),
+        _column("lifetime_fits_h", "lifetime that fits h"),
+        _column("quota_TB", "quota TB"),
+        _column("cancelled_TB", "cancelled TB"),
+        _column("pool_lasts_h", "pool lasts h"),
+    ),
+    "Files": (
+        _column("files_per_h", "files/h"),
+        _column("deletions_per_h", "deletions/h"),
+        _column("parallel_deletions", "deletions at a time"),
+        _column("transfers_in", "transfers in at a time"),
+        _column("transfers_out", "transfers out at a time"),
+        _column("transfers_busiest_link", "on the busiest link"),
+        _column("transfers_link_limit", "FTS's limit of a link"),
+    ),
+    "Services": (
+        _column("rules_per_h", "rules/h"),
+        _column("rules", "rules at a time"),
+        _column("locks", "locks at a time"),
+        _column("calls_per_h", "REST calls/h"),
+        _column("tokens_per_h", "token requests/h (estimate)"),
+    ),
+}
+COLUMNS = (Column("by", "by"), _NAME, *(column for columns in TOPICS.values() for column in columns))
+_TITLES = {"site": "Sites", "scenario": "Scenarios", "total": "Total"}
+
+
+def show(
+    fmt: str,
+    drafts: Sequence[MenuDraft],
+    assumed: Assumptions,
+    inventory: Mapping[str, Sequence[Item]] | None,
+    *,
+    links: Sequence[str] = (),
+    scale: float = 1.0,
+) -> None:
+    """Print the footprint of menus, of one campaign or of several; raises MenuError for what does not fit."""
+    campaigns = gather(drafts, links, scale)
+    made = footprint(campaigns, assumed, inventory)
+    rows = [as_row(row, assumed) for row in made.rows]
+    if fmt == "table":
+        for title, columns in TOPICS.items():
+            click.echo(f"{title}\n")
+            told = [column for column in columns if any(row[column.key] is not None for row in rows)]
+            tables.console().print(tables.table((Column("by", ""), _NAME, *told), list(_once(rows))))
+            click.echo()
+    else:
+        tables.emit(fmt, COLUMNS, rows)
+    for sentence in (options.said(assumed), *_unresolved(drafts)):
+        click.echo(sentence, err=True)
+
+
+def gather(drafts: Sequence[MenuDraft], links: Sequence[str] = (), scale: float = 1.0) -> list[Campaign]:
+    """Return the campaigns of menus, each with the links that were named, with rates times `scale`."""
+    by_name: dict[str, list[MenuDraft]] = {}
+    for draft in drafts:
+        by_name.setdefault(draft.campaign, []).append(draft)
+    made = [menu.campaign([draft.preview for draft in some]) for some in by_name.values()]
+    if len(made) == 1 or not links:
+        return [menu.narrowed(campaign, links, scale) for campaign in made]
+    known = [{str(flow.link) for flow in campaign.flows} & set(links) for campaign in made]
+    missing = set(links).difference(*known)
+    if missing:
+        menu.narrowed(made[0], missing)  # says what is not there
+    return [menu.narrowed(campaign, own, scale) for campaign, own in zip(made, known, strict=True) if own]
+
+
+def as_row(row: Row, assumed: Assumptions) -> dict[str, Any]:
+    """Return a row as it is printed; each key says its unit, and what nobody told is None."""
+    peak, site = row.peak, row.group.by == KINDS[0]
+    numbers: dict[str, float | None] = {
+        "links": row.links,
+        **_network(row, site=site),
+        "volume_TB": row.volume / TB,
+        "written_24h_TB": row.written / TB,
+        "resident_TB": peak.resident / TB,
+        "shortest_TB": peak.shortest / TB,
+        "space_TB": _in(row.space, TB),
+        "lifetime_fits_h": _hours(row.fits),
+        "quota_TB": peak.quota / TB,
+        "cancelled_TB": peak.cancelled / TB,
+        "pool_lasts_h": _hours(row.pool_lasts),
+        **_work(peak, assumed),
+        "transfers_busiest_link": row.busiest,
+        "transfers_link_limit": assumed.link_limit,
+    }
+    rounded = {key: None if value is None else float(f"{value:.9g}") for key, value in numbers.items()}
+    return {column.key: rounded.get(column.key) for column in COLUMNS} | {
+        "by": row.group.by,
+        "name": row.group.name,
+    }
+
+
+def _network(row: Row, *, site: bool) -> dict[str, float | None]:
+    peak = row.peak
+    return {
+        "ingress_Gbit_s": peak.ingress / GBIT,
+        "ingress_GB_s": peak.ingress / GB,
+        "egress_Gbit_s": peak.egress / GBIT,
+        "egress_GB_s": peak.egress / GB,
+        "inside_Gbit_s": peak.inside / GBIT if site else None,
+        "wan_Gbit_s": _in(row.wan, GBIT),
+        "wan_in_percent": None if not row.wan else 100 * peak.ingress / row.wan,
+        "wan_out_percent": None if not row.wan else 100 * peak.egress / row.wan,
+        "limit_in_Gbit_s": _in(row.max_ingress, GBIT),
+        "limit_out_Gbit_s": _in(row.max_egress, GBIT),
+    }
+
+
+def _work(peak: Load, assumed: Assumptions) -> dict[str, float | None]:
+    return {
+        "files_per_h": peak.files * HOUR,
+        "deletions_per_h": peak.files * HOUR,
+        "parallel_deletions": peak.files * assumed.deletion_seconds,
+        "transfers_in": peak.transfers_in,
+        "transfers_out": peak.transfers_out,
+        "rules_per_h": peak.rules * HOUR,
+        "rules": peak.live_rules,
+        "locks": peak.locks,
+        "calls_per_h": peak.calls * HOUR,
+        "tokens_per_h": peak.tokens * HOUR,
+    }
+
+
+def _unresolved(drafts: Sequence[MenuDraft]) -> list[str]:
+    number = len({expression for draft in drafts for expression in draft.expressions})
+    return [f"RSE expressions ({number}) are counted as one RSE each, until `run` resolves them"] if number else []
+
+
+def _once(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Give the rows; only the first of each kind says its kind."""
+    before = None
+    for row in rows:
+        yield row | {"by": "" if row["by"] == before else _TITLES[row["by"]]}
+        before = row["by"]
+
+
+def _in(value: float | None, unit: float) -> float | None:
+    return None if value is None else value / unit
+
+
+def _hours(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds() / HOUR

@@ -1,0 +1,10 @@
+"""The footprint of menus: what they mean for each site, each scenario and in total; no service is needed."""
+
+from __future__ import annotations
+
+from dc_inject.footprint.adding import footprint
+from dc_inject.footprint.assumptions import MEAN_FILE, Assumptions
+from dc_inject.footprint.load import Load
+from dc_inject.footprint.rows import KINDS, Footprint, Group, Row
+
+__all__ = ["KINDS", "MEAN_FILE", "Assumptions", "Footprint", "Group", "Load", "Row", "footprint"]
