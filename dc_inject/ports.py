@@ -142,6 +142,9 @@ class RseFacts:
     tape: bool = False
     site: str = ""
     missing: Mapping[str, str] = field(default_factory=dict)  # signal -> why it could not be read
+    closed: Mapping[str, str] = field(
+        default_factory=dict
+    )  # `readable` or `writable`, if False -> why, where told
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,6 +210,7 @@ class SimBackend:
                 name,
                 readable=name not in self.unreadable,
                 writable=name not in self.unwritable,
+                closed={"writable": "closed by its site"} if name in self.unwritable else {},
                 free=max(self.space[name] - int(used[name]), 0) if name in self.space else None,
                 quota_left=self.quota[name] - locked[name] if name in self.quota else None,
             )

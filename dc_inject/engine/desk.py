@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from dc_inject.engine.breaker import Breaker
@@ -16,6 +16,8 @@ from dc_inject.model import FlowKey, Held, Hold
 from dc_inject.ports import Backend, Clock, Identity, Observer
 
 log = logging.getLogger(__name__)
+
+SAY_AGAIN = timedelta(minutes=5)  # trouble that lasts is not said more often
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Desk:
     breakers: dict[str, Breaker] = field(default_factory=dict)
     broken: dict[str, Fatal] = field(default_factory=dict)  # service -> what a person has to repair
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
+    said: dict[Hashable, tuple[datetime, int]] = field(default_factory=dict)  # when, and how often not since
 
     def tell(self, event: str, **numbers: Any) -> None:
         """Tell the observer that something has been done."""
@@ -70,9 +73,20 @@ class Desk:
         for flow in flows:
             if hold not in known and service not in self.broken:
                 known.add(hold)  # once a cycle: the rows count how often
-                log.warning("%s: %s for %s: %s", service, hold, flow, error.message)
+                self.warn((service, hold), f"{service}: {hold} for {flow}: {error.message}")
             self.trouble(flow, hold, error.message)
         self.tell("error", service=service, kind=type(error).__name__.lower(), message=error.message)
+
+    def warn(self, subject: Hashable, message: str) -> bool:
+        """Say in the log what is wrong, of one subject at most every few minutes; returns whether it was said."""
+        now = self.clock.now()
+        at, times = self.said.get(subject, (None, 0))
+        if at is not None and at <= now < at + SAY_AGAIN:
+            self.said[subject] = at, times + 1
+            return False
+        self.said[subject] = now, 0
+        log.warning("%s%s", message, f" (and {times} times more since it was said last)" if times else "")
+        return True
 
     def answered(self, service: str, error: ServiceError | None) -> bool:
         """Note whether a call that makes something was answered; returns whether the service is back just now."""

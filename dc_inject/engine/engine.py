@@ -314,7 +314,7 @@ class Engine:
             if again < cycle.end:
                 self._plan_at = again
             if self._tries == 1:
-                log.warning("cycle %s is not planned yet: %s", cycle, error.message)
+                self._desk.warn("plan", f"cycle {cycle} is not planned yet: {error.message}")
             self._desk.ledger.signal("plan", "cycle", None, self._clock.now(), error.message)
             return
         self._desk.ledger.signal("plan", "cycle", "made", self._clock.now())

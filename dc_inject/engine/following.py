@@ -116,11 +116,22 @@ class Following:
             item, destination = entry.injection.item.name, entry.injection.link.destination
             why = "files of it were at the destination already"
             desk.ledger.quarantine(item, destination, why, now, until=now + SET_ASIDE)
-        _say_what_failed(before, observations)
+        self._say_what_failed(before, observations)
         self._set_unfit_aside(before, observations, now)
         absent = [before[seen.key] for seen in observations if seen.status is Status.ABSENT]
         self._not_carried_out([e for e in absent if reconcile.given_up(e, now, desk.settings.call_grace)])
         desk.tell("observed", observations=tuple(observations))
+
+    def _say_what_failed(self, before: Mapping[str, Entry], observations: Sequence[Observation]) -> None:
+        """Name what will not arrive, when it is told first: of a flow the first reason, of a look a few flows."""
+        told: dict[FlowKey, Observation] = {}
+        for seen in observations:
+            entry = before[seen.key]
+            over = seen.status in {Status.COMPLETE, Status.ABSENT} and entry.state is State.LIVE
+            if over and seen.error and (seen.failed or seen.status is Status.ABSENT):
+                told.setdefault(entry.injection.flow, seen)
+        for flow, seen in sorted(told.items(), key=lambda item: item[0])[:MOST_TOLD]:
+            self._desk.warn((flow, frozenset(seen.reasons)), f"{flow}: {seen.error}")
 
     def _set_unfit_aside(
         self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime
@@ -193,18 +204,6 @@ def _end(backend: Backend, entries: Sequence[Entry]) -> list[Outcome]:
         return backend.end(entries)
     except ServiceError as error:
         return [Outcome(entry.injection.key, error=error) for entry in entries]
-
-
-def _say_what_failed(before: Mapping[str, Entry], observations: Sequence[Observation]) -> None:
-    """Name what will not arrive, when it is told first: of each flow the first reason, of a look a few flows."""
-    told: dict[FlowKey, str] = {}
-    for seen in observations:
-        entry = before[seen.key]
-        over = seen.status in {Status.COMPLETE, Status.ABSENT} and entry.state is State.LIVE
-        if over and seen.error and (seen.failed or seen.status is Status.ABSENT):
-            told.setdefault(entry.injection.flow, seen.error)
-    for flow, why in sorted(told.items())[:MOST_TOLD]:
-        log.warning("%s: %s", flow, why)
 
 
 def _by_service(entries: Sequence[Entry]) -> dict[str, list[Entry]]:

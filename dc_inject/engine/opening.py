@@ -190,9 +190,9 @@ class Opening:
             # A site's own brake is honoured in every cycle: without a word of it nothing goes there.
             return Held(Hold.API_ERRORS, {"signal missing": "availability"})
         if facts[service, source].readable is False:
-            return Held(Hold.SOURCE_UNAVAILABLE, {"rse": source, "signal": "availability_read"})
+            return _closed(Hold.SOURCE_UNAVAILABLE, "read", facts[service, source])
         if facts[service, destination].writable is False:
-            return Held(Hold.DESTINATION_UNAVAILABLE, {"rse": destination, "signal": "availability_write"})
+            return _closed(Hold.DESTINATION_UNAVAILABLE, "write", facts[service, destination])
         if lag := self._lag(flow.link):
             return lag
         if unread is not None:
@@ -356,3 +356,10 @@ def strictest(limits: Iterable[Limits]) -> Limits:
         rules_per_hour=min(limit.rules_per_hour for limit in some),
         files_in_flight=min(limit.files_in_flight for limit in some),
     )
+
+
+def _closed(hold: Hold, verb: str, fact: RseFacts) -> Held:
+    """Return the hold of an end that is down or closed, with what is told of it."""
+    why = fact.closed.get("readable" if verb == "read" else "writable", "")
+    told = {"message": why[:200]} if why else {}
+    return Held(hold, {"rse": fact.name, "signal": f"availability_{verb}", **told})

@@ -161,8 +161,8 @@ class InARun:
         self._desk = desk
         self._removals = Removals(desk.backends, desk.calls, desk.clock, IN_A_RUN, self._deleted)
         self._looking = 0  # calls under way to services that delete by themselves
+        self._told: dict[Place, str] = {}  # what stands in the way, as it was said
         self._again_at: dict[str, datetime] = {}  # by key: when to ask again
-        self._told: dict[Place, str] = {}  # what stands in the way, said once
 
     def look(self, now: datetime) -> None:
         """Ask services that delete by themselves, one cycle after a rule has ended.
@@ -225,13 +225,13 @@ class InARun:
         """Remember what stands in the way at a destination, and say it when it is another thing than before."""
         if message:
             self._desk.undeletable[place] = message
+            if message != self._told.get(place):
+                said = self._desk.warn(("removal", place), f"files of ours stay at {place[1]}: {message}")
+                self._told |= {place: message} if said else {}
         else:
             self._desk.undeletable.pop(place, None)
-        if message and message != self._told.get(place):
-            log.warning("files of ours stay at %s: %s", place[1], message)
-        elif not message and self._told.get(place):
-            log.info("files of ours are deleted at %s again", place[1])
-        self._told[place] = message
+            if self._told.pop(place, None):
+                log.info("files of ours are deleted at %s again", place[1])
 
     def _ended(self, *, cleans_up: bool) -> list[Entry]:
         """Return what has ended; storages are asked also while the service that fills them is broken."""

@@ -289,6 +289,7 @@ def test_a_blocked_destination_is_held_and_other_links_go_on(tmp_path):
     one.run(cycles=2)
     rows = {row.key.link.destination: row for row in one.ledger.rows()}
     assert rows["B"].held.hold is Hold.DESTINATION_UNAVAILABLE
+    assert rows["B"].held.numbers == {"rse": "B", "signal": "availability_write", "message": "closed by its site"}
     assert rows["B"].injected == 0
     assert abs(rows["C"].injected - DUE) <= 10 * GB
 

@@ -37,12 +37,13 @@ class Sites:
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[datetime, RseFacts]] = {}
+        self._said: dict[str, str] = {}  # of each prefix, what is wrong with it
 
     def sites(self, prefixes: Iterable[str]) -> dict[str, RseFacts]:
         """Return the facts of each prefix."""
         names, now = sorted(set(prefixes)), self._clock.now()
         with self._lock:
-            self._kept = {name: kept for name, kept in self._kept.items() if now - kept[0] < FRESH}
+            self._kept = {name: kept for name, kept in self._kept.items() if now - kept[0] < _fresh(kept[1])}
             facts = {name: self._kept[name][1] for name in names if name in self._kept}
         asked = [name for name in names if name not in facts]
         for name, told in zip(asked, self._threads.map(self._ask, asked), strict=True):
@@ -55,15 +56,29 @@ class Sites:
         as_destination = _reach(self._destination, prefix)
         silent = isinstance(as_destination, Temporary)  # whoever asks: it is not waited for twice
         as_source = as_destination if silent or self._alike() else _reach(self._source, prefix)
+        self._say(prefix, as_source, as_destination)
         missing: dict[str, str] = {}
-        readable = _usable(as_source, "readable", missing)
-        writable = _usable(as_destination, "writable", missing)
+        closed: dict[str, str] = {}
+        readable = _usable(as_source, "readable", missing, closed)
+        writable = _usable(as_destination, "writable", missing, closed)
         if isinstance(as_source, Reach) and not as_source.exists:
-            readable = False  # as a destination it is fine: FTS makes the folders
+            readable, closed["readable"] = False, "there is no such folder"  # as a destination: FTS makes it
         free = as_destination.free if isinstance(as_destination, Reach) else None
         if free is None:
             missing["free"] = _NO_SPACE_TOLD if isinstance(as_destination, Reach) else as_destination.message
-        return RseFacts(prefix, readable=readable, writable=writable, free=free, missing=missing)
+        return RseFacts(prefix, readable=readable, writable=writable, free=free, missing=missing, closed=closed)
+
+    def _say(self, prefix: str, *answers: _Answer) -> None:
+        """Say what is wrong with a storage when that begins, changes and ends, and not each time it is asked."""
+        wrong = "; ".join(dict.fromkeys(one.message for one in answers if isinstance(one, ServiceError)))
+        with self._lock:
+            before = self._said.pop(prefix, "")
+            if wrong:
+                self._said[prefix] = wrong
+        if wrong and wrong != before:
+            log.warning("%s", wrong)
+        elif before and not wrong:
+            log.info("%s answers again", prefix)
 
 
 def _reach(storage: Storage, prefix: str) -> _Answer:
@@ -73,15 +88,20 @@ def _reach(storage: Storage, prefix: str) -> _Answer:
         return error
 
 
-def _usable(answer: _Answer, signal: str, missing: dict[str, str]) -> bool | None:
+def _fresh(fact: RseFacts) -> timedelta:
+    """Return how long a fact is believed: a storage that is down may be back soon, and its links wait for it."""
+    return FRESH / 6 if fact.writable is False else FRESH
+
+
+def _usable(answer: _Answer, signal: str, missing: dict[str, str], closed: dict[str, str]) -> bool | None:
     """Return whether the storage is there; None where it is, but does not let us ask.
 
     A token that may write and no more is refused here and good enough for the transfers.
     """
     if isinstance(answer, Reach):
         return True
-    log.info("%s", answer.message)
     if not isinstance(answer, Permanent | Fatal):
+        closed[signal] = answer.message
         return False
     missing[signal] = answer.message
     return None

@@ -11,7 +11,7 @@ import pytest
 from dc_inject.backends import fts as fts_module
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
-from dc_inject.errors import Fatal, Permanent, Temporary
+from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import DatasetFilter, FileFilter, Item, JobOptions, Listing
 from dc_inject.storage import Refused
 
@@ -158,6 +158,43 @@ def test_a_storage_that_does_not_answer_is_not_used_and_one_that_may_not_be_aske
     assert (facts.readable, facts.writable, facts.free) == (usable, usable, None)
     assert set(facts.missing) == ({"free"} if usable is False else {"readable", "writable", "free"})
     assert error.message in facts.missing["free"]
+    assert facts.closed == (dict.fromkeys(("readable", "writable"), error.message) if usable is False else {})
+
+
+def test_what_is_wrong_with_a_storage_is_said_when_it_begins_changes_and_ends(
+    backend: FtsBackend, store: Store, clock: SimClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A storage that is down for hours would fill the log."""
+    caplog.set_level("INFO", "dc_inject.backends.fts.sites")
+    answers: list[ServiceError | None] = [Temporary("down"), Temporary("down"), Fatal("403"), None, None]
+
+    def fault(_verb: str, _url: str) -> None:
+        if error := answers[0]:
+            raise error
+
+    store.fault = fault
+    while answers:
+        backend.sites([SOURCE])
+        clock.advance(clock.now() + timedelta(seconds=31))
+        del answers[0]
+    assert caplog.messages == ["down", "403", f"{SOURCE} answers again"]
+
+
+def test_that_a_storage_is_down_is_not_believed_for_long(
+    backend: FtsBackend, store: Store, clock: SimClock
+) -> None:
+    """Its links go on as soon as it is back, and it is not asked for each of them."""
+    answers: list[ServiceError | None] = [Temporary("down"), None]
+
+    def fault(_verb: str, _url: str) -> None:
+        if error := answers.pop(0):
+            raise error
+
+    store.fault = fault
+    assert [backend.sites([SOURCE])[SOURCE].writable for _ in range(3)] == [False] * 3
+    clock.advance(clock.now() + timedelta(seconds=6))
+    assert backend.sites([SOURCE])[SOURCE].writable is True
+    assert backend.sites([SOURCE])[SOURCE].closed == {}
 
 
 def test_a_storage_is_asked_once_in_a_while_and_twice_for_different_credentials(
