@@ -32,54 +32,59 @@ class Closing:
         """
         ledger, now = self._desk.ledger, self._desk.clock.now()
         rows = ledger.rows(cycle=cycle)
-        holds = {row.key: self._why_short(cycle, current, row, tries) for row in rows}
+        if cycle == current:
+            entries = ledger.entries(cycle=cycle)
+            holds = self._why_short(cycle, rows, entries, tries)
+            troubled = self._troubled(rows, entries)
+        else:
+            holds, troubled = {row.key: Held(Hold.NOT_RUNNING, {"since": cycle.name}) for row in rows}, {}
         if cycle == current:
             self._releasing.withdraw(None, "its cycle is over")
-        ledger.close_cycle(cycle, now, holds, self._troubled(cycle, current))
+        ledger.close_cycle(cycle, now, holds, troubled)
         rows = ledger.rows(cycle=cycle)
         log.info("%s", sentence(cycle, rows))
         self._desk.tell("cycle-closed", cycle=cycle, rows=rows, seconds=(now - cycle.end).total_seconds())
 
-    def _why_short(self, cycle: Cycle, current: Cycle | None, row: Row, tries: int) -> Held:
-        """Return the reason for a row that got less than its due and was not held when it was planned."""
-        if cycle != current:
-            return Held(Hold.NOT_RUNNING, {"since": cycle.name})
-        broken = self._desk.broken.get(row.key.link.through)
-        if broken is not None:
-            return Held(Hold(broken.hold), {"message": broken.message[:200]})
-        if not self._desk.ledger.is_planned(cycle):
-            return Held(Hold.API_ERRORS, {"planned": "no", "tries": tries})
-        if known := self._desk.troubles.get(row.key):
-            return known
-        waiting = sum(
-            entry.injection.item.bytes
-            for entry in self._desk.ledger.entries(State.CALLED, cycle=cycle)
-            if entry.injection.flow == row.key
-        )
-        if waiting:
-            return Held(Hold.API_ERRORS, {"unanswered": waiting})
-        failed = sum(
-            entry.failed for entry in self._desk.ledger.entries(cycle=cycle) if entry.injection.flow == row.key
-        )
-        if failed:
-            return Held(Hold.FAILING, {"failed_bytes": failed, "injected": row.injected})
-        return Held(Hold.GRAIN, {"budget": row.budget, "injected": row.injected})
+    def _why_short(
+        self, cycle: Cycle, rows: Sequence[Row], entries: Iterable[Entry], tries: int
+    ) -> dict[FlowKey, Held]:
+        """Return a reason for each row, if it got less than its due and was not held when it was planned."""
+        planned = self._desk.ledger.is_planned(cycle)
+        waiting: dict[FlowKey, int] = defaultdict(int)
+        failed: dict[FlowKey, int] = defaultdict(int)
+        for entry in entries:
+            failed[entry.injection.flow] += entry.failed
+            if entry.state is State.CALLED:
+                waiting[entry.injection.flow] += entry.injection.item.bytes
+        reasons = {}
+        for row in rows:
+            key, broken = row.key, self._desk.broken.get(row.key.link.through)
+            if broken is not None:
+                reasons[key] = Held(Hold(broken.hold), {"message": broken.message[:200]})
+            elif not planned:
+                reasons[key] = Held(Hold.API_ERRORS, {"planned": "no", "tries": tries})
+            elif known := self._desk.troubles.get(key):
+                reasons[key] = known
+            elif waiting[key]:
+                reasons[key] = Held(Hold.API_ERRORS, {"unanswered": waiting[key]})
+            elif failed[key]:
+                reasons[key] = Held(Hold.FAILING, {"failed_bytes": failed[key], "injected": row.injected})
+            else:
+                reasons[key] = Held(Hold.GRAIN, {"budget": row.budget, "injected": row.injected})
+        return reasons
 
-    def _troubled(self, cycle: Cycle, current: Cycle | None) -> dict[FlowKey, Held]:
+    def _troubled(self, rows: Iterable[Row], entries: Iterable[Entry]) -> dict[FlowKey, Held]:
         """Return the troubles that cost a flow more than what planning held back: those lead in its row."""
-        if cycle != current:
-            return {}
         lost: dict[FlowKey, int] = defaultdict(int)
-        for entry in self._desk.ledger.entries(cycle=cycle):
+        for entry in entries:
             if entry.accepted_at is None and entry.state is not State.REFUSED:
                 lost[entry.injection.flow] += entry.injection.item.bytes
-        rows = {row.key: row for row in self._desk.ledger.rows(cycle=cycle)}
         return {
-            key: held
-            for key, held in self._desk.troubles.items()
+            row.key: held
+            for row in rows
+            if (held := self._desk.troubles.get(row.key))
             # What was never intended, since nobody answered the last look, is missing from the budget.
-            if key in rows
-            and 2 * max(lost[key], rows[key].budget - rows[key].injected) >= rows[key].due - rows[key].injected
+            and 2 * max(lost[row.key], row.budget - row.injected) >= row.due - row.injected
         }
 
 

@@ -418,3 +418,17 @@ def test_a_service_that_falls_silent_at_the_last_look_is_the_reason_and_not_the_
     (row,) = one.ledger.rows()
     assert row.injected == 0
     assert row.held.hold is Hold.API_ERRORS
+
+
+def test_the_reasons_of_all_links_of_a_cycle_are_found_in_one_reading_of_the_ledger(tmp_path, monkeypatch):
+    """What closing a cycle reads grows with its links, and not with their square."""
+    reads = {}
+    for links in (2, 6):
+        flows = [flow("A", f"B{number}", 1.0) for number in range(links)]
+        one = world(tmp_path / str(links), campaign(flows), {"A": items("A", 4, 10 * GB)})
+        entries, calls = one.ledger.entries, []
+        with monkeypatch.context() as patch:
+            patch.setattr(type(one.ledger), "entries", lambda _, *a, **b: calls.append(a) or entries(*a, **b))
+            one.run(cycles=2)
+        reads[links] = len(calls)
+    assert reads[2] == reads[6]
