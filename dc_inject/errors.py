@@ -38,9 +38,10 @@ class Problem:
     hint: str = ""
     code: str = ""  # of a lint finding; empty for an error
     outlier: bool = False  # a finding that `run` wants accepted by its code
+    column: int = 0  # 1-based, in characters; 0 where only the line is known
 
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.line else self.file
+        place = ":".join((self.file, *(str(number) for number in (self.line, self.column) if number)))
         code = f" [{self.code}]" if self.code else ""
         hint = f" ({self.hint})" if self.hint else ""
         return f"{place}: {self.message}{code}{hint}"

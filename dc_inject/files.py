@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import secrets
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 from dc_inject import menu
-from dc_inject.errors import MenuError, Problem
+from dc_inject.errors import MenuError, Problem, UsageError
 
 SUFFIXES = (".yaml", ".yml")
 LARGEST = 20_000_001  # bytes of a menu; one more than it may have, so that a larger one is seen
@@ -26,7 +30,7 @@ def read_menus(paths: Sequence[Path]) -> list[menu.MenuDraft]:
     drafts = []
     for file in files.values():
         try:
-            drafts.append(menu.read(_read(str(file), LARGEST), str(file), _read))
+            drafts.append(menu.read(load(str(file), LARGEST), str(file), load))
         except OSError as error:
             problems.append(
                 Problem(str(file), 0, f"cannot be read: {error.strerror or error}", "check path and rights")
@@ -36,6 +40,48 @@ def read_menus(paths: Sequence[Path]) -> list[menu.MenuDraft]:
     if problems:
         raise MenuError(problems)
     return drafts
+
+
+def write_whole(path: Path, text: str, *, force: bool) -> None:
+    """Write a file that is there as a whole or not at all, whatever happens meanwhile.
+
+    Raises UsageError when it cannot be written, or is there already and may not be replaced (`force`).
+    """
+    refuse_existing(path, force=force)
+    goal = Path(os.path.realpath(path))  # a link to a file stays one
+    part = goal.with_name(f".{goal.name}.{secrets.token_hex(4)}.part")
+    try:
+        mode = stat.S_IMODE(goal.stat().st_mode) if goal.exists() else 0o666  # of which umask takes away
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if force:
+            part.replace(goal)
+        else:
+            _put(part, goal)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}", "check path and rights") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """Raise UsageError for a file that is there already, unless it may be replaced."""
+    if not force and path.exists():
+        raise UsageError(f"{path} is there already", "name another file, or replace it with --force")
+
+
+def _put(part: Path, goal: Path) -> None:
+    """Give a file its name, which nobody may have taken meanwhile."""
+    with contextlib.suppress(FileExistsError):
+        try:
+            goal.hardlink_to(part)
+        except PermissionError:  # a file system without hard links
+            refuse_existing(goal, force=False)
+            part.replace(goal)
+        return
+    refuse_existing(goal, force=False)
 
 
 def _menus_in(path: Path, problems: list[Problem]) -> list[Path]:
@@ -55,7 +101,7 @@ def _menus_in(path: Path, problems: list[Problem]) -> list[Path]:
     return names
 
 
-def _read(name: str, most: int) -> bytes:
+def load(name: str, most: int) -> bytes:
     """Return the bytes of a file, at most so many."""
     with Path(name).open("rb") as file:
         return file.read(most)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import timedelta
+from decimal import Decimal, Inexact, localcontext
 from fractions import Fraction
 
 _PREFIXES = {
@@ -20,7 +21,9 @@ _PREFIXES = {
 _SECONDS = {"s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "day": 86400, "w": 604800}
 _NUMBER = r"(?P<number>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
 _PREFIX = r"(?P<prefix>(?:[KMGTPE]i|[kKMGTPE])?)"
-_RATE = re.compile(rf"{_NUMBER}\s*{_PREFIX}(?P<unit>[bB])(?:ps|/(?P<per>s|min|h|d|day))")
+_RATE_UNIT = rf"{_PREFIX}(?P<unit>[bB])(?:ps|/(?P<per>s|min|h|day|d))"
+_RATE = re.compile(rf"{_NUMBER}\s*{_RATE_UNIT}")
+_NAMED_UNIT = re.compile(rf"(?<![A-Za-z0-9/]){_RATE_UNIT}(?![A-Za-z0-9/])")
 _SIZE = re.compile(rf"{_NUMBER}\s*{_PREFIX}(?P<unit>B)")
 _DURATION_PART = re.compile(rf"{_NUMBER}\s*(?P<unit>[a-z]+)")
 _BARE = re.compile(rf"{_NUMBER}")
@@ -61,6 +64,53 @@ def parse_duration(text: str) -> timedelta:
         return timedelta(microseconds=round(seconds * 1_000_000))
     except OverflowError:
         raise ValueError(f"{_quoted(text)} is too long for a duration") from None
+
+
+def rate_units(text: str) -> tuple[str, ...]:
+    """Return the units of rates that a text names, such as the head of a column: `to [Gbps]` gives `Gb/s`."""
+    return tuple(dict.fromkeys(match[0].replace("ps", "/s") for match in _NAMED_UNIT.finditer(text)))
+
+
+def ratio(unit: str, other: str) -> Fraction:
+    """Return how many of another unit of rates one unit is: `GB/s` is 8 `Gb/s`."""
+    sizes = []
+    for text in (unit, other):
+        match = _RATE.fullmatch(f"1 {text}")
+        assert match is not None, text
+        sizes.append(_bytes(match) / _SECONDS[match["per"] or "s"])
+    return sizes[0] / sizes[1]
+
+
+def times(text: str, factor: Fraction) -> str:
+    """Return a rate or size with its number multiplied, exactly, in its own unit: half of `9 Gb/s` is `4.5 Gb/s`.
+
+    `text` is one that was read before. What has more than 30 digits then is rounded to 17, as floats are.
+    """
+    match = re.match(_NUMBER, text.strip())
+    assert match is not None, text
+    number, unit = _number(match["number"]) * factor, text.strip()[match.end() :]
+    return f"{decimal(number)}{unit}"
+
+
+def decimal(number: Fraction) -> str:
+    """Write a number without an exponent: exactly where that takes up to 30 digits, else with 17."""
+    with localcontext(prec=31) as context:
+        value = Decimal(number.numerator) / Decimal(number.denominator)
+        if context.flags[Inexact] or len(value.normalize().as_tuple().digits) > 30:
+            context.prec = 17
+            value = +value
+        return format(value.normalize(), "f")
+
+
+def exact_rate(rate: float) -> str:
+    """Write a rate (bytes per second) so that `parse_rate` returns the very same: `33.3333333333333 Gb/s`."""
+    prefix = next((p for p in "TGMk" if rate * 8 >= _PREFIXES[p]), "")
+    bits = rate * 8 / _PREFIXES[prefix]
+    for digits in (6, 12, 15, 16, 17):
+        text = f"{Decimal(f'{bits:.{digits}g}'):f} {prefix}b/s"
+        if parse_rate(text) == rate:
+            return text
+    return f"{rate!r} B/s"
 
 
 def format_rate(rate: float) -> str:

@@ -1,18 +1,19 @@
-"""`dc-inject menu`: work with menu files."""
+"""`dc-inject menu`: work with menu files; each command but the smallest has a module of its own."""
 
 from __future__ import annotations
 
 import click
 
 from dc_inject.cli import tables
+from dc_inject.cli.menu_import import import_
 from dc_inject.menu import schema as menu_schema
 
 
 @click.group()
 def menu() -> None:
-    """Work with menu files.
+    """Make menus, change them, and tell what changes.
 
-    Example: dc-inject menu schema
+    Example: dc-inject menu import dc24.csv -o dc24.yaml
     """
 
 
@@ -23,3 +24,6 @@ def schema() -> None:
     Example: dc-inject menu schema > menu.schema.json
     """
     tables.emit_json(menu_schema())
+
+
+menu.add_command(import_)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dc_inject.menu.campaigns import campaign, narrowed
 from dc_inject.menu.draft import MenuDraft, read
+from dc_inject.menu.campaigns import campaign
+from dc_inject.menu.draft import MenuDraft, names_of_sites, read
 from dc_inject.menu.findings import CODES, ERRORS, findings
 from dc_inject.menu.json_schema import schema
 from dc_inject.menu.sums import site_of
@@ -19,6 +21,7 @@ __all__ = [
     "findings",
     "narrowed",
     "needed",
+    "names_of_sites",
     "read",
     "schema",
     "site_of",

@@ -75,6 +75,22 @@ def read(text: str | bytes, name: str, load: Load | None = None) -> MenuDraft:
     return MenuDraft(name, data.decode("utf-8-sig"), reading.digest, expressions, menu, document)
 
 
+def names_of_sites(data: bytes, name: str, load: Load | None = None) -> frozenset[str]:
+    """Return the sites of a part of a menu, with their RSEs and URL prefixes: whatever may be an end there.
+
+    Raises MenuError with every problem.
+    """
+    reading = Reading(name, load)
+    root = reading.document(data)
+    sites = None if root is None else root.get("sites")
+    if root is not None and (not isinstance(sites, Map) or not sites):
+        reading.complain(root.place, "there are no sites", "write `sites: {KIT: {rses: {T1_DE_KIT_Disk: {}}}}`")
+    if reading.problems or not isinstance(sites, Map):
+        raise MenuError(reading.problems)
+    rses = (site.get("rses") for site in sites.values() if isinstance(site, Map))
+    return frozenset({*sites, *(rse for one in rses if isinstance(one, Map) for rse in one)})
+
+
 def _from_the_future(mapping: Map, reading: Reading) -> bool:
     """Tell whether a menu is of a later version: nothing else about it can be judged then."""
     given = mapping.get("menu")

@@ -1,0 +1,53 @@
+"""What the commands of `dc-inject menu` share: reading a file or stdin, and writing one as a whole."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from dc_inject import files, menu
+from dc_inject.errors import MenuError, Problem
+from dc_inject.menu import MenuDraft
+
+STDIN = Path("-")
+PATH = click.Path(path_type=Path, allow_dash=True)
+OUTPUT = click.option(
+    "-o", "--output", type=PATH, default="-", show_default=True, help="Where to write the menu; - is stdout."
+)
+FORCE = click.option("--force", is_flag=True, help="Replace the file that --output names, if it is there.")
+
+
+def read(path: Path) -> tuple[bytes, str]:
+    """Return what a file (or stdin, `-`) holds, cut where it is too large for a menu, and its name in messages.
+
+    Raises MenuError when it cannot be read.
+    """
+    if path == STDIN:
+        return sys.stdin.buffer.read(files.LARGEST), "stdin"
+    try:
+        return files.load(str(path), files.LARGEST), str(path)
+    except OSError as error:
+        problem = Problem(str(path), 0, f"cannot be read: {error.strerror or error}", "check path and rights")
+        raise MenuError([problem]) from None
+
+
+def drafts(path: Path) -> list[MenuDraft]:
+    """Read a menu, a folder of them, or stdin; raises MenuError with every problem."""
+    return [menu.read(*read(path), files.load)] if path == STDIN else files.read_menus([path])
+
+
+def write(text: str, output: Path, *, force: bool) -> None:
+    """Write a menu to a file, or to stdout."""
+    if output == STDIN:
+        click.echo(text, nl=False)
+    else:
+        files.write_whole(output, text, force=force)
+        click.echo(f"wrote {output}", err=True)
+
+
+def say(*sentences: str) -> None:
+    """Tell a person something; data are on stdout."""
+    for sentence in sentences:
+        click.echo(sentence, err=True)

@@ -1,0 +1,136 @@
+"""The top of a menu that is made anew: its options, and what is assumed where nobody says it."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+from zoneinfo import ZoneInfo
+
+import click
+
+from dc_inject import files, menu, units
+from dc_inject.cli import menu_files
+from dc_inject.clock import SystemClock
+from dc_inject.menu import MenuDraft, addresses, values
+from dc_inject.menu.writing import Heading
+
+F = TypeVar("F", bound=Callable[..., object])
+ANY_DATASET = "*:*"
+START_HOUR = 10  # of tomorrow, where nobody says when
+
+
+class Written(click.ParamType[str]):
+    """A text of the menu format, checked as the format has it, and kept as it was written."""
+
+    def __init__(self, name: str, read: Callable[[str], object]) -> None:
+        """Take what the text is called, and what reads it or raises ValueError."""
+        self.name = name
+        self._read = read
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, without blanks around it."""
+        try:
+            self._read(value.strip())
+        except ValueError as error:
+            message, hint = values.explain(error)
+            self.fail(f"{message} ({hint})" if hint else message, param, ctx)
+        return value.strip()
+
+
+UTC_ZONE = ZoneInfo("UTC")
+NAME = Written("name", values.name)
+LINE = Written("text", values.line)
+TIME = Written("time", lambda text: values.moment(text, UTC_ZONE))
+RATE = Written("rate", values.rate)
+END = Written("end", addresses.end)
+ZONE = Written("zone", values.zone)
+DID = Written("pattern", values.did)
+FOLDER = Written("path", addresses.path)
+ENDPOINT = Written("url", addresses.endpoint)
+
+_OPTIONS = (
+    click.option("--campaign", type=NAME, help="The campaign [default: the scenario's name]."),
+    click.option("--contact", type=LINE, help="Whom to ask; every rule says it [default: your account here]."),
+    click.option("--description", type=LINE, help="What it is for."),
+    click.option("--timezone", type=ZONE, help="Zone of all times without an offset [default: UTC]."),
+    click.option("--start", type=TIME, help="When it comes into force [default: tomorrow, 10:00]."),
+    click.option("--end", type=TIME, help="When it ends [default: 24 h after its start]."),
+    click.option("--through", type=click.Choice(["rucio", "fts"]), default="rucio", help="Who moves the bytes."),
+    click.option("--did", "datasets", type=DID, multiple=True, metavar="PATTERN",
+                 help="Datasets to inject, scope:name with wildcards (may be repeated) [default: *:*]."),
+    click.option("--folder", type=FOLDER, help="Through FTS: files of this folder below the source [default: .]."),
+    click.option("--fts", "endpoint", type=ENDPOINT, help="Where FTS is."),
+)  # fmt: skip
+
+
+def options(command: F) -> F:
+    """Give a command the options for the top of a menu."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def heading(given: Mapping[str, object], scenario: str, include: str = "") -> Heading:
+    """Return the top of a menu out of the options, and what is assumed for those that were not given."""
+    said = {key: value for key, value in given.items() if value not in (None, (), "")}
+    known = {"campaign": scenario, "contact": f"{getpass.getuser()}@{os.uname().nodename}", "timezone": "UTC"}
+    zone = values.zone(str(said.get("timezone", "UTC")))
+    start = str(said.get("start") or _local(_tomorrow(zone), zone))
+    known |= {"start": start, "end": _local(values.moment(start, zone) + timedelta(days=1), zone)}
+    through = str(said.setdefault("through", "rucio"))
+    if through == "rucio":
+        known["datasets"] = ANY_DATASET
+    elif "datasets" not in said:
+        known["folder"] = "."
+    assumed = {key: value for key, value in known.items() if key not in said}
+    patterns = said.pop("datasets", (ANY_DATASET,) if "datasets" in assumed else ())
+    assert isinstance(patterns, tuple)
+    texts = {key: str(said.get(key) or known.get(key) or "") for key in _TEXTS}
+    return Heading(**texts, datasets=patterns, include=include, assumed=frozenset(assumed))
+
+
+_TEXTS = ("campaign", "contact", "start", "end", "timezone", "description", "through", "folder", "endpoint")
+
+
+def told(heading: Heading) -> str:
+    """Say what was assumed, or nothing."""
+    known = {key: getattr(heading, key) for key in _TEXTS} | {"datasets": " ".join(heading.datasets)}
+    options = {"datasets": "--did"}
+    parts = [f"{known[key]} ({options.get(key, f'--{key}')})" for key in sorted(heading.assumed - {"timezone"})]
+    return f"assumed: {', '.join(parts)}" if parts else ""
+
+
+def checked(text: str, output: Path) -> MenuDraft:
+    """Read a menu that was made, and tell its findings; raises MenuError with what cannot work."""
+    name = "the new menu" if output == menu_files.STDIN else str(output)
+    draft = menu.read(text, name, files.load)
+    for finding in menu.findings(menu.campaign([draft.preview])):
+        menu_files.say(f"warning: {finding}")
+    return draft
+
+
+def together(draft: MenuDraft) -> str:
+    """Return how many links a menu has, and what they sum to."""
+    flows = draft.preview.flows
+    links = len({flow.link for flow in flows})
+    return f"{links} link{'' if links == 1 else 's'}, {units.format_rate(menu.peak(flows).rate)} together"
+
+
+def _tomorrow(zone: ZoneInfo) -> datetime:
+    day = SystemClock().now().astimezone(zone) + timedelta(days=1)
+    return day.replace(hour=START_HOUR, minute=0, second=0, microsecond=0)
+
+
+def _local(moment: datetime, zone: ZoneInfo) -> str:
+    """Write a time in a zone, with its offset where clocks are put back over it."""
+    local = moment.astimezone(zone)
+    text = local.strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
+    try:
+        values.moment(text, zone)
+    except values.WrongError:
+        return local.isoformat(" ", "seconds")
+    return text

@@ -1,0 +1,94 @@
+"""`dc-inject menu import`: the old tool's lines and spreadsheets become a menu."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from dc_inject import files, menu
+from dc_inject.cli import menu_files, menu_heading
+from dc_inject.cli.menu_heading import NAME
+from dc_inject.menu import importing, writing
+from dc_inject.menu.cells import Amount
+
+UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
+
+
+@click.command(name="import")
+@click.argument("file", type=menu_files.PATH)
+@click.option("--scenario", type=NAME, help="What to call its links [default: the file's name].")
+@click.option("--as", "form", type=click.Choice(["lines", "matrix"]), help="What it is [default: as it looks].")
+@click.option("--unit", type=click.Choice(UNITS), help="Of numbers without one [default: Mb/s for lines].")
+@click.option("--decimal", type=click.Choice([".", ","]), help="The decimal sign [default: the point].")
+@click.option(
+    "--sites",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A part of a menu with `sites`: it is included, and no other name may be an end.",
+)
+@menu_heading.options
+@menu_files.OUTPUT
+@menu_files.FORCE
+def import_(
+    file: Path,
+    scenario: str | None,
+    form: str | None,
+    unit: str | None,
+    decimal: str | None,
+    sites: Path | None,
+    output: Path,
+    force: bool,
+    **given: object,
+) -> None:
+    r"""Make a menu out of FILE: lines `src, dst, Mbps`, or a matrix: sources are rows, destinations columns.
+
+    Rates keep their numbers and units, so the sum is exact. Cells are separated by comma, semicolon or tab. A
+    matrix names its unit in the corner cell, or --unit does; empty cells, 0, - and n.a. are no links; a last row
+    or column of sums is compared and left out. What is wrong is told with file, line and column.
+
+    \b
+    Example: dc-inject menu import dc24.csv --contact dc-ops@example.org --did "cms:/*/RAW#*" -o dc24.yaml
+    Example: dc-inject menu import matrix.csv --as matrix --unit Gb/s --start "2027-02-08 10:00" -o day1.yaml
+    """
+    if output != menu_files.STDIN:
+        files.refuse_existing(output, force=force)
+    data, name = menu_files.read(file)
+    names = menu.names_of_sites(*menu_files.read(sites), files.load) if sites else frozenset[str]()
+    found = importing.read(data, name, importing.Options(unit or "", decimal or "", form or "", names))
+    scenario = scenario or _scenario(file)
+    heading = menu_heading.heading(given, scenario, _beside(sites, output) if sites else "")
+    text = writing.menu(
+        heading,
+        [
+            f"Imported from {os.path.basename(name)}, {_count(len(found.links))} with {found.total} together.",  # noqa: PTH119  it may be `stdin`
+            "`dc-inject check` says what is wrong or odd in it; docs/menus.md explains every key.",
+        ],
+        found.total,
+        writing.links(scenario, [_link(*one) for one in found.links]),
+    )
+    draft = menu_heading.checked(text, output)
+    menu_files.write(text, output, force=force)
+    menu_files.say(*found.remarks, f"imported {menu_heading.together(draft)}, from {found.form}")
+    if assumed := menu_heading.told(heading):
+        menu_files.say(assumed)
+
+
+def _link(source: str, destination: str, amount: Amount) -> str:
+    return writing.link(source, destination, str(amount))
+
+
+def _scenario(file: Path) -> str:
+    """Return a name for a scenario after the file."""
+    name = "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "-" for char in file.stem)
+    return name.strip("._-")[:64] or "imported"
+
+
+def _beside(part: Path, output: Path) -> str:
+    """Return the path of a part as the menu has to name it."""
+    folder = Path() if output == menu_files.STDIN else output.parent
+    return os.path.relpath(part, folder)
+
+
+def _count(number: int) -> str:
+    return f"{number} link{'' if number == 1 else 's'}"

@@ -1,0 +1,188 @@
+"""Tables of plain text, as spreadsheets save them: cells with their places, and the numbers that stand in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import NamedTuple, NoReturn
+
+from dc_inject import units
+from dc_inject.errors import Problem
+from dc_inject.menu import nodes, values
+from dc_inject.menu.nodes import Place
+from dc_inject.menu.values import WrongError
+
+TOLD = 20  # problems of a table; one wrong setting would make one in every cell
+BLANK = frozenset({"", "-", "\N{EN DASH}", "\N{EM DASH}", "n.a.", "n.a", "n/a", "na", "#n/a"})
+SEPARATORS = ("\t", ";", ",")
+
+_DIGITS = re.compile(r"\+?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,2})?")
+_WITH_UNIT = re.compile(r"(?P<number>[^A-Za-z]*[0-9.](?:[eE][+-]?[0-9]+)?)\s*(?P<unit>[A-Za-z]{2}.*|[bB]/.+)")
+_GAP = r"[ ,.'_\N{RIGHT SINGLE QUOTATION MARK}\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}]"
+_THOUSANDS = re.compile(
+    rf"(?P<whole>[0-9]{{1,3}}(?P<gap>{_GAP})[0-9]{{3}}(?:(?P=gap)[0-9]{{3}})*)(?:[.,](?P<rest>[0-9]+))?"
+)
+_DOUBTFUL = re.compile(r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+")  # 50.000: fifty, or fifty thousand
+_GAPS = re.compile(_GAP)
+
+
+class Cell(NamedTuple):
+    """What stands in a cell, and in which column (in characters, 1-based) of the line it begins."""
+
+    text: str
+    column: int
+
+
+class Row(NamedTuple):
+    """A line of a table with its cells."""
+
+    line: int
+    cells: tuple[Cell, ...]
+
+    def cell(self, index: int) -> Cell:
+        """Return a cell; one that the line is too short for is empty."""
+        last = self.cells[-1]
+        return self.cells[index] if index < len(self.cells) else Cell("", last.column + len(last.text))
+
+
+class Amount(NamedTuple):
+    """A rate as it was written: a number, and its unit such as `Mb/s`."""
+
+    number: Fraction
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{units.decimal(self.number)} {self.unit}"
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second."""
+        return units.parse_rate(str(self))
+
+
+class Complaints:
+    """The problems of one table, the first of which are told."""
+
+    def __init__(self, file: str) -> None:
+        """Take the file, as it is to be named."""
+        self.file = file
+        self._found: list[Problem] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def cell(self, row: Row, cell: Cell, message: str, hint: str) -> None:
+        """Note what is wrong with a cell."""
+        self._found.append(Problem(self.file, row.line, message, hint, column=cell.column))
+
+    def place(self, place: Place, message: str, hint: str) -> None:
+        """Note what is wrong with a line."""
+        self._found.append(Problem(place.file, place.line, message, hint))
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The problems, at most as many as a person wants to read."""
+        if len(self._found) <= TOLD:
+            return self._found
+        more = f"and {len(self._found) - TOLD} more problems in this file"
+        line = self._found[TOLD].line
+        return [*self._found[:TOLD], Problem(self.file, line, more, "mend those before it first")]
+
+
+def rows(data: bytes, complaints: Complaints) -> tuple[str, list[Row]]:
+    """Return the separator and the rows of a table, but for empty lines and comments (`#`)."""
+    text = nodes.decode(data, complaints.file, complaints.place)
+    lines = [] if text is None else text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    content = [(number, line) for number, line in enumerate(lines, start=1) if _has_content(line)]
+    if text is not None and not content:
+        complaints.place(Place(complaints.file, 1), "the file has no lines", "a line is such as `src, dst, Mbps`")
+    if not content:
+        return ",", []
+    separator = next((one for one in SEPARATORS if any(one in line for _, line in content[:2])), "")
+    if not separator:
+        hint = "separate cells by comma, semicolon or tab"
+        complaints.place(Place(complaints.file, content[0][0]), "the line has one cell", hint)
+        return ",", []
+    found = []
+    for number, line in content:
+        try:
+            found.append(Row(number, tuple(_cells(line, separator))))
+        except WrongError as error:
+            complaints.place(Place(complaints.file, number), error.message, error.hint)
+    return separator, [row for row in found if any(cell.text for cell in row.cells)]
+
+
+def amount(text: str, unit: str, decimal: str, separator: str) -> Amount | None:
+    """Read a rate, with the unit of the table unless the cell names one; None if the cell is blank.
+
+    `decimal` is `,` or `.`, the decimal sign of the table, or empty where nobody said. Raises WrongError.
+    """
+    if text.lower() in BLANK:
+        return None
+    named = _WITH_UNIT.fullmatch(text)
+    number = text
+    if named is not None:
+        number, (unit, *_) = named["number"].strip(), units.rate_units(named["unit"]) or ("",)
+        if not unit or units.rate_units(named["unit"]) != (named["unit"].replace("ps", "/s"),):
+            raise WrongError(f"{values.shown(named['unit'])!r} is no unit of a rate", "write Gb/s, GB/s or MiB/s")
+    found = Amount(_number(number, decimal, separator), unit)
+    if not unit:
+        raise WrongError(f"{values.shown(text)!r} has no unit", "name it: --unit Gb/s")
+    if found.number:
+        try:
+            values.rate(str(found))
+        except ValueError as error:
+            raise WrongError(*values.explain(error)) from None
+    return found
+
+
+def _number(text: str, decimal: str, separator: str) -> Fraction:
+    """Read a number from 0 on; whoever writes thousands apart has to say what he means."""
+    point = text.replace(",", ".") if decimal == "," and "." not in text else text
+    if text[:1] in {"-", "\N{MINUS SIGN}"}:
+        raise WrongError(f"{values.shown(text)!r} is negative", "a rate is above 0; an empty cell is no link")
+    apart = _THOUSANDS.fullmatch(text)
+    whole = "" if apart is None else _GAPS.sub("", apart["whole"]) + (f".{apart['rest']}" if apart["rest"] else "")
+    if point is text and whole and not _DIGITS.fullmatch(text):
+        _refuse(text, f"without separators of thousands: {whole}")
+    if point is text and _DOUBTFUL.fullmatch(text) and (decimal == "," or (separator == ";" and not decimal)):
+        _refuse(text, f"{whole}, or say `--decimal .` if the point is the decimal sign")
+    if not _DIGITS.fullmatch(point):
+        if re.fullmatch(r"[0-9]+,[0-9]+", text):
+            _refuse(text, "`--decimal ,` if the comma is the decimal sign")
+        _refuse(text, "a number such as 7800 or 12.5; an empty cell is no link")
+    if len(point) > 30:
+        _refuse(text, "at most 30 digits")
+    return Fraction(point)
+
+
+def _refuse(text: str, right: str) -> NoReturn:
+    raise WrongError(f"{values.shown(text, 30)!r} is not a plain number", f"write {right}")
+
+
+def _has_content(line: str) -> bool:
+    stripped = line.strip(" \t;,\N{NO-BREAK SPACE}")
+    return bool(stripped) and not (stripped[0] == "#" and not stripped.lower().startswith("#n/a"))
+
+
+def _cells(line: str, separator: str) -> Iterator[Cell]:
+    """Split a line, whose cells may be quoted as CSV has it; a comment (` #`) ends it."""
+    sep = re.escape(separator)
+    pattern = re.compile(rf'[^\S\t]*(?:"(?P<quoted>(?:[^"]|"")*)"\s*?|(?P<plain>(?:(?!\s\#\s)[^{sep}])*))')
+    at = 0
+    while True:
+        match = pattern.match(line, at)
+        assert match is not None  # the plain cell may be empty
+        name = "plain" if match["quoted"] is None else "quoted"
+        text = match[name].strip() if name == "plain" else match[name].replace('""', '"').strip()
+        if text.startswith('"') and name == "plain":
+            raise WrongError("a quotation mark opens a cell and is not closed", "close it, or remove it")
+        yield Cell(text, match.start(name) + 1)
+        at = match.end()
+        rest = line[at:].lstrip(" ")
+        if not rest or rest.lstrip().startswith("#"):
+            return
+        if not rest.startswith(separator):
+            raise WrongError("text follows a cell in quotation marks", f"put {separator!r} between cells")
+        at = len(line) - len(rest) + 1

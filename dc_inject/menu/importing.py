@@ -1,0 +1,297 @@
+"""Links out of other forms: the old tool's lines `src, dst, Mbps`, and matrices as kept in spreadsheets.
+
+Rates are kept as they were written, number and unit, so that their sum is exact.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dc_inject import units
+from dc_inject.errors import MenuError
+from dc_inject.menu import addresses, cells, values
+from dc_inject.menu.cells import Amount, Cell, Complaints, Row
+from dc_inject.menu.ends import MOST_LINKS
+from dc_inject.menu.values import WrongError
+
+OLD_UNIT = "Mb/s"  # of the old tool's lines
+SUM_TOLERANCE = Fraction(1, 100)  # of what a spreadsheet sums, which may show rounded numbers
+
+_SUMS = re.compile(
+    "|\\W*(?:sums?|totals?|all|summe|gesamt)\\b.*|[\N{GREEK SMALL LETTER SIGMA}\N{N-ARY SUMMATION}].*"
+)
+_UNIT_LIKE = re.compile(r"bit|byte|[kmgtp]i?b|/s\b|bps", re.IGNORECASE)
+_DESTINATION = re.compile(r"\W*(?:dst|dest|to\b)", re.IGNORECASE)
+_SOURCE = re.compile(r"\W*(?:src|source|from\b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What is known of a table beside its text: empty where the table says it itself."""
+
+    unit: str = ""  # of numbers without one
+    decimal: str = ""  # the decimal sign, `.` or `,`
+    form: str = ""  # `lines` or `matrix`
+    names: Collection[str] = ()  # the only names that may be ends; empty: any
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Links with their rates, in the order of the table, and what a person should know about the reading."""
+
+    form: str
+    links: tuple[tuple[str, str, Amount], ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def total(self) -> str:
+        """The sum of all rates, exact where all have one unit."""
+        return total([amount for _, _, amount in self.links])
+
+
+def total(amounts: Sequence[Amount]) -> str:
+    """Write the sum of rates, exactly: in their unit where all have one, else (and for decimal bits) in Gb/s."""
+    named = {amount.unit for amount in amounts}
+    unit = "Gb/s" if len(named) > 1 or named <= _BITS else amounts[0].unit
+    number = sum((amount.number * units.ratio(amount.unit, unit) for amount in amounts), Fraction(0))
+    return str(Amount(number, unit))
+
+
+def read(data: bytes, file: str, options: Options) -> Imported:
+    """Read a table of links; raises MenuError with what is wrong, each with line and column."""
+    complaints = Complaints(file)
+    separator, rows = cells.rows(data, complaints)
+    imported = None
+    if rows and not complaints:
+        reader = _Reader(options, separator, complaints)
+        lines = options.form == "lines" or (not options.form and _are_lines(rows))
+        imported = reader.lines(rows) if lines else reader.matrix(rows)
+        if not imported.links and not complaints:
+            complaints.cell(rows[0], rows[0].cells[0], "there is no link with a rate above 0", "give one a rate")
+    if imported is None or complaints:
+        raise MenuError(complaints.problems)
+    return imported
+
+
+class _Reader:
+    """Reads the rows of one table."""
+
+    def __init__(self, options: Options, separator: str, complaints: Complaints) -> None:
+        self._options = options
+        self._separator = separator
+        self._complaints = complaints
+        self._links: dict[tuple[str, str], tuple[Amount, int]] = {}
+        self._remarks: list[str] = []
+
+    def lines(self, rows: list[Row]) -> Imported:
+        unit, zeros = self._options.unit, 0
+        for row in rows:
+            if row is rows[0] and len(row.cells) > 2 and not _is_number(row.cells[2].text):
+                unit = self._head(row)
+                continue
+            if len(row.cells) != 3:
+                self._complaints.cell(row, row.cells[-1], *_count(row, self._separator))
+                continue
+            amount = self._amount(row, row.cells[2], unit or OLD_UNIT)
+            ends = [self._end(row, cell) for cell in row.cells[:2]]
+            if amount is None or not amount.number:
+                zeros += 1
+            else:
+                self._add(row, row.cells[0], ends[0], ends[1], amount)
+        if zeros and not self._complaints:
+            self._remarks.append(f"{zeros} of the lines have no rate above 0 and are left out")
+        return self._done("lines")
+
+    def matrix(self, rows: list[Row]) -> Imported:
+        head, body = rows[0], rows[1:]
+        unit = self._unit(head, head.cells[0], needed=True)
+        columns = self._heads(head, body)
+        sources: dict[str, int] = {}
+        found: dict[tuple[int, int], Amount] = {}  # (line, column) -> rate
+        sums_row: Row | None = None
+        for row in body:
+            name = row.cells[0]
+            if sums_row is not None:
+                self._complaints.cell(row, name, "a row stands below the sums", "make the sums the last one")
+                break
+            if _SUMS.fullmatch(name.text.lower()):
+                sums_row = row
+                continue
+            source = self._end(row, name)
+            if source in sources:
+                what = f"{source} is here twice, first in line {sources[source]}"
+                self._complaints.cell(row, name, what, "add up the two rows, and keep one")
+            sources.setdefault(source, row.line)
+            self._too_wide(head, row)
+            for index in columns:
+                amount = self._amount(row, row.cell(index), unit)
+                if amount is not None and amount.number:
+                    found[row.line, index] = amount
+                    if columns[index] is not None:
+                        self._add(row, row.cell(index), source, str(columns[index]), amount)
+        if sums_row is not None:
+            self._too_wide(head, sums_row)
+        self._check_sums(head, body, columns, found, sums_row, unit)
+        return self._done("matrix")
+
+    def _heads(self, head: Row, body: list[Row]) -> dict[int, str | None]:
+        """Return the destination of each column; None for the sums, which are the last."""
+        columns: dict[int, str | None] = {}
+        first: dict[str, int] = {}
+        for index, cell in enumerate(head.cells[1:], start=1):
+            if not cell.text and all(not row.cell(index).text for row in body):
+                continue  # a column that only looks like one
+            if None in columns.values():
+                self._complaints.cell(head, cell, "a column stands after the sums", "make the sums the last one")
+                break
+            if _SUMS.fullmatch(cell.text.lower()):
+                columns[index] = None
+                continue
+            name = columns[index] = self._end(head, cell)
+            if name in first:
+                what = f"{name} is here twice, first in column {first[name] + 1}"
+                self._complaints.cell(head, cell, what, "add up the two columns, and keep one")
+            first.setdefault(name, index)
+        return columns
+
+    def _too_wide(self, head: Row, row: Row) -> None:
+        extra = next((cell for cell in row.cells[len(head.cells) :] if cell.text), None)
+        if extra is not None:
+            what = f"{len(row.cells)} cells, but {len(head.cells)} columns"
+            self._complaints.cell(row, extra, what, _apart_hint(self._separator))
+
+    def _check_sums(
+        self,
+        head: Row,
+        body: list[Row],
+        columns: dict[int, str | None],
+        found: dict[tuple[int, int], Amount],
+        sums_row: Row | None,
+        unit: str,
+    ) -> None:
+        """Leave sums out; complain of those that are none: then it is a site of an odd name, or cells miss."""
+        if self._complaints:
+            return
+        own = [index for index, name in columns.items() if name is not None]
+        last = next((index for index, name in columns.items() if name is None), None)
+        rows = [row for row in body if row is not sums_row]
+        if last is not None:
+            for row in rows:
+                self._compare(row, row.cell(last), [found.get((row.line, index)) for index in own], unit)
+            self._remarks.append(f"the last column, {_named(head.cells[last])}, holds sums and is left out")
+        if sums_row is not None:
+            for index in own:
+                self._compare(sums_row, sums_row.cell(index), [found.get((r.line, index)) for r in rows], unit)
+            self._remarks.append(f"the last row, {_named(sums_row.cells[0])}, holds sums and is left out")
+
+    def _compare(self, row: Row, cell: Cell, parts: list[Amount | None], unit: str) -> None:
+        told = self._amount(row, cell, unit)
+        if told is None:
+            return
+        amounts = [part for part in parts if part is not None]
+        real = sum((Fraction(part.rate) for part in amounts), Fraction(0))
+        if abs(Fraction(told.rate if told.number else 0) - real) > SUM_TOLERANCE * real:
+            is_ = total(amounts) if amounts else "0"
+            what = f"{_named(row.cells[0])}: {told} stands where the cells sum to {is_}"
+            self._complaints.cell(row, cell, what, "correct the cells or the sum; a site may not have such a name")
+
+    def _head(self, row: Row) -> str:
+        """Read the heads of lines; return the unit."""
+        if _DESTINATION.match(row.cells[0].text) and _SOURCE.match(row.cells[1].text):
+            self._complaints.cell(
+                row, row.cells[0], "the destination stands first", "make the source the first column"
+            )
+        return self._unit(row, row.cells[2], needed=False)
+
+    def _unit(self, row: Row, cell: Cell, *, needed: bool) -> str:
+        """Return the unit that a head names, or that of the option."""
+        named, given = units.rate_units(cell.text), self._options.unit
+        if len(named) > 1 or (named and given and named[0] != given):
+            what = f"the head names {' and '.join(named)}" + (f", the option {given}" if given else "")
+            self._complaints.cell(row, cell, what, "keep one of them")
+        elif not named and not given and _UNIT_LIKE.search(cell.text):
+            what = f"{values.shown(cell.text)!r} names no unit that is known here"
+            self._complaints.cell(row, cell, what, "write Gb/s, GB/s or MiB/s there, or say --unit Gb/s")
+        elif needed and not named and not given:
+            what = "the matrix has no unit"
+            self._complaints.cell(row, cell, what, "write it into the corner cell, or say --unit Gb/s")
+        return named[0] if named else given
+
+    def _amount(self, row: Row, cell: Cell, unit: str) -> Amount | None:
+        try:
+            return cells.amount(cell.text, unit or OLD_UNIT, self._options.decimal, self._separator)
+        except WrongError as error:
+            self._complaints.cell(row, cell, error.message, error.hint)
+        return None
+
+    def _end(self, row: Row, cell: Cell) -> str:
+        """Read a name; one that is wrong is complained of, and kept."""
+        try:
+            return _name(cell.text, self._options.names)
+        except WrongError as error:
+            self._complaints.cell(row, cell, error.message, error.hint)
+        return cell.text
+
+    def _add(self, row: Row, cell: Cell, source: str, destination: str, amount: Amount) -> None:
+        link = source, destination
+        if source == destination:
+            what = f"{source} is source and destination"
+            self._complaints.cell(row, cell, what, "leave it empty: a link has two different ends")
+        elif link in self._links:
+            what = f"{source} to {destination} is here twice, first in line {self._links[link][1]}"
+            self._complaints.cell(row, cell, what, "add up their rates, and keep one")
+        elif len(self._links) == MOST_LINKS:
+            self._complaints.cell(row, cell, f"there are more than {MOST_LINKS} links", "make several menus of it")
+        self._links.setdefault(link, (amount, row.line))
+
+    def _done(self, form: str) -> Imported:
+        links = tuple((*ends, amount) for ends, (amount, _) in self._links.items())
+        return Imported(form, links, tuple(self._remarks))
+
+
+_BITS = {"b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"}
+
+
+def _name(text: str, known: Collection[str]) -> str:
+    if not text:
+        raise WrongError("a name is missing", "name an RSE, a site or a URL prefix")
+    name = addresses.end_name(text)
+    if known and name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known)[:8])}"
+        raise WrongError(f"there is no site or RSE {name}", hint)
+    return name
+
+
+def _is_number(text: str) -> bool:
+    return text[:1].isdigit() or text[:1] in {"", "+", "-", "."} or text.lower() in cells.BLANK
+
+
+def _are_lines(rows: list[Row]) -> bool:
+    """Tell lines from a matrix: most rows but the head have a name in the second cell, not a number or nothing."""
+    body = rows[1:10] or rows
+    found = sum(1 for row in body if len(row.cells) >= 2 and not _is_number(row.cells[1].text))
+    return 2 * found > len(body)
+
+
+def _named(cell: Cell) -> str:
+    return repr(values.shown(cell.text)) if cell.text else "which has no name"
+
+
+def _apart_hint(separator: str) -> str:
+    apart = (
+        "write 50000 for 50,000, or put it in quotation marks" if separator == "," else "remove what is too much"
+    )
+    return f"{apart}; a cell that holds {separator!r} needs quotation marks" if separator != "," else apart
+
+
+def _count(row: Row, separator: str) -> tuple[str, str]:
+    count = len(row.cells)
+    last = [cell.text for cell in row.cells[2:]]
+    if separator == "," and len(last) > 1 and all(re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?", text) for text in last):
+        return f"{','.join(last)} has separators of thousands", f"write {''.join(last)}"
+    return f"{count} cell{'' if count == 1 else 's'} where 3 are expected", "a line is `source, destination, rate`"

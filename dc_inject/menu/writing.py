@@ -1,0 +1,107 @@
+"""Menus as text: what `menu import` and `menu new` write, with comments, and what `menu expand` puts in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dc_inject import units
+from dc_inject.menu.nodes import Map, Node, Seq
+from dc_inject.model import Limits
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.](?:[A-Za-z0-9_.@+/ %-]*[A-Za-z0-9_.@+/%-])?")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d)?)?(?:Z|[+-]\d\d:\d\d)?")
+_WIDTH = 32  # at which comments begin
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The top of a menu, as texts of the format; `assumed` are the keys that nobody named."""
+
+    campaign: str
+    contact: str
+    start: str
+    end: str
+    timezone: str = "UTC"
+    description: str = ""
+    through: str = "rucio"
+    datasets: Sequence[str] = ()  # patterns of DIDs
+    folder: str = ""  # of sources through FTS
+    endpoint: str = ""
+    include: str = ""
+    assumed: frozenset[str] = field(default_factory=frozenset)
+
+
+def scalar(text: str) -> str:
+    """Write a text as a YAML scalar that can stand anywhere: plain where that is safe, else in quotes."""
+    if _PLAIN.fullmatch(text) or _TIME.fullmatch(text):
+        return text
+    written = {'"': '\\"', "\\": "\\\\", "\n": "\\n"}
+    inside = (written.get(char) or (char if char.isprintable() else f"\\U{ord(char):08X}") for char in text)
+    return f'"{"".join(inside)}"'
+
+
+def flow(node: Node) -> str:
+    """Write a node in one line: `{from: A, to: B}`, `[A, B]` or a scalar."""
+    if isinstance(node, Map):
+        return "{" + ", ".join(f"{scalar(key)}: {flow(value)}" for key, value in node.items()) + "}"
+    return "[" + ", ".join(flow(one) for one in node) + "]" if isinstance(node, Seq) else scalar(node)
+
+
+def link(source: str, destination: str, rate: str, more: Iterable[tuple[str, str]] = ()) -> str:
+    """Write one link in one line; `more` are other keys of it with their YAML."""
+    parts = (f"from: {scalar(source)}", f"to: {scalar(destination)}", f"rate: {scalar(rate)}")
+    return "{" + ", ".join((*parts, *(f"{key}: {value}" for key, value in more))) + "}"
+
+
+def links(name: str, lines: Iterable[str], comment: str = "") -> list[str]:
+    """Return the lines of a scenario whose links have their own rates."""
+    return [
+        f"  {scalar(name)}:{f'  # {comment}' if comment else ''}",
+        "    links:",
+        *(f"      - {one}" for one in lines),
+    ]
+
+
+def menu(heading: Heading, comments: Iterable[str], total: str, scenarios: Iterable[str]) -> str:
+    """Return the text of a menu; `total` is what its rates sum to, which `target` and, if needed, `limits` say."""
+    h = heading
+    lines = [*(f"# {one}" if one else "#" for one in comments), "menu: 1"]
+    lines.append(_line(h, "campaign", scalar(h.campaign), "one ledger for all menus of this name"))
+    if h.description:
+        lines.append(f"description: {scalar(h.description)}")
+    lines.append(_line(h, "contact", scalar(h.contact), "whom to ask; every rule and job says it"))
+    lines.append(_line(h, "timezone", scalar(h.timezone), "of all times here that have no offset"))
+    lines.append(_line(h, "start", scalar(h.start)))
+    lines.append(_line(h, "end", scalar(h.end)))
+    lines.append(_line(h, "target", total, "what the rates sum to; checked"))
+    default = Limits().total
+    if units.parse_rate(total) > default:
+        why = f"above the default, {units.format_rate(default)}: agree on it first"
+        lines.append(_line(h, "limits", f"{{total: {total}}}", why))
+    if h.include:
+        lines.append(f"include: {scalar(h.include)}")
+    if h.endpoint:
+        lines.append(f"fts: {{endpoint: {scalar(h.endpoint)}}}")
+    lines += [*_defaults(h), "scenarios:", *scenarios]
+    return "\n".join(lines) + "\n"
+
+
+def _defaults(heading: Heading) -> list[str]:
+    lines = ["defaults:", f"  through: {heading.through}"]
+    if heading.through == "fts" and not heading.datasets:
+        said = "  # assumed: the source itself" if "folder" in heading.assumed else ""
+        return [*lines, f"  files: {{folder: {scalar(heading.folder)}}}{said}"]
+    if "datasets" in heading.assumed:
+        lines.append(
+            "  # assumed: any dataset of these sizes; name those that may be injected, such as cms:/*/RAW#*"
+        )
+    patterns = ", ".join(scalar(one) for one in heading.datasets)
+    bounds = "" if heading.through == "fts" else ", files: 1..1000, mean_file: 1..20 GB"
+    return [*lines, f"  datasets: {{did: [{patterns}]{bounds}}}"]
+
+
+def _line(heading: Heading, key: str, value: str, comment: str = "") -> str:
+    said = "; ".join(one for one in ("assumed" if key in heading.assumed else "", comment) if one)
+    return f"{key}: {value}".ljust(_WIDTH if said else 0) + (f"  # {said}" if said else "")

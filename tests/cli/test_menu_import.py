@@ -1,0 +1,152 @@
+"""`dc-inject menu import`: what it writes is right, complete or not there, and says what was assumed."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from dc_inject import files
+from dc_inject.errors import MenuError, UsageError
+from tests.cli.ledgers import run
+
+LINES = "src, dst, Mbps\nT2_CH_CERN, T1_US_FNAL_Disk, 40000\nT2_CH_CERN, T1_DE_KIT_Disk, 7800.125\n"
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "day 1 (new).csv"
+    path.write_text(LINES)
+    return path
+
+
+def test_check_accepts_what_was_imported(lines: Path, tmp_path: Path) -> None:
+    """Without any option; all that was assumed is told and marked, the sum is exact."""
+    goal = tmp_path / "m.yaml"
+    done = run("menu", "import", lines, "-o", goal)
+    assert done.exit_code == 0
+    assert done.stdout == ""
+    assert "assumed: " in done.stderr
+    assert "(--contact)" in done.stderr
+    assert "target: 47.800125 Gb/s" in goal.read_text()
+    assert goal.read_text().count("# assumed") == 6
+    assert run("check", goal).exit_code == 0
+    (draft,) = files.read_menus([goal])
+    assert draft.campaign == "day-1--new"
+
+
+def test_a_menu_on_stdout_out_of_stdin() -> None:
+    """Data on stdout, talk on stderr; nothing else on either."""
+    done = run("menu", "import", "-", "--scenario", "t0", "--timezone", "Europe/Zurich", text=LINES)
+    assert done.exit_code == 0
+    assert done.stdout.startswith("# Imported from stdin, 2 links")
+    assert "  t0:\n" in done.stdout
+    assert "imported 2 links, 47.8 Gb/s together, from lines" in done.stderr
+
+
+def test_through_fts(lines: Path, tmp_path: Path) -> None:
+    """Ends are URL prefixes, and files come from a folder below the source."""
+    lines.write_text("davs://a.example.org/x, davs://b.example.org/y, 8000\n")
+    goal = tmp_path / "m.yaml"
+    done = run("menu", "import", lines, "--through", "fts", "--fts", "https://fts.example.org:8446", "-o", goal)
+    assert done.exit_code == 0
+    assert run("check", goal).exit_code == 0
+    assert "files: {folder: .}" in goal.read_text()
+
+
+def test_sites_are_included_and_the_only_names(lines: Path, tmp_path: Path) -> None:
+    """A name that is not among them is refused where it stands; the include counts from the menu."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "_sites.yaml").write_text(
+        "sites:\n  KIT: {rses: {T1_DE_KIT_Disk: {}}}\n  CERN: {wan: 1 Tb/s, rses: {T2_CH_CERN: {}}}\n"
+    )
+    lines.write_text("CERN, KIT, 1000\n")
+    goal = tmp_path / "out" / "m.yaml"
+    assert run("menu", "import", lines, "--sites", tmp_path / "_sites.yaml", "-o", goal).exit_code == 0
+    assert "include: ../_sites.yaml" in goal.read_text()
+    (draft,) = files.read_menus([goal])
+    assert [str(flow.link) for flow in draft.preview.flows] == ["T2_CH_CERN:T1_DE_KIT_Disk"]
+    lines.write_text("CREN, KIT, 1000\n")
+    done = run("menu", "import", lines, "--sites", tmp_path / "_sites.yaml")
+    assert isinstance(done.exception, MenuError)
+    assert ":1:1: there is no site or RSE CREN (did you mean CERN?)" in str(done.exception)
+    (tmp_path / "_sites.yaml").write_text("limits: {}\n")
+    assert "there are no sites" in str(run("menu", "import", lines, "--sites", tmp_path / "_sites.yaml").exception)
+
+
+def test_an_outlier_is_told_at_once(tmp_path: Path) -> None:
+    """As the link of DC24 that was typed in at 50,000 Mb/s beside its neighbours' 7,800."""
+    neighbours = "".join(f"CERN, T{number}, 7800\n" for number in range(4))
+    done = run("menu", "import", "-", text=f"{neighbours}CERN, T9, 50000\n")
+    assert done.exit_code == 0
+    assert "[rate-outlier]" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--start", "tomorrow", "is not a time"),
+        ("--timezone", "Mars", "not a time zone"),
+        ("--did", "cms", "is not a DID"),
+        ("--campaign", "a b", "is not a name"),
+        ("--fts", "ftp://x", "scheme"),
+        ("--unit", "Gbit", "is not one of"),
+        ("--end", "2000-01-01", ""),
+    ],
+)
+def test_options_are_checked(option: str, value: str, message: str, lines: Path) -> None:
+    """Before anything is written; exit code 2, and no menu."""
+    done = run("menu", "import", lines, option, value)
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.exit_code == 2 or isinstance(done.exception, MenuError)
+
+
+def test_no_file_is_replaced_without_force(lines: Path, tmp_path: Path) -> None:
+    """And one that is replaced keeps its rights; nothing is left beside it."""
+    goal = tmp_path / "m.yaml"
+    goal.write_text("mine")
+    goal.chmod(0o640)
+    done = run("menu", "import", lines, "-o", goal)
+    assert isinstance(done.exception, UsageError)
+    assert goal.read_text() == "mine"
+    assert run("menu", "import", lines, "-o", goal, "--force").exit_code == 0
+    assert goal.read_text().startswith("# Imported")
+    assert stat.S_IMODE(goal.stat().st_mode) == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([lines.name, "m.yaml"])
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_a_file_is_there_as_a_whole_or_not_at_all(
+    force: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever happens while it is written, Ctrl-C included."""
+    goal = tmp_path / "m.yaml"
+    goal.write_text("mine") if force else None
+
+    def interrupt(number: int) -> None:
+        raise KeyboardInterrupt(number)
+
+    monkeypatch.setattr("os.fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        files.write_whole(goal, "half", force=force)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == ({"m.yaml": "mine"} if force else {})
+
+
+def test_a_name_that_was_taken_meanwhile_stays_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that write at once do not overwrite each other."""
+    goal = tmp_path / "m.yaml"
+    monkeypatch.setattr("os.fsync", lambda _: goal.write_text("theirs"))
+    with pytest.raises(UsageError, match="is there already"):
+        files.write_whole(goal, "ours", force=False)
+    assert goal.read_text() == "theirs"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_that_is_not_there(lines: Path, tmp_path: Path) -> None:
+    """Is told as a path, and a file that is not there as a problem."""
+    done = run("menu", "import", lines, "-o", tmp_path / "no" / "m.yaml")
+    assert isinstance(done.exception, UsageError)
+    assert "No such file" in done.exception.message
+    assert "cannot be read" in str(run("menu", "import", tmp_path / "none.csv").exception)

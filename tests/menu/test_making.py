@@ -1,0 +1,36 @@
+"""The chapter `Making menus` of docs/menus.md: its commands are run, and print what stands there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from dc_inject.errors import DcInjectError
+from tests.cli.ledgers import run
+from tests.menu.test_docs import FILES, PAGE
+
+CHAPTER = PAGE.partition("\n## Making menus\n")[2].partition("\n## ")[0]
+CONSOLES = re.findall(r"^```console\n(.*?)^```$", CHAPTER, re.MULTILINE | re.DOTALL)
+
+
+def test_the_commands_of_the_chapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other in one folder, with the files of the page."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    assert CONSOLES
+    for console in CONSOLES:
+        command, _, wanted = console.partition("\n")
+        program, *arguments = shlex.split(command.removeprefix("$ "))
+        assert program == "dc-inject"
+        done = run(*arguments)
+        if isinstance(done.exception, DcInjectError):
+            printed = f"{done.output}dc-inject: {done.exception.message}"
+        else:
+            assert done.exit_code == 0, done.output
+            printed = done.output
+        told = [line for line in printed.splitlines() if not line.startswith(("warning: ", "assumed: "))]
+        assert "\n".join(told) + "\n" == wanted, command
