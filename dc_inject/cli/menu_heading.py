@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from dc_inject import files, menu, units
+from dc_inject import files, menu, rates, units
 from dc_inject.cli import menu_files
 from dc_inject.clock import SystemClock
 from dc_inject.menu import MenuDraft, addresses, values
@@ -117,7 +117,7 @@ def together(draft: MenuDraft) -> str:
     """Return how many links a menu has, and what they sum to."""
     flows = draft.preview.flows
     links = len({flow.link for flow in flows})
-    return f"{links} link{'' if links == 1 else 's'}, {units.format_rate(menu.peak(flows).rate)} together"
+    return f"{links} link{'' if links == 1 else 's'}, {units.format_rate(rates.peak(flows).rate)} together"
 
 
 def _tomorrow(zone: ZoneInfo) -> datetime:

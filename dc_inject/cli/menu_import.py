@@ -68,10 +68,10 @@ def import_(
         writing.links(scenario, [_link(*one) for one in found.links]),
     )
     draft = menu_heading.checked(text, output)
-    menu_files.write(text, output, force=force)
     menu_files.say(*found.remarks, f"imported {menu_heading.together(draft)}, from {found.form}")
     if assumed := menu_heading.told(heading):
         menu_files.say(assumed)
+    menu_files.write(text, output, force=force)
 
 
 def _link(source: str, destination: str, amount: Amount) -> str:
