@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dc_inject.menu.campaigns import campaign, narrowed
-from dc_inject.menu.draft import MenuDraft, read
-from dc_inject.menu.campaigns import campaign
 from dc_inject.menu.draft import MenuDraft, names_of_sites, read
 from dc_inject.menu.findings import CODES, ERRORS, findings
 from dc_inject.menu.json_schema import schema
@@ -19,9 +17,9 @@ __all__ = [
     "TransferLimit",
     "campaign",
     "findings",
+    "names_of_sites",
     "narrowed",
     "needed",
-    "names_of_sites",
     "read",
     "schema",
     "site_of",
