@@ -40,7 +40,7 @@ imports: $(READY) ## Check who imports whom
 	$(BIN)/lint-imports
 
 pytest: $(FTS) ## Run the tests, those against the sandbox included
-	$(BIN)/pytest -n $(JOBS) --dist loadfile
+	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 format: $(READY) ## Format the code, and mend what can be mended without a person
 	$(BIN)/ruff check --fix-only --quiet .

@@ -30,9 +30,21 @@ from dc_inject.sandbox import (
 from dc_inject.sandbox.locking import locked
 from tests.engine.world import LEFT_OPEN
 
+HERE = Path(__file__).parent
+
 # No test depends on how fast a machine is; with CI set, hypothesis also takes the same examples each time.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+# Folders of tests that wait for services, or simulate days.
+LONG = ("e2e", "chaos", "sandbox", "backends", "engine")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes long first, so that no worker of a parallel run begins it when the others are done."""
+    rank = {folder: number for number, folder in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.path.parts[len(HERE.parts)], len(rank)))
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,7 @@ from .locking import locked
 from .making import Wanted, make
 from .services import DAEMONS, FTS, POSTGRES, SERVER, storage_role
 from .state import STATE
-from .storages import StorageControls, wait
+from .storages import StorageControls, addresses, wait
 from .xrootd import Xrootd, default_xrootd, ensure_xrootd
 
 POLICIES = ("owners", "generic")
@@ -82,6 +82,7 @@ class Sandbox(RucioControls, StorageControls):
             raise UsageError(f"there is no database {db!r}", f"known are {', '.join(DATABASES)}")
         if storage not in (None, "xrootd"):
             raise UsageError(f"there is no storage {storage!r}", "known is xrootd")
+        addresses(storages)  # refused now, and not after minutes of installing
         wanted = grid if isinstance(grid, Grid) else read_grid(grid)
         python = Path(os.path.abspath(env or default_environment()))  # noqa: PTH100 (as above)
         self.folder.parent.mkdir(parents=True, exist_ok=True)

@@ -119,7 +119,7 @@ def test_the_page_is_served_on_this_machine_only_and_leaves_nothing(tmp_path: Pa
         assert "dc_inject_calls" in names
     with pytest.raises(urllib.error.URLError):
         get(place)
-    assert set(threading.enumerate()) == threads
+    assert set(threading.enumerate()) <= threads  # others' threads may have come to their end
 
 
 def test_an_address_in_use_is_said(tmp_path: Path) -> None:

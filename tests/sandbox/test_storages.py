@@ -197,7 +197,7 @@ def test_a_sandbox_without_storages_says_how_to_get_some(sandbox):
 @pytest.mark.parametrize("storages", [0, 201])
 def test_a_number_of_storages_that_cannot_be_is_refused_before_anything_is_made(tmp_path, storages):
     with pytest.raises(UsageError, match="cannot be"):
-        Sandbox(tmp_path / "sandbox").up(storage="xrootd", storages=storages)
+        Sandbox(tmp_path / "sandbox").up(storage="xrootd", storages=storages, env=tmp_path / "env")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, TypeVar
@@ -15,12 +16,15 @@ _Task = tuple[Callable[[Any], Any], Any, int, "queue.SimpleQueue[tuple[int, Any,
 
 
 class Threads:
-    """A few daemon threads, so that a hanging storage never keeps the process from leaving; made when wanted."""
+    """A few daemon threads, so that a hanging storage never keeps the process from leaving.
+
+    They are made when wanted, and end when nobody has this object any more.
+    """
 
     def __init__(self, size: int) -> None:
         """Take how many requests may be under way at once."""
         self._size = size
-        self._tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._started = False
 
@@ -43,12 +47,22 @@ class Threads:
             if not self._started:
                 self._started = True
                 for number in range(self._size):
-                    threading.Thread(target=self._work, name=f"storage-{number}", daemon=True).start()
+                    threading.Thread(
+                        target=_work, args=(self._tasks,), name=f"storage-{number}", daemon=True
+                    ).start()
+                weakref.finalize(self, _dismiss, self._tasks, self._size)
 
-    def _work(self) -> None:
-        while True:
-            act, thing, number, done = self._tasks.get()
-            try:
-                done.put((number, act(thing), None))
-            except Exception as error:  # noqa: BLE001  handed to whoever waits for it
-                done.put((number, None, error))
+
+def _work(tasks: queue.SimpleQueue[_Task | None]) -> None:
+    while task := tasks.get():
+        act, thing, number, done = task
+        try:
+            done.put((number, act(thing), None))
+        except Exception as error:  # noqa: BLE001  handed to whoever waits for it
+            done.put((number, None, error))
+        del task, act, thing, done  # what they refer to may keep the owner of the threads alive
+
+
+def _dismiss(tasks: queue.SimpleQueue[_Task | None], size: int) -> None:
+    for _ in range(size):
+        tasks.put(None)
