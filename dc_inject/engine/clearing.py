@@ -37,7 +37,7 @@ class Clearing:
         self._calls = calls
         self._patience = patience
         self._waits = waits
-        self._removals = Removals(backends, calls, clock, ON_DEMAND, self._answered)
+        self._removals = Removals(backends, calls, clock, ON_DEMAND, self._begun, self._answered)
         self._left = {entry.injection.key: entry for entry in entries}  # not told of yet
         self._later: dict[str, datetime] = {}  # keys to ask for again, and when
         self._heard: dict[str, Removal] = {}  # the last answer of each
@@ -55,10 +55,8 @@ class Clearing:
         self._getting_on = patience
         self._removals.put(self._left.values())
         while self._goes_on():
-            now = self._clock.now()
-            for call in self._removals.go_on():
-                self._until.setdefault(call.place, now + patience)
-            self._calls.wait(self._next_moment(now))
+            self._removals.go_on()
+            self._calls.wait(self._next_moment())
             self._say_what_is_quiet()
             known, self._known = self._known, []
             yield known
@@ -76,7 +74,8 @@ class Clearing:
             self._later = {k: at for k, at in self._later.items() if place_of(self._left[k]) != place}
         return bool(in_time) or (self._removals.free > 0 and bool(self._later or self._removals.waiting()))
 
-    def _next_moment(self, now: datetime) -> datetime:
+    def _next_moment(self) -> datetime:
+        now = self._clock.now()
         quiet = [since + TELL_AFTER for place, since in self._quiet().items() if place not in self._said]
         calls = [self._late_at(call) for call in self._removals.under_way]
         waiting = self._removals.waiting()
@@ -86,6 +85,9 @@ class Clearing:
     def _late_at(self, call: Call) -> datetime:
         files = sum(entry.injection.item.files for entry in call.entries)
         return call.since + self._patience + files * A_FILE
+
+    def _begun(self, call: Call) -> None:
+        self._until.setdefault(call.place, call.since + self._getting_on)
 
     def _answered(self, place: Place, removals: Sequence[Removal], error: ServiceError | None) -> None:
         now = self._clock.now()

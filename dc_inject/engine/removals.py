@@ -70,7 +70,8 @@ class _Line:
 class Removals:
     """Hands jobs out to calls: no more than there is room for, where the fewest are under way first.
 
-    `heard` is told of each call's end: the place, what is known of its jobs, and what stands in the way there.
+    `begins` is told of each call before it is made, `heard` of its end: the place, what is known of its jobs, and
+    what stands in the way there.
     """
 
     def __init__(
@@ -79,13 +80,15 @@ class Removals:
         calls: Calls,
         clock: Clock,
         pace: Pace,
+        begins: Callable[[Call], None],
         heard: Callable[[Place, Sequence[Removal], ServiceError | None], None],
     ) -> None:
-        """Take the services, what runs their calls, how fast, and who is told."""
+        """Take the services, what runs their calls, how fast, and who is told of them."""
         self._backends = backends
         self._calls = calls
         self._clock = clock
         self._pace = pace
+        self._begins = begins
         self._heard = heard
         self._lines: dict[Place, _Line] = defaultdict(_Line)
         self.under_way: list[Call] = []
@@ -113,12 +116,10 @@ class Removals:
         """How many calls there is room for; one that hangs keeps its thread."""
         return self._pace.calls - len(self.under_way)
 
-    def go_on(self) -> list[Call]:
-        """Start the calls that there is room for, and return them."""
-        begun = []
+    def go_on(self) -> None:
+        """Start the calls that there is room for."""
         while self.free > 0 and (place := self._next()):
-            begun.append(self._ask(place))
-        return begun
+            self._ask(place)
 
     def _next(self) -> Place | None:
         now, busy = self._clock.now(), Counter(call.place for call in self.under_way)
@@ -131,13 +132,13 @@ class Removals:
         ]
         return min(ready)[2] if ready else None
 
-    def _ask(self, place: Place) -> Call:
+    def _ask(self, place: Place) -> None:
         waiting = self._lines[place].waiting
         part = [waiting.popleft() for _ in range(min(self._pace.jobs, len(waiting)))]
         call = Call(place, part, self._clock.now())
         self.under_way.append(call)
+        self._begins(call)
         self._calls.start(partial(self._backends[place[0]].remove, part), partial(self._answered, call))
-        return call
 
     def _answered(self, call: Call, removals: list[Removal] | None, error: ServiceError | None) -> None:
         self.under_way.remove(call)
@@ -159,7 +160,7 @@ class InARun:
     def __init__(self, desk: Desk) -> None:
         """Take what the engine's parts share."""
         self._desk = desk
-        self._removals = Removals(desk.backends, desk.calls, desk.clock, IN_A_RUN, self._deleted)
+        self._removals = Removals(desk.backends, desk.calls, desk.clock, IN_A_RUN, self._deleting, self._deleted)
         self._looking = 0  # calls under way to services that delete by themselves
         self._told: dict[Place, str] = {}  # what stands in the way, as it was said
         self._again_at: dict[str, datetime] = {}  # by key: when to ask again
@@ -192,16 +193,15 @@ class InARun:
             for entry in self._ended(cleans_up=False)
             if entry.injection.key not in asked and self._again_at.get(entry.injection.key, now) <= now
         )
-        self._go_on()
+        self._removals.go_on()
 
-    def _go_on(self) -> None:
-        for call in self._removals.go_on():
-            self._desk.tell("removing", keys=tuple(entry.injection.key for entry in call.entries))
+    def _deleting(self, call: Call) -> None:
+        self._desk.tell("removing", keys=tuple(entry.injection.key for entry in call.entries))
 
     def _deleted(self, place: Place, removals: Sequence[Removal], error: ServiceError | None) -> None:
         self._book(removals)
         self._note(place, error.message if error else "")
-        self._go_on()
+        self._removals.go_on()
 
     def _looked(self, service: str, removals: list[Removal] | None, error: ServiceError | None) -> None:
         self._looking -= 1
