@@ -60,7 +60,7 @@ def parse(text: str) -> Url:
         raise ValueError("a URL has no spaces or control characters; write a space in a name as %20")
     shape = _SHAPE.fullmatch(text)
     if shape is None:
-        raise ValueError("not a URL: it has to be like davs://host:port/path")
+        raise ValueError("not a URL; it has to be like davs://host:port/path")
     scheme = shape["scheme"].lower()
     if scheme not in PORTS:
         raise ValueError(f"unknown scheme {scheme}://; known are davs, https and root (dav and http on loopback)")
@@ -80,7 +80,7 @@ def _parse_place(place: str, default_port: int) -> tuple[str, int | None]:
     if match is None:
         raise ValueError("the host of the URL cannot be read; an IPv6 address stands in brackets, https://[::1]/")
     if not match["host"]:
-        raise ValueError("the URL has no host: it has to be like davs://host:port/path")
+        raise ValueError("the URL has no host; it has to be like davs://host:port/path")
     port = int(match["port"][:6]) if match["port"] else default_port
     if not 0 < port < 65536:
         raise ValueError("the port of the URL is not between 1 and 65535")

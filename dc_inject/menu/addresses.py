@@ -14,6 +14,7 @@ from dc_inject.menu.values import WrongError
 
 LONGEST = 700  # characters of a prefix; below it come our own names, and FTS keeps about 1,000 of a URL
 EXAMPLE = "davs://se.example.org:8443/dc27"
+ENDPOINT = "such as https://fts3.example.org:8446"
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _SECOND = re.compile(r":(?=[A-Za-z][A-Za-z0-9+.-]*://)")
@@ -103,9 +104,13 @@ def end_name(text: str) -> str:
 
 def endpoint(text: str) -> str:
     """Read the address of an FTS service."""
-    url = _parsed(text)
+    try:
+        url = _parsed(text)
+    except WrongError as error:
+        message, _ = values.explain(error)
+        raise WrongError(message, ENDPOINT) from None  # what storages are like helps nobody here
     if url.scheme not in {"https", "http"}:
-        raise WrongError(f"FTS is not spoken to over {url.scheme}://", "such as https://fts3.example.org:8446")
+        raise WrongError(f"FTS is not spoken to over {url.scheme}://", ENDPOINT)
     return str(url)
 
 

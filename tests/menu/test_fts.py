@@ -223,6 +223,7 @@ def test_no_endpoint_is_needed():
         ("http://fts3.example.org:8446", "not encrypted"),
         ("davs://fts3.example.org:8446", "not spoken to over davs://"),
         ("fts3.example.org:8446", "not a URL"),
+        ("https:///jobs", "no host"),
         ("https://u:hunter2@fts3.example.org", "user or password"),
         ("https://fts3.example.org/?a=hunter2", "query"),
         ("https://fts3.example.org/a/../b", "go up"),
@@ -232,7 +233,7 @@ def test_wrong_endpoints(endpoint, message):
     (found,) = problems(text(fts=f"fts: {{endpoint: '{endpoint}'}}"))
     assert found.line == 14
     assert message in found.message
-    assert found.hint
+    assert found.hint == "such as https://fts3.example.org:8446"
     assert SECRET not in str(found)
 
 

@@ -224,7 +224,8 @@ def _checked(endpoint: str) -> str:
     try:
         url = urls.parse(endpoint)
     except ValueError as error:
-        raise UsageError(f"the address of FTS cannot be used: {error}", hint) from None
+        message = str(error).partition("; ")[0]
+        raise UsageError(f"the address of FTS cannot be used: {message}", hint) from None
     if url.scheme not in {"https", "http"}:
         raise UsageError(f"the address of FTS cannot begin with {url.scheme}://", hint)
     return str(url)
