@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dc_inject.backends.fts import FtsBackend, StorageEnd
 
 ENOUGH = 100_000  # files of a source that are counted
-FEW = 3  # files of a list that are looked at
+FEW = 20  # files of a list that are looked at
 
 Use = tuple[Menu, Flow]
 
@@ -217,19 +217,20 @@ def _code(error: ServiceError) -> str:
     return "storage-unreachable" if isinstance(error, Temporary) else "storage-verbs"
 
 
-def _counted(items: Iterator[Item]) -> tuple[int, int, list[str]]:
+def _counted(items: Iterator[Item]) -> tuple[int, int, list[Item]]:
     """Return the number of files, their bytes, and the first of them."""
-    count, size, first = 0, 0, []
+    count, size = 0, 0
+    first: list[Item] = []
     for item in items:
         count, size = count + 1, size + item.bytes
         if count <= FEW:
-            first.append(item.name)
+            first.append(item)
         if count == ENOUGH:
             break
     return count, size, first
 
 
-def _judge_files(told: Answers, use: Use, fts: FtsBackend, count: int, size: int, first: Sequence[str]) -> None:
+def _judge_files(told: Answers, use: Use, fts: FtsBackend, count: int, size: int, first: Sequence[Item]) -> None:
     source = use[1].link.source
     if not count:
         hint = (
@@ -239,14 +240,28 @@ def _judge_files(told: Answers, use: Use, fts: FtsBackend, count: int, size: int
         return
     most = " or more" if count == ENOUGH else ""
     told.said.append(f"{source}: {count} files{most}, {units.format_size(size)}")
-    if _listed_by_storage(use[1]):
-        return  # they have just been seen
-    for url, seen in zip(first, fts.look_at(first), strict=True):
+    if not _listed_by_storage(use[1]):  # else they have just been seen
+        _look_at(told, use, fts, first)
+
+
+def _look_at(told: Answers, use: Use, fts: FtsBackend, files: Sequence[Item]) -> None:
+    """Look at files that were told by others; of each kind of trouble the first is named."""
+    found: dict[str, list[tuple[str, str | None]]] = {}
+    for file, seen in zip(files, fts.look_at([file.name for file in files]), strict=True):
         if isinstance(seen, ServiceError):
-            told.find(use, _code(seen), f"a source file cannot be looked at: {seen.message}", seen.hint)
+            what = f"a source file cannot be looked at: {seen.message}"
+            found.setdefault(_code(seen), []).append((what, seen.hint))
         elif not seen.exists:
             hint = "is the list old, or made for another source?"
-            told.find(use, "no-source-files", f"{url} is listed, and is not there", hint)
+            found.setdefault("no-source-files", []).append((f"{file.name} is listed, and is not there", hint))
+        elif seen.bytes not in {None, file.bytes}:
+            what = f"{file.name} is listed with {file.bytes} bytes, and has {seen.bytes}"
+            found.setdefault("wrong-size", []).append((what, "FTS will refuse to copy it: correct the list"))
+    for code, some in found.items():
+        what, hint = some[0]
+        told.find(
+            use, code, what + (f", and {len(some) - 1} more of the first {len(files)}" if some[1:] else ""), hint
+        )
 
 
 def _ask_limits(told: Answers, uses: Sequence[Use], fts: FtsBackend, file_speed: float) -> None:

@@ -21,6 +21,7 @@ CODES = {
     "fts-storage-limit": "the links of a storage need more transfers at a time than FTS allows into or out of it",
     "storage-unreachable": "a storage does not answer, or Rucio says that its RSE is not available",
     "storage-verbs": "a storage does not allow what copies, or their deletion, need",
+    "wrong-size": "a source file that is listed has another size at the storage",
     "no-source-files": "a source has no file that may be injected",
 }
 ERRORS = frozenset({"no-source-files"})  # as long as the menu does not accept it, nothing can work

@@ -249,11 +249,20 @@ def test_the_first_listed_files_are_looked_at(check, services, storage, tmp_path
     done = check("--format", "json", defaults=defaults)
     assert codes(done) == []
     assert f"{SOURCE}: 10 files, 10 GB" in done.stderr
-    assert len([verb for verb, _ in storage.asked if verb == "look"]) == 3
+    assert len([verb for verb, _ in storage.asked if verb == "look"]) == 10
     del storage.files[f"{SOURCE}/in/f01"]
     done = check("--format", "json", defaults=defaults)
     assert (done.exit_code, codes(done)) == (2, ["no-source-files"])
     assert f"{SOURCE}/in/f01 is listed, and is not there" in rows(done)[0]["message"]
+
+
+def test_listed_files_of_another_size_are_told_once_for_all(check, services, storage, tmp_path: Path) -> None:
+    """FTS compares sizes, so that each of them would fail after it was submitted."""
+    (tmp_path / "files.csv").write_text("path,size\nin/f00,1 GB\nin/f01,5 GB\nin/f02,1 kB\n")
+    done = check("--format", "json", defaults="defaults: {through: fts, files: {list: files.csv}}")
+    assert (done.exit_code, codes(done)) == (0, ["wrong-size"])
+    told = f"{SOURCE}/in/f01 is listed with 5000000000 bytes, and has 1000000000, and 1 more of the first 3"
+    assert rows(done)[0]["message"] == told
 
 
 @pytest.mark.parametrize("error", [Fatal("403", hold="credentials"), Permanent("405")])
