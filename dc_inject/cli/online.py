@@ -258,10 +258,9 @@ def _look_at(told: Answers, use: Use, fts: FtsBackend, files: Sequence[Item]) ->
             what = f"{file.name} is listed with {file.bytes} bytes, and has {seen.bytes}"
             found.setdefault("wrong-size", []).append((what, "FTS will refuse to copy it: correct the list"))
     for code, some in found.items():
-        what, hint = some[0]
-        told.find(
-            use, code, what + (f", and {len(some) - 1} more of the first {len(files)}" if some[1:] else ""), hint
-        )
+        first, advice = some[0]
+        more = f", and {len(some) - 1} more of the first {len(files)}" if some[1:] else ""
+        told.find(use, code, first + more, advice)
 
 
 def _ask_limits(told: Answers, uses: Sequence[Use], fts: FtsBackend, file_speed: float) -> None:
