@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from dc_inject.errors import LedgerError
+from dc_inject.ledger.check import check
 from dc_inject.model import State
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, opened, world
 
@@ -57,6 +59,11 @@ def test_killed_at_a_step_and_started_again_gives_what_an_undisturbed_run_gives(
     _end(wild)
     if cycles == 1:
         assert _given(wild) == _given(calm)
+    _whole(wild, calm)
+
+
+def _whole(wild, calm):
+    """All that was due was given once, and the service, the ledger and its accounts agree."""
     for key, account in wild.ledger.accounts().items():
         assert abs(account.injected - account.due) <= 10 * GB
         assert account.due == calm.ledger.accounts()[key].due
@@ -64,3 +71,39 @@ def test_killed_at_a_step_and_started_again_gives_what_an_undisturbed_run_gives(
     assert {e.state for e in wild.ledger.entries()} == {State.GONE}
     injected = sum(account.injected for account in wild.ledger.accounts().values())
     assert injected == sum(rule.injection.item.bytes for rule in wild.backend.rules.values())
+
+
+def _full(connection):
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def _read_only(connection):
+    connection.execute("PRAGMA query_only = ON")
+
+
+@pytest.mark.parametrize("step", STEPS[::2])
+@pytest.mark.parametrize(("harm", "said"), [(_full, "the disk is full"), (_read_only, "cannot be written")])
+def test_a_disk_that_is_full_or_read_only_from_a_step_on_ends_the_run_and_the_next_one_goes_on(
+    tmp_path, step, harm, said
+):
+    """It says what it is and what to do, exit code 3; whatever the services have done by then is found."""
+    made = campaign([replace(link, end=START + CYCLE) for link in LINKS])
+    stock = {"A": items("A", 100, 10 * GB), "D": items("D", 100, 10 * GB)}
+    (tmp_path / "calm").mkdir()
+    (tmp_path / "wild").mkdir()
+    calm = world(tmp_path / "calm", made, stock)
+    _end(calm)
+    wild = world(tmp_path / "wild", made, stock)
+    wild.heard.at[step] = lambda: harm(wild.ledger._db._connection)
+    with pytest.raises(LedgerError, match=said) as stopped:
+        _end(wild)
+    assert stopped.value.exit_code == 3
+    assert stopped.value.hint
+    wild.ledger.close()
+    wild.heard.at.clear()
+    wild.ledger = opened(wild.path)
+    _end(wild)
+    _whole(wild, calm)
+    wild.ledger.close()
+    assert not [found for found in check(wild.ledger.path) if not found.note]
