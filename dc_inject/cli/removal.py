@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import click
 
+from dc_inject import units
 from dc_inject.engine.ending import Ending
 from dc_inject.errors import ServiceError
 from dc_inject.ledger import Ledger
@@ -71,18 +71,26 @@ def remove(ending: Ending, ours: Ours, backends: Mapping[str, Backend], clock: C
     if tally.stays:
         for line in tally.account():
             click.echo(line, err=True)
-        jobs = sum(why.total() for _, why in tally.stays.values())
-        count, message = max(
-            (why.most_common(1)[0][::-1] for _, why in tally.stays.values()), key=lambda one: one[0]
-        )
+        most = max(tally.stays.values(), key=lambda stay: stay.jobs)
+        jobs = sum(stay.jobs for stay in tally.stays.values())
         raise ServiceError(
-            f"files of {jobs} jobs are still at their destinations; of {count}: {message}",
+            f"files of {jobs} jobs are still at their destinations; of {most.jobs}: {most.why}",
             "the ledger keeps them: run it again when that is repaired",
         )
 
 
 def _waits(destination: str, why: str) -> None:
-    click.echo(f"waiting for {destination}: {why}; others go on", err=True)
+    patience = units.format_duration(PATIENCE)
+    click.echo(f"waiting for {destination}: {why}; given up when nothing gets on there for {patience}", err=True)
+
+
+@dataclass
+class _Stay:
+    """What stays at a destination, and what was met there first."""
+
+    why: str
+    jobs: int = 0
+    files: int = 0
 
 
 @dataclass
@@ -92,7 +100,7 @@ class _Tally:
     files: int
     gone: int = 0
     later: list[Removal] = field(default_factory=list)
-    stays: dict[str, tuple[int, Counter[str]]] = field(default_factory=dict)  # files, and why, by destination
+    stays: dict[str, _Stay] = field(default_factory=dict)  # by destination
 
     def add(self, removal: Removal, injection: Injection) -> None:
         if removal.gone:
@@ -100,15 +108,15 @@ class _Tally:
         elif removal.error is None:
             self.later.append(removal)
         else:
-            files, why = self.stays.get(injection.link.destination, (0, Counter()))
-            why[removal.error.message] += 1
-            self.stays[injection.link.destination] = files + injection.item.files, why
+            stay = self.stays.setdefault(injection.link.destination, _Stay(removal.error.message))
+            stay.jobs += 1
+            stay.files += injection.item.files
 
     def account(self) -> Iterator[str]:
         """Give a line for each destination where files stay, those with the most first."""
-        lines = sorted(self.stays.items(), key=lambda item: (-item[1][0], item[0]))
-        for destination, (files, why) in lines[:SHOWN]:
-            yield f"{destination}: {files} files of {why.total()} jobs stay: {next(iter(why))}"
+        lines = sorted(self.stays.items(), key=lambda item: (-item[1].files, item[0]))
+        for destination, stay in lines[:SHOWN]:
+            yield f"{destination}: {stay.files} files of {stay.jobs} jobs stay: {stay.why}"
         if len(lines) > SHOWN:
             yield f"... and {len(lines) - SHOWN} more destinations"
 

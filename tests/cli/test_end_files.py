@@ -92,6 +92,7 @@ def test_a_storage_that_does_not_answer_is_named_once_and_has_its_line_in_the_ac
     assert done.exception.exit_code == 4
     assert done.stderr.count(f"waiting for {LINK.destination}: ") == 1
     assert f"{LINK.destination}: 30 files of 3 jobs stay: no answer in time" in done.stderr
+    assert "files of 3 jobs are still at their destinations; of 3: no answer in time" in done.exception.message
     assert world.clock.now() <= START + timedelta(minutes=5)
     assert world.states() == {State.ENDED: 3, State.LIVE: 2}
 
