@@ -260,6 +260,17 @@ def backends(
     return made
 
 
+def noun(services: Iterable[str]) -> str:
+    """Return what services make of what is injected, for people: rules, or jobs."""
+    return {frozenset({"rucio"}): "rules", frozenset({"fts"}): "jobs"}.get(frozenset(services), "rules and jobs")
+
+
+def may_end(service: str, right: bool | None) -> str:
+    """Say whether we may end at a service what we began; None is not known."""
+    may = {True: "may", False: "may NOT", None: "perhaps may"}[right]
+    return f"{may} end {noun({service})} early"
+
+
 def fts_endpoint(named: str = "") -> str:
     """Return the address of FTS: the one that a menu names, or that of the environment."""
     endpoint = named or os.environ.get(ENDPOINT, "")

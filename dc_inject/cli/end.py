@@ -140,7 +140,7 @@ def end(
             record=ledger,
             patience=timedelta(seconds=3 * timeout),
         )
-        noun = _noun(services)
+        noun = common.noun(services)
         standing = ending.look(entries, partial(_missed, noun, clock))
         doomed = standing.overdue + (standing.unfinished if cancel else ())
         files = removal.left(ours, backends) if ledger is not None else 0
@@ -198,10 +198,6 @@ def _open(
         hint = "an injector ends complete rules itself; to end by hand, end its process first (Ctrl-C, SIGTERM)"
         raise LedgerError(error.message, hint) from None
     return ledger, name
-
-
-def _noun(services: set[str]) -> str:
-    return {frozenset({"rucio"}): "rules", frozenset({"fts"}): "jobs"}.get(frozenset(services), "rules and jobs")
 
 
 def _services(ledger: Ledger | None, *, sweeping: bool) -> set[str]:

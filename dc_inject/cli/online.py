@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 from dc_inject import menu, units
-from dc_inject.cli import tables
+from dc_inject.cli import common, tables
 from dc_inject.engine import admit
 from dc_inject.errors import MenuError, Permanent, Problem, ServiceError, Temporary
 from dc_inject.menu import MenuDraft
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 ENOUGH = 100_000  # files of a source that are counted
 FEW = 20  # files of a list that are looked at
+
+LIMITS = {
+    "config": "from its configuration",
+    "optimizer": "from its optimizer, as they are just now",
+    "default": "not told, so that 200 transfers at a time are assumed",
+}
 
 Use = tuple[Menu, Flow]
 
@@ -81,9 +87,8 @@ def _lets_us_in(told: Answers, drafts: Sequence[MenuDraft], backend: Backend) ->
 
 
 def _who(identity: Identity) -> str:
-    rights = {True: "may end what it began", False: "may NOT end rules early", None: "may perhaps end rules early"}
     said = f"{identity.service} at {identity.address}: {identity.account} of {identity.vo}, "
-    said += rights[identity.may_end]
+    said += common.may_end(identity.service, identity.may_end)
     if identity.admin:
         said += "; an administrator's account, which `run` refuses without --allow-admin"
     if identity.credentials_until is not None:
@@ -271,4 +276,5 @@ def _ask_limits(told: Answers, uses: Sequence[Use], fts: FtsBackend, file_speed:
         return
     told.problems += menu.throttled(told.campaign, limits, file_speed)
     kinds = Counter(limit.told for limit in limits)
-    told.said.append("FTS's limits of links and storages: " + ", ".join(f"{n} from {k}" for k, n in kinds.items()))
+    counts = ", ".join(f"{number} {LIMITS[kind]}" for kind, number in kinds.items())
+    told.said.append(f"FTS's limits of links and storages: {counts}")

@@ -33,7 +33,7 @@ COLUMNS = (
     tables.Column("due", "due", units.format_size, right=True),
     tables.Column("budget", "budget", units.format_size, right=True),
     tables.Column("planned", "planned", units.format_size, right=True),
-    tables.Column("datasets", "datasets", right=True),
+    tables.Column("datasets", "datasets, jobs", right=True),
     tables.Column("files", "files", right=True),
     tables.Column(
         "lifetime", "lifetime", lambda seconds: units.format_duration(timedelta(seconds=seconds)), right=True
@@ -49,7 +49,7 @@ DATASETS = (
     tables.Column("destination", "destination"),
     tables.Column("bytes", "size", units.format_size, right=True),
     tables.Column("files", "files", right=True),
-    tables.Column("dataset", "dataset"),
+    tables.Column("dataset", "dataset, job"),
 )
 
 CYCLES_ONLY = ("at", "cycles", "datasets", "ledger_path", "allow_admin", "timeout")  # not for a footprint

@@ -21,7 +21,7 @@ COMMANDS = {
     "status": ("dc_inject.cli.status", "Show what was due, injected and moved."),
     "stop": ("dc_inject.cli.stop", "Stop injecting for a campaign, from any terminal."),
     "resume": ("dc_inject.cli.resume", "Lift a stop."),
-    "end": ("dc_inject.cli.end", "End rules of a campaign, a scenario or a link."),
+    "end": ("dc_inject.cli.end", "End rules or jobs of a campaign, a scenario or a link."),
     "ledger": ("dc_inject.cli.ledger", "Check a ledger, back it up, make a lost one anew."),
     "ping": ("dc_inject.cli.ping", "Say who I am, where, and what I may do."),
     "demo": ("dc_inject.cli.demo", "Run the main job on a sandbox grid, end to end."),

@@ -43,7 +43,9 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 @common.LEDGER
 @common.LINKS
 @common.SCALE
-@click.option("--no-drain", is_flag=True, help="Leave when the menus end, without waiting for our rules to end.")
+@click.option(
+    "--no-drain", is_flag=True, help="Leave when the menus end, without waiting for rules and jobs to end."
+)
 @click.option(
     "--end-on-stop",
     is_flag=True,
@@ -72,9 +74,10 @@ def run(
     timeout: float,
     verbose: bool,
 ) -> None:
-    r"""Inject MENUS, cycle after cycle, until they end; then wait until no rule of ours is live.
+    r"""Inject MENUS, cycle after cycle, until they end; then wait until nothing of ours is live.
 
-    SIGTERM or Ctrl-C stops injecting and leaves rules live; the next start goes on. A second one leaves at once.
+    SIGTERM or Ctrl-C stops injecting and leaves rules and jobs live; the next start goes on.
+    A second one leaves at once.
 
     \b
     Example: dc-inject run menus/cms-t0-export.yaml
@@ -133,7 +136,7 @@ def run(
                 call_grace=timedelta(seconds=3 * timeout), drain=not no_drain, end_on_stop=end_on_stop
             ),
         )
-        with _signals(engine):
+        with _signals(engine, common.noun(services)):
             engine.run(until=until, once=once)
 
 
@@ -155,7 +158,7 @@ def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
 
 
 @contextlib.contextmanager
-def _signals(engine: Engine) -> Iterator[None]:
+def _signals(engine: Engine, noun: str) -> Iterator[None]:
     """Let the first SIGINT or SIGTERM stop the engine in good order, and the second one leave at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -164,7 +167,7 @@ def _signals(engine: Engine) -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         engine.stop()
         click.echo(
-            f"{signal.Signals(number).name}: stopping; rules stay live; once more to leave at once", err=True
+            f"{signal.Signals(number).name}: stopping; {noun} stay live; once more to leave at once", err=True
         )
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -179,9 +182,7 @@ def _say_configuration(campaign: Campaign, identities: Iterable[Identity], path:
     """Print the effective configuration to stderr: what will be done, as whom, and within which limits."""
     lines = [f"campaign {campaign.name}" + (" (dry run: nothing is changed)" if dry_run else "")]
     lines += [
-        f"{i.service} {i.version} at {i.address} as {i.account}; "
-        + ("may" if i.may_end else "may NOT" if i.may_end is False else "perhaps may")
-        + " end rules early"
+        f"{i.service} {i.version} at {i.address} as {i.account}; {common.may_end(i.service, i.may_end)}"
         for i in identities
     ]
     for menu in campaign.menus:

@@ -331,7 +331,6 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _right(right: Mapping[str, Any]) -> str:
-    may = {True: "may", False: "may NOT", None: "perhaps may"}[right["may_end"]]
     left = right["credentials_left"]
     if left is None:
         good = "end of credentials unknown"
@@ -340,5 +339,5 @@ def _right(right: Mapping[str, Any]) -> str:
         good = f"credentials good for {time}" if left > 0 else "credentials EXPIRED"
     return (
         f"{right['service']}: {right['version']} at {right['address']} as {right['account']} (VO {right['vo']}); "
-        f"{may} end rules early; {good}"
+        f"{common.may_end(right['service'], right['may_end'])}; {good}"
     )

@@ -216,7 +216,8 @@ class Engine:
         ended = self._desk.ledger.entries(State.ENDED)
         if self._ended_at is None:
             self._ended_at = now
-            log.info("nothing of ours is live any more; %d are not yet known to be gone", len(ended))
+            left = f"; {len(ended)} are not yet known to be gone from their destinations" if ended else ""
+            log.info("nothing of ours is live any more%s", left)
         wait = self._desk.settings.wait_deleted_cycles * self._campaign.cycle
         if ours_to_delete(self._desk, ended):
             wait = DELETED_WITHIN  # nobody else will delete those

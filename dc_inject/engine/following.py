@@ -155,7 +155,7 @@ class Following:
         self._ask_again(outcomes, now)
         for outcome in outcomes:
             if isinstance(outcome.error, Permanent):
-                log.warning("%s: %s; rules are left to their lifetime", service, outcome.error.message)
+                log.warning("%s: %s; what cannot be ended is left to its lifetime", service, outcome.error.message)
                 break
         for outcome in outcomes:
             if outcome.error is not None:

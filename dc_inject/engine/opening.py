@@ -76,7 +76,7 @@ class Opening:
         for key, part in due.items():
             pause = paused(pauses, key)
             if pause is not None:
-                dues[key] = 0, Held(Hold.PAUSED, {"by": pause.who, "why": pause.why})
+                dues[key] = 0, Held(Hold.PAUSED, {"by": pause.who, **({"why": pause.why} if pause.why else {})})
             else:
                 dues[key] = part.bytes, hold or (part.held if part.bytes == 0 else None)
         speaking = pace.flows_now(flows, cycle)

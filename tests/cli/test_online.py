@@ -93,7 +93,9 @@ def test_nothing_is_wrong_and_it_says_what_it_saw(check, services, storage) -> N
     assert done.stdout == ""
     assert "/CN=me of dteam" in done.stderr
     assert f"{SOURCE}: 20 files, 20 GB" in done.stderr
-    assert "FTS's limits of links and storages: 1 from optimizer, 2 from default" in done.stderr
+    assert (
+        "FTS's limits of links and storages: 1 from its optimizer, as they are just now, 2 not told" in done.stderr
+    )
     assert {verb for verb, _ in storage.asked} == {"reachable", "verbs", "list"}  # what was listed is there
 
 
@@ -153,7 +155,7 @@ def test_limits_of_the_configuration_count_where_we_may_read_it(check, fts) -> N
         "into davs://b: 5 Gb/s need 104 transfers at a time, and FTS allows 40 (by its configuration); "
         "40 files at 6 MB/s are 1.92 Gb/s"
     )
-    assert "2 from config, 1 from default" in done.stderr
+    assert "2 from its configuration, 1 not told, so" in done.stderr
 
 
 # --------------------------------------------------------------------------- storages
@@ -383,7 +385,7 @@ def test_rses_are_asked_for(check, rucio, monkeypatch) -> None:
         ("warning", "storage-unreachable", "Rucio says that B is not writable now"),
         ("error", None, "rucio knows no RSE C"),
     ]
-    assert "rucio at sim://: sim of def, may end what it began" in done.stderr
+    assert "rucio at sim://: sim of def, may end rules early" in done.stderr
     assert set(rucio.calls) == {"check"}
 
 
