@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from dc_inject.cli import tables
+from dc_inject.cli.menu_diff import diff
 from dc_inject.cli.menu_import import import_
+from dc_inject.cli.menu_scale import scale
 from dc_inject.menu import schema as menu_schema
 
 
@@ -26,4 +28,5 @@ def schema() -> None:
     tables.emit_json(menu_schema())
 
 
-menu.add_command(import_)
+for command in (import_, diff, scale):
+    menu.add_command(command)

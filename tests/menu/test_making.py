@@ -16,14 +16,19 @@ CHAPTER = PAGE.partition("\n## Making menus\n")[2].partition("\n## ")[0]
 CONSOLES = re.findall(r"^```console\n(.*?)^```$", CHAPTER, re.MULTILINE | re.DOTALL)
 
 
+def commands() -> list[tuple[str, str]]:
+    """The commands of the chapter, each with what it prints."""
+    parts = re.findall(r"^(\$ .*)\n((?:(?!\$ ).*\n)*)", "".join(CONSOLES), re.MULTILINE)
+    assert len(parts) > 3
+    return parts
+
+
 def test_the_commands_of_the_chapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other in one folder, with the files of the page."""
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         Path(name).write_text(text)
-    assert CONSOLES
-    for console in CONSOLES:
-        command, _, wanted = console.partition("\n")
+    for command, wanted in commands():
         program, *arguments = shlex.split(command.removeprefix("$ "))
         assert program == "dc-inject"
         done = run(*arguments)
@@ -32,5 +37,5 @@ def test_the_commands_of_the_chapter(tmp_path: Path, monkeypatch: pytest.MonkeyP
         else:
             assert done.exit_code == 0, done.output
             printed = done.output
-        told = [line for line in printed.splitlines() if not line.startswith(("warning: ", "assumed: "))]
+        told = [line.rstrip() for line in printed.splitlines() if not line.startswith(("warning: ", "assumed: "))]
         assert "\n".join(told) + "\n" == wanted, command

@@ -1,0 +1,100 @@
+"""`dc-inject menu diff`: what changes from one menu to another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dc_inject import menu
+from dc_inject.cli import common, menu_files, tables
+from dc_inject.errors import UsageError
+from dc_inject.menu import differences
+from dc_inject.menu.differences import Change
+from dc_inject.model import Campaign
+
+GBPS, TB = 8e-9, 1e-12
+
+
+def _number(value: float) -> str:
+    return f"{value:,.6g}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+,.6g}"
+
+
+COLUMNS = (
+    tables.Column("kind", "of"),
+    tables.Column("scenario", "scenario"),
+    tables.Column("name", "name"),
+    tables.Column("direction", "direction"),
+    tables.Column("before_gbps", "before [Gb/s]", _number, right=True),
+    tables.Column("after_gbps", "after [Gb/s]", _number, right=True),
+    tables.Column("change_gbps", "change [Gb/s]", _signed, right=True),
+    tables.Column("before_tb", "before [TB]", _number, right=True),
+    tables.Column("after_tb", "after [TB]", _number, right=True),
+    tables.Column("change_tb", "change [TB]", _signed, right=True),
+)
+
+
+@click.command()
+@click.argument("before", metavar="A", type=menu_files.PATH)
+@click.argument("after", metavar="B", type=menu_files.PATH)
+@common.FORMAT
+def diff(before: Path, after: Path, fmt: str) -> None:
+    r"""Show what changes from A to B, each a menu, a folder of them, or - for stdin.
+
+    For each link of a scenario, scenario, site (in and out) and in total: the highest rate at any one time, and
+    the volume over all its time. What stays is not listed. Whether they are equal, and what else differs (times,
+    terms, limits), is said on stderr; the exit code is 0 in any case.
+
+    \b
+    Example: dc-inject menu diff day1.yaml day2.yaml
+    Example: dc-inject menu expand day1.yaml | dc-inject menu diff day1.yaml -
+    """
+    if before == after == menu_files.STDIN:
+        raise UsageError("both menus would be read from stdin", "name a file for one of them")
+    one, other = _campaign(before), _campaign(after)
+    found = differences.changes(one, other)
+    if found or fmt != "table":
+        tables.emit(fmt, COLUMNS, [_row(change) for change in found])
+    words = list(differences.others(one, other))
+    if found:
+        menu_files.say(f"{_links(found)}; change of the total: {_total(found)}")
+    else:
+        menu_files.say(
+            "equal in rates and volumes" if words else "equal: the same rates on the same links at all times"
+        )
+    menu_files.say(*(f"also: {one}" for one in words))
+
+
+def _campaign(path: Path) -> Campaign:
+    return menu.campaign([draft.preview for draft in menu_files.drafts(path)])
+
+
+def _row(change: Change) -> dict[str, object]:
+    return {
+        "kind": change.kind,
+        "scenario": change.scenario or None,
+        "name": change.name,
+        "direction": change.direction or None,
+        "before_gbps": round(change.before * GBPS, 9),
+        "after_gbps": round(change.after * GBPS, 9),
+        "change_gbps": round((change.after - change.before) * GBPS, 9),
+        "before_tb": round(change.volume_before * TB, 9),
+        "after_tb": round(change.volume_after * TB, 9),
+        "change_tb": round((change.volume_after - change.volume_before) * TB, 9),
+    }
+
+
+def _links(changes: tuple[Change, ...]) -> str:
+    links = [change for change in changes if change.kind == "link"]
+    new = sum(1 for change in links if not change.before)
+    gone = sum(1 for change in links if not change.after)
+    return f"links: {len(links) - new - gone} changed, {new} new, {gone} gone"
+
+
+def _total(changes: tuple[Change, ...]) -> str:
+    total = next((change for change in changes if change.kind == "total"), None)
+    return "none" if total is None else f"{_signed((total.after - total.before) * GBPS)} Gb/s"

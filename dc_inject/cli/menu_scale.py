@@ -1,0 +1,62 @@
+"""`dc-inject menu scale`: the same menu with other rates."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import click
+
+from dc_inject import files, menu, rates, units
+from dc_inject.cli import common, menu_files
+from dc_inject.cli.menu_heading import NAME
+from dc_inject.menu import scaling
+
+_FACTOR = re.compile(r"(?P<number>[0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?P<percent>%?)")
+
+
+class Factor(click.ParamType[Fraction]):
+    """A number above 0, or percent: `0.5` or `50%`."""
+
+    name = "factor"
+
+    def convert(self, value: str | Fraction, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
+        """Return the factor, exact."""
+        if isinstance(value, Fraction):
+            return value
+        match = _FACTOR.fullmatch(value.strip())
+        factor = Fraction(match["number"]) / (100 if match["percent"] else 1) if match else Fraction(0)
+        return factor if factor > 0 else self.fail(f"{value!r} is not a factor; write 0.5 or 50%", param, ctx)
+
+
+@click.command()
+@click.argument("factor", type=Factor())
+@click.argument("file", metavar="MENU", type=menu_files.PATH)
+@click.option("--scenario", type=NAME, help="Only the rates of this scenario.")
+@click.option("--link", type=common.Ends(), metavar="SRC:DST", help="Only the rates of this link.")
+@menu_files.OUTPUT
+@menu_files.FORCE
+def scale(factor: Fraction, file: Path, scenario: str | None, link: str | None, output: Path, force: bool) -> None:
+    r"""Multiply the rates of MENU by FACTOR, those in shapes included; all else stays as it was written.
+
+    The target goes with them. Limits, WANs, overhead and volumes do not: a menu that would be above a limit then
+    is refused. A link that has no rate of its own in the menu (of a mesh, say) is written out by `menu expand`.
+
+    \b
+    Example: dc-inject menu scale 0.5 day1.yaml -o day1-half.yaml
+    Example: dc-inject menu scale 120% day1.yaml --scenario t0-export -o day1.yaml --force
+    """
+    if output != menu_files.STDIN:
+        files.refuse_existing(output, force=force)
+    data, name = menu_files.read(file)
+    before = menu.read(data, name, files.load)
+    text, wanted = scaling.scaled(before, factor, scenario or "", link or "")
+    after = menu.read(text, name, files.load)
+    scaling.compare(wanted, after.preview.flows)
+    menu_files.say(f"from {_sum(before)} to {_sum(after)} together")
+    menu_files.write(text, output, force=force)
+
+
+def _sum(draft: menu.MenuDraft) -> str:
+    return units.format_rate(rates.peak(draft.preview.flows).rate)

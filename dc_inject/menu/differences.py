@@ -1,0 +1,126 @@
+"""What changes from one campaign, or menu, to another: rates and volumes of links, scenarios, sites, and all."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dc_inject import rates
+from dc_inject.menu import sums
+from dc_inject.model import Campaign, Flow, FlowKey
+
+NEAR = 1e-9  # to which rates and volumes are compared: what floats may lose
+
+Subject: TypeAlias = tuple[str, str, str]  # kind (link, scenario, site or total), scenario or direction, name
+_TERMS = {field.name for field in dataclasses.fields(Flow)} - {
+    *("scenario", "link", "rate", "start", "end", "shape", "menu", "line", "stated"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What changes for one subject: its highest rate (bytes per second), and its volume (bytes) over all its time.
+
+    `kind` is link, scenario, site or total; `scenario` is that of a link; `direction` is that of a site.
+    """
+
+    kind: str
+    name: str
+    before: float
+    after: float
+    volume_before: float
+    volume_after: float
+    scenario: str = ""
+    direction: str = ""
+
+
+def changes(before: Campaign, after: Campaign) -> tuple[Change, ...]:
+    """Return what changes, nothing that stays: links first, then scenarios, sites and the total."""
+    left, right = _subjects(before), _subjects(after)
+    found = []
+    for subject in sorted({*left, *right}, key=lambda one: (_KINDS.index(one[0]), one)):
+        kind, more, name = subject
+        amounts = [_amounts(flows.get(subject, [])) for flows in (left, right)]
+        if not all(_near(old, new) for old, new in zip(*amounts, strict=True)):
+            (rate, volume), (new_rate, new_volume) = amounts
+            scenario, direction = (more, "") if kind == "link" else ("", more)
+            found.append(Change(kind, name, rate, new_rate, volume, new_volume, scenario, direction))
+    return tuple(found)
+
+
+def others(before: Campaign, after: Campaign) -> Iterator[str]:
+    """Yield in words what else differs: times, shapes, terms of links, exclusions and limits."""
+    left, right = _by_key(before.flows), _by_key(after.flows)
+    times, terms = set(), set()
+    names: set[str] = set()
+    for key in left.keys() & right.keys():
+        if len(left[key]) != len(right[key]):
+            times.add(key)
+            continue
+        for one, other in zip(left[key], right[key], strict=True):
+            if (one.start, one.end) != (other.start, other.end) or not _alike(one, other):
+                times.add(key)
+            differing = {term for term in _TERMS if getattr(one, term) != getattr(other, term)}
+            if differing:
+                terms.add(key)
+                names |= differing
+    if times:
+        yield f"{_count(len(times), 'link')} at other times or with other shapes"
+    if terms:
+        yield f"{_count(len(terms), 'link')} with other terms: {', '.join(sorted(names))}"
+    for what in ("exclusions", "limits"):
+        if [getattr(menu, what) for menu in before.menus] != [getattr(menu, what) for menu in after.menus]:
+            yield f"other {what}"
+
+
+_KINDS = ("link", "scenario", "site", "total")
+
+
+def _subjects(campaign: Campaign) -> dict[Subject, list[Flow]]:
+    found: dict[Subject, list[Flow]] = {}
+    for flow in campaign.flows:
+        for subject in (
+            ("link", flow.scenario, str(flow.link)),
+            ("scenario", "", flow.scenario),
+            ("total", "", "total"),
+        ):
+            found.setdefault(subject, []).append(flow)
+    sites = sums.site_of(site for menu in campaign.menus for site in menu.sites)
+    for (name, direction), flows in sums.by_site(campaign.flows, sites).items():
+        found["site", direction, name] = flows
+    return found
+
+
+def _amounts(flows: list[Flow]) -> tuple[float, float]:
+    """Return the highest rate and the volume of some flows."""
+    volume = sum(rates.area(flow, flow.start, flow.end) for flow in flows)
+    return rates.peak(flows).rate, float(volume)
+
+
+def _by_key(flows: Iterable[Flow]) -> dict[FlowKey, list[Flow]]:
+    found: dict[FlowKey, list[Flow]] = {}
+    for flow in sorted(flows, key=lambda flow: flow.start):
+        found.setdefault(flow.key, []).append(flow)
+    return found
+
+
+def _alike(one: Flow, other: Flow) -> bool:
+    """Tell whether two shapes are the same, but for what floats may lose."""
+    if one.shape is None or other.shape is None:
+        return one.shape == other.shape
+    pairs = list(zip(one.shape.points, other.shape.points, strict=False))
+    return (
+        (one.shape.begin, one.shape.period) == (other.shape.begin, other.shape.period)
+        and len(one.shape.points) == len(other.shape.points)
+        and all(a.at == b.at and abs(a.level - b.level) <= NEAR for a, b in pairs)
+    )
+
+
+def _near(one: float, other: float) -> bool:
+    return abs(one - other) <= NEAR * max(one, other)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

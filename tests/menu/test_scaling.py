@@ -1,0 +1,173 @@
+"""Scaled menus: the rates that are meant change, linearly; every other character stays."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dc_inject import units
+from dc_inject.errors import UsageError
+from dc_inject.menu import scaling, spans
+from tests.menu.texts import draft, rates, scenarios, text
+
+MENU = (
+    """\
+# Überschrift 🎉: 10 Gb/s
+"""
+    + text(
+        target="target: 60.9 Gb/s   # 10 Gb/s",
+        shared='x-rate: &rate "10 Gb/s"\nx-like: &like {rate: *rate, shape: {ramp: 1 h, from: 2 Gb/s}}',
+        scenarios="",
+    )
+    + """\
+scenarios:
+  one: {<<: *like, from: A, to: B}   # of an anchor
+  mesh:
+    mesh: [A, B, C]
+    # agreed on Monday
+    rate:   15Gbps
+    priority: 4
+  list:
+    links:
+    - {from: A, to: B, rate: *rate}
+    - from: A
+      to: C
+      rate: 20.50 Gb/s  # twenty
+      shape: {steps: [5 Gb/s, 50 %, "20.50 Gb/s"], hold: 2 h}
+    - {from: D, to: C, rate: '19.5 Gb/s', shape: {daily: {"08:00": 1 Gb/s, "12:00": 30 %}}}
+"""
+)
+
+
+def scaled(menu: str, factor: str, **only: str) -> tuple[str, dict[str, float]]:
+    """Scale a menu; return its text and rates, after what the command does to be sure."""
+    made, wanted = scaling.scaled(draft(menu), Fraction(factor), **only)
+    found = draft(made)
+    scaling.compare(wanted, found.preview.flows)
+    return made, rates(found.preview)
+
+
+def changes(before: str, after: str) -> list[str]:
+    """The lines that were changed, as they are now."""
+    return [line[2:] for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line.startswith("+ ")]
+
+
+def test_all_rates_change_and_nothing_else() -> None:
+    """Also in anchors and in shapes; comments, quotes, blanks and other numbers stay."""
+    made, _ = scaled(MENU, "0.5")
+    assert changes(MENU, made) == [
+        "target: 30.45 Gb/s   # 10 Gb/s",
+        'x-rate: &rate "5 Gb/s"',
+        "x-like: &like {rate: *rate, shape: {ramp: 1 h, from: 1 Gb/s}}",
+        "    rate:   7.5Gbps",
+        "      rate: 10.25 Gb/s  # twenty",
+        '      shape: {steps: [2.5 Gb/s, 50 %, "10.25 Gb/s"], hold: 2 h}',
+        """    - {from: D, to: C, rate: '9.75 Gb/s', shape: {daily: {"08:00": 0.5 Gb/s, "12:00": 30 %}}}""",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("only", "wanted"),
+    [
+        ({"scenario": "mesh"}, ["target: 90.865 Gb/s   # 10 Gb/s", "    rate:   45Gbps"]),
+        ({"link": "D:C"}, ["target: 71.595 Gb/s   # 10 Gb/s",
+         """    - {from: D, to: C, rate: '58.5 Gb/s', shape: {daily: {"08:00": 3 Gb/s, "12:00": 30 %}}}"""]),
+    ],
+)  # fmt: skip
+def test_a_scenario_or_a_link_alone(only: dict[str, str], wanted: list[str]) -> None:
+    """The target follows; links elsewhere of the same name only where both are named."""
+    assert changes(MENU, scaled(MENU, "3", **only)[0]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("only", "message"),
+    [
+        ({"scenario": "one"}, "an anchor gives the same rate to others too"),
+        ({"link": "B:A"}, "mesh B:A has no rate in the menu that is its alone"),
+        ({"scenario": "two"}, "the menu has no scenario 'two'"),
+        ({"link": "A:X"}, "the menu has no link 'A:X'"),
+        ({"scenario": "one", "link": "A:C"}, "no scenario 'one' and link 'A:C'"),
+    ],
+)
+def test_what_has_no_rate_of_its_own(only: dict[str, str], message: str) -> None:
+    """Is refused with the way to give it one; nothing else is changed silently."""
+    with pytest.raises(UsageError) as caught:
+        scaled(MENU, "2", **only)
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+def test_one_direction_of_two_has_no_rate_of_its_own() -> None:
+    """`both_ways` gives one rate to two links."""
+    menu = scenarios("one: {links: [{from: A, to: B, rate: 1 Gb/s, both_ways: true}]}")
+    with pytest.raises(UsageError, match="one B:A has no rate"):
+        scaled(menu, "2", link="B:A")
+
+
+def test_rates_in_other_files() -> None:
+    """Stand where they stand: the menu is written out first."""
+    files = {"l.csv": "from,to,rate\nA,B,1 Gb/s\n"}
+    made = draft(scenarios("one: {links: {file: l.csv}}"), files)
+    with pytest.raises(UsageError, match=r"stands in l\.csv"):
+        scaling.scaled(made, Fraction(2))
+
+
+def test_a_link_of_a_site() -> None:
+    """Is found by the name of its RSE, as `check` shows it."""
+    menu = text(
+        sites="sites: {KIT: {rses: {T1_DE_KIT_Disk: {}}}}",
+        scenarios="scenarios:\n  one:\n    links:\n    - {from: A, to: KIT, rate: 1 Gb/s}\n"
+        "    - {from: B, to: KIT, rate: 1 Gb/s}",
+    )
+    _, found = scaled(menu, "3", link="A:T1_DE_KIT_Disk")
+    assert found == {"A:T1_DE_KIT_Disk": 3, "B:T1_DE_KIT_Disk": 1}
+
+
+def test_limits_stay_and_brake() -> None:
+    """A menu that would be above its limits is no menu."""
+    menu = text(limits="limits: {total: 15 Gb/s}")
+    with pytest.raises(Exception, match=r"above limits\.total"):
+        scaled(menu, "2")
+
+
+FACTORS = st.decimals(min_value="0.001", max_value="1000", places=3).map(str)
+NUMBERS = st.decimals(min_value="0.001", max_value="9999", places=3).map(str)
+UNITS = st.sampled_from(["Mb/s", " MB/s", " MiB/s", " Mbps", " GiB/h"])
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(NUMBERS, UNITS), min_size=1, max_size=4), FACTORS, FACTORS)
+def test_scale_is_linear(written: list[tuple[str, str]], first: str, second: str) -> None:
+    """Twice is once by the product, back gives what it was, and the sum goes along."""
+    lines = "".join(f"\n    - {{from: A, to: B{i}, rate: {n}{unit}}}" for i, (n, unit) in enumerate(written))
+    menu = text(limits="limits: {total: 1e9 Gb/s}", scenarios=f"scenarios:\n  one:\n    links:{lines}")
+    once = draft(scaling.scaled(draft(menu), Fraction(first) * Fraction(second))[0])
+    twice = scaling.scaled(draft(scaling.scaled(draft(menu), Fraction(first))[0]), Fraction(second))[0]
+    for one, other, before in zip(
+        once.preview.flows, draft(twice).preview.flows, draft(menu).preview.flows, strict=True
+    ):
+        assert one.rate == pytest.approx(other.rate, rel=1e-14)
+        assert one.rate == pytest.approx(before.rate * float(first) * float(second), rel=1e-12)
+    back = scaling.scaled(draft(scaling.scaled(draft(menu), Fraction(first))[0]), 1 / Fraction(first))[0]
+    for one, other in zip(draft(back).preview.flows, draft(menu).preview.flows, strict=True):
+        assert one.rate == pytest.approx(other.rate, rel=1e-12)
+
+
+@given(st.floats(min_value=1e-3, max_value=1e13))
+def test_an_exact_rate_is_read_as_it_was(rate: float) -> None:
+    """To the last bit."""
+    assert units.parse_rate(units.exact_rate(rate)) == rate
+
+
+def test_spans_count_characters() -> None:
+    """Not bytes, whatever stands before; a value with anchor and quotes keeps both."""
+    made = "a: 🎉é\nb: &x   'old'  # c\nd: &y old\n"
+    root = spans.parse(made)
+    edits = [spans.value_edit(root.get(key), made, "new") for key in ("b", "d")]
+    assert spans.replaced(made, edits) == "a: 🎉é\nb: &x   'new'  # c\nd: &y new\n"
+    assert re.sub("new", "old", spans.replaced(made, edits)) == made
