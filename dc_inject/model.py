@@ -229,6 +229,7 @@ class Menu:
     description: str = ""
     timezone: str = "UTC"
     target: float | None = None
+    target_line: int = 0  # where it stands
     cycle: timedelta = timedelta(minutes=15)
     limits: Limits = Limits()
     sites: tuple[Site, ...] = ()

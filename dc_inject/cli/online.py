@@ -33,12 +33,16 @@ Use = tuple[Menu, Flow]
 
 @dataclass(slots=True)
 class Answers:
-    """What was found out: problems, sentences that are good to know, and whether a service did not let us in."""
+    """What was found out: problems, sentences that are good to know, and whether a service did not let us in.
+
+    `limits` are the services whose limits are known.
+    """
 
     campaign: Campaign
     problems: list[Problem] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     service_failed: bool = False
+    limits: set[str] = field(default_factory=set)
 
     def find(self, use: Use, code: str, message: str, hint: str | None = None) -> None:
         """Add a finding at a flow's place, unless its menu accepts the code."""
@@ -274,6 +278,7 @@ def _ask_limits(told: Answers, uses: Sequence[Use], fts: FtsBackend, file_speed:
     except ServiceError as error:
         told.said.append(f"FTS's limits cannot be told: {error.message}")
         return
+    told.limits.add("fts")
     told.problems += menu.throttled(told.campaign, limits, file_speed)
     kinds = Counter(limit.told for limit in limits)
     counts = ", ".join(f"{number} {LIMITS[kind]}" for kind, number in kinds.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from dc_inject import menu, urls
+from dc_inject import lint, urls
 from dc_inject.errors import MenuError, Permanent, Problem, UsageError
 from dc_inject.menu import sources
 from dc_inject.model import Campaign, FileFilter, Flow, Menu
@@ -28,7 +28,7 @@ def findings(campaign: Campaign) -> None:
     accepted = {menu.name: menu.accept for menu in campaign.menus}
     refused = [
         problem
-        for problem in menu.findings(campaign)
+        for problem in lint.findings(campaign)
         if problem.outlier and problem.code not in accepted.get(problem.file, frozenset())
     ]
     if refused:

@@ -6,5 +6,6 @@ from dc_inject.footprint.adding import footprint
 from dc_inject.footprint.assumptions import MEAN_FILE, Assumptions
 from dc_inject.footprint.load import Load
 from dc_inject.footprint.rows import KINDS, Footprint, Group, Row
+from dc_inject.footprint.stocks import stock
 
-__all__ = ["KINDS", "MEAN_FILE", "Assumptions", "Footprint", "Group", "Load", "Row", "footprint"]
+__all__ = ["KINDS", "MEAN_FILE", "Assumptions", "Footprint", "Group", "Load", "Row", "footprint", "stock"]

@@ -12,7 +12,6 @@ from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, ExcludeEntry
 from dc_inject.model import FileFilter, Flow, Listing, Menu
 
-TARGET_TOLERANCE = 0.01
 ROUNDING = 1e-6  # of sums of rates, relative
 
 
@@ -32,7 +31,8 @@ def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, op
         if code not in CODES:
             complain(document.at("accept"), f"`accept`: no finding has the code {code!r}", _one_of(code, CODES))
     if whole:
-        _sum(document, menu, complain)
+        place = document.limits.at("total") if document.limits else document.place
+        above_total(menu.flows, menu.limits.total, place, complain)
 
 
 def _sites(document: Document, complain: Complain) -> None:
@@ -146,19 +146,6 @@ def _exclusion(
     links = {str(flow.link) for flow in menu.flows} if exclusion.link else set()
     if exclusion.link and exclusion.link not in links:
         complain(exclusion.at("link"), f"no link {exclusion.link} in this menu", _one_of(exclusion.link, links))
-
-
-def _sum(document: Document, menu: Menu, complain: Complain) -> None:
-    total = rates.peak(menu.flows).rate
-    if menu.target is not None and abs(total - menu.target) > TARGET_TOLERANCE * menu.target:
-        complain(
-            document.at("target"),
-            f"the rates sum to {units.format_rate(total)}, not to the target of {units.format_rate(menu.target)}",
-            "correct a rate, or the target",
-        )
-    above_total(
-        menu.flows, menu.limits.total, document.limits.at("total") if document.limits else document.place, complain
-    )
 
 
 def above_total(flows: Iterable[Flow], limit: float, place: Place, complain: Complain) -> None:

@@ -133,6 +133,7 @@ def _build(
         description=document.description,
         timezone=document.timezone,
         target=document.target,
+        target_line=document.at("target").line if document.target is not None else 0,
         cycle=cycle or DEFAULT_CYCLE,
         limits=_limits(document),
         sites=_sites(document),

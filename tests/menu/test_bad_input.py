@@ -133,7 +133,6 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
             "X is in two sites, P and Q",
             "one site",
         ),
-        (text(x="target: 12 Gb/s"), 14, "sum to 10 Gb/s, not to the target of 12 Gb/s", "target"),
         (text(limits="limits: {total: 9 Gb/s}"), 7, "above limits.total, 9 Gb/s", "limits: {total: 10 Gb/s}"),
         (
             text(limits="", scenarios=SCENARIO.replace("10 Gb/s", "101 Gb/s")),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dc_inject import files, menu
+from dc_inject import files, lint, menu
 from dc_inject.menu.schema import (
     Datasets,
     Defaults,
@@ -43,7 +43,7 @@ def test_examples(example: str) -> None:
     made = draft(content, FILES)
     campaign = menu.campaign([made.resolve({"tier=2&country=DE": ("T2_DE_DESY", "T2_DE_RWTH")})])
     if whole:
-        assert menu.findings(campaign) == ()
+        assert lint.findings(campaign) == ()
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/fts.md"])
@@ -53,7 +53,7 @@ def test_menus_on_other_pages(page: str) -> None:
     assert blocks
     for content in blocks:
         campaign = menu.campaign([draft(content, FILES).resolve({})])
-        assert menu.findings(campaign) == ()
+        assert lint.findings(campaign) == ()
 
 
 def test_there_are_examples() -> None:
@@ -94,8 +94,11 @@ def test_every_key_is_on_the_page(part: type[Mapping]) -> None:
 
 
 def test_every_code_is_on_the_page() -> None:
-    """No finding without its explanation."""
-    assert set(re.findall(r"^\| `([a-z-]+)` \| (?:yes|no) \|", PAGE, re.MULTILINE)) == set(menu.CODES)
+    """No finding without its section, and a row that leads there, in the order of the code."""
+    page = (ROOT / "docs" / "checks.md").read_text()
+    assert re.findall(r"^## (\S+)\n\n\S", page, re.MULTILINE) == list(menu.CODES)
+    row = r"^\| \[`([a-z-]+)`\]\(#\1\) \| (?:yes|no) \| (?:offline|online|both) \| \S"
+    assert re.findall(row, page, re.MULTILINE) == list(menu.CODES)
 
 
 def test_the_defaults_on_the_page_are_those_of_the_code() -> None:
@@ -110,7 +113,7 @@ def test_the_defaults_on_the_page_are_those_of_the_code() -> None:
 def test_menus_of_the_real_thing(path: Path) -> None:
     """Each menu that comes with the tool is right and has no finding."""
     campaign = menu.campaign([made.resolve({}) for made in files.read_menus([path])])
-    assert menu.findings(campaign) == ()
+    assert lint.findings(campaign) == ()
 
 
 def test_cms_shares() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dc_inject import menu
+from dc_inject import lint, menu
 from dc_inject.errors import MenuError
 from dc_inject.model import DatasetFilter, JobOptions, Link, RseSpec
 from tests.menu.texts import LIST, RIGHT, A, B, C, draft, fts, problems, rates, read, text
@@ -266,7 +266,8 @@ def test_an_included_file_may_name_the_endpoint():
 def test_limits_targets_and_sums_hold_for_urls():
     scenario = f"{{from: '{A}', to: ['{B}', '{C}'], rate: 10 Gb/s}}"
     assert rates(read(fts(scenario, x="target: 10 Gb/s"), LIST)) == {f"{A}:{B}": 5, f"{A}:{C}": 5}
-    assert "target" in problems(fts(scenario, x="target: 12 Gb/s"), LIST)[0].message
+    found = lint.findings(menu.campaign([read(fts(scenario, x="target: 12 Gb/s"), LIST)]))
+    assert [one.code for one in found] == ["unused-files", "target-differs"]
     assert "limits.total" in problems(fts(scenario, limits="limits: {total: 9 Gb/s}"), LIST)[0].message
     sites = f'sites: {{S: {{wan: 9 Gb/s, rses: {{"{A}": {{}}}}}}}}'
     found = menu.findings(menu.campaign([read(fts(scenario, x=sites), LIST)]))

@@ -1,0 +1,110 @@
+"""What a campaign asks of spaces, of datasets and of FTS, and whether they can give it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from dc_inject import menu, rates, units, urls
+from dc_inject.errors import Problem
+from dc_inject.footprint import Assumptions, footprint, stock
+from dc_inject.model import Campaign, DatasetFilter, Flow, Menu, Site
+
+FAST_FILE = 25e6  # bytes per second of one file: the most that ATLAS planned with for DC24 (Final Report)
+ROUNDING = 1e-6
+Found = tuple[Menu, Problem]
+Use = tuple[Menu, Flow]
+
+
+def findings(campaign: Campaign, file_speed: float, told: Collection[str]) -> Iterator[Found]:
+    """Yield findings with the menu that may accept each; `told` are services whose limits are known."""
+    uses = [(of, flow) for of in campaign.menus for flow in of.flows]
+    yield from _spaces(campaign, uses)
+    yield from _coarse(uses)
+    yield from _transfers([use for use in uses if use[1].link.through not in told], file_speed)
+
+
+def _spaces(campaign: Campaign, uses: Sequence[Use]) -> Iterator[Found]:
+    """Find RSEs that would be overfilled even if all rules had the shortest lifetime."""
+    specs = [spec for of in campaign.menus for site in of.sites for spec in site.rses.values()]
+    if all(spec.space is None for spec in specs):
+        return
+    for row in footprint([_by_rse(campaign)], Assumptions()).by("site"):
+        if row.space is None or row.peak.shortest <= row.space * (1 + ROUNDING):
+            continue
+        of, largest = _largest(use for use in uses if use[1].link.destination == row.group.name)
+        needed = f"{units.format_size(row.peak.shortest)} of {units.format_size(row.space)}"
+        shortest = units.format_duration(largest.lifetime_min)
+        what = (
+            f"{units.format_rate(row.peak.arriving)} into {row.group.name} need {needed}, even with the shortest "
+            f"lifetime, {shortest}: the rest will be held (destination-full)"
+        )
+        hint = "lower the rates, shorten `lifetime: {min: ...}`, or ask the site for space"
+        yield of, Problem(largest.menu, largest.line, what, hint, "space-overfilled")
+
+
+def _by_rse(campaign: Campaign) -> Campaign:
+    """Return the campaign with each RSE as a site of its own, so that a footprint has rows for them."""
+    menus = []
+    for one in campaign.menus:
+        specs = [pair for site in one.sites for pair in site.rses.items()]
+        menus.append(replace(one, sites=tuple(Site(rse, rses={rse: spec}) for rse, spec in specs)))
+    return replace(campaign, menus=tuple(menus))
+
+
+def _coarse(uses: Sequence[Use]) -> Iterator[Found]:
+    """Find links too slow for one dataset an hour, whatever they take; one finding for a scenario."""
+    slow: dict[tuple[str, str], list[tuple[float, int, Use]]] = {}
+    for use in uses:
+        flow, smallest = use[1], _smallest(use[1])
+        hour = rates.peak([flow]).rate * (1 + flow.overhead) * 3600
+        if 0 < hour < smallest * (1 - ROUNDING):
+            slow.setdefault((flow.menu, flow.scenario), []).append((hour, smallest, use))
+    for (_, scenario), some in slow.items():
+        hour, smallest, (of, flow) = min(some, key=lambda one: one[0] / one[1])
+        others = f" (and {len(some) - 1} more links of {scenario})" if len(some) > 1 else ""
+        what = (
+            f"{flow.link}{others} moves {units.format_size(hour)} an hour, less than the smallest dataset or file "
+            f"that it may take, {units.format_size(smallest)}: it will have traffic only now and then"
+        )
+        yield (
+            of,
+            Problem(flow.menu, flow.line, what, "take smaller datasets for this link, too", "coarse-datasets"),
+        )
+
+
+def _smallest(flow: Flow) -> int:
+    """Return the bytes of the smallest dataset or file that a flow may take, as far as its menu tells."""
+    known = stock(flow, None)
+    if known:
+        return min(item.bytes for item in known)
+    if isinstance(flow.datasets, DatasetFilter):
+        return flow.datasets.files[0] * flow.datasets.mean_file[0]
+    return flow.datasets.size[0]
+
+
+def _transfers(uses: Sequence[Use], file_speed: float) -> Iterator[Found]:
+    """Find links that need more transfers at a time than FTS usually allows, all scenarios together."""
+    links: dict[tuple[str, str], list[Use]] = {}
+    for use in uses:
+        source, destination = use[1].link[:2]
+        if use[1].link.through == "fts":
+            source, destination = urls.host_key(source), urls.host_key(destination)
+        links.setdefault((source, destination), []).append(use)
+    most = Assumptions().link_limit
+    for (source, destination), some in links.items():
+        rate = rates.peak(replace(flow, rate=flow.rate * (1 + flow.overhead)) for _, flow in some).rate
+        need = menu.needed(rate, file_speed)
+        if need > most * (1 + ROUNDING):
+            of, largest = _largest(some)
+            what = (
+                f"{source} -> {destination}: {units.format_rate(rate)} need {need:.0f} transfers at a time, and "
+                f"FTS usually allows {most}; {most} files at {units.format_size(file_speed)}/s are "
+                f"{units.format_rate(most * file_speed)}"
+            )
+            hint = "have FTS's operators raise its limit on this link, and if they did: `accept: [fts-link-limit]`"
+            yield of, Problem(largest.menu, largest.line, what, hint, "fts-link-limit")
+
+
+def _largest(uses: Iterable[Use]) -> Use:
+    return max(uses, key=lambda use: use[1].rate)

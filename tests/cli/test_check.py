@@ -1,0 +1,50 @@
+"""`dc-inject check`: findings are warnings, and with --strict errors; the speed of a file can be told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.ledgers import run
+from tests.menu.texts import text
+
+
+@pytest.fixture
+def menu(tmp_path):
+    path = tmp_path / "m.yaml"
+    path.write_text(text(x="target: 10 Gb/s"))
+    return path
+
+
+def codes(done) -> list[str]:
+    return [row["code"] for row in json.loads(done.stdout)]
+
+
+def test_a_warning_ends_with_0_and_strictly_with_2(tmp_path):
+    path = tmp_path / "m.yaml"
+    path.write_text(text(x="target: 12 Gb/s"))
+    done = run("check", path, "--format", "json")
+    assert (done.exit_code, codes(done)) == (0, ["target-differs"])
+    (row,) = json.loads(done.stdout)
+    assert (row["severity"], row["line"], row["outlier"]) == ("warning", 14, True)
+    assert "0 errors, 1 warning" in done.stderr
+    strict = run("check", path, "--strict")
+    assert strict.exit_code == 2
+    assert "1 error, 0 warnings" in strict.stderr
+
+
+def test_what_is_right_ends_with_0_even_strictly(menu):
+    done = run("check", menu, "--strict", "--format", "json")
+    assert (done.exit_code, codes(done)) == (0, [])
+
+
+def test_the_speed_of_a_file_can_be_told_offline(menu):
+    """10 Gb/s are 208 files at 6 MB/s."""
+    assert codes(run("check", menu, "--format", "json", "--file-speed", "6 MB/s")) == ["fts-link-limit"]
+
+
+def test_windows_are_checked_over_all_menus_of_a_folder(tmp_path):
+    (tmp_path / "1.yaml").write_text(text())
+    (tmp_path / "2.yaml").write_text(text(start="start: 2027-02-09 11:00", end="end: 2027-02-10 10:00"))
+    assert codes(run("check", tmp_path, "--format", "json")) == ["window-gap"]

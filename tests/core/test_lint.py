@@ -1,0 +1,245 @@
+"""Lint: each code fires where it should, and not on the near miss beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dc_inject import lint, menu
+from dc_inject.errors import Problem
+from dc_inject.model import (
+    Campaign,
+    DatasetFilter,
+    FileFilter,
+    Flow,
+    Item,
+    Link,
+    Listing,
+    Menu,
+    RseSpec,
+    Site,
+)
+from dc_inject.shape import Point, Shape
+
+START = datetime(2027, 2, 8, 10, tzinfo=UTC)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+GBIT, GB, TB = 1e9 / 8, 10**9, 10**12
+ALL = DatasetFilter(("cms:*",))
+
+
+def flow(source: str, destination: str, gbit: float, scenario: str = "one", **more) -> Flow:
+    """A link of so many Gb/s, for a day."""
+    terms = {"start": START, "end": START + DAY, "datasets": ALL, "menu": "m.yaml", "line": 7} | more
+    return Flow(scenario, Link(source, destination, terms.pop("through", "rucio")), gbit * GBIT, **terms)
+
+
+def day(*flows: Flow, name: str = "m.yaml", start: datetime = START, end: datetime = START + DAY, **more) -> Menu:
+    return Menu(name, "", "dc27", "nobody", start, end, flows, **more)
+
+
+def found(*menus: Menu, **how) -> list[Problem]:
+    return list(lint.findings(Campaign("dc27", "nobody", HOUR / 4, menus), **how))
+
+
+def codes(*menus: Menu, **how) -> list[str]:
+    return [problem.code for problem in found(*menus, **how)]
+
+
+# --------------------------------------------------------------------------- spaces
+
+
+def sized(space: int, lag: timedelta = timedelta(0)) -> tuple[Site, ...]:
+    return (Site("KIT", rses={"B": RseSpec(space, lag)}),)
+
+
+def test_space_that_even_the_shortest_lifetime_overfills():
+    """8 Gb/s for 1 h and a cycle of lag are 4.5 TB."""
+    (problem,) = found(day(flow("A", "B", 8), sites=sized(4 * TB)))
+    assert (problem.code, problem.file, problem.line, problem.outlier) == ("space-overfilled", "m.yaml", 7, False)
+    assert "8 Gb/s into B need 4.5 TB of 4 TB, even with the shortest lifetime, 1 h" in problem.message
+
+
+def test_space_that_the_shortest_lifetime_just_fits_is_enough():
+    assert codes(day(flow("A", "B", 8), sites=sized(4500 * GB))) == []
+    assert codes(day(flow("A", "B", 8), sites=sized(4500 * GB, HOUR))) == ["space-overfilled"]
+
+
+def test_a_short_menu_never_overfills_what_holds_all_of_it():
+    short = day(flow("A", "B", 8, end=START + HOUR / 2), end=START + HOUR / 2, sites=sized(2 * TB))
+    assert codes(short) == []
+
+
+def test_space_is_that_of_the_rse_and_not_of_its_site():
+    sites = (Site("KIT", rses={"B": RseSpec(4 * TB), "C": RseSpec(400 * TB)}),)
+    assert codes(day(flow("A", "B", 8), sites=sites)) == ["space-overfilled"]
+
+
+# --------------------------------------------------------------------------- datasets
+
+
+def large(files: int) -> DatasetFilter:
+    return DatasetFilter(("cms:*",), files=(files, 1000))
+
+
+def test_a_link_that_is_too_slow_for_a_dataset_an_hour():
+    """1 Gb/s are 450 GB an hour; datasets have 500 files of 1 GB at least."""
+    flows = [flow("A", to, 1, datasets=large(500)) for to in "BC"]
+    (problem,) = found(day(*flows, flow("A", "D", 10, datasets=large(500))))
+    assert problem.code == "coarse-datasets"
+    assert "A:B (and 1 more links of one) moves 450 GB an hour" in problem.message
+    assert "500 GB" in problem.message
+
+
+def test_a_link_of_just_one_dataset_an_hour_is_fast_enough():
+    assert codes(day(flow("A", "B", 1, datasets=large(450)))) == []
+    assert codes(day(flow("A", "B", 1, datasets=large(490), overhead=0.1))) == []
+
+
+def test_files_of_a_list_count_as_they_are():
+    def through(size: int) -> Menu:
+        files = FileFilter(Listing("l", "x", (Item("davs://a/dc/1", size, 1), Item("davs://a/dc/2", 900 * GB, 1))))
+        return day(flow("davs://a/dc", "davs://b/dc", 1, through="fts", datasets=files))
+
+    assert codes(through(451 * GB)) == ["coarse-datasets"]
+    assert codes(through(450 * GB)) == []
+    folder = FileFilter(folder="", size=(451 * GB, 900 * GB))
+    assert codes(day(flow("davs://a/dc", "davs://b/dc", 1, through="fts", datasets=folder))) == ["coarse-datasets"]
+
+
+# --------------------------------------------------------------------------- transfers
+
+
+def test_a_link_that_needs_more_transfers_than_fts_runs():
+    """200 files at 25 MB/s are 40 Gb/s, all scenarios on the link together."""
+    both = [flow("A", "B", 20, end=START + HOUR), flow("A", "B", 21, "two", start=START + HOUR)]
+    assert codes(day(*both)) == []
+    assert codes(day(flow("A", "B", 40))) == []
+    (problem,) = found(day(flow("A", "B", 40.1)))
+    assert problem.code == "fts-link-limit"
+    assert "40.1 Gb/s need 200 transfers at a time, and FTS usually allows 200" in problem.message
+    assert codes(day(flow("A", "B", 20), flow("A", "B", 21, "two"))) == ["fts-link-limit", "scenarios-overlap"]
+
+
+def test_how_fast_a_file_moves_can_be_told():
+    assert codes(day(flow("A", "B", 9.7)), file_speed=6e6) == ["fts-link-limit"]
+    assert codes(day(flow("A", "B", 9.6)), file_speed=6e6) == []
+
+
+def test_real_limits_of_fts_count_instead_of_the_usual_ones():
+    """Storages are hosts: two folders of one share what it has."""
+    flows = [
+        flow(f"davs://a:1/{n}", f"davs://b:1/{n}", 21, through="fts", datasets=FileFilter(folder="")) for n in "xy"
+    ]
+    assert codes(day(*flows)) == ["fts-link-limit"]
+    assert codes(day(*flows), told=("fts",)) == []
+    assert codes(day(flow("A", "B", 41)), told=("fts",)) == ["fts-link-limit"]
+
+
+def test_the_top_of_a_shape_is_what_counts():
+    low = Shape(START, (Point(timedelta(0), 0.5),))
+    assert codes(day(flow("A", "B", 50, shape=low))) == []
+    high = Shape(START, (Point(timedelta(0), 0.5), Point(HOUR, 1.0), Point(HOUR, 0.0)))
+    assert codes(day(flow("A", "B", 50, shape=high))) == ["fts-link-limit"]
+
+
+# --------------------------------------------------------------------------- scenarios
+
+
+def test_scenarios_that_share_a_link_at_one_time():
+    """One finding for two scenarios, also when they are in two menus."""
+    one, two = flow("A", "B", 1), flow("A", "B", 1, "two", menu="two.yaml", line=3)
+    more = flow("A", "C", 1), flow("A", "C", 1, "two", menu="two.yaml", line=4)
+    (problem,) = found(day(one, more[0]), day(two, more[1], name="two.yaml"))
+    assert (problem.code, problem.file, problem.line) == ("scenarios-overlap", "two.yaml", 3)
+    assert "one and two use A:B and 1 more links at one time: the network's monitoring" in problem.message
+
+
+def test_scenarios_on_other_links_or_at_other_times_can_be_told_apart():
+    assert codes(day(flow("A", "B", 1), flow("B", "A", 1, "two"))) == []
+    later = flow("A", "B", 1, "two", start=START + HOUR)
+    assert codes(day(flow("A", "B", 1, end=START + HOUR), later)) == []
+
+
+# --------------------------------------------------------------------------- days
+
+
+def days(*spans: tuple[float, float]) -> list[Menu]:
+    """Menus with windows in hours from the start."""
+    made = []
+    for number, (begin, end) in enumerate(spans):
+        start, stop = START + begin * HOUR, START + end * HOUR
+        made.append(day(flow("A", "B", 1, start=start, end=stop), name=f"{number}.yaml", start=start, end=stop))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([(0, 24), (24, 48), (48, 72)], []),
+        ([(0, 24), (25, 48)], ["window-gap"]),
+        ([(0, 24), (23, 48)], ["window-overlap"]),
+        ([(0, 24), (23, 48), (50, 60)], ["window-overlap", "window-gap"]),
+        ([(0, 48), (12, 24), (48, 72)], []),  # an addition for some hours
+        ([(0, 24), (0, 24)], []),  # two files of one day
+        ([(0, 24), (0, 48), (48, 50)], []),
+    ],
+)
+def test_windows_with_gaps_or_overlaps_between_days(spans, expected):
+    """In whatever order the menus come."""
+    for menus in (days(*spans), days(*spans)[::-1]):
+        assert sorted(codes(*menus)) == sorted(expected)
+
+
+def test_a_gap_is_told_at_the_menu_that_comes_late():
+    (problem,) = found(*days((0, 24), (25, 48)))
+    assert problem.file == "1.yaml"
+    assert "nothing is in force for 1 h before 2027-02-09T11:00Z, from the end of 0.yaml" in problem.message
+
+
+def test_a_day_whose_sum_differs_from_its_target():
+    """By more than 1 %; `run` wants it accepted."""
+    (problem,) = found(day(flow("A", "B", 10), target=12 * GBIT, target_line=4))
+    assert (problem.code, problem.line, problem.outlier) == ("target-differs", 4, True)
+    assert "the rates sum to 10 Gb/s, not to the target of 12 Gb/s, -16.7 %" in problem.message
+    assert codes(day(flow("A", "B", 10), target=10.1 * GBIT)) == []
+    assert codes(day(flow("A", "B", 10), target=10.11 * GBIT)) == ["target-differs"]
+
+
+# --------------------------------------------------------------------------- all
+
+
+def test_what_a_menu_accepts_is_no_finding():
+    """By its code, and only in the menu that accepts it."""
+    one = day(flow("A", "B", 50), target=60 * GBIT)
+    assert codes(one) == ["target-differs", "fts-link-limit"]
+    assert codes(replace(one, accept=frozenset({"target-differs"}))) == ["fts-link-limit"]
+    late = days((0, 24), (25, 48))
+    assert codes(replace(late[0], accept=frozenset({"window-gap"})), late[1]) == ["window-gap"]
+    assert codes(late[0], replace(late[1], accept=frozenset({"window-gap"}))) == []
+
+
+def test_findings_of_menus_are_among_all():
+    menus = days((0, 24), (25, 48))
+    slow = day(*(flow(f"S{n}", "B", 1 if n else 30, stated=True) for n in range(5)))
+    assert {p.code for p in menu.findings(Campaign("dc27", "nobody", HOUR / 4, (slow,)))} == {"rate-outlier"}
+    assert "rate-outlier" in codes(slow, *menus[1:])
+
+
+def test_every_code_that_is_given_is_known():
+    """A menu could not accept it else."""
+    flows = [flow("A", "B", 1, datasets=large(500)), flow("A", "B", 60, "two")]
+    menus = [day(*flows, sites=sized(TB), target=TB), *days((23, 25), (26, 27))]
+    given = set(codes(*menus))
+    assert given == {
+        "space-overfilled",
+        "coarse-datasets",
+        "fts-link-limit",
+        "scenarios-overlap",
+        "window-gap",
+        "window-overlap",
+        "target-differs",
+        "site-over-limit",
+    }
+    assert given <= set(menu.CODES)
