@@ -12,8 +12,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
+from dc_inject.backends.calling import Calling
 from dc_inject.backends.fts.errors import CREDENTIALS, INSTALL, NO_VO, Notes, translate
-from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.errors import Fatal, Permanent, ServiceError
 from dc_inject.ports import Clock, Observer
 from dc_inject.storage.nouns import Access
 from dc_inject.storage.wire import trust
@@ -73,7 +74,7 @@ def real_client(endpoint: str, access: Access, notes: Notes, timeout: float, aut
     return Client(endpoint, access, notes, timeout, authorities)
 
 
-class Connection:
+class Connection(Calling[Notes]):
     """Calls of FTS's client by name, from any thread; every error that leaves is a ServiceError.
 
     Ids of jobs are made of the VO, and jobs belong to somebody. So whoever FTS took us for first, we stay: when
@@ -91,19 +92,14 @@ class Connection:
         make: Make = real_client,
     ) -> None:
         """Take seconds that a call may wait for an answer; `make` makes the client of a thread."""
+        super().__init__("fts", Notes, clock, observer)
         self.endpoint = endpoint
         self.credentials = credentials
         self._timeout = timeout
-        self._clock = clock
-        self._observer = observer
         self._make = make
-        self._local = threading.local()
-        self._lock = threading.Lock()
         self._delegating = threading.Lock()
-        self._generation = 0
         self._me: Me | None = None
         self._recognised: deque[Hashable] = deque(maxlen=_REMEMBERED)  # stamps of credentials that are ours
-        self._notes: list[Notes] = []
 
     def call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
         """Call a method of the client; say so if it `writes`. After a 419, delegate and call once more."""
@@ -121,10 +117,6 @@ class Connection:
         with self._delegating:
             self._call("delegate")
 
-    def now(self) -> datetime:
-        """Return the present instant."""
-        return self._clock.now()
-
     @property
     def status(self) -> int:
         """The HTTP status of the last answer to this thread; 0 if there was none."""
@@ -134,12 +126,6 @@ class Connection:
     def unknown(self) -> bool:
         """Whether the last answer to this thread was FTS's own word that it has no such thing."""
         return self._my_notes().unknown
-
-    @property
-    def requests(self) -> int:
-        """How many requests have left so far."""
-        with self._lock:
-            return sum(notes.requests for notes in self._notes)
 
     def vo(self) -> str:
         """Return the virtual organisation that FTS takes us for."""
@@ -158,11 +144,6 @@ class Connection:
             if me == self._me:
                 self._recognised.append(self._local.stamp)
             return me == self._me
-
-    def renew(self) -> None:
-        """Forget clients: a person may have repaired something."""
-        with self._lock:
-            self._generation += 1
 
     def _call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
         with self._translated(method, writes=writes) as client:
@@ -193,53 +174,29 @@ class Connection:
 
     @contextmanager
     def _translated(self, method: str, *, writes: bool) -> Iterator[Any]:
-        notes, started, result = self._my_notes(), self._clock.now(), "ok"
-        notes.begin()
         making = True
-        try:
-            client = self._client()
-            if method not in _BEFORE:
-                self._prove(client)
-            making = False
-            notes.begin()
-            yield client
-        except Exception as error:  # noqa: BLE001  all of it is translated, here and nowhere else
-            if notes.status == 401:
-                self._local.stamp = None  # what it was made with is refused: the next call begins anew
-            translated = translate(
-                error, notes, self.credentials.scrub, writes=writes and not making, making=making
-            )
-            result = _result(translated, notes.status)
-            raise translated from (None if translated is error else error)
-        finally:
-            seconds = (self._clock.now() - started).total_seconds()
-            self._observer.event("call", service="fts", method=method, seconds=seconds, result=result)
+        with self._noted(method) as notes:
+            try:
+                client = self._client()
+                if method not in _BEFORE:
+                    self._prove(client)
+                making = False
+                notes.begin()
+                yield client
+            except Exception as error:  # noqa: BLE001  all of it is translated, here and nowhere else
+                if notes.status == 401:
+                    self._local.stamp = None  # what it was made with is refused: the next call begins anew
+                translated = translate(
+                    error, notes, self.credentials.scrub, writes=writes and not making, making=making
+                )
+                raise translated from (None if translated is error else error)
 
-    def _my_notes(self) -> Notes:
-        if not hasattr(self._local, "notes"):
-            self._local.notes = Notes()
-            with self._lock:
-                self._notes.append(self._local.notes)
-        notes: Notes = self._local.notes
-        return notes
+    def _word(self, error: ServiceError) -> str:
+        """Return the word for what became of a call; that a job is unknown or known already is no trouble."""
+        return "ok" if isinstance(error, Permanent) and self.status in {404, 409} else super()._word(error)
 
 
 def _authorities() -> str:
     """Return whom to trust, as a path: FTS's client would look only where the grid has it."""
     path = trust(os.environ)
     return path if isinstance(path, str) else str(DEFAULT_CA_BUNDLE_PATH)
-
-
-def _result(error: ServiceError, status: int) -> str:
-    """Return the word for what became of a call; that a job is unknown or known already is news, not trouble."""
-    match error:
-        case Permanent() if status in {404, 409}:
-            return "ok"
-        case Temporary(lost=True):
-            return "lost"
-        case Permanent():
-            return "permanent"
-        case Fatal():
-            return "fatal"
-        case _:
-            return "temporary"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -11,8 +10,9 @@ from typing import Any, TypeVar
 from rucio.common.config import clean_cached_config, config_get
 from rucio.common.exception import RuleNotFound
 
+from dc_inject.backends.calling import Calling
 from dc_inject.backends.rucio.errors import Notes, translate
-from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
+from dc_inject.errors import ServiceError
 from dc_inject.ports import Clock, Observer
 from dc_inject.redaction import scrub
 
@@ -28,7 +28,7 @@ def quiet_client(notes: Notes, timeout: float) -> Any:  # noqa: ANN401  rucio ha
     return QuietClient(notes, timeout)
 
 
-class Connection:
+class Connection(Calling[Notes]):
     """Calls of Rucio's client by name, from any thread; every error that leaves is a ServiceError.
 
     Its cause is the error that Rucio's client raised, for whoever has to tell more than the classes do.
@@ -43,14 +43,9 @@ class Connection:
         make: Callable[[Notes, float], Any] = quiet_client,
     ) -> None:
         """Take seconds that a call may wait for an answer; `make` makes the client of a thread."""
+        super().__init__("rucio", Notes, clock, observer)
         self._timeout = timeout
-        self._clock = clock
-        self._observer = observer
         self._make = make
-        self._local = threading.local()
-        self._lock = threading.Lock()
-        self._generation = 0
-        self._notes: list[Notes] = []
         self._kept: dict[tuple[str, ...], tuple[datetime, Any]] = {}
 
     def call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
@@ -63,10 +58,6 @@ class Connection:
         """Call a method of the client and give its rows as they come."""
         with self._translated(method, writes=False) as client:
             yield from getattr(client, method)(*args, **kwargs)
-
-    def now(self) -> datetime:
-        """Return the present instant."""
-        return self._clock.now()
 
     def kept(self, name: tuple[str, ...], age: timedelta, read: Callable[[], T]) -> T:
         """Return what `read` gave at most `age` ago; it is asked again when that is older."""
@@ -95,15 +86,9 @@ class Connection:
     def renew(self) -> None:
         """Forget clients, configuration and what was kept: a person may have repaired something."""
         clean_cached_config()
+        super().renew()
         with self._lock:
-            self._generation += 1
             self._kept.clear()
-
-    @property
-    def requests(self) -> int:
-        """How many requests have left so far, those for tokens and the client's own retries included."""
-        with self._lock:
-            return sum(notes.requests for notes in self._notes)
 
     @property
     def address(self) -> str:
@@ -118,41 +103,15 @@ class Connection:
 
     @contextmanager
     def _translated(self, method: str, *, writes: bool) -> Iterator[Any]:
-        notes, started, result = self._my_notes(), self._clock.now(), "ok"
-        notes.begin()
-        try:
-            yield self.client()
-        except Exception as error:  # noqa: BLE001  all of it is translated, here and nowhere else
-            translated = translate(error, notes, writes=writes)
-            if translated is not error:
-                translated.__cause__ = error
-            result = _result(translated)
-            raise translated from translated.__cause__
-        finally:
-            seconds = (self._clock.now() - started).total_seconds()
-            self._observer.event("call", service="rucio", method=method, seconds=seconds, result=result)
+        with self._noted(method) as notes:
+            try:
+                yield self.client()
+            except Exception as error:  # noqa: BLE001  all of it is translated, here and nowhere else
+                translated = translate(error, notes, writes=writes)
+                if translated is not error:
+                    translated.__cause__ = error
+                raise translated from translated.__cause__
 
-    def _my_notes(self) -> Notes:
-        if not hasattr(self._local, "notes"):
-            self._local.notes = Notes()
-            with self._lock:
-                self._notes.append(self._local.notes)
-        notes: Notes = self._local.notes
-        return notes
-
-
-def _result(error: ServiceError) -> str:
-    """Return the word for what became of a call; that a rule is gone is news, but no trouble."""
-    if isinstance(error.__cause__, RuleNotFound):
-        return "ok"
-    match error:
-        case Temporary(lost=True):
-            return "lost"
-        case AnotherNow():
-            return "another-now"
-        case Permanent():
-            return "permanent"
-        case Fatal():
-            return "fatal"
-        case _:
-            return "temporary"
+    def _word(self, error: ServiceError) -> str:
+        """Return the word for what became of a call; that a rule is gone is news, but no trouble."""
+        return "ok" if isinstance(error.__cause__, RuleNotFound) else super()._word(error)

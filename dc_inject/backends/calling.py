@@ -1,0 +1,91 @@
+"""What connections to services have in common: notes of each thread, and a word for what became of each call."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Generic, Protocol, TypeVar
+
+from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
+from dc_inject.ports import Clock, Observer
+
+
+class Noting(Protocol):
+    """What is noted of the calls of one thread."""
+
+    requests: int  # since the beginning
+
+    def begin(self) -> None:
+        """Forget the last call."""
+        ...
+
+
+N = TypeVar("N", bound=Noting)
+
+
+class Calling(Generic[N]):
+    """A connection from any thread: clients serve one thread, so each has its own, with its own notes."""
+
+    def __init__(self, service: str, notes: Callable[[], N], clock: Clock, observer: Observer) -> None:
+        """Take the service's name, how to make the notes of a thread, and who hears of calls."""
+        self._service = service
+        self._make_notes = notes
+        self._clock = clock
+        self._observer = observer
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._generation = 0  # of clients; those of older ones are not used again
+        self._notes: list[N] = []
+
+    def now(self) -> datetime:
+        """Return the present instant."""
+        return self._clock.now()
+
+    @property
+    def requests(self) -> int:
+        """How many requests have left so far, those for tokens and the clients' own retries included."""
+        with self._lock:
+            return sum(notes.requests for notes in self._notes)
+
+    def renew(self) -> None:
+        """Forget clients: a person may have repaired something."""
+        with self._lock:
+            self._generation += 1
+
+    @contextmanager
+    def _noted(self, method: str) -> Iterator[N]:
+        """Begin this thread's notes anew, and tell the observer of the call, which raises ServiceErrors only."""
+        notes, started, result = self._my_notes(), self._clock.now(), "ok"
+        notes.begin()
+        try:
+            yield notes
+        except ServiceError as error:
+            result = self._word(error)
+            raise
+        finally:
+            seconds = (self._clock.now() - started).total_seconds()
+            self._observer.event("call", service=self._service, method=method, seconds=seconds, result=result)
+
+    def _word(self, error: ServiceError) -> str:
+        """Return the word for what became of a call."""
+        match error:
+            case Temporary(lost=True):
+                return "lost"
+            case AnotherNow():
+                return "another-now"
+            case Permanent():
+                return "permanent"
+            case Fatal():
+                return "fatal"
+            case _:
+                return "temporary"
+
+    def _my_notes(self) -> N:
+        if not hasattr(self._local, "notes"):
+            self._local.notes = self._make_notes()
+            with self._lock:
+                self._notes.append(self._local.notes)
+        notes: N = self._local.notes
+        return notes
