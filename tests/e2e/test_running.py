@@ -6,6 +6,7 @@ import signal
 import urllib.request
 import uuid
 from datetime import datetime
+from itertools import pairwise
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,7 +24,7 @@ CYCLE = 5  # seconds
 def places(sandbox):
     """Sources with two destinations each, enough for all tests here."""
     label = uuid.uuid4().hex[:8].upper()
-    some = [[f"T2_{label}_{number}_{end}" for end in ("From", "To1", "To2")] for number in range(4)]
+    some = [[f"T2_{label}_{number}_{end}" for end in ("From", "To1", "To2")] for number in range(5)]
     add_stock(sandbox, [one[0] for one in some], [name for one in some for name in one[1:]], count=16)
     return iter(some)
 
@@ -160,3 +161,30 @@ def test_end_on_stop_ends_complete_rules_and_leaves_the_others_to_their_lifetime
     }
     expiries = [rule["expires_at"] for rule in rules(sandbox.config, campaign) if rule["rse_expression"] == slow]
     assert min(expiries) > datetime.now()  # noqa: DTZ005  Rucio's are naive
+
+
+def test_a_second_injector_is_refused_on_one_ledger_and_shares_a_destination_with_another_one(
+    tool, sandbox, three, label
+):
+    """It says who holds it; of two with ledgers of their own, none gives what is there, or ends the other's."""
+    source, destination, _ = three
+    cycle = this_cycle(CYCLE)
+    campaigns = [f"{word}-{label}" for word in ("first", "second")]
+    rates = {(source, destination): "5 Gb/s"}
+    menus = [tool.menu(one, rates, start=cycle.start, cycles=2, cycle=CYCLE) for one in campaigns]
+    running = [tool.start("run", menu, now=cycle.start) for menu in menus]
+    for one in running:
+        one.says("; ledger ")
+    refused = tool.run("run", menus[0], code=3)
+    assert "injects with it since" in refused.err
+    assert f"process {running[0].process.pid} on " in refused.err
+    for one in running:
+        one.ends()
+    made = [entry for one in campaigns for entry in tool.entries(one) if entry.accepted_at]
+    there = sorted((entry.injection.item.name, entry.called_at, entry.ended_at) for entry in made)
+    for (name, _, ended), (other, called, _) in pairwise(there):
+        assert name != other or ended <= called, f"{name} was given twice at a time"
+    for one in campaigns:
+        assert {entry.state for entry in tool.entries(one)} <= {State.GONE, State.REFUSED, State.WITHDRAWN}
+        assert sum(row.injected for row in tool.rows(one)) > 0
+        assert rules(sandbox.config, one) == []
