@@ -322,21 +322,24 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield f"trouble: {what}, since {trouble['since']}: {trouble['why']}"
     rules = ", ".join(f"{count} {state}" for state, count in shown["rules"].items() if count)
     yield f"rules and jobs: {rules or 'none'}"
+    broken = {trouble["of"] for trouble in shown["troubles"] if trouble["what"] == "service"}
     for right in shown["rights"]:
-        yield _right(right)
+        yield _right(right, broken=right["service"] in broken)
     if shown["set_aside"]:
         yield f"set aside: {shown['set_aside']} datasets or files for a destination"
     if shown["notes"]:
         yield f"notes: the last is of {shown['notes'][0]['at']}; --format json shows them"
 
 
-def _right(right: Mapping[str, Any]) -> str:
+def _right(right: Mapping[str, Any], *, broken: bool) -> str:
     left = right["credentials_left"]
     if left is None:
         good = "end of credentials unknown"
     else:
         time = units.format_duration(timedelta(seconds=left))
         good = f"credentials good for {time}" if left > 0 else "credentials EXPIRED"
+        if broken and left > 0:
+            good = f"when it last worked, credentials were good for {time} from now"
     return (
         f"{right['service']}: {right['version']} at {right['address']} as {right['account']} (VO {right['vo']}); "
         f"{common.may_end(right['service'], right['may_end'])}; {good}"
