@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from dc_inject.goal import Goal
 from dc_inject.shape import Shape
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -141,6 +142,7 @@ class Flow:
     end: datetime
     datasets: DatasetFilter | FileFilter
     shape: Shape | None = None  # constant
+    goal: Goal | None = None  # the rate alone says what is due
     order: Order = Order.LARGEST_FIRST
     grain: float = 0.25
     activity: str = "Data Challenge"
@@ -159,6 +161,11 @@ class Flow:
     def key(self) -> FlowKey:
         """What its account is kept for."""
         return FlowKey(self.scenario, self.link)
+
+    @property
+    def once(self) -> bool:
+        """Whether a dataset or file goes out once in its scenario."""
+        return self.goal is not None and self.goal.once
 
     @property
     def pool(self) -> PoolKey:
@@ -397,6 +404,7 @@ class Injection:
     service_priority: int
     contact: str
     job: JobOptions | None = None  # through FTS
+    once: bool = field(default=False, compare=False)  # its item, or members, go out once in their scenario
 
     @property
     def flow(self) -> FlowKey:

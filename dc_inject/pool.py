@@ -119,6 +119,11 @@ class Pool:
                 found[place] = count + 1, size + item.bytes
         return found
 
+    def among(self, taken: AbstractSet[str]) -> tuple[int, int]:
+        """Return how many of the pool's items are taken, and their bytes."""
+        sizes = [item.bytes for item in self._items if item.name in taken]
+        return len(sizes), sum(sizes)
+
     def smallest(self, taken: AbstractSet[str], chosen: AbstractSet[str] = frozenset()) -> Item | None:
         """Return the smallest item that is neither taken nor chosen; None when the pool is dry."""
         for item in self._items:

@@ -93,7 +93,8 @@ class Observation:
     of it. `again_at` is when to look again for what is UNKNOWN only because one look is not enough to believe that
     it is gone. `external_id` is set when an injection in doubt was found. `failed` are bytes that will not arrive;
     `reasons` counts the files behind them by the class of their reason, and `unfit` names the source files among
-    them that would fail again (missing, or not what their checksum says).
+    them that would fail again (missing, or not what their checksum says). `undone` names the source files that did
+    not arrive, for whatever reason, once it is over and where the service tells.
     """
 
     key: str
@@ -107,6 +108,7 @@ class Observation:
     failed: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
     unfit: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
     expires_at: datetime | None = None
     error: str = ""
     again_at: datetime | None = None

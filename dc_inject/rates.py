@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dc_inject import shape
+from dc_inject.goal import Volume
 from dc_inject.model import Flow
 from dc_inject.shape import Piece, Shape
 
@@ -35,6 +36,18 @@ def area(flow: Flow, start: datetime, end: datetime) -> Fraction:
     return Fraction(flow.rate) * inside / 1_000_000
 
 
+def planned(flow: Flow, start: datetime, end: datetime) -> Fraction:
+    """Return what a flow will be given in [start, end) if all goes well: bytes, exact.
+
+    A volume is given at its rate from the begin of its window until it is there.
+    """
+    if not isinstance(flow.goal, Volume):
+        return area(flow, start, end)
+    whole = Fraction(flow.goal.bytes)
+    before, after = (min(area(flow, flow.start, moment), whole) for moment in (start, max(start, end)))
+    return after - before
+
+
 def at(flow: Flow, moment: datetime, *, before: bool = False) -> float:
     """Return the rate of a flow at a moment, or just before it; bytes per second, 0 outside of its window."""
     inside = flow.start < moment <= flow.end if before else flow.start <= moment < flow.end
@@ -44,11 +57,11 @@ def at(flow: Flow, moment: datetime, *, before: bool = False) -> float:
 
 
 def mean(flows: Iterable[Flow], start: datetime, end: datetime) -> float:
-    """Return the mean of the sum of rates over [start, end), in bytes per second; NaN when a rate is not known."""
+    """Return the mean of what flows are given in [start, end), bytes per second; NaN when a rate is not known."""
     some = list(flows)
     if any(math.isnan(flow.rate) for flow in some):
         return math.nan
-    return float(sum((area(flow, start, end) for flow in some), start=Fraction(0)) / _seconds(end - start))
+    return float(sum((planned(flow, start, end) for flow in some), start=Fraction(0)) / _seconds(end - start))
 
 
 def peak(flows: Iterable[Flow], start: datetime | None = None, end: datetime | None = None) -> Peak:

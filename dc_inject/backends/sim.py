@@ -267,6 +267,9 @@ class SimBackend:
             exact=True,
             failed=lost,
             reasons={"source-missing": len(failed)} if failed else {},
+            undone=tuple(
+                file.name for file in (failed if done else rule.injection.item.members if rule.ended else ())
+            ),
             unfit=tuple(sorted({file.name for file in failed})) if self.tells_unfit else (),
             error=f"{len(failed)} of {item.files} files failed" if failed else "",
             expires_at=rule.expires,

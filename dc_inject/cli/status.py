@@ -47,6 +47,14 @@ def _holds(held: Mapping[str, int]) -> str:
     return ", ".join(f"{cycles} {hold}" for hold, cycles in held.items())
 
 
+def _goal(goal: Mapping[str, int]) -> str:
+    """Say a goal, and how far it is reached: `volume 2 PB, 53.0 % moved`."""
+    if "volume" in goal:
+        part = goal["moved"] / goal["volume"] if goal["volume"] else 1.0
+        return f"volume {size(goal['volume'])}, {tables.percent(part)} moved"
+    return f"keep {size(goal['keep'])}, {size(goal['on_its_way'])} on its way" if goal else ""
+
+
 LINK = (
     tables.Column("scenario", "scenario"),
     tables.Column("source", "source"),
@@ -67,6 +75,7 @@ ROWS = (
     tables.Column("pool_bytes", "pool", size, quiet=True),
     tables.Column("held", "held"),
     tables.Column("numbers", "why", _numbers),
+    tables.Column("goal", "goal", _goal),
 )
 BEFORE = (
     tables.Column("scenario", "held in the cycle before"),
@@ -85,6 +94,7 @@ SUMMARY = (
     tables.Column("cycles", "cycles", quiet=True),
     tables.Column("held", "held (cycles)", _holds),
     tables.Column("failed_files", "failed files", _holds),
+    tables.Column("goal", "goal", _goal),
 )
 PAUSES = (
     tables.Column("subject", "stopped", lambda subject: "everything" if subject == "*" else subject),
@@ -161,7 +171,7 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
 
 def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
     """Return how a campaign stands now; the keys are an interface, described in docs/status.md."""
-    cycle = view.last_cycle()
+    cycle, goals = view.last_cycle(), _goals(view)
     return {
         "campaign": campaign,
         "ledger": str(view.path),
@@ -173,8 +183,10 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "planned": view.is_planned(cycle),
             "closed": cycle not in view.unclosed(),
         },
-        "rows": [] if cycle is None else [_row(row) for row in view.rows(cycle=cycle)],
-        "held_before": [] if cycle is None else [_row(row) for row in view.rows(cycle=_before(cycle)) if row.held],
+        "rows": [] if cycle is None else [_row(row, goals) for row in view.rows(cycle=cycle)],
+        "held_before": [] if cycle is None else [
+            _row(row, goals) for row in view.rows(cycle=_before(cycle)) if row.held
+        ],
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
         "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
         "signals_missing": [
@@ -203,12 +215,31 @@ def _before(cycle: Cycle) -> Cycle:
 
 def totals(campaign: str, view: LedgerView) -> dict[str, Any]:
     """Return the closing table; the keys are an interface, described in docs/status.md."""
-    lines, failures = view.summary(), view.failures()
+    lines, failures, goals = view.summary(), view.failures(), _goals(view)
     return {
         "campaign": campaign,
         "ledger": str(view.path),
-        "links": [{**_link(line.key), **_sums([line], failures)} for line in lines],
-        "total": {"scenario": "total", "source": "", "destination": "", "service": "", **_sums(lines, failures)},
+        "links": [
+            {**_link(line.key), **_sums([line], failures), "goal": goals.get(line.key, {})} for line in lines
+        ],
+        "total": {
+            "scenario": "total",
+            "source": "",
+            "destination": "",
+            "service": "",
+            **_sums(lines, failures),
+            "goal": {},
+        },
+    }
+
+
+def _goals(view: LedgerView) -> dict[FlowKey, dict[str, int]]:
+    """Return what links are to reach beside their rate, and where they stand."""
+    accounts = view.accounts()
+    return {
+        key: {kind: size}
+        | ({"moved": accounts[key].moved} if kind == "volume" else {"on_its_way": accounts[key].coming})
+        for key, (kind, size) in view.goals().items()
     }
 
 
@@ -244,7 +275,7 @@ def _sums(lines: Sequence[Line], failures: Mapping[FlowKey, Mapping[str, int]]) 
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]]) -> dict[str, Any]:
     return {
         **_link(row.key),
         "target": row.due / row.cycle.length.total_seconds(),
@@ -259,6 +290,7 @@ def _row(row: Row) -> dict[str, Any]:
         "pool_bytes": row.pool_bytes,
         "held": row.held.hold.value if row.held else None,
         "numbers": dict(row.held.numbers) if row.held else {},
+        "goal": goals.get(row.key, {}),
     }
 
 

@@ -37,7 +37,7 @@ def usable(
     """
     good: list[Injection] = []
     unseen: set[FlowKey] = set()
-    taken = set(situation.taken)
+    taken, given_once = set(situation.taken), set(situation.given)
     for _ in range(ROUNDS):
         if not chosen:
             break
@@ -45,6 +45,7 @@ def usable(
         good += [injection for injection in chosen if injection.item.members]
         chosen = [injection for injection in chosen if not injection.item.members]
         taken |= {(injection.item.name, injection.link.destination) for injection in chosen}
+        given_once |= {(item, one.scenario) for one in (*good, *chosen) if one.once for item in _names(one)}
         sights, failed = _look(desk, chosen, deadline)
         unseen |= failed
         short: set[FlowKey] = set()
@@ -60,7 +61,9 @@ def usable(
                 good.append(replace(injection, item=sight.item))
         room = {flow: budgets[flow] - _bytes(good, flow) for flow in short}
         leaving = situation.leaving | {(injection.item.name, injection.link.source) for injection in good}
-        again = replace(situation, now=desk.clock.now(), taken=frozenset(taken), leaving=leaving)
+        again = replace(
+            situation, now=desk.clock.now(), taken=frozenset(taken), leaving=leaving, given=frozenset(given_once)
+        )
         chosen = plan.refill(again, room, (*given, *good)) if short else ()
     return good, frozenset(unseen)
 
@@ -113,6 +116,11 @@ def _set_aside(desk: Desk, injection: Injection, why: str) -> None:
     desk.ledger.quarantine(item, destination, why, now, until=now + SET_ASIDE)
     desk.trouble(injection.flow, Hold.POOL_DRY, why)
     desk.tell("set-aside", item=item, destination=destination, why=why)
+
+
+def _names(injection: Injection) -> list[str]:
+    """Return the dataset or the files of an injection."""
+    return [item.name for item in injection.item.members or (injection.item,)]
 
 
 def _bytes(injections: Sequence[Injection], flow: FlowKey) -> int:

@@ -21,6 +21,7 @@ from dc_inject.engine.following import LIVE, Following
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.releasing import Releasing
 from dc_inject.errors import DcInjectError, Fatal, LedgerError, ServiceError, Temporary
+from dc_inject.goal import Volume
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign, Cycle, Held, Hold, State
 from dc_inject.ports import Backend, Clock, Executor, Identity, Observer
@@ -201,9 +202,23 @@ class Engine:
     def _done(self, now: datetime, end: datetime | None, *, once: bool) -> bool:
         if once:
             return end is not None and now >= end
-        if now < (end or self._campaign.end):
+        if now < (end or self._campaign.end) and not self._reached(now):
             return False
         return not self._desk.settings.drain or self._drained(now)
+
+    def _reached(self, now: datetime) -> bool:
+        """Whether all that is still to come are volumes, each of which has arrived, to within half a dataset."""
+        flows, cycle = [flow for flow in self._campaign.flows if now < flow.end], self._cycle
+        if cycle is None or not flows or not all(isinstance(flow.goal, Volume) for flow in flows):
+            return False
+        rows = {row.key: row for row in self._desk.ledger.rows(cycle=cycle)}
+        at_rest = {key for key, row in rows.items() if not (row.due or row.forgiven or row.held)}
+        if not {flow.key for flow in flows} <= at_rest or not self._desk.ledger.is_planned(cycle):
+            return False
+        aims = self._desk.ledger.goals()  # as the cycle was opened with; a menu may have been edited since
+        if any(aims.get(flow.key) != (flow.goal.kind, flow.goal.bytes) for flow in flows if flow.goal):
+            return False
+        return not self._desk.ledger.entries(State.INTENDED, State.CALLED, State.LIVE)
 
     def _drained(self, now: datetime) -> bool:
         """Whether nothing of ours is live, and its bytes are gone or were waited for long enough."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,10 +14,12 @@ from dc_inject.engine import choosing
 from dc_inject.engine.desk import Desk
 from dc_inject.engine.inventories import Inventories
 from dc_inject.errors import ServiceError, Temporary
-from dc_inject.ledger import Pause, Row
+from dc_inject.goal import Standing
+from dc_inject.ledger import Pause, Row, Totals
 from dc_inject.model import (
     Campaign,
     Cycle,
+    Exclusion,
     Flow,
     FlowKey,
     Held,
@@ -73,15 +75,41 @@ class Opening:
         flows = tuple(flow for menu in menus for flow in menu.flows)
         exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
         due = pace.due(flows, exclusions, site_of(campaign), cycle.start, cycle.end, since)
+        speaking = pace.flows_now(flows, cycle)
+        left = self._left(speaking, exclusions, site_of(campaign), cycle, since)
         for key, part in due.items():
             pause = paused(pauses, key)
             if pause is not None:
                 dues[key] = 0, Held(Hold.PAUSED, {"by": pause.who, **({"why": pause.why} if pause.why else {})})
             else:
-                dues[key] = part.bytes, hold or (part.held if part.bytes == 0 else None)
-        speaking = pace.flows_now(flows, cycle)
+                amount = left[key](part.bytes) if key in left else part.bytes
+                dues[key] = amount, hold or (part.held if part.bytes == 0 else None)
         extras = {key: round(amount * speaking[key].overhead) for key, (amount, _) in dues.items()}
-        self._desk.ledger.open_cycle(cycle, dues, self._desk.clock.now(), extras)
+        goals = {key: flow.goal for key, flow in speaking.items()}
+        self._desk.ledger.open_cycle(cycle, dues, self._desk.clock.now(), extras, goals)
+
+    def _left(
+        self,
+        speaking: Mapping[FlowKey, Flow],
+        exclusions: Sequence[Exclusion],
+        sites: Mapping[str, str],
+        cycle: Cycle,
+        since: datetime,
+    ) -> dict[FlowKey, Callable[[int], int]]:
+        """Return, for flows with a goal, what makes of the bytes that a rate asks for what is due toward it."""
+        goals = {key: goal for key, flow in speaking.items() if (goal := flow.goal) is not None}
+        if not goals:
+            return {}
+        accounts, extras = self._desk.ledger.accounts(), self._desk.ledger.extras()
+        end = max(flow.end for flow in speaking.values())
+        ahead = pace.due(speaking.values(), exclusions, sites, cycle.start, end, since)
+        left: dict[FlowKey, Callable[[int], int]] = {}
+        for key, aim in goals.items():
+            at = accounts.get(key, Totals())
+            account = plan.Account(at.due, at.injected, at.forgiven, at.in_doubt, extras.get(key, 0))
+            standing = Standing(at.moved, at.coming, account.debt(0.0))
+            left[key] = partial(aim.due, ahead=ahead[key].bytes, at=standing)
+        return left
 
     def drain(self, cycle: Cycle) -> None:
         """Open a cycle in which nothing is due, so that what still arrives has a row to be told in."""
@@ -268,6 +296,7 @@ class Opening:
             demands=demands,
             pools=pools,
             taken=frozenset(ledger.taken(now)),
+            given=frozenset(ledger.given()) if any(flow.once for flow in flows.values()) else frozenset(),
             leaving=frozenset(ledger.leaving()),
             destinations=self._destinations(menus, flows.values(), facts),
             sites=tuple(site for menu in menus for site in menu.sites),

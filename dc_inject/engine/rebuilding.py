@@ -121,20 +121,21 @@ class Rebuilding:
         lifetime = flow.lifetime_max if flow else LIFETIME
         if found.expires_at is not None:
             lifetime = max(found.expires_at - found.created_at, timedelta(0))
-        through_fts = found.link.through == "fts"
+        through_fts, once = found.link.through == "fts", flow is not None and flow.once
         injection = Injection(
             key=found.key,
             campaign=found.campaign,
             cycle=cycle,
             scenario=found.scenario,
             link=flow.link if flow else found.link,
-            item=Item(found.item, found.bytes or 0, found.files),
+            item=Item(found.item, found.bytes or 0, found.files, members=_files(found) if once else ()),
             release=found.created_at,
             lifetime=lifetime,
             activity=flow.activity if flow else "",
             service_priority=flow.service_priority if flow else 3,
             contact=found.contact or self._campaign.contact,
             job=((flow.job if flow else None) or JobOptions()) if through_fts else None,
+            once=once,
         )
         return Entry(
             injection,
@@ -203,6 +204,10 @@ class Rebuilding:
         for error in errors.values():
             raise error
         return {key: value for answer in answers.values() for key, value in answer.items()}
+
+
+def _files(found: Found) -> tuple[Item, ...]:
+    return tuple(Item(name, 0, 1) for name in found.sources)
 
 
 def _candidate(found: Found) -> Candidate:

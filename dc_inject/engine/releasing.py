@@ -233,7 +233,10 @@ class Releasing:
         }
         taken, leaving = frozenset(ledger.taken(now)), frozenset(ledger.leaving())
         rules = situation.rules_last_hour + refused
-        situation = replace(situation, now=now, taken=taken, leaving=leaving, rules_last_hour=rules)
+        given_once = frozenset(ledger.given())
+        situation = replace(
+            situation, now=now, taken=taken, leaving=leaving, given=given_once, rules_last_hour=rules
+        )
         deadline = now + min(cycle.length / 10, cycle.end - now)
         first = plan.refill(situation, room, given)
         chosen, unseen = choosing.usable(self._desk, situation, first, room, deadline, given)

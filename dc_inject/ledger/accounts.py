@@ -63,6 +63,11 @@ class AccountReader(Part):
         """Return in how many cycles each flow key was due anything."""
         return {flow_key(row): row["cycles"] for row in self._db.rows("SELECT * FROM account")}
 
+    def goals(self) -> Mapping[FlowKey, tuple[str, int]]:
+        """Return what flow keys are to reach beside their rate: the kind of their goal, and its bytes."""
+        found = self._db.rows("SELECT * FROM account WHERE goal IS NOT NULL")
+        return {flow_key(row): (row["goal"], row["goal_bytes"]) for row in found}
+
     def state_counts(self) -> Mapping[State, tuple[int, int]]:
         """Return how many injections are in each state, and their bytes; states of none are left out."""
         found = self._db.rows("SELECT * FROM state_count WHERE entries > 0")

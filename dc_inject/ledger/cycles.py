@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Mapping
 from datetime import datetime
 
+from dc_inject.goal import Goal
 from dc_inject.ledger.database import duration, moment, stored
 from dc_inject.ledger.injections import InjectionReader, Injections
 from dc_inject.ledger.nouns import Row
@@ -85,10 +86,12 @@ class Cycles(Injections, CycleReader):
         dues: Mapping[FlowKey, tuple[int, Held | None]],
         now: datetime,
         extras: Mapping[FlowKey, int] | None = None,
+        goals: Mapping[FlowKey, Goal | None] | None = None,
     ) -> None:
         """Write what each flow key is due in a cycle, and the hold of one that will get nothing.
 
-        `extras` are the bytes that overheads add to the dues.
+        `extras` are the bytes that overheads add to the dues; `goals` is what flow keys are to reach beside their
+        rate, for those who look at it.
         """
         more = extras or {}
         start = stored(cycle.start)
@@ -107,6 +110,14 @@ class Cycles(Injections, CycleReader):
                 (
                     (start, accounts[key], due, more.get(key, 0), *hold_columns(hold))
                     for key, (due, hold) in dues.items()
+                ),
+            )
+            self._db.run_many(
+                "UPDATE account SET goal = ?1, goal_bytes = ?2 "
+                "WHERE id = ?3 AND (goal IS NOT ?1 OR goal_bytes IS NOT ?2)",
+                (
+                    (*((None, None) if goal is None else (goal.kind, goal.bytes)), accounts[key])
+                    for key, goal in (goals or {}).items()
                 ),
             )
 

@@ -10,12 +10,14 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import lru_cache
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 from dc_inject.errors import LedgerError
 from dc_inject.ledger import life
 from dc_inject.ledger.accounts import AccountReader
 from dc_inject.ledger.database import duration, moment, moment_or_none, stored, stored_or_none
+from dc_inject.ledger.given import Given, GivenReader
 from dc_inject.ledger.part import flow_key
 from dc_inject.ledger.schema import ENDS
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item, JobOptions, State, Verify
@@ -41,7 +43,7 @@ _DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
 _MOVING = frozenset({State.CALLED, State.LIVE})
 
 
-class InjectionReader(AccountReader):
+class InjectionReader(AccountReader, GivenReader):
     """What can be read of injections."""
 
     def entries(self, *states: State, cycle: Cycle | None = None, since: datetime | None = None) -> list[Entry]:
@@ -131,7 +133,7 @@ class InjectionReader(AccountReader):
             yield _entry(row)
 
 
-class Injections(InjectionReader):
+class Injections(InjectionReader, Given):
     """What happens to injections; each method is one transaction, and doing it twice is doing it once."""
 
     def add_injections(self, injections: Sequence[Injection], now: datetime) -> None:
@@ -139,6 +141,7 @@ class Injections(InjectionReader):
         with self._db.write():
             accounts = self._account_ids(injection.flow for injection in injections)
             self._db.run_many(_INTEND, (_columns(i, accounts[i.flow], now) for i in injections))
+            self._give(injections)
 
     def call(self, keys: Sequence[str], now: datetime) -> tuple[str, ...]:
         """Write that intents are about to be asked for; returns the keys for which that is so.
@@ -173,7 +176,7 @@ class Injections(InjectionReader):
             return later
 
         with self._db.write():
-            self._change(list(news), after, now)
+            self._change(list(news), after, now, {key: seen.undone for key, seen in news.items() if seen.undone})
             self._count(failures)
 
     def end_asked(self, keys: Sequence[str], now: datetime) -> None:
@@ -191,10 +194,16 @@ class Injections(InjectionReader):
         """Write that the bytes of ended ones are gone from the destination."""
         self._change(keys, lambda entry, _key: life.gone(entry, now), now)
 
-    def _change(self, keys: Sequence[str], after: Callable[[Entry, str], Entry], now: datetime) -> None:
+    def _change(
+        self,
+        keys: Sequence[str],
+        after: Callable[[Entry, str], Entry],
+        now: datetime,
+        undone: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         if keys:
             with self._db.write():
-                self._save(self._found(keys), lambda entry: after(entry, entry.injection.key), now)
+                self._save(self._found(keys), lambda entry: after(entry, entry.injection.key), now, undone)
 
     def _count(self, failures: Mapping[tuple[FlowKey, str], int]) -> None:
         accounts = self._account_ids(flow for flow, _ in failures) if failures else {}
@@ -209,9 +218,18 @@ class Injections(InjectionReader):
             _entry(row) for row in self._db.rows_among(_JOINED + " WHERE key IN ({})", list(dict.fromkeys(keys)))
         ]
 
-    def _save(self, entries: Iterable[Entry], after: Callable[[Entry], Entry], now: datetime) -> None:
-        changed = ((before, after(before)) for before in entries)
-        self._db.run_many(_UPDATE, (_state(entry, now) for before, entry in changed if entry != before))
+    def _save(
+        self,
+        entries: Iterable[Entry],
+        after: Callable[[Entry], Entry],
+        now: datetime,
+        undone: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
+        changed = [(before, entry) for before in entries if (entry := after(before)) != before]
+        self._db.run_many(_UPDATE, (_state(entry, now) for _, entry in changed))
+        for before, entry in changed:
+            if entry.state is not before.state:
+                self._take_back(before, entry, undone.get(entry.injection.key, ()))
 
 
 _GIVEN = (

@@ -329,9 +329,22 @@ _VERSION_2 = (  # bundles of files through FTS, and bytes of them that will not 
     ),
 )
 
+_VERSION_3 = (  # what a link is to reach beside its rate, and what goes out once only
+    f"ALTER TABLE account ADD COLUMN {_text('goal', null=True, filled=True)}",
+    f"ALTER TABLE account ADD COLUMN {_int('goal_bytes', null=True)}",
+    _table(
+        "given",  # the datasets or files of injections whose scenario gives each of them once
+        "key TEXT NOT NULL REFERENCES injection (key)",
+        _text("item", filled=True),
+        "PRIMARY KEY (key, item)",
+        tail=" WITHOUT ROWID",
+    ),
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _VERSION_1,
     _VERSION_2,
+    _VERSION_3,
 )  # each brings a ledger to the version of its place, from 1
 VERSION = len(MIGRATIONS)
 

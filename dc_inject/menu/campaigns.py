@@ -9,7 +9,7 @@ from dc_inject import units
 from dc_inject.errors import MenuError, Problem
 from dc_inject.menu import checks, flows
 from dc_inject.menu.nodes import Complain, Place
-from dc_inject.model import Campaign, Menu
+from dc_inject.model import Campaign, Flow, Menu
 
 
 def campaign(menus: Sequence[Menu]) -> Campaign:
@@ -55,7 +55,7 @@ def campaign(menus: Sequence[Menu]) -> Campaign:
 
 
 def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> Campaign:
-    """Return a campaign with only these links (`SRC:DST`; none: all), and with every rate times `scale`.
+    """Return a campaign with only these links (`SRC:DST`; none: all), and with every rate and goal times `scale`.
 
     Raises MenuError for a link that no menu has.
     """
@@ -67,13 +67,16 @@ def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> 
     menus = tuple(
         replace(
             one,
-            flows=tuple(
-                replace(flow, rate=flow.rate * scale) for flow in one.flows if not links or str(flow.link) in links
-            ),
+            flows=tuple(_scaled(flow, scale) for flow in one.flows if not links or str(flow.link) in links),
         )
         for one in campaign.menus
     )
     return replace(campaign, menus=menus)
+
+
+def _scaled(flow: Flow, part: float) -> Flow:
+    goal = None if flow.goal is None else flow.goal.scaled(part)
+    return replace(flow, rate=flow.rate * part, goal=goal)
 
 
 def _check_sites(menus: Sequence[Menu], complain: Complain) -> None:

@@ -228,6 +228,7 @@ _SHARES: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "n
 
 Rate = Annotated[float, _read(values.rate, math.nan), _text("10 Gb/s", "1.25 GB/s", "512 MiB/s", "8000 Mbps")]
 Size = Annotated[int, _read(values.size, 0), _text("500 TB", "2 PiB")]
+Amount = Annotated[int, _read(values.amount, 0), _text("2 PiB", "20 TB")]
 Duration = Annotated[timedelta, _read(values.duration, timedelta(0)), _text("15 min", "2 h", "1 h 30 min")]
 Lasting = Annotated[timedelta | None, _read(values.lasting, None), _text("1 h", "2 h")]
 Lastings = Annotated[tuple[timedelta, ...], _all(values.lasting), _one_or_list("1 h")]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
-from dc_inject.menu import shapes
+from dc_inject.menu import asks
+from dc_inject.menu.asks import Ask
 from dc_inject.menu.ends import MOST_LINKS, Naming, Pairs
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, LinkEntry, Scenario
 from dc_inject.menu.terms import Terms, terms
 from dc_inject.model import Flow, FlowKey, Link, Order
-from dc_inject.shape import Shape
 
 
 class Writer:
@@ -55,10 +55,6 @@ class Writer:
                 self._complain(
                     scenario.place, f"`{key}` is missing", f"add `{key}: ...`, one RSE, a list or shares"
                 )
-        if "rate" not in given:
-            self._complain(
-                scenario.place, "`rate` is missing", "add `rate: ...`, which its links share, such as 10 Gb/s"
-            )
         turned = scenario.both_ways and "mesh" not in given
         if scenario.both_ways and not turned:
             self._complain(scenario.at("both_ways"), "a mesh goes both ways already", "remove `both_ways`")
@@ -71,14 +67,14 @@ class Writer:
         total = sum(pairs.values())
         if turned:
             pairs = self._naming.both_ways(pairs, scenario.at("both_ways"))
-        if scenario.rate is not None:
-            shape = self._shape(said, scenario.rate)
-            for pair, share in pairs.items():
-                yield _flow(name, pair, scenario.rate * share / total, said, scenario.place, shape)
+        ask = self._ask(scenario, said)
+        if ask is not None:
+            for pair, part in zip(pairs, ask.shared(list(pairs.values()), total), strict=True):
+                yield _flow(name, pair, part, said, scenario.place)
 
     def _links(self, name: str, scenario: Scenario) -> Iterator[Flow]:
         """Write out a scenario whose links have their own rates."""
-        for key in ("rate", "both_ways"):
+        for key in ("rate", "volume", "keep", "both_ways"):
             if key in scenario.model_fields_set:
                 self._complain(scenario.at(key), f"`{key}` stands beside `links`", "write it on each link")
         common = None  # the terms of links that say nothing themselves
@@ -101,12 +97,14 @@ class Writer:
             pairs = self._naming.both_ways(pairs, link.at("both_ways"))
         if link.tape_agreed is not None:
             self.tape_agreed.update(dict.fromkeys((*sources, *destinations), link.tape_agreed))
-        shape = self._shape(said, link.rate)
-        for pair, share in pairs.items():
-            yield _flow(name, pair, link.rate * share / total, said, link.place, shape, stated=total == 1)
+        ask = self._ask(link, said)
+        if ask is not None:
+            stated = total == 1 and link.rate is not None
+            for pair, part in zip(pairs, ask.shared(list(pairs.values()), total), strict=True):
+                yield _flow(name, pair, part, said, link.place, stated=stated)
 
-    def _shape(self, said: Terms, rate: float) -> Shape | None:
-        return shapes.made(said, rate, ZoneInfo(self._document.timezone), self._complain)
+    def _ask(self, entry: Scenario | LinkEntry, said: Terms) -> Ask | None:
+        return asks.asked(entry, said, ZoneInfo(self._document.timezone), self._complain)
 
     def _terms(self, *levels: Scenario | LinkEntry) -> Terms:
         defaults = self._document.defaults
@@ -131,23 +129,18 @@ def check_twice(flows: tuple[Flow, ...], complain: Complain) -> None:
 
 
 _WAYS = {"`from` and `to`": {"from_", "to"}, "`mesh`": {"mesh"}, "`links`": {"links"}}
-_PLAIN = {"from_", "to", "rate", "both_ways", "tape_agreed"}
+_PLAIN = {"from_", "to", "rate", "volume", "keep", "both_ways", "tape_agreed"}
 
 
 def _flow(
-    scenario: str,
-    pair: tuple[str, str],
-    rate: float,
-    said: Terms,
-    place: Place,
-    shape: Shape | None,
-    *,
-    stated: bool = False,
+    scenario: str, pair: tuple[str, str], ask: Ask, said: Terms, place: Place, *, stated: bool = False
 ) -> Flow:
     return Flow(
         scenario=scenario,
         link=Link(*pair, said.through),
-        rate=rate,
+        rate=ask.rate,
+        shape=ask.shape,
+        goal=ask.goal,
         start=said.start,
         end=said.end,
         datasets=said.datasets,
@@ -159,9 +152,8 @@ def _flow(
         lifetime_min=said.lifetime_min,
         lifetime_max=said.lifetime_max,
         dwell=said.dwell,
-        overhead=said.overhead,
+        overhead=0.0 if ask.goal else said.overhead,  # a goal is what is to arrive
         job=said.job,
-        shape=shape,
         menu=place.file,
         line=place.line,
         stated=stated,

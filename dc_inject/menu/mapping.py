@@ -57,6 +57,10 @@ class Mapping(BaseModel):
         """Whether nothing was written in it, not even what was complained of."""
         return not self._places
 
+    def written(self, key: str) -> bool:
+        """Whether a key of it was written, with a value or without one."""
+        return key in self._places
+
     def at(self, key: str) -> Place:
         """Where a key of it stands, or the mapping where the key is not given."""
         return self._places.get(key, self._place)

@@ -25,6 +25,7 @@ MERGED = ("defaults", "sites", "scenarios", "limits", "tape", "fts")  # mappings
 JOINED = ("exclude", "accept")  # lists that includes add to
 
 
+_ASKS = {"rate", "volume", "keep"}
 _URL = re.compile(r"\S+://\S+")
 
 
@@ -96,7 +97,7 @@ class Reading:
                     continue
                 if not head:
                     head = stripped
-                    if not {"from", "to", "rate"} <= set(head) or len(set(head)) < len(head):
+                    if not {"from", "to"} <= set(head) or not _ASKS & set(head) or len(set(head)) < len(head):
                         self.complain(
                             place, f"the columns are {', '.join(head)}", "begin with a line `from,to,rate`"
                         )

@@ -118,7 +118,9 @@ class LinkEntry(Windowed):
 
     from_: f.OneEnd = Field(alias="from", description="Source: an RSE, an expression, or a URL prefix")
     to: f.OneEnd = Field(description="Destination: an RSE, an expression, or a URL prefix")
-    rate: f.Rate = Field(description="Rate of this link")
+    rate: f.Rate | None = Field(None, description="Rate of this link")
+    volume: f.Amount | None = Field(None, description="Bytes in all, each dataset or file once in the scenario")
+    keep: f.Amount | None = Field(None, description="Bytes that are kept on their way")
     both_ways: f.Switch = Field(False, description="The same rate in the other direction too")
     tape_agreed: f.Line | None = Field(None, description="Who agreed that an end is tape")
 
@@ -152,6 +154,8 @@ class Scenario(Windowed):
     to: f.SomeEnds = Field(None, description="Destinations: one, a list, or a map of shares")
     mesh: f.MeshEnds = Field(None, description="RSEs of which every ordered pair is a link, in equal shares")
     rate: f.Rate | None = Field(None, description="Rate of all links together")
+    volume: f.Amount | None = Field(None, description="Bytes in all, shared, each dataset or file once")
+    keep: f.Amount | None = Field(None, description="Bytes that are kept on their way on all links together")
     both_ways: f.Switch = Field(False, description="The same rates in the other direction too")
     links: Annotated[tuple[LinkEntry, ...], BeforeValidator(_rows)] | None = Field(
         None, description="Links with their own rates, or a CSV file of them", json_schema_extra=_or_file

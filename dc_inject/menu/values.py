@@ -63,6 +63,14 @@ def size(text: str) -> int:
     return units.parse_size(text)
 
 
+def amount(text: str) -> int:
+    """Read a size above zero; bytes."""
+    value = units.parse_size(text)
+    if value <= 0:
+        raise WrongError(f"{text!r} is nothing", "write a size above 0, or remove the link")
+    return value
+
+
 def duration(text: str) -> timedelta:
     """Read a duration, which may be zero (`0 s`)."""
     return units.parse_duration(text)

@@ -124,6 +124,7 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
             service_priority=flow.service_priority,
             contact=situation.contact,
             job=flow.job,
+            once=flow.once,
         )
         result.append(injection)
     return tuple(result)

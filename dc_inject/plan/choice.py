@@ -64,12 +64,14 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
     if flow.job is None:
         line.items = pool.take(line.left, slack, taste, room=room, taken=line.taken, leaving=leaving)
         names = {item.name for item in line.items}
-        line.taken |= names
+        line.taken.update(names)
         leaving |= names
     else:
         files = _copies(pool, line, slack, taste, room)
         # A cycle with little due may make up for one with much: its jobs are not the smaller for it.
         worth = int(flow.grain * max(line.due, with_overhead(line.demand.recent_due, flow)))
+        if flow.once:
+            line.taken.update(file.name for file in files)
         whole = sum(file.bytes for file in files)
         line.items = list(_bundles(files, flow.job.files, max(worth, -(-whole // max(jobs, 1)))))
     size = sum(item.bytes for item in line.items)
@@ -96,6 +98,8 @@ def _copies(pool: Pool, line: Line, slack: int, taste: Taste, room: int) -> list
         files += some
         size = sum(file.bytes for file in some)
         left, room = left - size, room - size
+        if line.demand.flow.once:
+            break
     return files[:MOST_FILES]
 
 
@@ -160,7 +164,7 @@ def why(line: Line) -> Held | None:
         return demand.held
     short = demand.due - demand.intended - sum(item.bytes for item in line.items)
     if short <= 0 and line.forgiven == 0:
-        return None
+        return _starved(line)
     strongest = max(line.cuts, key=lambda cut: cut.bytes, default=None)
     # Debts wander by a dataset, so a limit that is just reached cuts a little now and then: not the reason.
     if strongest is not None and 2 * strongest.bytes >= short:
@@ -170,9 +174,27 @@ def why(line: Line) -> Held | None:
     if short <= 0:
         numbers = {"debt": line.want, "cap": line.cap, "forgiven": line.forgiven}
         return Held(demand.before or Hold.NOT_RUNNING, numbers)
+    return _lacks(line)
+
+
+def _lacks(line: Line) -> Held:
+    """Return why nothing more was chosen for a budget: nothing is free, or all that is free is too large."""
     next_one = line.pool.smallest(line.taken) if line.pool else None
     if next_one is None:
         resident = line.pool.bytes - line.free_bytes if line.pool else 0
         numbers = {"pool_items": line.free_items, "pool_bytes": line.free_bytes, "resident": resident}
         return Held(Hold.POOL_DRY, numbers)
     return Held(Hold.GRAIN, {"budget": line.budget, "left": line.left, "smallest": next_one.bytes})
+
+
+def _starved(line: Line) -> Held | None:
+    """Return why a link that was due nothing more stays short of its goal, if it does.
+
+    What it is short of was due before. Of a volume the rest may be less than half a dataset: then it is done.
+    """
+    goal = line.demand.flow.goal
+    if goal is None or line.left <= 0 or line.items:
+        return None
+    lacks = _lacks(line)
+    waits = lacks.hold is Hold.GRAIN and (goal.once or line.demand.coming > 0)
+    return None if waits else lacks

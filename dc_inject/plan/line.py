@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -22,6 +23,29 @@ PROBE = 0.1  # of what is due: what it is still given
 _Shelf = tuple[Pool | None, Mapping[str, tuple[int, int]]]
 
 
+class Taken(AbstractSet[str]):
+    """What may not be taken for any of several reasons; what is taken counts for each of them."""
+
+    def __init__(self, *reasons: set[str]) -> None:
+        """Take the sets, which others may share."""
+        self._reasons = reasons
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in reason for reason in self._reasons)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(set[str]().union(*self._reasons))
+
+    def __len__(self) -> int:
+        return len(set[str]().union(*self._reasons))
+
+    def update(self, names: Iterable[str]) -> None:
+        """Take these."""
+        some = set(names)
+        for reason in self._reasons:
+            reason.update(some)
+
+
 @dataclass(slots=True)
 class Line:
     """What is known and decided of one demand; bytes everywhere."""
@@ -30,7 +54,7 @@ class Line:
     lifetime: timedelta
     claim: Claim
     pool: Pool | None
-    taken: set[str]  # what this link cannot take: at its destination, or given to it in this plan; shared
+    taken: set[str] | Taken  # what this link cannot take: at its destination, or given to it in this plan; shared
     free_items: int
     free_bytes: int
     smallest: int  # bytes of the smallest free item, 0 when there is none
@@ -65,10 +89,13 @@ class Table:
         self._pools: dict[PoolKey, _Shelf] = {}
         self._taken: defaultdict[str, set[str]] = defaultdict(set)
         self._places: dict[str, list[str]] = {}  # by item: where it is taken
+        self._given: defaultdict[str, set[str]] = defaultdict(set)  # by scenario: what goes out once, and did
         self.leaving: defaultdict[str, set[str]] = defaultdict(set)
         for item, place in situation.taken:
             self._taken[place].add(item)
             self._places.setdefault(item, []).append(place)
+        for item, scenario in situation.given:
+            self._given[scenario].add(item)
         for item, place in situation.leaving:
             self.leaving[place].add(item)
         self._ingress: dict[str, float] = defaultdict(float)
@@ -84,13 +111,16 @@ class Table:
         pool, at_places = self._pool(flow.pool)
         # Through FTS every copy has a name of its own, so that a file may go out again at once: only what is set
         # aside counts as taken, and what one link takes is not taken for others.
-        taken = self._taken[name] if unique else set(self._taken[name])
+        taken: set[str] | Taken = self._taken[name] if unique else set(self._taken[name])
         count, size = at_places.get(name, (0, 0))
+        if flow.once and pool:
+            taken = Taken(self._taken[name] if unique else set(self._taken[name]), self._given[flow.scenario])
+            count, size = pool.among(taken)
         smallest = pool.smallest(taken) if pool else None
         life, horizon = self._stays(demand)
         # While it is not known how soon datasets come back, a pool is not paced: it is no harm when it runs dry.
         unknown = s.may_end and demand.completion is None
-        reusable = None if pool is None or unknown or not unique else pool.bytes
+        reusable = None if pool is None or unknown or not unique or flow.once else pool.bytes
         return Line(
             demand=demand,
             lifetime=life,

@@ -74,6 +74,7 @@ class Situation:
     demands: tuple[Demand, ...]
     pools: Mapping[PoolKey, Sequence[Item]]
     taken: AbstractSet[tuple[str, str]] = frozenset()  # (item, destination) resident, on its way or set aside
+    given: AbstractSet[tuple[str, str]] = frozenset()  # (item or file, scenario) that goes out once, and did
     leaving: AbstractSet[tuple[str, str]] = frozenset()  # (item, source) that leaves that source now
     destinations: Mapping[str, Destination] = field(default_factory=dict)
     sites: tuple[Site, ...] = ()

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from dc_inject.errors import LedgerError
+from dc_inject.goal import Keep, Volume
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ports import Observation, Status
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, make, run
 
+TB = 1000 * GB
 DOCS = Path(__file__).parents[2] / "docs" / "status.md"
 
 
@@ -214,3 +216,20 @@ def test_watching_shows_it_again_and_again_until_it_is_interrupted(
     assert (
         run("status", "dc27", "--ledger", made.path, "--watch", "10", "--format", "json").exception.exit_code == 2
     )
+
+
+def test_goals_are_told_with_what_is_reached_of_them(tmp_path: Path) -> None:
+    """In the closing table and in the rows, for people and for programs."""
+    made = make(tmp_path / "dc27.sqlite", {FNAL: 3, MESH: 1}, dry=(KIT,))
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.observe([Observation(made.entries[0].injection.key, Status.COMPLETE, files_done=10)], START)
+        ledger.open_cycle(CYCLE.next, {FNAL: (0, None)}, START, goals={FNAL: Volume(TB), MESH: Keep(150 * GB)})
+    table = run("status", "dc27", "--summary", "--ledger", made.path).stdout
+    assert "volume 1 TB, 10.0 % moved" in table
+    assert "keep 150 GB, 100 GB on its way" in table
+    told = json.loads(run("status", "dc27", "--ledger", made.path, "--format", "json").stdout)
+    assert [row["goal"] for row in told["rows"]] == [{"volume": TB, "moved": 100 * GB}]
+    links = json.loads(run("status", "dc27", "--summary", "--ledger", made.path, "--format", "json").stdout)[
+        "links"
+    ]
+    assert sorted(len(link["goal"]) for link in links) == [0, 2, 2]

@@ -82,7 +82,7 @@ def test_a_ledger_of_the_first_version_is_migrated_and_kept_beside_it_as_it_was(
 def test_who_only_reads_migrates_nothing_and_says_who_does(tmp_path):
     path = of_version_1(tmp_path)
     before = path.read_bytes()
-    refused("not \\(yet\\) a ledger of this version \\(1 instead of 2\\)", LedgerView.open, path)
+    refused("not \\(yet\\) a ledger of this version \\(1 instead of 3\\)", LedgerView.open, path)
     with pytest.raises(LedgerError) as error:
         LedgerView.open(path)
     assert "`dc-inject run`" in error.value.hint
@@ -123,3 +123,19 @@ def test_a_later_version_is_made_in_one_step(tmp_path, monkeypatch):
         assert ledger.entries() == entries
     with LedgerView.open(ledger.path) as view:
         assert view.entries() == entries
+
+
+def test_a_ledger_of_version_2_keeps_what_it_has_and_learns_of_goals(tmp_path):
+    """And what goes out once is remembered from then on."""
+    path = of_version_1(tmp_path)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as old:
+        for statement in schema.MIGRATIONS[1]:
+            old.execute(statement)
+        old.execute("PRAGMA user_version = 2")
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        (entry,) = ledger.entries()
+        assert (entry.injection, entry.external_id) == (injection(), "rule-1")
+        assert (ledger.goals(), ledger.given()) == ({}, set())
+        ledger.observe([seen(entry.injection.key, Status.COMPLETE)], START)
+        assert ledger.accounts() == ledger.totals_from_rows()
+    assert len(sorted(path.parent.glob(f"{path.name}.v2-backup-*Z"))) == 1

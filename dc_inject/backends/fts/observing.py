@@ -120,7 +120,8 @@ class Observing:
             exact=True,
             failed=sum(size for file, size in zip(files, sizes, strict=True) if id(file) in words),
             reasons=Counter(words.values()),
-            unfit=_unfit(file for file in failed if words[id(file)] in UNFIT),
+            unfit=_sources(file for file in failed if words[id(file)] in UNFIT),
+            undone=_sources(file for file in files if over and file["file_state"] != "FINISHED"),
             error=_said(failed, len(files), self.connection.credentials.scrub) if failed else "",
         )
 
@@ -147,7 +148,7 @@ def _sizes(files: Sequence[Row], total: int) -> list[int]:
     return [size or share for size in told]
 
 
-def _unfit(files: Iterable[Row]) -> tuple[str, ...]:
+def _sources(files: Iterable[Row]) -> tuple[str, ...]:
     found = set()
     for file in files:
         try:

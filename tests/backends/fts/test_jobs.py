@@ -147,6 +147,8 @@ def test_failed_files_go_back_with_their_reasons_when_the_job_is_over(fts: FakeF
     assert (seen.status, seen.failed, seen.files_stuck, seen.files_done) == (Status.COMPLETE, 2002, 2, 2)
     assert seen.reasons == {"source-missing": 1, "destination-exists": 1}
     assert seen.unfit == (f"{SOURCE}/f0",)
+    assert seen.unfit[0] in seen.undone
+    assert len(seen.undone) == entry.injection.item.files - seen.files_done
     assert seen.moved == 1001 + 1003
     assert seen.error == "2 of 4 files failed, such as: SOURCE [2] Result HTTP 404"
 

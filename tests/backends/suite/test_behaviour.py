@@ -231,6 +231,6 @@ def test_files_that_do_not_arrive_are_told_with_their_reasons_and_the_others_arr
     (seen,) = place.backend.observe(entries)
     assert (seen.moved, seen.failed, seen.files_done, seen.files_stuck) == (second.bytes, first.bytes, 1, 1)
     assert dict(seen.reasons) == {"source-missing": 1}
-    assert seen.unfit == (members[0].name,)
+    assert seen.unfit == seen.undone == (members[0].name,)
     over = ended(entries, [seen])
     place.until(lambda: place.backend.remove(over)[0].gone)

@@ -1,0 +1,67 @@
+"""Goals: what limits what a link is due, beside its rate. A volume to be moved, bytes to be kept under way.
+
+    left of a volume  =  volume - moved - on its way - debt
+    left of a keep    =  keep - on its way - debt
+
+The debt was due and not injected yet. What failed, or expired before it had arrived, is in none of the three, so
+it comes back by itself. A cycle is due its rate's integral, but no more than what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How an account stands when a cycle begins, in bytes; `debt` may be negative when it is ahead."""
+
+    moved: int = 0
+    coming: int = 0
+    debt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """So many bytes in all, each dataset or file once in its scenario.
+
+    `steady`: without a rate of its own, so that what is left is spread over what is left of the window.
+    """
+
+    bytes: int
+    steady: bool = False
+    kind: ClassVar[str] = "volume"
+    once: ClassVar[bool] = True
+
+    def due(self, asked: int, ahead: int, at: Standing) -> int:
+        """Return what a cycle is due whose rate asks for `asked`, and for `ahead` until its window ends."""
+        left = max(self.bytes - at.moved - at.coming - at.debt, 0)
+        if not self.steady:
+            return min(asked, left)
+        return min(-(-left * asked // ahead), left) if ahead > 0 else 0
+
+    def scaled(self, part: float) -> Volume:
+        """Return a part of it."""
+        return Volume(round(self.bytes * part), self.steady)
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """So many bytes on their way at any time, refilled in every cycle."""
+
+    bytes: int
+    kind: ClassVar[str] = "keep"
+    once: ClassVar[bool] = False
+
+    def due(self, asked: int, ahead: int, at: Standing) -> int:
+        """Return what a cycle is due whose rate allows `asked`."""
+        del ahead
+        return min(asked, max(self.bytes - at.coming - at.debt, 0))
+
+    def scaled(self, part: float) -> Keep:
+        """Return a part of it."""
+        return Keep(round(self.bytes * part))
+
+
+Goal = Volume | Keep
