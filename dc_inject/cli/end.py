@@ -1,44 +1,31 @@
-"""`dc-inject end`: end rules of a campaign by hand; complete ones at once, others only with --cancel."""
+"""`dc-inject end`: end rules and jobs by hand: what is complete or overdue, the rest with --cancel."""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject import naming, units
-from dc_inject.cli import common, removal, sweeping
+from dc_inject import units
+from dc_inject.cli import campaigns, common, removal, sweeping
 from dc_inject.clock import SystemClock
 from dc_inject.engine.ending import THREADS, Ending, Standing, files_left
-from dc_inject.errors import LedgerError, Permanent, ServiceError, UsageError
+from dc_inject.errors import ServiceError, UsageError
 from dc_inject.executor import ThreadExecutor
-from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
-from dc_inject.model import Cycle, Entry, Injection, Item, State
-from dc_inject.ports import Backend, Clock, Found, Outcome
+from dc_inject.model import Entry, State
+from dc_inject.ports import Backend, Clock, Outcome
 
 IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)
 JOBS_END_WITHIN = timedelta(minutes=1)
 TELL_EVERY = timedelta(seconds=10)
-
-
-@runtime_checkable
-class Finder(Protocol):
-    """A service that can be searched for rules of a campaign."""
-
-    cleans_up: bool
-
-    def ours(self, campaign: str) -> Iterator[Found]:
-        """Stream the rules of a campaign, found by their comments."""
-        ...
 
 
 class Pace(click.ParamType[float]):
@@ -110,12 +97,12 @@ def end(
     common.talk(quiet=True)
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
-        ledger, name = _open(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))
+        ledger, name = campaigns.opened(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))
         if ledger is not None:
             common.known_names(ledger, scenario, link)
         if sweep:
             sweeping.warn(sweep, ledger)
-        services = _services(ledger, sweeping=bool(sweep))
+        services = campaigns.services(ledger, sweeping=bool(sweep))
         backends = common.backends(
             services,
             campaign=name,
@@ -124,10 +111,10 @@ def end(
             timeout=timeout,
             endpoint=common.known_endpoint(ledger),
         )
-        _admit(backends.values(), ledger, clock)
+        campaigns.admit(backends.values(), ledger, clock)
 
         def ours(*states: State) -> list[Entry]:
-            known = ledger.entries(*states) if ledger is not None else _found(backends.values(), name)
+            known = ledger.entries(*states) if ledger is not None else campaigns.found(backends.values(), name)
             return [e for e in known if scenario in {None, e.injection.scenario} and link in {None, _link(e)}]
 
         entries = ours(*IN_SERVICE)
@@ -165,101 +152,11 @@ def end(
             sweeping.sweep(backends["fts"], sweep, name, ledger, clock, even_new=even_new, yes=yes)
 
 
-# --------------------------------------------------------------------------- which rules
-
-
-def _open(
-    stack: contextlib.ExitStack, campaign: str, path: Path | None, *, no_ledger: bool, sweeping: bool
-) -> tuple[Ledger | None, str]:
-    """Return the ledger, held, with the campaign's name; None where rules or files have to be found without."""
-    named = path or common.ledger_named(campaign)
-    if no_ledger and named:
-        raise UsageError(
-            "--no-ledger is for a campaign without the file of its ledger", "give the campaign's name"
-        )
-    file = common.ledger_file(named, campaign)
-    if no_ledger or not (named or file.exists()):
-        if not naming.NAME.fullmatch(campaign):
-            raise UsageError(f"{campaign!r} is no name of a campaign")
-        if not no_ledger:
-            looking = "looking for files only" if sweeping else "looking for the rules by their comment"
-            click.echo(f"there is no ledger at {file}: {looking}", err=True)
-            if not sweeping:
-                known = ", ".join(common.campaigns()) or "none"
-                ways = "jobs and files through FTS: `dc-inject ledger rebuild`, or --sweep PREFIX"
-                click.echo(f"({ways}; campaigns with a ledger: {known})", err=True)
-        return None, campaign
-    file = common.existing_ledger(campaign, path)
-    ledger = stack.enter_context(Ledger.open(file))
-    name = common.own_ledger(ledger, campaign, file)
-    try:
-        stack.enter_context(ledger.hold(common.who()))
-    except LedgerError as error:
-        hint = "an injector ends complete rules itself; to end by hand, end its process first (Ctrl-C, SIGTERM)"
-        raise LedgerError(error.message, hint) from None
-    return ledger, name
-
-
-def _services(ledger: Ledger | None, *, sweeping: bool) -> set[str]:
-    """Return the services to speak to; who sweeps up files without a ledger may have no Rucio at all."""
-    known = set() if ledger is None else {flow.link.through for flow in ledger.accounts()}
-    if sweeping:
-        known.add("fts")
-    return known or {"rucio"}
-
-
-def _admit(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> None:
-    """Refuse another account than the ledger's, and one that may not end rules."""
-    for backend in backends:
-        identity = backend.check()
-        if ledger is not None:
-            ledger.identify(identity, clock.now())
-        if identity.may_end is False:
-            raise Permanent(
-                f"{identity.account} may not end rules at {identity.service} ({identity.address})",
-                "its rules end with their lifetime; an administrator of the service can end them earlier",
-            )
-
-
-def _found(backends: Iterable[Backend], campaign: str) -> list[Entry]:
-    """Return the campaign's rules as those services have them that end what they are left with by themselves.
-
-    A job's files have to be deleted afterwards, which takes a ledger: `dc-inject ledger rebuild` makes one.
-    """
-    finders = [backend for backend in backends if isinstance(backend, Finder) and backend.cleans_up]
-    return [_entry(found) for finder in finders for found in finder.ours(campaign)]
-
-
-def _entry(found: Found) -> Entry:
-    """Return a rule as a ledger would have it, as far as its service tells."""
-    injection = Injection(
-        key=found.key,
-        campaign=found.campaign,
-        cycle=Cycle(found.cycle, timedelta(0)),
-        scenario=found.scenario,
-        link=found.link,
-        item=Item(found.item, found.bytes or 0, found.files),
-        release=found.created_at,
-        lifetime=(found.expires_at or found.created_at) - found.created_at,
-        activity="",
-        service_priority=0,
-        contact="",
-    )
-    return Entry(
-        injection,
-        State.LIVE,
-        found.external_id,
-        accepted_at=found.created_at,
-        expires_at=found.expires_at,
-        files_done=0,  # so that what was at the destination before us is asked for
-    )
+# --------------------------------------------------------------------------- what is said and done
 
 
 def _link(entry: Entry) -> str:
     return str(entry.injection.link)
-
-
-# --------------------------------------------------------------------------- what is said and done
 
 
 def _say(standing: Standing, noun: str, left: int, *, cancel: bool, rate: float) -> None:

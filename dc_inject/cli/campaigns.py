@@ -1,0 +1,116 @@
+"""What a command on a whole campaign is about: its ledger, its services, its rules where there is no ledger."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import click
+
+from dc_inject import naming
+from dc_inject.cli import common
+from dc_inject.errors import LedgerError, Permanent, UsageError
+from dc_inject.ledger import Ledger
+from dc_inject.model import Cycle, Entry, Injection, Item, State
+from dc_inject.ports import Backend, Clock, Found
+
+
+@runtime_checkable
+class Finder(Protocol):
+    """A service that can be searched for rules of a campaign."""
+
+    cleans_up: bool
+
+    def ours(self, campaign: str) -> Iterator[Found]:
+        """Stream the rules of a campaign, found by their comments."""
+        ...
+
+
+def opened(
+    stack: contextlib.ExitStack, campaign: str, path: Path | None, *, no_ledger: bool, sweeping: bool
+) -> tuple[Ledger | None, str]:
+    """Return the ledger, held, with the campaign's name; None where rules or files have to be found without."""
+    named = path or common.ledger_named(campaign)
+    if no_ledger and named:
+        raise UsageError(
+            "--no-ledger is for a campaign without the file of its ledger", "give the campaign's name"
+        )
+    file = common.ledger_file(named, campaign)
+    if no_ledger or not (named or file.exists()):
+        if not naming.NAME.fullmatch(campaign):
+            raise UsageError(f"{campaign!r} is no name of a campaign")
+        if not no_ledger:
+            looking = "looking for files only" if sweeping else "looking for the rules by their comment"
+            click.echo(f"there is no ledger at {file}: {looking}", err=True)
+            if not sweeping:
+                known = ", ".join(common.campaigns()) or "none"
+                ways = "jobs and files through FTS: `dc-inject ledger rebuild`, or --sweep PREFIX"
+                click.echo(f"({ways}; campaigns with a ledger: {known})", err=True)
+        return None, campaign
+    file = common.existing_ledger(campaign, path)
+    ledger = stack.enter_context(Ledger.open(file))
+    name = common.own_ledger(ledger, campaign, file)
+    try:
+        stack.enter_context(ledger.hold(common.who()))
+    except LedgerError as error:
+        hint = "an injector ends complete rules itself; to end by hand, end its process first (Ctrl-C, SIGTERM)"
+        raise LedgerError(error.message, hint) from None
+    return ledger, name
+
+
+def services(ledger: Ledger | None, *, sweeping: bool) -> set[str]:
+    """Return the services to speak to; who sweeps up files without a ledger may have no Rucio at all."""
+    known = set() if ledger is None else {flow.link.through for flow in ledger.accounts()}
+    if sweeping:
+        known.add("fts")
+    return known or {"rucio"}
+
+
+def admit(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> None:
+    """Refuse another account than the ledger's, and one that may not end rules."""
+    for backend in backends:
+        identity = backend.check()
+        if ledger is not None:
+            ledger.identify(identity, clock.now())
+        if identity.may_end is False:
+            raise Permanent(
+                f"{identity.account} may not end rules at {identity.service} ({identity.address})",
+                "its rules end with their lifetime; an administrator of the service can end them earlier",
+            )
+
+
+def found(backends: Iterable[Backend], campaign: str) -> list[Entry]:
+    """Return the campaign's rules as those services have them that end what they are left with by themselves.
+
+    A job's files have to be deleted afterwards, which takes a ledger: `dc-inject ledger rebuild` makes one.
+    """
+    finders = [backend for backend in backends if isinstance(backend, Finder) and backend.cleans_up]
+    return [_entry(found) for finder in finders for found in finder.ours(campaign)]
+
+
+def _entry(found: Found) -> Entry:
+    """Return a rule as a ledger would have it, as far as its service tells."""
+    injection = Injection(
+        key=found.key,
+        campaign=found.campaign,
+        cycle=Cycle(found.cycle, timedelta(0)),
+        scenario=found.scenario,
+        link=found.link,
+        item=Item(found.item, found.bytes or 0, found.files),
+        release=found.created_at,
+        lifetime=(found.expires_at or found.created_at) - found.created_at,
+        activity="",
+        service_priority=0,
+        contact="",
+    )
+    return Entry(
+        injection,
+        State.LIVE,
+        found.external_id,
+        accepted_at=found.created_at,
+        expires_at=found.expires_at,
+        files_done=0,  # so that what was at the destination before us is asked for
+    )
