@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 START_PATIENCE = timedelta(minutes=1)  # at most; how long a service may fail at the start before we give up
+ONCE_MORE = timedelta(seconds=5)  # how long at least credentials are tried again that were refused once
 HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it, which is at its cycle's end
 
 
@@ -143,14 +144,17 @@ def run(
 def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
     """Ask until there is an answer, or until `patience` is over: one 504 must not cost cron a whole cycle.
 
-    What a person has to repair is raised at once.
+    What a person has to repair is raised at once; credentials count as refused when they are refused twice.
     """
-    deadline, tries = clock.now() + patience, 0
+    deadline, tries, refused = clock.now() + patience, 0, 0
     while True:
         try:
             return ask()
         except (Temporary, Fatal) as error:
-            if error.hold == Hold.CREDENTIALS or clock.now() >= deadline:
+            if error.hold == Hold.CREDENTIALS:
+                refused += 1
+                deadline = max(deadline, clock.now() + ONCE_MORE)
+            if refused > 1 or clock.now() >= deadline:
                 raise
             tries += 1
             log.warning("%s; trying again until %s", error.message, f"{deadline:%H:%M:%SZ}")

@@ -29,7 +29,10 @@ from dc_inject.reconcile import backoff
 
 log = logging.getLogger(__name__)
 
-MEND_EVERY = timedelta(seconds=20)  # how often a service that waits for a person is asked again
+MEND_FIRST = timedelta(seconds=1)  # after a refusal the service is asked again at once, and then after this
+MEND_SOON = timedelta(seconds=4)  # at most, where the last answer told nothing of credentials
+MEND_EVERY = timedelta(seconds=20)  # at most, where we were refused again
+PLAN_AT_MOST = 0.1  # of a cycle: the longest wait before a plan that could not be made is tried again
 CHECK_EVERY = timedelta(hours=1)  # how often a service that works is asked who we are, and until when
 WARN_BEFORE = timedelta(hours=2)  # the end of credentials
 DELETED_WITHIN = timedelta(hours=24)  # how long the drain goes on deleting files that nobody else deletes
@@ -77,7 +80,7 @@ class Engine:
         self._tries = 0
         self._observe_at = clock.now()
         self._ended_at: datetime | None = None  # when the drain saw that nothing of ours is live
-        self._mend_at = clock.now()
+        self._mending: dict[str, tuple[int, datetime]] = {}  # service -> how often it was asked, when to ask again
         self._check_at = clock.now() + CHECK_EVERY
         self._checking: set[str] = set()  # services that are being asked who we are
         self._stopping = False
@@ -118,7 +121,7 @@ class Engine:
         self._desk.tell("unexpected", kind=type(error).__name__)
         if self._cycle is not None and not self._desk.ledger.is_planned(self._cycle):
             self._tries += 1
-            self._plan_at = now + backoff(self._tries, self._cycle.name, self._desk.settings.first_retry)
+            self._plan_at = now + self._plan_wait(self._cycle)
         self._calls.wait(now + max(self._desk.settings.poll, timedelta(seconds=1)))
 
     # ------------------------------------------------------------------ one step of the time line
@@ -133,7 +136,7 @@ class Engine:
             return
         every = self._campaign.cycle / self._desk.settings.looks_per_cycle
         # A clock that went forward and back leaves moments behind that would not come for hours.
-        self._observe_at, self._mend_at = min(self._observe_at, now + every), min(self._mend_at, now + MEND_EVERY)
+        self._observe_at = min(self._observe_at, now + every)
         self._mend(now)
         self._brake()
         if end is not None and now >= end:
@@ -144,14 +147,19 @@ class Engine:
             self._observe_at = now + every
 
     def _mend(self, now: datetime) -> None:
-        """Ask services who we are: broken ones often, until somebody has repaired them, others hourly.
+        """Ask services who we are: refused ones at once, and then with back-off until it works, others hourly.
 
         Often, too, while we do not know whether we may end what we make: without that right much less is given.
         """
         unsure = {service for service, identity in self._desk.identities.items() if identity.may_end is None}
-        services = set(self._desk.broken) | unsure if now >= self._mend_at else set()
-        if services:
-            self._mend_at = now + MEND_EVERY
+        waiting = set(self._desk.broken) | unsure
+        self._mending = {service: told for service, told in self._mending.items() if service in waiting}
+        services = set()
+        for service in waiting - self._checking:
+            times, again_at = self._mending.get(service, (0, now))
+            if not now < again_at <= now + MEND_EVERY:
+                self._mending[service] = times + 1, now + MEND_EVERY
+                services.add(service)
         if now >= self._check_at:
             self._check_at = now + CHECK_EVERY
             services |= set(self._desk.backends)
@@ -168,12 +176,17 @@ class Engine:
             error = error or self._not_ours(identity)
         if isinstance(error, Fatal) and error.hold == Hold.API_ERRORS and service not in self._desk.broken:
             error = Temporary(error.message, error.hint)  # it worked until now, and its other calls will tell
+        if service in self._mending:
+            refused = isinstance(error, Fatal) and error.hold == Hold.CREDENTIALS
+            times, longest = self._mending[service][0], MEND_EVERY if refused else MEND_SOON
+            self._mending[service] = times, self._clock.now() + backoff(times, service, MEND_FIRST, longest)
         if error is not None:
             self._desk.fail(service, error)
         elif identity is not None:
             self._desk.identities[service] = identity
             if self._desk.broken.pop(service, None):
                 self._releasing.spread_overdue()
+                self._plan_at = self._plan_at and self._clock.now()
                 self._desk.ledger.signal("service", service, "answers", self._clock.now())
                 log.info("%s works again", service)
             until = identity.credentials_until
@@ -196,6 +209,7 @@ class Engine:
         moments = [now + max(self._desk.settings.poll, timedelta(milliseconds=1)), self._observe_at]
         if self._cycle is not None:
             moments.append(self._cycle.end)
+        moments += [again_at for _, again_at in self._mending.values()]
         moments += [m for m in (self._plan_at, self._releasing.next_release(), end) if m is not None]
         return max(min(m for m in moments if m > now), now)
 
@@ -326,7 +340,7 @@ class Engine:
             opened = self._opening.decide(self._campaign, cycle, last_try=now >= patience and self._tries > 0)
         except ServiceError as error:
             self._tries += 1
-            again = self._clock.now() + backoff(self._tries, cycle.name, self._desk.settings.first_retry)
+            again = self._clock.now() + self._plan_wait(cycle)
             if again < cycle.end:
                 self._plan_at = again
             if self._tries == 1:
@@ -337,6 +351,10 @@ class Engine:
         self._releasing.load(cycle)
         self._releasing.planned(opened.situation, opened.budgets, opened.unseen)
         self._desk.tell("planned", cycle=cycle, seconds=(self._clock.now() - now).total_seconds())
+
+    def _plan_wait(self, cycle: Cycle) -> timedelta:
+        first = self._desk.settings.first_retry
+        return backoff(self._tries, cycle.name, first, max(PLAN_AT_MOST * cycle.length, first))
 
     def _brake(self) -> None:
         """Drop intents of what a person has paused since planning."""

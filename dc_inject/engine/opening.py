@@ -136,6 +136,7 @@ class Opening:
         facts = self._facts(flows.values(), deadline, last_try=last_try)
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         pools, unread = self._pools(flows.values(), deadline, last_try=last_try)
+        self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         held = {key: self._held(flow, dues[key].held, facts, unread.get(flow.pool)) for key, flow in flows.items()}
         situation = self._situation(campaign, cycle, flows, held, facts, pools)
         made = plan.plan(situation)
@@ -312,13 +313,14 @@ class Opening:
         """Return at which rate bytes arrived on each flow in the last cycles, in bytes per second.
 
         Only of flows that had something on its way all that time: where nothing was asked for, nothing can arrive.
-        The time is four cycles, or half of the lifetime where that is shorter.
+        The time is four cycles, or half of the lifetime where that is shorter. It is not known where something was
+        not looked at in the last cycle, since bytes count as moved when they are seen.
         """
         oldest = self._desk.ledger.on_their_way_since()
         rows = self._desk.ledger.rows(since=cycle.start - UNKNOWN_CYCLES * cycle.length)
         arriving = {}
-        for key, first in oldest.items():
-            if key not in flows:
+        for key, (first, seen) in oldest.items():
+            if key not in flows or seen < cycle.start - cycle.length:
                 continue
             count = max(1, min(UNKNOWN_CYCLES, int(flows[key].lifetime_max / 2 / cycle.length)))
             since = cycle.start - count * cycle.length

@@ -88,14 +88,17 @@ class InjectionReader(AccountReader, GivenReader):
             times[flow_key(row)].append(max(row["taken"], 0))
         return {key: duration(round(median(some))) for key, some in times.items()}
 
-    def on_their_way_since(self) -> Mapping[FlowKey, datetime]:
-        """Return since when the oldest of what is on its way is so, for each flow key that has something."""
+    def on_their_way_since(self) -> Mapping[FlowKey, tuple[datetime, datetime]]:
+        """Return since when the oldest of what is on its way is so, and since when not all of it was looked at.
+
+        Of each flow that has something on its way.
+        """
         found = self._db.rows(
-            "SELECT scenario, source, destination, through, min(accepted_at) AS since FROM injection "  # noqa: S608  our own words
-            "JOIN account ON account.id = account "
+            "SELECT scenario, source, destination, through, min(accepted_at) AS since, "  # noqa: S608  our own words
+            "min(coalesce(observed_at, accepted_at)) AS seen FROM injection JOIN account ON account.id = account "
             f"WHERE state = 'live' AND state NOT IN {ENDS} GROUP BY account.id"
         )
-        return {flow_key(row): moment(row["since"]) for row in found}
+        return {flow_key(row): (moment(row["since"]), moment(row["seen"])) for row in found}
 
     def failed_parts(self, since: datetime) -> Mapping[FlowKey, float]:
         """Return the part of the bytes whose transfers came to their end since a moment that did not arrive.

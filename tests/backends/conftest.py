@@ -45,7 +45,14 @@ def make(server: FakeRucio, heard: Heard) -> Callable[..., RucioBackend]:
     """Make a back end with bounds of the test's own."""
 
     def make(**bounds: Any) -> RucioBackend:
-        return RucioBackend(campaign="test", clock=server.clock, observer=heard, make=server.client, **bounds)
+        return RucioBackend(
+            campaign="test",
+            clock=server.clock,
+            observer=heard,
+            make=server.client,
+            sleep=lambda _seconds: None,
+            **bounds,
+        )
 
     return make
 

@@ -9,6 +9,7 @@ import pytest
 from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend
+from dc_inject.backends.rucio.connection import ASK
 from dc_inject.errors import Fatal, Permanent, Temporary
 from dc_inject.model import Entry, Link
 
@@ -55,7 +56,7 @@ def test_an_administrator_has_no_quota(backend: RucioBackend, server: FakeRucio,
 def test_a_signal_that_cannot_be_read_is_missing_and_says_why(
     backend: RucioBackend, server: FakeRucio, link: Link, method: str, signal: str
 ) -> None:
-    server.faults[method] = [rucio.DatabaseException("busy")]
+    server.faults[method] = [rucio.DatabaseException("busy")] * ASK
     told = backend.sites([link.source])[link.source]
     assert getattr(told, signal) is None
     assert "busy" in told.missing[signal]
@@ -111,7 +112,7 @@ def test_root_is_an_administrator(backend: RucioBackend, server: FakeRucio) -> N
 def test_at_start_any_trouble_is_fatal_with_address_and_hint(
     backend: RucioBackend, server: FakeRucio, error: Exception, hold: str
 ) -> None:
-    server.faults["whoami"] = [error]
+    server.faults["whoami"] = [error] * ASK
     with pytest.raises(Fatal, match=r"rucio\.example\.org:8080") as caught:
         backend.check()
     assert caught.value.hold == hold

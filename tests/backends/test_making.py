@@ -11,6 +11,7 @@ import requests
 from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend
+from dc_inject.backends.rucio.connection import ASK
 from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import Cycle, Entry, Item, Link, State
 from dc_inject.ports import Status
@@ -135,7 +136,7 @@ def test_a_duplicate_that_cannot_be_looked_up_is_in_doubt(
     backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link
 ) -> None:
     backend.submit([injection(items[0], link)])
-    server.faults["list_replication_rules"] = [rucio.DatabaseException("busy")]
+    server.faults["list_replication_rules"] = [rucio.DatabaseException("busy")] * ASK
     (outcome,) = backend.submit([injection(items[0], link)])
     assert isinstance(outcome.error, Temporary)
     assert outcome.error.lost

@@ -10,6 +10,7 @@ import pytest
 from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend
+from dc_inject.backends.rucio.connection import ASK, DOWN_AFTER
 from dc_inject.errors import Permanent, Temporary
 from dc_inject.model import Entry, Item, Link, State
 from dc_inject.ports import Status
@@ -127,9 +128,9 @@ def test_a_bounded_number_of_rules_is_looked_at_closely_those_seen_longest_ago_f
 def test_while_progress_cannot_be_read_what_is_known_is_told(
     backend: RucioBackend, server: FakeRucio, entries: list[Entry]
 ) -> None:
-    server.faults["get_replication_rule"] = [rucio.DatabaseException("busy")]
+    server.faults["get_replication_rule"] = [rucio.DatabaseException("busy")] * ASK
     assert {o.status for o in backend.observe(entries)} == {Status.MOVING}
-    assert server.called("get_replication_rule") == 1
+    assert server.called("get_replication_rule") == ASK
 
 
 def test_trouble_with_one_rule_is_no_trouble_of_the_others(
@@ -150,7 +151,7 @@ def test_a_service_that_has_stopped_answering_is_not_asked_for_every_rule(
     some = live(many, backend.submit(many)) * 4
     server.faults["get_replication_rule"] = [rucio.DatabaseException("busy")] * 100
     assert {o.status for o in backend.observe(some, exact=True)} == {Status.UNKNOWN}
-    assert server.called("get_replication_rule") == 3
+    assert server.called("get_replication_rule") == DOWN_AFTER + 1
 
 
 @pytest.mark.parametrize(("files", "present"), [(1, 2 * GB), (3, 6 * GB)])

@@ -1,42 +1,55 @@
 """Accidents: the process dies at each of its own steps, or wherever it is; it is frozen, and its clock steps.
 
-No list of steps is written by hand: a calm run tells what the observer hears, and each of that is a boundary.
+No list of steps is written by hand: each life that dies tells which steps it had come to (see driver).
 """
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 Wish = Mapping[str, Any]
 
 
-class Boundary(NamedTuple):
-    """The moment when the observer hears of an event for the `count`-th time in a life."""
-
-    event: str
-    count: int
+FIRST = 5  # lives that die at any time after some work, to hear which steps there are
 
 
-def boundaries(journal: Path, most: int) -> list[Boundary]:
-    """Return the boundaries that a calm run passed: of each event the first so many."""
-    lines = (line.split() for line in journal.read_text().splitlines())
-    return sorted({Boundary(event, int(count)) for event, count in lines if int(count) <= most})
+class Aim:
+    """Chooses where lives die: at the steps that earlier lives have come to, those met least first, by lot."""
 
+    def __init__(self, deaths: Path, dice: random.Random, after: float, most: int = 12) -> None:
+        """Take the file that lives write their deaths to, and seconds in which a step has to come (see driver)."""
+        self.deaths, self.dice, self.after, self.most = deaths, dice, after, most
+        self.heard: Counter[str] = Counter()  # how often a life at work came to a step, at most
+        self.met: Counter[str] = Counter()  # lives that ended at a step
+        self.at_work = 0  # of those, how many had asked a service to make or to end something
+        self._read = 0
 
-def killed_at(known: Iterable[Boundary], hit: Path, dice: random.Random, most: int) -> Iterator[Wish]:
-    """Give lives that end at a boundary at which none has ended yet, until there are no more, or so many lives.
+    def wish(self) -> Wish:
+        """Return the wish for one more life."""
+        self.learn()
+        die: dict[str, Any] = {"after": self.dice.uniform(0.0, self.after)}
+        steps = sorted(self.heard)
+        if self.met.total() >= FIRST and steps and self.dice.random() < 0.9:
+            step = self.dice.choices(steps, [1 / (1 + self.met[step]) ** 2 for step in steps])[0]
+            count = self.dice.randint(1, min(self.heard[step], self.most))
+            die |= {"step": step, "count": count, "after": self.after}
+            if self.dice.random() < 0.1:
+                die["idle"] = True
+        return {"deaths": str(self.deaths), "die": die}
 
-    Each has half of those that are left, drawn by lot: so it dies at one of them, and not always at the first.
-    """
-    for _ in range(most):
-        left = sorted(set(known) - was_hit(hit))
-        if not left:
-            return
-        some = dice.sample(left, -(-len(left) // 2))
-        yield {"hit": str(hit), "accidents": [{**one._asdict(), "signals": ["SIGKILL"]} for one in some]}
+    def learn(self) -> None:
+        """Hear of the deaths since the last time."""
+        lines = self.deaths.read_text().splitlines() if self.deaths.exists() else []
+        for death in map(json.loads, lines[self._read :]):
+            self.met[death["step"]] += 1
+            self.at_work += death["work"] > 0
+            self.heard |= Counter(death["heard"])
+        self._read = len(lines)
 
 
 def killed_anywhere(count: int, dice: random.Random, longest: float) -> list[Wish]:
@@ -46,22 +59,21 @@ def killed_anywhere(count: int, dice: random.Random, longest: float) -> list[Wis
 
 def clock_stepping(hours: Iterable[int]) -> list[Wish]:
     """Return a life for each step of the clock by so many hours, which is taken back a while later."""
-    there, back = Boundary("observed", 2), Boundary("observed", 6)
-    return [
-        {"accidents": [{**there._asdict(), "clock": 3600 * step}, {**back._asdict(), "clock": -3600 * step}]}
-        for step in hours
-    ]
+    there, back = {"event": "observed", "count": 2}, {"event": "observed", "count": 6}
+    return [{"accidents": [{**there, "clock": 3600 * step}, {**back, "clock": -3600 * step}]} for step in hours]
 
 
-def disk_full(some: Iterable[Boundary]) -> list[Wish]:
-    """Return lives in which no file can grow from a boundary on, and which end soon if nothing else ends them."""
+def disk_full(steps: Iterable[tuple[str, int]]) -> list[Wish]:
+    """Return lives in which no file can grow from a step on, and which end soon if nothing else ends them."""
     full = {"limits": {"FSIZE": 8192}}
-    return [{"killed_after": 12, "accidents": [{**one._asdict(), **full}]} for one in some]
+    return [{"killed_after": 12, "accidents": [{"event": event, "count": n, **full}]} for event, n in steps]
 
 
-def memory_short(some: Iterable[Boundary], spare: int = 2**21) -> list[Wish]:
-    """Return lives in which memory comes to its end at a boundary, `spare` bytes later."""
-    return [{"killed_after": 12, "accidents": [{**one._asdict(), "spare": spare}]} for one in some]
+def memory_short(steps: Iterable[tuple[str, int]], spare: int = 2**21) -> list[Wish]:
+    """Return lives in which memory comes to its end at a step, `spare` bytes later."""
+    return [
+        {"killed_after": 12, "accidents": [{"event": event, "count": n, "spare": spare}]} for event, n in steps
+    ]
 
 
 def tear(ledger: Path, dice: random.Random) -> None:
@@ -70,12 +82,3 @@ def tear(ledger: Path, dice: random.Random) -> None:
     if log.exists():
         with log.open("ab") as out:
             out.write(dice.randbytes(dice.randrange(1, 4096)))
-
-
-def was_hit(hit: Path) -> set[Boundary]:
-    """Return the boundaries at which lives really ended."""
-    if not hit.exists():
-        return set()
-    return {
-        Boundary(event, int(count)) for event, count in (line.split() for line in hit.read_text().splitlines())
-    }

@@ -1,53 +1,88 @@
-"""`python -m tests.chaos.driver ARGUMENTS`: the real command line, to which accidents happen at its own steps.
+"""The real command line, to which accidents happen at its own steps; `live` is what a new process does.
 
-`CHAOS` in the environment is JSON; each part may be missing, and no code of the product knows of it:
+A step is what can be heard without the product knowing of it: what the engine tells its observer, each transaction
+of the ledger that has changed something, each request that was sent and each whose answer has begun.
 
-- `journal`: a file that gets a line for each event which the observer hears: `NAME COUNT`.
-- `accidents`: a list of `{"event": NAME, "count": N, ...}`: what happens when NAME is heard for the N-th time:
+`CHAOS` in the environment is JSON; each part may be missing:
+
+- `die`: `{"after": SECONDS}` and perhaps `{"step": NAME, "count": N}`: SIGKILL when the step is heard for the N-th
+  time since the process has first asked a service to make or to end something; when that does not come within so
+  many seconds, at the next step whatever it is. With `"idle": true` steps count from the start.
+- `accidents`: a list of `{"event": NAME, "count": N, ...}`: what happens when a step is heard for the N-th time:
   `signals` that the process sends to itself, `clock` (seconds by which its clock steps), and `limits` (soft limits
   of `setrlimit`, by their names: FSIZE is a full disk), and `spare` (bytes of memory that it gets from then on).
-- `hit`: a file that gets a line for each accident, before it happens.
+- `journal`: a file that gets a line for each step: `NAME COUNT`.
+- `deaths`: a file that gets a line of JSON for each death, before it happens: the step, how often it had been
+  heard, how much was asked of services before, and which steps were heard how often after the first of that.
 - `limits`: limits from the start.
 - `killed_after`: seconds after which it dies wherever it is.
 """
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import resource
 import signal
+import sys
 import threading
+import time
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from dc_inject.cli import root
 from dc_inject.clock import SystemClock
+from dc_inject.ledger.database import Database
 from dc_inject.metrics import Metrics
+
+WORK = {"calling", "ending"}  # events that tell for how many rules or jobs a service is asked
+HERE = Path(__file__).parents[2]
+HOPELESS = 30.0  # seconds without work, after which a life dies at the next step
 
 
 class Driver:
-    """Hears what the observer hears, and arranges for what is to happen."""
+    """Hears every step, and arranges for what is to happen."""
 
     def __init__(self, wish: dict[str, Any]) -> None:
-        self.wish = wish
+        self.wish, self.die = wish, wish.get("die")
         self.seen: Counter[str] = Counter()
+        self.at_work: Counter[str] = Counter()  # what was heard since the first work
+        self.work = 0
         self.offset = timedelta(0)
         self.lock = threading.RLock()
+        self.since = time.monotonic()  # its start, or the first work
         self.accidents = {(a["event"], a["count"]): a for a in wish.get("accidents", [])}
 
-    def hear(self, name: str) -> None:
-        """Count an event; calls speak from their own threads."""
+    def hear(self, name: str, work: int = 0) -> None:
+        """Count a step; calls speak from their own threads."""
         with self.lock:
+            if work and not self.work:
+                self.since = time.monotonic()
+            self.work += work
             self.seen[name] += 1
-            word = (name, self.seen[name])
-            self.write("journal", f"{name} {word[1]}")
-            accident = self.accidents.get(word)
+            if self.work:
+                self.at_work[name] += 1
+            self.write("journal", f"{name} {self.seen[name]}")
+            accident = self.accidents.get((name, self.seen[name]))
             if accident is not None:
-                self.write("hit", f"{name} {word[1]}")
                 self.happen(accident)
+            if self.die is not None and self._dies_at(name):
+                told = {"step": name, "count": self.seen[name], "work": self.work, "heard": self.at_work}
+                self.write("deaths", json.dumps(told))
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def _dies_at(self, name: str) -> bool:
+        count = self.seen if self.die.get("idle") else self.at_work
+        if self.die.get("step") == name and count[name] == self.die["count"]:
+            return True
+        patience = float(self.die["after"]) if self.work else HOPELESS
+        return time.monotonic() - self.since > patience
 
     def write(self, file: str, line: str) -> None:
         if file in self.wish:
@@ -58,12 +93,8 @@ class Driver:
         self.offset += timedelta(seconds=accident.get("clock", 0))
         limit(accident.get("limits", {}))
         if "spare" in accident:
-            limit(
-                {
-                    "AS": int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-                    + accident["spare"]
-                }
-            )
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            limit({"AS": used + accident["spare"]})
         for one in accident.get("signals", ()):
             os.kill(os.getpid(), signal.Signals[one])
 
@@ -75,24 +106,63 @@ def limit(limits: dict[str, int]) -> None:
         resource.setrlimit(what, (int(value), resource.getrlimit(what)[1]))
 
 
-def main() -> None:
-    """Put the driver in place, and be the command line."""
-    driver = Driver(json.loads(os.environ["CHAOS"]))
-    tell, now = Metrics.event, SystemClock.now
+# ---------------------------------------------------------------------- what is listened to
+
+
+def listen(driver: Driver) -> None:
+    """Put the driver in place."""
+    tell, now, write = Metrics.event, SystemClock.now, Database.write
+    getresponse = http.client.HTTPConnection.getresponse
 
     def event(self: Metrics, name: str, **numbers: Any) -> None:
         tell(self, name, **numbers)
-        driver.hear(name)
+        driver.hear(name, len(numbers["keys"]) if name in WORK else 0)
+
+    @contextlib.contextmanager
+    def watched(self: Database) -> Iterator[None]:
+        outermost, before = not self._writing, self._connection.total_changes
+        with write(self):
+            yield
+        if outermost and self._connection.total_changes != before:
+            driver.hear(f"ledger:{_who(sys._getframe(2))}")
+
+    def answer(self: http.client.HTTPConnection) -> http.client.HTTPResponse:
+        method = getattr(self, "_method", None)
+        driver.hear(f"sent:{method}")
+        response = getresponse(self)
+        driver.hear(f"answered:{method}")
+        return response
 
     Metrics.event = event  # type: ignore[method-assign]
     SystemClock.now = lambda self: now(self) + driver.offset  # type: ignore[method-assign]
+    Database.write = watched  # type: ignore[method-assign]
+    http.client.HTTPConnection.getresponse = answer  # type: ignore[method-assign]
+
+
+def _who(frame: FrameType | None) -> str:
+    """Name the method that made a transaction, and not its helpers."""
+    while frame is not None and frame.f_code.co_name.startswith("_"):
+        frame = frame.f_back
+    return frame.f_code.co_name if frame is not None else "?"
+
+
+def live(arguments: list[str], environ: dict[str, str], out: str, err: str) -> None:
+    """Be the command line with these arguments and this environment, with output to these files."""
+    os.chdir(HERE)
+    os.environ.clear()
+    os.environ.update(environ)
+    for number, (path, flags) in enumerate(
+        [(os.devnull, os.O_RDONLY), (out, os.O_WRONLY | os.O_CREAT), (err, os.O_WRONLY | os.O_CREAT)]
+    ):
+        handle = os.open(path, flags, 0o600)
+        os.dup2(handle, number)
+        os.close(handle)
+    sys.argv = ["dc-inject", *arguments]
+    driver = Driver(json.loads(environ["CHAOS"]))
+    listen(driver)
     limit(driver.wish.get("limits", {}))
     if "killed_after" in driver.wish:
         dying = threading.Timer(driver.wish["killed_after"], os.kill, (os.getpid(), signal.SIGKILL))
         dying.daemon = True
         dying.start()
     root.main()
-
-
-if __name__ == "__main__":
-    main()

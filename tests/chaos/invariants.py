@@ -54,13 +54,34 @@ def check(world: World, truth: Truth, before: Before, *, drained: bool = True) -
     with LedgerView.open(world.ledger) as view:
         entries, notes = view.entries(), view.notes()
     rules = truth.rules(world.campaign)
-    found = [*_lives(world, [text for _, text in notes]), *_known(entries, rules), *_once(entries, rules, truth)]
+    found = [*_lives(world, [text for _, text in notes]), *_known(entries, rules), *_existing(entries, rules)]
+    found += _once(entries, rules, truth)
     if drained:
         found += [*_over(entries, rules), *_bytes(world, entries, rules)]
         found += [Violation("drained", told) for told in truth.left()]
     found += [Violation("ledger", str(one)) for one in ledger_check.check(world.ledger) if not one.note]
     found += [*_lifetimes(rules), *_secrets(world, truth), *_others(world, truth, before)]
     return found
+
+
+def between(world: World, truth: Truth) -> list[Violation]:
+    """Return what is violated after a death in the middle of a campaign; for the rest see `check`."""
+    with LedgerView.open(world.ledger) as view:
+        entries = view.entries()
+    rules = truth.rules(world.campaign)
+    asked = {_place(entry) for entry in entries if entry.called_at is not None and entry.accepted_at is None}
+    # What a dead process asked for may have been made: the ledger knows that it was called.
+    answered = {
+        key: rule for key, rule in rules.items() if (rule.item, rule.destination, rule.source) not in asked
+    }
+    found = [*_existing(entries, rules), *_known(entries, answered), *_once(entries, rules, truth)]
+    found += [Violation("ledger", str(one)) for one in ledger_check.check(world.ledger) if not one.note]
+    return [*found, *_lifetimes(rules)]
+
+
+def _place(entry: Entry) -> tuple[str, str, str]:
+    injection = entry.injection
+    return "" if injection.item.members else injection.item.name, injection.link.destination, injection.link.source
 
 
 def _lives(world: World, notes: list[str]) -> Iterator[Violation]:
@@ -78,7 +99,7 @@ def _lives(world: World, notes: list[str]) -> Iterator[Violation]:
 
 
 def _known(entries: list[Entry], rules: dict[str, Rule]) -> Iterator[Violation]:
-    """Every rule of ours is in the ledger, as what it is, and every one that the ledger has exists or existed."""
+    """Every rule of ours is in the ledger, as what it is."""
     by_id = {entry.external_id: entry for entry in entries if entry.external_id}
     for rule in rules.values():
         entry = by_id.get(rule.id)
@@ -90,10 +111,15 @@ def _known(entries: list[Entry], rules: dict[str, Rule]) -> Iterator[Violation]:
             yield Violation("known", f"rule {rule.id} is for {is_}, the ledger says {says.item.name} {says.link}")
         if rule.ended is None and entry.state in OVER:
             yield Violation("known", f"rule {rule.id} lives, the ledger says {entry.state}")
+
+
+def _existing(entries: list[Entry], rules: dict[str, Rule]) -> Iterator[Violation]:
+    """Every rule that the ledger has exists or existed, and is there once."""
     for entry in entries:
         if entry.accepted_at is not None and entry.external_id not in rules:
             yield Violation("known", f"the ledger has rule {entry.external_id!r}, Rucio never had it")
-    if len(by_id) != sum(bool(entry.external_id) for entry in entries):
+    ids = [entry.external_id for entry in entries if entry.external_id]
+    if len(set(ids)) != len(ids):
         yield Violation("known", "a rule is in the ledger twice")
 
 

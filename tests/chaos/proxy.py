@@ -161,6 +161,12 @@ class Proxy:
     def is_away(self) -> bool:
         return time.monotonic() < self._away_until
 
+    def turn_away(self) -> None:
+        """Count a request that met nobody."""
+        with self._lock:
+            self.requests += 1
+            self.faults[Fault.AWAY] += 1
+
     def opened(self, connection: socket.socket, *, now: bool) -> None:
         with self._lock:
             (self._open.add if now else self._open.discard)(connection)
@@ -226,6 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _any(self) -> None:
         if self.proxy.is_away:
+            self.proxy.turn_away()
             return self._drop(reset=True)
         body = self._body()
         blow = self.proxy.blow(self.command, self.path)

@@ -44,6 +44,7 @@ def _violated(entries, rules):
     told = {rule.id: rule for rule in rules}
     found = [
         *invariants._known(entries, told),
+        *invariants._existing(entries, told),
         *invariants._once(entries, told, truth),
         *invariants._over(entries, told),
         *invariants._lifetimes(told),

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -18,16 +17,16 @@ from typing import Any
 
 from dc_inject.model import Cycle
 from dc_inject.sandbox import Dataset, Rse, Sandbox
+from tests.chaos.lives import PATIENCE, Life, Process
 from tests.chaos.proxy import Proxy
 from tests.conftest import client_for
-from tests.e2e.tool import HERE, Done, until
+from tests.e2e.tool import Done, until
 
 GB = 10**9
-TIMEOUT = 2  # seconds of a call; three times as much and a request counts as never made
 FOREIGN = "production"
-PATIENCE = 300.0  # seconds without an end, after which a life is a violation
-BETWEEN = 0.3  # seconds from a death to the next start, as a supervisor has them
+BETWEEN = 0.05  # seconds from a death to the next start, as a supervisor has them
 DONE, SERVICE, KILLED = 0, 4, -9
+STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 MENU = """\
 menu: 1
@@ -49,23 +48,6 @@ scenarios:
 
 
 @dataclass
-class Life:
-    """One process of the tool, from its start to its end."""
-
-    process: subprocess.Popen[bytes]
-    out: Path
-    err: Path
-    started: float = field(default_factory=time.monotonic)
-
-    @property
-    def age(self) -> float:
-        return time.monotonic() - self.started
-
-    def ended(self, patience: float = PATIENCE) -> Done:
-        return Done(self.process.wait(patience), self.out.read_text(), self.err.read_text())
-
-
-@dataclass
 class World:
     """What a campaign needs, and what it left behind; `folder` holds state and output, nobody else's."""
 
@@ -74,6 +56,9 @@ class World:
     label: str
     proxy: Proxy
     cycle: int = 4  # seconds
+    links: int = 2  # from one source
+    timeout: int = 2  # seconds of a call; three times as much and a request counts as never made
+    rate: str = ""  # of each link
     number: int = 0  # of the campaign: a world may see several, one after the other
     lives: list[Life] = field(default_factory=list)  # of this campaign
     codes: Counter[int] = field(default_factory=Counter)  # of all
@@ -112,7 +97,7 @@ class World:
 
     @property
     def destinations(self) -> list[str]:
-        return [f"T2_{self.label}_To{number}" for number in (1, 2)]
+        return [f"T2_{self.label}_To{number}" for number in range(1, self.links + 1)]
 
     @property
     def menu(self) -> Path:
@@ -150,7 +135,7 @@ class World:
         """
         length = timedelta(seconds=self.cycle)
         start = Cycle.at(datetime.now(UTC), length).next.start
-        end, stamp = start + cycles * length, "%Y-%m-%dT%H:%M:%SZ"
+        end, stamp = start + cycles * length, STAMP
         last = end + grace * length
         head = MENU.format(
             campaign=self.campaign, start=start.strftime(stamp), end=last.strftime(stamp), cycle=self.cycle,
@@ -174,11 +159,7 @@ class World:
         number = len(self.lives)
         place = self.folder / f"{self.campaign}-life-{number:04}"
         out, err = place.with_suffix(".out"), place.with_suffix(".err")
-        with out.open("w") as to_out, err.open("w") as to_err:
-            command = [sys.executable, "-m", "tests.chaos.driver", *map(str, arguments)]
-            process = subprocess.Popen(
-                command, env=environ, cwd=HERE, stdin=subprocess.DEVNULL, stdout=to_out, stderr=to_err
-            )
+        process = Process([str(argument) for argument in arguments], environ, out, err)
         self.lives.append(Life(process, out, err))
         return self.lives[-1]
 
@@ -196,22 +177,36 @@ class World:
         self.codes[done.code] += 1
         return done
 
-    def run(self, wish: Mapping[str, Any] | None = None) -> Done:
+    def start_run(self, wish: Mapping[str, Any] | None = None, *more: object) -> Life:
+        """Start `dc-inject run`."""
+        return self.start("run", self.menu, "--timeout", self.timeout, *more, wish=wish)
+
+    def run(self, wish: Mapping[str, Any] | None = None, *more: object) -> Done:
         """Live once as `dc-inject run`."""
-        return self.live("run", self.menu, "--timeout", TIMEOUT, wish=wish)
+        return self.live("run", self.menu, "--timeout", self.timeout, *more, wish=wish)
 
     def run_until_drained(self, wishes: Iterable[Mapping[str, Any]] = (), patience: float = PATIENCE) -> None:
         """Live with one wish after the other, then without, until the tool itself says that it is done."""
         deadline, pending = time.monotonic() + patience, iter(wishes)
         while self.run(next(pending, {})).code != DONE:
-            assert time.monotonic() < deadline, f"{self.campaign} is not drained after {patience:.0f} s"
-            self.on_death()
-            time.sleep(BETWEEN)
+            self.died(deadline)
+
+    def drain(self, patience: float = PATIENCE) -> None:
+        """Inject no more, though the menu wants it, and live until the tool itself says that it is done."""
+        deadline, now = time.monotonic() + patience, datetime.now(UTC).strftime(STAMP)
+        while self.run(None, "--until", now).code != DONE:
+            self.died(deadline)
+
+    def died(self, deadline: float) -> None:
+        """Do what is to be done between two lives."""
+        assert time.monotonic() < deadline, f"{self.campaign} is not drained in time"
+        self.on_death()
+        time.sleep(BETWEEN)
 
     def freeze(self, cycles: int) -> Done:
         """Live once, and be frozen for so many cycles after the first answer."""
         journal = self.folder / f"{self.campaign}-frozen"
-        life = self.start("run", self.menu, "--timeout", TIMEOUT, wish={"journal": str(journal)})
+        life = self.start_run({"journal": str(journal)})
         until(
             lambda: (
                 life.process.poll() is not None or (journal.exists() and "answered 1\n" in journal.read_text())

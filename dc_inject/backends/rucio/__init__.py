@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -53,14 +54,16 @@ class RucioBackend:
         batch_rules: int = 100,
         estimates: int = 50,
         make: Callable[[Notes, float], Any] = quiet_client,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Take what bounds a call: seconds without an answer, files and rules in a batch.
 
         `estimates` are rules of one observation that are looked at one by one for their progress. `make` makes
-        the client of a thread. Nothing is asked before the first call.
+        the client of a thread; `sleep` waits before a question is asked again. Nothing is asked before the first
+        call.
         """
         self.campaign = campaign
-        self.connection = Connection(timeout=timeout, clock=clock, observer=observer, make=make)
+        self.connection = Connection(timeout=timeout, clock=clock, observer=observer, make=make, sleep=sleep)
         self._rules = Rules(self.connection, self.name, batch_files=batch_files, batch_rules=batch_rules)
         self._looking = Looking(self.connection)
         self._observing = Observing(self.connection, self._rules, estimates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -12,12 +13,17 @@ from rucio.common.exception import RuleNotFound
 
 from dc_inject.backends.calling import Calling
 from dc_inject.backends.rucio.errors import Notes, translate
-from dc_inject.errors import ServiceError
+from dc_inject.errors import ServiceError, Temporary
 from dc_inject.ports import Clock, Observer
+from dc_inject.reconcile import backoff
 from dc_inject.redaction import scrub
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
+
+ASK = 3  # times at most that a question is asked
+PAUSE = timedelta(milliseconds=200)  # before it is asked again; then twice that
+DOWN_AFTER = 6  # failures in a row, after which questions are asked once only
 
 
 def quiet_client(notes: Notes, timeout: float) -> Any:  # noqa: ANN401  rucio has no types
@@ -41,18 +47,38 @@ class Connection(Calling[Notes]):
         clock: Clock,
         observer: Observer,
         make: Callable[[Notes, float], Any] = quiet_client,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Take seconds that a call may wait for an answer; `make` makes the client of a thread."""
         super().__init__("rucio", Notes, clock, observer)
+        self._sleep = sleep
+        self._failures = 0  # of all threads' calls in a row; an estimate, as it needs no lock
         self._timeout = timeout
         self._make = make
         self._kept: dict[tuple[str, ...], tuple[datetime, Any]] = {}
 
     def call(self, method: str, *args: object, writes: bool = False, **kwargs: object) -> Any:  # noqa: ANN401  JSON
-        """Call a method of the client, and read what it streams to its end; say so if it `writes`."""
-        with self._translated(method, writes=writes) as client:
-            answer = getattr(client, method)(*args, **kwargs)
-            return list(answer) if isinstance(answer, Iterator) else answer
+        """Call a method of the client, and read what it streams to its end; say so if it `writes`.
+
+        A question that failed at once is asked up to twice more: a step asks several, and one lost answer would
+        cost all of it. Not when nothing has worked lately, or the last one took long: who is down is not hammered.
+        """
+        for more in reversed(range(1 if writes else ASK)):
+            began = self._clock.now()
+            try:
+                with self._translated(method, writes=writes) as client:
+                    answer = getattr(client, method)(*args, **kwargs)
+                    result = list(answer) if isinstance(answer, Iterator) else answer
+            except Temporary as error:
+                took_long = (self._clock.now() - began).total_seconds() > self._timeout / 2
+                self._failures += 1
+                if not more or took_long or self._failures >= DOWN_AFTER or error.hold != "api-errors":
+                    raise
+                self._sleep(backoff(ASK - more, method, PAUSE).total_seconds())
+            else:
+                self._failures = 0
+                return result
+        raise AssertionError("one of the tries returns or raises")
 
     def stream(self, method: str, *args: object, **kwargs: object) -> Iterator[Row]:
         """Call a method of the client and give its rows as they come."""

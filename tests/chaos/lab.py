@@ -1,0 +1,185 @@
+"""A sandbox, and worlds in it in which one campaign after the other meets what may happen."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dc_inject.sandbox import Sandbox
+from tests.chaos import invariants
+from tests.chaos.crashes import Aim, Wish
+from tests.chaos.files import FileTruth, FileWorld
+from tests.chaos.lives import PATIENCE
+from tests.chaos.proxy import CALM, Proxy, Weather, fts_trouble
+from tests.chaos.rows import Row
+from tests.chaos.truth import Truth
+from tests.chaos.world import DONE, KILLED, World
+
+ACCOUNT = "dcops"
+RATES = {"rucio": "2 Gb/s", "fts": "20 Mb/s"}  # of each link: a few datasets, or jobs, a cycle
+LONG = 1000  # cycles: more than a campaign of lives that are killed can take
+LIFE = 60.0  # seconds that a campaign may take for each life that is killed
+
+
+class TimeIsUpError(Exception):
+    """What is left has to wait for another time."""
+
+
+@dataclass
+class Ground:
+    """A world that runs one campaign after the other; `rows` are what came of it."""
+
+    world: World
+    truth: Truth
+    before: invariants.Before
+    seed: int
+    until: float  # when no campaign is begun any more, on the monotonic clock
+    rows: list[Row] = field(default_factory=list)
+    after_each: Callable[[], None] = lambda: None  # campaign
+
+    def row(self, name: str) -> Row:
+        """Begin a new line of the table."""
+        self.rows.append(Row(f"{self.world.service}: {name}"))
+        return self.rows[-1]
+
+    def campaign(
+        self,
+        row: Row,
+        weather: Weather,
+        wishes: Iterable[Wish] = (),
+        *,
+        cycles: int = 5,
+        grace: int = 0,
+        frozen: int = 0,
+    ) -> None:
+        """Run a campaign to the end of its menu and until it is drained, and check it."""
+        begun = self._begin(row, weather, cycles, grace)
+        try:
+            if frozen:
+                self.world.freeze(frozen)
+            self.world.run_until_drained(wishes, patience=2 * self.world.patience)
+        except AssertionError as error:
+            row.violations.append(f"drained: {error}")
+        self._end(row, begun)
+
+    def storm(self, row: Row, weather: Weather, faulty: int) -> None:
+        """Run a campaign, without accidents, until so many more calls were answered with a fault."""
+        begun = self._begin(row, weather, LONG)
+        world = self.world
+        life = world.start_run()
+        while world.proxy.faults.total() < faulty and time.monotonic() < min(self.until, begun + PATIENCE):
+            if life.process.poll() is not None:  # the service was away at its start
+                life = world.start_run()
+            time.sleep(0.2)
+        life.process.kill()
+        life.process.wait()
+        self._drain(row)
+        self._end(row, begun)
+
+    def deaths(self, row: Row, weather: Weather, aim: Aim, kills: int) -> None:
+        """Run a campaign in which so many lives die at their steps, in the middle of work; the next one goes on.
+
+        The invariants are checked after each.
+        """
+        begun = self._begin(row, weather, LONG)
+        deadline, world, wanted = begun + LIFE * kills, self.world, aim.at_work + kills
+        while aim.at_work < wanted and time.monotonic() < min(deadline, self.until):
+            done = world.run(aim.wish())
+            if done.code == KILLED:
+                aim.learn()
+                row.checks += 1
+                world.on_death()
+                found = invariants.between(world, self.truth)
+                row.violations += [f"{world.campaign} after life {len(world.lives)}: {one}" for one in found]
+            elif done.code == DONE:
+                break
+        if aim.at_work < wanted and time.monotonic() > deadline:
+            row.violations.append(f"{world.campaign}: {wanted - aim.at_work} lives came to no step in time")
+        self._drain(row)
+        row.steps, row.at_work = aim.met.copy(), aim.at_work
+        self._end(row, begun)
+
+    def _begin(self, row: Row, weather: Weather, cycles: int, grace: int = 0) -> float:
+        if time.monotonic() > self.until:
+            raise TimeIsUpError
+        world = self.world
+        world.next_campaign()
+        world.patience = PATIENCE + min(cycles + grace, 100) * world.cycle
+        world.write_menu(world.rate or RATES[world.service], cycles, grace=grace)
+        world.proxy.begin(f"{self.seed} {row.name} {row.runs}", weather)
+        return time.monotonic()
+
+    def _drain(self, row: Row) -> None:
+        try:
+            self.world.drain()
+        except AssertionError as error:
+            row.violations.append(f"drained: {error}")
+
+    def _end(self, row: Row, begun: float) -> None:
+        """Count, and check all."""
+        world, proxy = self.world, self.world.proxy
+        row.calls += proxy.requests
+        row.faults.update({str(fault): count for fault, count in proxy.faults.items()})
+        row.lives += len(world.lives)
+        row.given += len(self.truth.rules(world.campaign))
+        row.kills += sum(life.process.returncode == KILLED for life in world.lives)
+        proxy.begin(self.seed, CALM)
+        found = invariants.check(world, self.truth, self.before)
+        row.violations += [f"{world.campaign} (seed {self.seed}): {violation}" for violation in found]
+        row.runs += 1
+        row.checks += 1
+        row.seconds += time.monotonic() - begun
+        told = f"{row.kills} kills, {row.faulty} faulty of {row.calls} calls, {len(row.violations)} violations"
+        self.after_each()
+        print(f"{row.name}: {row.runs} runs, {told} after {row.seconds:.0f} s", file=sys.stderr, flush=True)
+
+
+class Lab:
+    """The sandbox and its worlds."""
+
+    def __init__(self, sandbox: Sandbox, folder: Path, seed: int, stack: ExitStack, until: float) -> None:
+        """Take a sandbox that is up; `until` is when no campaign is begun any more, on the monotonic clock."""
+        self.sandbox, self.folder, self.seed = sandbox, folder, seed
+        self.until = until
+        self.grounds: list[Ground] = []
+        self.after_each: Callable[[], None] = lambda: None  # campaign of any ground
+        self._stack, self._lock = stack, threading.Lock()
+        stack.callback(self.stop)
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for ground in self.grounds for row in ground.rows if row.runs]
+
+    def stop(self) -> None:
+        """End all lives, and begin no more."""
+        for ground in self.grounds:
+            ground.world.kill()
+
+    def ground(self, name: str, *, cycle: int, datasets: int, links: int = 2) -> Ground:
+        """Make a world and what is in it."""
+        proxy = self._stack.enter_context(Proxy(self.sandbox.url, self.seed))
+        world = World(self.sandbox, self.folder / name, f"S{self.seed}{name}", proxy, cycle, links=links)
+        with self._lock:
+            world.furnish(datasets)
+        return self._kept(world, Truth(self.sandbox.folder / "rucio.db", ACCOUNT))
+
+    def storages(self, name: str, *, cycle: int) -> Ground:
+        """Make a world whose files go through FTS."""
+        proxy = self._stack.enter_context(Proxy(str(self.sandbox.fts_url), self.seed, trouble=fts_trouble))
+        world = FileWorld(
+            self.sandbox, self.folder / name, f"S{self.seed}{name}", proxy, cycle,
+            more={"DC_INJECT_FTS_ENDPOINT": proxy.url}, service="fts",
+        )  # fmt: skip
+        world.furnish()
+        return self._kept(world, FileTruth(self.sandbox.folder / "fts" / "fts.db", "", world))
+
+    def _kept(self, world: World, truth: Truth) -> Ground:
+        before = invariants.Before.of(world, truth)
+        ground = Ground(world, truth, before, self.seed, self.until, after_each=self.after_each)
+        self.grounds.append(ground)
+        return ground

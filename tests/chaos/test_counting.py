@@ -1,0 +1,93 @@
+"""What the chaos campaigns count, and where they let lives die."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections import Counter
+
+import pytest
+
+from tests.chaos import driver
+from tests.chaos.crashes import FIRST, Aim
+from tests.chaos.rows import Row, save, summed, table, tell_violations
+
+
+def _death(aim, step, work=3, heard=None):
+    with aim.deaths.open("a") as out:
+        out.write(json.dumps({"step": step, "count": 1, "work": work, "heard": heard or {step: 2}}) + "\n")
+
+
+def test_lives_die_at_steps_that_earlier_ones_came_to_and_mostly_at_those_met_least(tmp_path):
+    aim = Aim(tmp_path / "deaths", random.Random(1), after=2.0)
+    assert "step" not in aim.wish()["die"]
+    for _ in range(FIRST):
+        _death(aim, "calling", heard={"calling": 5, "answered": 3})
+    wishes = [aim.wish()["die"] for _ in range(200)]
+    chosen = Counter(wish["step"] for wish in wishes if "step" in wish)
+    assert set(chosen) == {"calling", "answered"}
+    assert chosen["answered"] > 5 * chosen["calling"]
+    assert {wish["count"] for wish in wishes if wish.get("step") == "answered"} == {1, 2, 3}
+
+
+def test_only_deaths_after_work_count_as_such(tmp_path):
+    aim = Aim(tmp_path / "deaths", random.Random(1), after=2.0)
+    _death(aim, "sent:GET", work=0, heard={})
+    _death(aim, "calling", work=1)
+    aim.learn()
+    aim.learn()
+    assert (aim.at_work, aim.met) == (1, {"sent:GET": 1, "calling": 1})
+
+
+@pytest.fixture
+def killed(monkeypatch):
+    """The signals that a driver sends to its own process."""
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda _pid, number: sent.append(number))
+    return sent
+
+
+def test_a_life_dies_at_its_step_counted_from_its_first_work(tmp_path, killed):
+    deaths = tmp_path / "deaths"
+    wish = {"deaths": str(deaths), "die": {"step": "answered", "count": 2, "after": 3600.0}}
+    one = driver.Driver(wish)
+    for name, work in [("answered", 0), ("answered", 0), ("calling", 4), ("answered", 0)]:
+        one.hear(name, work)
+    assert killed == []
+    one.hear("answered")
+    assert killed == [signal.SIGKILL]
+    told = {"step": "answered", "count": 4, "work": 4, "heard": {"calling": 1, "answered": 2}}
+    assert json.loads(deaths.read_text()) == told
+
+
+def test_a_life_whose_step_does_not_come_dies_at_another_one(killed):
+    one = driver.Driver({"die": {"step": "answered", "count": 2, "after": -1.0}})
+    one.hear("observed")
+    assert killed == [], "it has not done anything yet"
+    one.hear("calling", 1)
+    assert killed == [signal.SIGKILL]
+
+
+def test_records_of_several_seeds_add_up(tmp_path, capsys):
+    first = Row("rucio: SIGKILL at a step", 1, 12, 10, 9, 11, 50, 300, Counter({"504": 7}), Counter(calling=10))
+    other = Row(
+        "rucio: SIGKILL at a step", 1, 6, 5, 5, 6, 20, 100, Counter({"504": 1, "401": 2}), Counter(ended=5)
+    )
+    other.violations.append("bytes: lost")
+    save(tmp_path / "1", [first, Row("fts: fault 401", 1)])
+    save(tmp_path / "2", [other])
+    rows = summed([tmp_path / "1", tmp_path / "2"])
+    assert [row.name for row in rows] == ["rucio: SIGKILL at a step", "fts: fault 401"]
+    assert (rows[0].kills, rows[0].at_work, rows[0].faulty, rows[0].steps) == (
+        15,
+        14,
+        10,
+        {"calling": 10, "ended": 5},
+    )
+    told = table(rows)
+    assert "kills by step (15): calling 10, ended 5" in told
+    assert "faulty calls by class (10): 504 8, 401 2" in told
+    assert tell_violations(rows) == 1
+    assert "bytes: lost" in capsys.readouterr().out
