@@ -9,6 +9,7 @@ import click
 
 from dc_inject import files, lint, menu, rates, units
 from dc_inject.cli import common, online, tables
+from dc_inject.cli.answers import Answers
 from dc_inject.clock import SystemClock
 from dc_inject.errors import MenuError, Problem, UsageError
 from dc_inject.menu import MenuDraft
@@ -63,8 +64,8 @@ def check(
     outliers unless the menu accepts them (`accept: [code]`).
 
     Without --online no service is asked. With it, it is asked who I am at the services, whether the ends of links
-    are there, have files, and allow what is needed, and whether FTS's limits will throttle the menus. Exit code 4
-    when a service cannot be reached or does not let me in.
+    are there, can copy, have room and datasets or files, and allow what is needed, and whether FTS's limits will
+    throttle the menus. Exit code 4 when a service cannot be reached or does not let me in.
 
     \b
     Example: dc-inject check menus/cms-t0-export.yaml
@@ -99,7 +100,7 @@ def check(
     ctx.exit(4 if service_failed else 2 if errors else 0)
 
 
-def _ask(drafts: list[MenuDraft], campaign: Campaign, file_speed: float, timeout: float) -> online.Answers:
+def _ask(drafts: list[MenuDraft], campaign: Campaign, file_speed: float, timeout: float) -> Answers:
     """Ask the services; raises MenuError when a menu does not say where one is."""
     try:
         backends = common.backends(

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dc_inject import menu, units
-from dc_inject.cli import common, tables
-from dc_inject.engine import admit
+from dc_inject.cli import common, online_rucio, tables
+from dc_inject.cli.answers import Answers, Use, uses
 from dc_inject.errors import MenuError, Permanent, Problem, ServiceError, Temporary
 from dc_inject.menu import MenuDraft
-from dc_inject.model import Campaign, FileFilter, Flow, Item, Menu, PoolKey
-from dc_inject.ports import Backend, Identity, RseFacts
+from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey
+from dc_inject.ports import Backend, Identity
 from dc_inject.storage.nouns import Missing
 
 if TYPE_CHECKING:
     from dc_inject.backends.fts import FtsBackend, StorageEnd
+    from dc_inject.backends.rucio import RucioBackend
 
 ENOUGH = 100_000  # files of a source that are counted
 FEW = 20  # files of a list that are looked at
@@ -27,28 +27,6 @@ LIMITS = {
     "optimizer": "from its optimizer, as they are just now",
     "default": "not told, so that 200 transfers at a time are assumed",
 }
-
-Use = tuple[Menu, Flow]
-
-
-@dataclass(slots=True)
-class Answers:
-    """What was found out: problems, sentences that are good to know, and whether a service did not let us in.
-
-    `limits` are the services whose limits are known.
-    """
-
-    campaign: Campaign
-    problems: list[Problem] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    service_failed: bool = False
-    limits: set[str] = field(default_factory=set)
-
-    def find(self, use: Use, code: str, message: str, hint: str | None = None) -> None:
-        """Add a finding at a flow's place, unless its menu accepts the code."""
-        menu_, flow = use
-        if code not in menu_.accept:
-            self.problems.append(Problem(flow.menu, flow.line, message, hint or "", code))
 
 
 def fts_of(backends: Mapping[str, Backend]) -> FtsBackend | None:
@@ -68,13 +46,13 @@ def ask(
     alive = {service: backend for service, backend in backends.items() if _lets_us_in(told, drafts, backend)}
     told.campaign = _resolved(told, drafts, alive)
     if "rucio" in alive:
-        _ask_rses(told, drafts, alive["rucio"])
+        online_rucio.ask(told, drafts, cast("RucioBackend", alive["rucio"]))
     fts = fts_of(backends)
     if fts is not None:
-        uses = _uses(told.campaign, "fts")
-        _ask_files(told, uses, fts, _ask_storages(told, uses, fts))
+        of_fts = uses(told.campaign, "fts")
+        _ask_files(told, of_fts, fts, _ask_storages(told, of_fts, fts))
         if "fts" in alive:
-            _ask_limits(told, uses, fts, file_speed)
+            _ask_limits(told, of_fts, fts, file_speed)
     return told
 
 
@@ -87,7 +65,18 @@ def _lets_us_in(told: Answers, drafts: Sequence[MenuDraft], backend: Backend) ->
         told.service_failed = True
         return False
     told.said.append(_who(identity))
+    told.identities[backend.name] = identity
+    _credentials(told, identity)
     return True
+
+
+def _credentials(told: Answers, identity: Identity) -> None:
+    """Find credentials that expire while the campaign runs."""
+    until, some = identity.credentials_until, uses(told.campaign, identity.service)
+    if until is not None and some and until < told.campaign.end:
+        what = f"the credentials for {identity.service} expire at {tables.moment(until)}, before the menus end, "
+        what += f"{tables.moment(told.campaign.end)}"
+        told.find(some[0], "credentials-expire", what, "have them renewed in time; `run` reads them anew")
 
 
 def _who(identity: Identity) -> str:
@@ -122,41 +111,6 @@ def _resolved(told: Answers, drafts: Sequence[MenuDraft], alive: Mapping[str, Ba
     except MenuError as error:
         told.problems += error.problems
         return told.campaign
-
-
-def _uses(campaign: Campaign, through: str) -> list[Use]:
-    return [(menu_, flow) for menu_ in campaign.menus for flow in menu_.flows if flow.link.through == through]
-
-
-# --------------------------------------------------------------------------- Rucio
-
-
-def _ask_rses(told: Answers, drafts: Sequence[MenuDraft], rucio: Backend) -> None:
-    """Find out whether RSEs exist and are available, and which are tape."""
-    unresolved = {expression for draft in drafts for _, expression in draft.expressions}
-    uses = _uses(told.campaign, "rucio")
-    names = {name for _, flow in uses for name in flow.link[:2]} - unresolved
-    try:
-        known = dict(rucio.sites(sorted(names)))
-    except ServiceError as error:
-        told.problems.append(Problem(drafts[0].name, 0, error.message, error.hint or ""))
-        return
-
-    def facts(service: str, ends: Iterable[str]) -> Mapping[str, RseFacts]:
-        return {name: known[name] if service == "rucio" and name in known else RseFacts(name) for name in ends}
-
-    try:
-        admit.ends(told.campaign, facts)
-    except MenuError as error:
-        told.problems += error.problems
-    seen = set()
-    for use in uses:
-        link = use[1].link
-        for name, right in ((link.source, "readable"), (link.destination, "writable")):
-            fact = known.get(name)
-            if fact is not None and getattr(fact, right) is False and (name, right) not in seen:
-                seen.add((name, right))
-                told.find(use, "storage-unreachable", f"Rucio says that {name} is not {right} now", "ask its site")
 
 
 # --------------------------------------------------------------------------- FTS

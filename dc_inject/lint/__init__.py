@@ -11,9 +11,11 @@ from dc_inject import menu
 from dc_inject.errors import Problem
 from dc_inject.lint import capacity, days
 from dc_inject.lint.capacity import FAST_FILE
+from dc_inject.lint.pools import Stock, pools
+from dc_inject.lint.rooms import rooms
 from dc_inject.model import Campaign
 
-__all__ = ["FAST_FILE", "findings"]
+__all__ = ["FAST_FILE", "Stock", "findings", "pools", "rooms"]
 
 
 def findings(campaign: Campaign, file_speed: float = FAST_FILE, told: Collection[str] = ()) -> tuple[Problem, ...]:

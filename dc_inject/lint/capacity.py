@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dc_inject import menu, rates, units, urls
@@ -20,7 +20,7 @@ def findings(campaign: Campaign, file_speed: float, told: Collection[str]) -> It
     """Yield findings with the menu that may accept each; `told` are services whose limits are known."""
     uses = [(of, flow) for of in campaign.menus for flow in of.flows]
     yield from _spaces(campaign, uses)
-    yield from _coarse(uses)
+    yield from coarse(uses, smallest)
     yield from _transfers([use for use in uses if use[1].link.through not in told], file_speed)
 
 
@@ -29,21 +29,21 @@ def _spaces(campaign: Campaign, uses: Sequence[Use]) -> Iterator[Found]:
     specs = [spec for of in campaign.menus for site in of.sites for spec in site.rses.values()]
     if all(spec.space is None for spec in specs):
         return
-    for row in footprint([_by_rse(campaign)], Assumptions()).by("site"):
+    for row in footprint([by_rse(campaign)], Assumptions()).by("site"):
         if row.space is None or row.peak.shortest <= row.space * (1 + ROUNDING):
             continue
-        of, largest = _largest(use for use in uses if use[1].link.destination == row.group.name)
+        of, flow = largest(use for use in uses if use[1].link.destination == row.group.name)
         needed = f"{units.format_size(row.peak.shortest)} of {units.format_size(row.space)}"
-        shortest = units.format_duration(largest.lifetime_min)
+        shortest = units.format_duration(flow.lifetime_min)
         what = (
             f"{units.format_rate(row.peak.arriving)} into {row.group.name} need {needed}, even with the shortest "
             f"lifetime, {shortest}: the rest will be held (destination-full)"
         )
         hint = "lower the rates, shorten `lifetime: {min: ...}`, or ask the site for space"
-        yield of, Problem(largest.menu, largest.line, what, hint, "space-overfilled")
+        yield of, Problem(flow.menu, flow.line, what, hint, "space-overfilled")
 
 
-def _by_rse(campaign: Campaign) -> Campaign:
+def by_rse(campaign: Campaign) -> Campaign:
     """Return the campaign with each RSE as a site of its own, so that a footprint has rows for them."""
     menus = []
     for one in campaign.menus:
@@ -52,28 +52,26 @@ def _by_rse(campaign: Campaign) -> Campaign:
     return replace(campaign, menus=tuple(menus))
 
 
-def _coarse(uses: Sequence[Use]) -> Iterator[Found]:
-    """Find links too slow for one dataset an hour, whatever they take; one finding for a scenario."""
+def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[Found]:
+    """Find links too slow for one dataset an hour, of what they may take; one finding for a scenario."""
     slow: dict[tuple[str, str], list[tuple[float, int, Use]]] = {}
     for use in uses:
-        flow, smallest = use[1], _smallest(use[1])
+        flow, least = use[1], smallest_of(use[1])
         hour = rates.peak([flow]).rate * (1 + flow.overhead) * 3600
-        if 0 < hour < smallest * (1 - ROUNDING):
-            slow.setdefault((flow.menu, flow.scenario), []).append((hour, smallest, use))
+        if 0 < hour < least * (1 - ROUNDING):
+            slow.setdefault((flow.menu, flow.scenario), []).append((hour, least, use))
     for (_, scenario), some in slow.items():
-        hour, smallest, (of, flow) = min(some, key=lambda one: one[0] / one[1])
+        hour, least, (of, flow) = min(some, key=lambda one: one[0] / one[1])
         others = f" (and {len(some) - 1} more links of {scenario})" if len(some) > 1 else ""
         what = (
             f"{flow.link}{others} moves {units.format_size(hour)} an hour, less than the smallest dataset or file "
-            f"that it may take, {units.format_size(smallest)}: it will have traffic only now and then"
+            f"that it may take, {units.format_size(least)}: it will have traffic only now and then"
         )
-        yield (
-            of,
-            Problem(flow.menu, flow.line, what, "take smaller datasets for this link, too", "coarse-datasets"),
-        )
+        hint = "let this link take smaller datasets, too"
+        yield of, Problem(flow.menu, flow.line, what, hint, "coarse-datasets")
 
 
-def _smallest(flow: Flow) -> int:
+def smallest(flow: Flow) -> int:
     """Return the bytes of the smallest dataset or file that a flow may take, as far as its menu tells."""
     known = stock(flow, None)
     if known:
@@ -96,15 +94,16 @@ def _transfers(uses: Sequence[Use], file_speed: float) -> Iterator[Found]:
         rate = rates.peak(replace(flow, rate=flow.rate * (1 + flow.overhead)) for _, flow in some).rate
         need = menu.needed(rate, file_speed)
         if need > most * (1 + ROUNDING):
-            of, largest = _largest(some)
+            of, flow = largest(some)
             what = (
                 f"{source} -> {destination}: {units.format_rate(rate)} need {need:.0f} transfers at a time, and "
                 f"FTS usually allows {most}; {most} files at {units.format_size(file_speed)}/s are "
                 f"{units.format_rate(most * file_speed)}"
             )
             hint = "have FTS's operators raise its limit on this link, and if they did: `accept: [fts-link-limit]`"
-            yield of, Problem(largest.menu, largest.line, what, hint, "fts-link-limit")
+            yield of, Problem(flow.menu, flow.line, what, hint, "fts-link-limit")
 
 
-def _largest(uses: Iterable[Use]) -> Use:
+def largest(uses: Iterable[Use]) -> Use:
+    """Return the flow with the highest rate: the place where a finding about several is told."""
     return max(uses, key=lambda use: use[1].rate)

@@ -28,6 +28,14 @@ CODES = {
     "storage-unreachable": "a storage does not answer, or Rucio says that its RSE is not available",
     "storage-verbs": "a storage does not allow what copies, or their deletion, need",
     "wrong-size": "a source file that is listed has another size at the storage",
+    "no-distance": "Rucio has no distance for a link, so that it moves nothing there",
+    "no-third-party-copy": "the ends of a link have no protocols for third-party copy that go together",
+    "unknown-activity": "an activity is not in the schema of the Rucio client",
+    "account-limit": "the account's limit at an RSE is too small",
+    "free-space": "an RSE has too little free space even for the shortest lifetime",
+    "expired-data": "an RSE has much that has expired and is not deleted yet",
+    "pool-small": "a source has too few different datasets for a link",
+    "credentials-expire": "credentials expire before the menus end",
     "no-source-files": "a source has no file that may be injected",
 }
 ERRORS = frozenset({"no-source-files"})  # as long as the menu does not accept it, nothing can work

@@ -35,6 +35,9 @@ class FakeRse:
     kind: str = "DISK"
     quota: float | None = 10**15
     reported: datetime = BORN
+    expired: int | None = 0
+    reads: tuple[str, ...] = ("davs", "root")  # third-party copies, over the WAN
+    writes: tuple[str, ...] = ("davs", "root")
 
 
 @dataclass
@@ -61,6 +64,7 @@ class FakeRucio:
     rules: dict[str, FakeRule] = field(default_factory=dict)
     attributes: list[Row] = field(default_factory=list)
     limits: list[Row] = field(default_factory=list)  # global ones
+    unlinked: set[tuple[str, str]] = field(default_factory=set)  # pairs of RSEs without a distance
     may_end: bool = True
     faults: dict[str, list[Exception]] = field(default_factory=dict)
     losses: dict[str, list[Exception]] = field(default_factory=dict)
@@ -272,7 +276,35 @@ class FakeClient:
     def get_rse_usage(self, rse: str) -> Iterator[Row]:
         found = self.server.rses[rse]
         yield {"rse": rse, "source": "rucio", "used": 1, "free": None, "updated_at": BORN}
+        if found.expired is not None:
+            yield {"rse": rse, "source": "expired", "used": found.expired, "free": None, "updated_at": BORN}
         yield {"rse": rse, "source": "storage", "used": 1, "free": found.space, "updated_at": found.reported}
+
+    def get_protocols(self, rse: str) -> list[Row] | Row:
+        found = self.server.rses[rse]
+        schemes = sorted({*found.reads, *found.writes})
+        if not schemes:
+            raise rucio.RSEProtocolNotSupported(f"RSE '{rse}' does not support the protocol")
+        rows = [
+            {
+                "scheme": scheme,
+                "domains": {
+                    "lan": {"read": 1},
+                    "wan": {
+                        "read": 1,
+                        "third_party_copy_read": int(scheme in found.reads),
+                        "third_party_copy_write": int(scheme in found.writes) or None,
+                    },
+                },
+            }
+            for scheme in schemes
+        ]
+        return rows[0] if len(rows) == 1 else rows
+
+    def get_distance(self, source: str, destination: str) -> list[Row]:
+        if (source, destination) in self.server.unlinked:
+            return []
+        return [{"src_rse": source, "dest_rse": destination, "distance": 1}]
 
     def get_local_account_usage(self, account: str) -> Iterator[Row]:
         for name, rse in self.server.rses.items():

@@ -14,6 +14,7 @@ from click.testing import Result
 pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libssl-dev python3-dev")
 
 from dc_inject import menu
+from dc_inject.backends.rucio import Survey
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.cli import common
 from dc_inject.errors import Fatal, Permanent, Temporary
@@ -357,7 +358,9 @@ def test_a_menu_that_is_wrong_is_not_asked_for(check, monkeypatch) -> None:
 @pytest.fixture
 def rucio(services: dict[str, Backend], monkeypatch: pytest.MonkeyPatch) -> SimBackend:
     """A simulated service in Rucio's place."""
-    services["rucio"] = service = SimBackend(SimClock(START), {"A": [Item("cms:1", 10**9, 1)]})
+    items = {source: [Item(f"cms:{n}", 10**11, 100) for n in range(50)] for source in "AD"}
+    services["rucio"] = service = SimBackend(SimClock(START), items)
+    monkeypatch.setattr(service, "survey", lambda _pairs: Survey(), raising=False)
     return service
 
 
@@ -369,7 +372,7 @@ def facts(**of: RseFacts) -> Callable[[Any], dict[str, RseFacts]]:
 
 
 def test_rses_are_asked_for(check, rucio, monkeypatch) -> None:
-    """Whether they exist, are available, and are tape; no inventory is read."""
+    """Whether they exist, are available, and are tape; sources are read once."""
     scenarios = "scenarios: {one: {from: A, to: [B, C, D], rate: 1 Gb/s}, two: {from: D, to: A, rate: 1 Gb/s}}"
     known = {
         "B": RseFacts("B", writable=False),
@@ -386,7 +389,7 @@ def test_rses_are_asked_for(check, rucio, monkeypatch) -> None:
         ("error", None, "rucio knows no RSE C"),
     ]
     assert "rucio at sim://: sim of def, may end rules early" in done.stderr
-    assert set(rucio.calls) == {"check"}
+    assert rucio.calls == {"check": 1, "inventory": 2}
 
 
 def test_expressions_are_resolved(check, rucio, monkeypatch) -> None:

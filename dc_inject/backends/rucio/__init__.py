@@ -18,6 +18,7 @@ from dc_inject.backends.rucio.look import Looking
 from dc_inject.backends.rucio.observing import Observing
 from dc_inject.backends.rucio.replicas import replicas
 from dc_inject.backends.rucio.rules import Rules
+from dc_inject.backends.rucio.survey import Survey, surveyed
 from dc_inject.errors import Temporary
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
 from dc_inject.ports import (
@@ -34,7 +35,7 @@ from dc_inject.ports import (
 )
 from dc_inject.redaction import scrub
 
-__all__ = ["RucioBackend"]
+__all__ = ["RucioBackend", "Survey"]
 
 
 class RucioBackend:
@@ -125,6 +126,11 @@ class RucioBackend:
         """Tell space, quota and availability; a signal that cannot be read is named as missing."""
         with _understood():
             return self._facts.sites(rses)
+
+    def survey(self, pairs: Iterable[tuple[str, str]]) -> Survey:
+        """Tell what a campaign on these links (source, destination) has to reckon with."""
+        with _understood():
+            return surveyed(self.connection, pairs)
 
     def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[Found]:
         """Stream the rules of this campaign (or of another one) that Rucio has, found by their comments."""

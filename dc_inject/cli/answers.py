@@ -1,0 +1,42 @@
+"""What `check --online` was told by services and storages, and what it finds in that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dc_inject.errors import Problem
+from dc_inject.model import Campaign, Flow, Menu
+from dc_inject.ports import Identity
+
+Use = tuple[Menu, Flow]
+
+
+@dataclass(slots=True)
+class Answers:
+    """What was found out: problems, sentences that are good to know, and whether a service did not let us in.
+
+    `limits` are the services whose limits are known, `identities` who we are at those that let us in.
+    """
+
+    campaign: Campaign
+    problems: list[Problem] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    service_failed: bool = False
+    limits: set[str] = field(default_factory=set)
+    identities: dict[str, Identity] = field(default_factory=dict)
+
+    def find(self, use: Use, code: str, message: str, hint: str | None = None) -> None:
+        """Add a finding at a flow's place, unless its menu accepts the code."""
+        menu_, flow = use
+        if code not in menu_.accept:
+            self.problems.append(Problem(flow.menu, flow.line, message, hint or "", code))
+
+    def take(self, found: Iterable[tuple[Menu, Problem]]) -> None:
+        """Add findings, but for those that their menu accepts."""
+        self.problems += [problem for menu, problem in found if problem.code not in menu.accept]
+
+
+def uses(campaign: Campaign, through: str) -> list[Use]:
+    """Return the flows through a service, each with its menu."""
+    return [(menu, flow) for menu in campaign.menus for flow in menu.flows if flow.link.through == through]

@@ -1,0 +1,201 @@
+"""`check --online` with Rucio in memory: each finding fires, and a grid that is right has none."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+from rucio.common import exception as rucio_errors
+
+from dc_inject.backends.rucio import RucioBackend
+from dc_inject.cli import common
+from dc_inject.metrics import Silent
+from tests.backends.fake import GB, FakeClient, FakeRse, FakeRucio
+from tests.cli.ledgers import run
+from tests.menu.texts import text
+
+TB = 1000 * GB
+RIGHT = "scenarios: {one: {from: A, to: B, rate: 8 Gb/s}}"
+
+
+@pytest.fixture
+def server() -> FakeRucio:
+    """100 datasets of 100 files of 1 GB at A: 10 TB, more than 1 GB/s needs in 2 h and a cycle."""
+    server = FakeRucio(rses={name: FakeRse() for name in "ABC"})
+    for number in range(100):
+        server.add(f"cms:{number}", "A", files=100, size=GB)
+    return server
+
+
+@pytest.fixture
+def check(server, tmp_path, monkeypatch):
+    """Run `check --online`; return the exit code, the findings by code, and what was said."""
+    backend = RucioBackend(campaign="test", clock=server.clock, observer=Silent(), make=server.client)
+    monkeypatch.setattr(common, "backends", lambda services, **_: {"rucio": backend} if services else {})
+
+    def check(scenarios: str = RIGHT, **parts: str) -> tuple[int, dict[str, str], str]:
+        path = tmp_path / "m.yaml"
+        path.write_text(text(scenarios=scenarios, **parts))
+        done = run("check", "--online", "--format", "json", path)
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        rows = json.loads(done.stdout)
+        assert len({row["code"] for row in rows}) == len(rows)
+        return done.exit_code, {row["code"]: row["message"] for row in rows}, done.stderr
+
+    return check
+
+
+def test_a_grid_that_is_right_has_no_finding_and_nothing_is_changed(check, server):
+    server.may_end = False
+    code, found, said = check()
+    assert (code, found) == (0, {})
+    assert "A: 100 datasets, 10 TB" in said
+    assert "may NOT end rules early" in said
+    assert "signal missing" not in said
+    assert server.called("add_replication_rule") == 0
+
+
+def test_a_link_without_a_distance(check, server):
+    server.unlinked.add(("A", "B"))
+    code, found, _ = check()
+    assert (code, list(found)) == (0, ["no-distance"])
+    assert "no distance from A to B" in found["no-distance"]
+    server.unlinked = {("B", "A")}
+    assert check()[1] == {}
+
+
+def test_ends_whose_protocols_do_not_go_together(check, server):
+    server.rses["B"] = FakeRse(writes=("gsiftp",))
+    _, found, _ = check()
+    assert list(found) == ["no-third-party-copy"]
+    assert "the one is read by davs or root, the other written by gsiftp" in found["no-third-party-copy"]
+    server.rses["B"] = FakeRse(writes=("https",))
+    assert check()[1] == {}
+
+
+def test_an_activity_is_looked_up_in_the_clients_schema_and_that_is_said(check):
+    _, found, _ = check(RIGHT.replace("rate:", "activity: Mini Challenge, rate:"))
+    assert list(found) == ["unknown-activity"]
+    assert (
+        "'Mini Challenge' is not in the schema of this Rucio client; its server's may differ"
+        in found["unknown-activity"]
+    )
+    assert check(RIGHT.replace("rate:", "activity: Functional Test, rate:"))[1] == {}
+
+
+def test_a_quota_that_is_too_small(check, server):
+    """1 GB/s for 2 h; Rucio wants more left than a dataset has."""
+    server.rses["B"].quota = 7100 * GB
+    _, found, _ = check()
+    assert list(found) == ["account-limit"]
+    assert "8 Gb/s into B need a quota of 7.2 TB" in found["account-limit"]
+    server.rses["B"].quota = None
+    assert list(check()[1]) == ["account-limit"]
+    server.rses["B"].quota = 7300 * GB
+    assert check()[1] == {}
+
+
+def test_a_storage_with_too_little_free_space(check, server):
+    """1 GB/s for the shortest lifetime of 1 h and a cycle."""
+    server.rses["B"].space = 4400 * GB
+    assert list(check()[1]) == ["free-space"]
+    server.rses["B"].space = 4500 * GB
+    assert check()[1] == {}
+
+
+def test_expired_data_that_nobody_has_deleted(check, server):
+    server.rses["B"].expired = 4 * TB
+    _, found, _ = check()
+    assert "B has 4 TB that have expired and are not deleted yet" in found["expired-data"]
+    server.rses["B"].expired = 3 * TB
+    assert check()[1] == {}
+    server.rses["B"].expired, server.rses["A"].expired = None, 9 * TB
+    assert check()[1] == {}
+
+
+def test_a_pool_that_is_too_small_and_one_that_is_empty(check, server):
+    """With the right to end rules the shortest lifetime counts."""
+    twice = RIGHT.replace("8 Gb/s", "16 Gb/s")
+    assert check(twice)[1] == {}
+    server.may_end = False
+    code, found, _ = check(twice)
+    assert (code, list(found)) == (0, ["pool-small"])
+    code, found, _ = check(RIGHT.replace("from: A", "from: C"))
+    assert (code, list(found)) == (2, ["no-source-files"])
+
+
+def test_datasets_that_are_too_coarse(check, server):
+    """50 GB an hour, and the smallest has 100 GB."""
+    assert list(check(RIGHT.replace("8 Gb/s", "0.11 Gb/s"))[1]) == ["coarse-datasets"]
+    assert check(RIGHT.replace("8 Gb/s", "0.23 Gb/s"))[1] == {}
+
+
+def test_credentials_that_expire_while_the_menus_run(check, server, monkeypatch):
+    import dc_inject.backends.rucio.identity as identity  # noqa: PLC0415  to replace what reads a certificate
+
+    ends = server.clock.now() + timedelta(hours=23)  # the menu ends after 23 h
+    monkeypatch.setattr(identity, "credentials_until", lambda _client: ends)
+    assert check()[1] == {}
+    monkeypatch.setattr(identity, "credentials_until", lambda _client: ends - timedelta(hours=1))
+    _, found, said = check()
+    assert (
+        "expire at 2027-02-09T08:00:00Z, before the menus end, 2027-02-09T09:00:00Z" in found["credentials-expire"]
+    )
+    assert "credentials until" in said
+
+
+def test_an_rse_that_does_not_exist_and_a_tape_are_errors(check, server):
+    """Of what does not exist nothing more is asked."""
+    code, found, _ = check("scenarios: {one: {from: A, to: [X], rate: 8 Gb/s}}")
+    assert (code, found) == (2, {None: "rucio knows no RSE X"})
+    assert server.called("get_distance") == 0
+    server.rses["B"].kind = "TAPE"
+    code, found, _ = check()
+    assert (code, found) == (2, {None: "B is tape, and nobody agreed to it"})
+
+
+def test_an_rse_that_is_not_available(check, server):
+    server.rses["B"].write = False
+    assert check()[1] == {"storage-unreachable": "Rucio says that B is not writable now"}
+
+
+@pytest.mark.parametrize(
+    ("method", "signal"),
+    [
+        ("get_distance", "distances"),
+        ("get_protocols", "protocols"),
+        ("get_local_account_usage", "quota_left"),
+        ("get_dataset_locks_by_rse", "the datasets of A cannot be told"),
+    ],
+)
+def test_what_cannot_be_told_is_said_and_is_no_finding(check, server, method, signal):
+    server.faults[method] = [rucio_errors.DatabaseException("busy")] * 3
+    code, found, said = check()
+    assert (code, found) == (0, {})
+    assert signal in said
+    assert "busy" in said
+
+
+def test_a_report_of_space_that_is_old_is_said(check, server):
+    server.rses["B"].reported -= timedelta(days=2)
+    server.rses["B"].space = 0
+    _, found, said = check()
+    assert found == {}
+    assert "signal missing: free of B" in said
+
+
+def test_what_a_menu_accepts_is_no_finding(check, server):
+    server.unlinked.add(("A", "B"))
+    server.rses["B"].space = 0
+    assert list(check(accept="accept: [no-distance]")[1]) == ["free-space"]
+
+
+def test_a_service_that_refuses_us_half_way_is_told(check, server, monkeypatch):
+    def refuse(self, rse: str):
+        raise rucio_errors.CannotAuthenticate("the proxy is gone")
+
+    monkeypatch.setattr(FakeClient, "get_protocols", refuse)
+    code, found, _ = check()
+    assert code == 4
+    assert "the proxy is gone" in found[None]
