@@ -6,6 +6,7 @@ import click
 
 from dc_inject.cli import tables
 from dc_inject.cli.menu_diff import diff
+from dc_inject.cli.menu_expand import expand
 from dc_inject.cli.menu_import import import_
 from dc_inject.cli.menu_scale import scale
 from dc_inject.menu import schema as menu_schema
@@ -28,5 +29,5 @@ def schema() -> None:
     tables.emit_json(menu_schema())
 
 
-for command in (import_, diff, scale):
+for command in (import_, expand, diff, scale):
     menu.add_command(command)

@@ -7,7 +7,7 @@ parser's events are composed without recursion, so that neither deep nesting nor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -86,6 +86,14 @@ def decode(data: bytes, file: str, complain: Complain, largest: int = LARGEST_FI
         line = text.count("\n", 0, control.start()) + 1
         complain(Place(file, line), f"there is a control character, U+{ord(control[0]):04X}", "remove it")
     return None
+
+
+def texts(node: Node) -> Iterator[Text]:
+    """Yield all scalars of a node that are values, not keys."""
+    if isinstance(node, Text):
+        yield node
+    for one in node.values() if isinstance(node, Map) else node if isinstance(node, Seq) else ():
+        yield from texts(one)
 
 
 def compose(data: bytes, file: str, complain: Complain) -> Map | None:

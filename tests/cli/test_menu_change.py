@@ -81,3 +81,61 @@ def test_menus_that_cannot_be_compared(menu: Path, tmp_path: Path) -> None:
     assert isinstance(run("menu", "diff", "-", "-").exception, UsageError)
     assert "cannot be read" in str(run("menu", "diff", menu, tmp_path / "no.yaml").exception)
     assert isinstance(run("menu", "diff", menu, "-", text="- a\n").exception, MenuError)
+
+
+# --------------------------------------------------------------------------- expand
+
+
+def test_a_menu_written_out_is_the_same_menu(menu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In another folder too, where it goes on to find the files that it names."""
+    (tmp_path / "d.txt").write_text("cms:*\n")
+    (tmp_path / "_part.yaml").write_text(
+        "defaults: {datasets: {file: d.txt}}\nsites: {KIT: {rses: {T1_DE_KIT: {}}}}\n"
+    )
+    menu.write_text(
+        text(defaults="include: _part.yaml", scenarios="scenarios: {one: {mesh: [A, KIT, C], rate: 6 Gb/s}}")
+    )
+    (tmp_path / "out").mkdir()
+    goal = tmp_path / "out" / "links.yaml"
+    done = run("menu", "expand", menu, "-o", goal)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == f"6 links, 6 Gb/s together\nwrote {goal}\n"
+    assert run("menu", "diff", menu, goal).stderr == "equal: the same rates on the same links at all times\n"
+    printed = run("menu", "expand", menu).stdout
+    assert printed == goal.read_text().replace("../", "")
+    monkeypatch.chdir(tmp_path)
+    assert run("menu", "expand", "-", text=printed).stdout == printed
+
+
+def test_expressions_are_said_or_asked_for(menu: Path) -> None:
+    """Without either, the menu is refused, and says what to do."""
+    menu.write_text(text(scenarios='scenarios: {one: {from: A, to: "tier=2&country=DE", rate: 6 Gb/s}}'))
+    done = run("menu", "expand", menu)
+    assert "nobody says what tier=2&country=DE means (ask Rucio with --online, or say it with --rses)" in str(
+        done.exception
+    )
+    done = run("menu", "expand", menu, "--rses", "tier=2&country=DE=T2_DE_DESY, T2_DE_RWTH")
+    assert done.exit_code == 0
+    assert "{from: A, to: T2_DE_RWTH, rate: 3 Gb/s}" in done.stdout
+    assert run("menu", "expand", menu, "--rses", "tier").exit_code == 2
+
+
+def test_expressions_are_asked_for_online(menu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the service that the link goes through, and only those that nobody said."""
+
+    class Rucio:
+        def resolve(self, expression: str) -> tuple[str, ...]:
+            assert expression == "tier=2"
+            return ("T2_A", "T2_B")
+
+    monkeypatch.setattr("dc_inject.cli.common.backends", lambda services, **_: dict.fromkeys(services, Rucio()))
+    menu.write_text(text(scenarios='scenarios: {one: {from: ["tier=1"], to: "tier=2", rate: 6 Gb/s}}'))
+    done = run("menu", "expand", menu, "--online", "--rses", "tier=1=T1")
+    assert done.exit_code == 0
+    assert "{from: T1, to: T2_B, rate: 3 Gb/s}" in done.stdout
+
+
+def test_an_outlier_that_shares_hid_is_told(menu: Path) -> None:
+    """Since `run` will refuse it now."""
+    menu.write_text(text(scenarios="scenarios: {one: {from: A, to: {B: 90, C: 1, D: 1, E: 1}, rate: 6 Gb/s}}"))
+    assert "[rate-outlier]" in run("menu", "expand", menu).stderr

@@ -1,0 +1,109 @@
+"""`dc-inject menu expand`: a menu with every link on its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from dc_inject import files, menu
+from dc_inject.cli import common, menu_files, menu_heading
+from dc_inject.clock import SystemClock
+from dc_inject.errors import DcInjectError, MenuError, Problem
+from dc_inject.menu import MenuDraft, differences, rewriting
+from dc_inject.metrics import Silent
+
+
+class Meaning(click.ParamType[tuple[str, tuple[str, ...]]]):
+    """What an RSE expression means: `tier=2&country=DE=T2_DE_DESY,T2_DE_RWTH`."""
+
+    name = "meaning"
+
+    def convert(
+        self, value: str | tuple[str, tuple[str, ...]], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[str, ...]]:
+        """Split at the last equals sign: expressions have some too, names of RSEs have none."""
+        if isinstance(value, tuple):
+            return value
+        expression, _, names = value.rpartition("=")
+        rses = tuple(name.strip() for name in names.split(",") if name.strip())
+        if not expression or not rses:
+            self.fail(f"{value!r} is not EXPRESSION=RSE,RSE...", param, ctx)
+        return expression.strip(), rses
+
+
+@click.command()
+@click.argument("file", metavar="MENU", type=menu_files.PATH)
+@click.option("--online", "asking", is_flag=True, help="Ask Rucio what RSE expressions mean now.")
+@click.option(
+    "--rses",
+    "meanings",
+    type=Meaning(),
+    multiple=True,
+    metavar="EXPRESSION=RSE,...",
+    help="What an RSE expression means, without asking (may be repeated).",
+)
+@common.TIMEOUT
+@menu_files.OUTPUT
+@menu_files.FORCE
+def expand(
+    file: Path,
+    asking: bool,
+    meanings: tuple[tuple[str, tuple[str, ...]], ...],
+    timeout: float,
+    output: Path,
+    force: bool,
+) -> None:
+    r"""Write MENU with every link on its own: shares, meshes, both ways, expressions, includes, files of links.
+
+    What is replaced stays as a comment; order and other comments stay as they were. The rates are those of the
+    old menu to the last bit. A file that the menu goes on to name is called relative to the new menu.
+
+    \b
+    Example: dc-inject menu expand day1.yaml -o links.yaml
+    Example: dc-inject menu expand day1.yaml --rses "tier=2&country=DE=T2_DE_DESY,T2_DE_RWTH"
+    """
+    if output != menu_files.STDIN:
+        files.refuse_existing(output, force=force)
+    data, name = menu_files.read(file)
+    draft = menu.read(data, name, files.load)
+    names = dict(meanings)
+    missing = {expression: through for through, expression in draft.expressions if expression not in names}
+    if missing and asking:
+        names |= _asked(draft, missing, timeout)
+    elif missing:
+        what = f"nobody says what {', '.join(sorted(missing))} means"
+        raise MenuError([Problem(name, 0, what, "ask Rucio with --online, or say it with --rses")])
+    folder = Path() if output == menu_files.STDIN and file == menu_files.STDIN else _folder(file, output)
+    text = rewriting.expanded(draft, files.load, names, lambda path: os.path.relpath(path, folder))
+    _compare(draft, names, menu.read(text, str(folder / "menu"), files.load))
+    after = menu_heading.checked(text, folder / (file.name if output == menu_files.STDIN else output.name))
+    menu_files.say(menu_heading.together(after))
+    menu_files.write(text, output, force=force)
+
+
+def _folder(file: Path, output: Path) -> Path:
+    """Return the folder of the new menu; one on stdout is taken to go beside the old one."""
+    return (file if output == menu_files.STDIN else output).parent
+
+
+def _asked(draft: MenuDraft, missing: dict[str, str], timeout: float) -> dict[str, tuple[str, ...]]:
+    """Ask the services what expressions mean."""
+    common.talk(quiet=True)
+    backends = common.backends(
+        set(missing.values()),
+        campaign=draft.campaign,
+        clock=SystemClock(),
+        observer=Silent(),
+        timeout=timeout,
+        endpoint=common.menus_endpoint([draft]),
+    )
+    return {expression: backends[through].resolve(expression) for expression, through in missing.items()}
+
+
+def _compare(before: MenuDraft, names: dict[str, tuple[str, ...]], after: MenuDraft) -> None:
+    """Be sure that both menus ask for the same."""
+    old, new = menu.campaign([before.resolve(names)]), menu.campaign([after.preview])
+    if differences.changes(old, new) or list(differences.others(old, new)):
+        raise DcInjectError("the menu could not be written out so that it stays the same", "please report this")

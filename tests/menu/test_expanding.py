@@ -1,0 +1,342 @@
+"""Menus written out: the same flows, one link a line, and everything else where it was."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dc_inject import menu
+from dc_inject.errors import MenuError, UsageError
+from dc_inject.menu import MenuDraft, differences, rewriting
+from tests.menu.texts import A, B, draft, fts, scenarios, text
+
+FILES = {
+    "l.csv": "from,to,rate,priority\nA,D,3 Gb/s,4\nA,E,3 Gb/s,\n",
+    "parts/p.yaml": "sites: {KIT: {rses: {T1_DE_KIT_Disk: {}}}}\n"
+    "defaults: {datasets: {file: d.txt}}\n"
+    "x-free: {any: thing}\n"
+    "accept: [rate-outlier]\n"
+    "scenarios: {inc: {from: A, to: [B, KIT], rate: 3 Gb/s, datasets: {file: d.txt}}}\n",
+    "parts/d.txt": "a:*\n",
+    "d.txt": "b:*\n",
+    "s.csv": "url\ndavs://a.example.org:8443/dc/1\n",
+}
+
+
+def load(path: str, most: int) -> bytes:
+    return FILES[path].encode()[:most]
+
+
+def expanded(one: MenuDraft, names: Mapping[str, tuple[str, ...]] | None = None, to: str = "m.yaml") -> str:
+    folder = posixpath.dirname(to)
+    return rewriting.expanded(one, load, names or {}, lambda path: posixpath.relpath(path, folder or "."))
+
+
+def written_out(before: str, names: Mapping[str, tuple[str, ...]] | None = None) -> str:
+    """Expand a menu, and see that all that has to hold then does."""
+    old = draft(before, FILES)
+    made = expanded(old, names)
+    new = draft(made, FILES)
+    one, other = (menu.campaign([resolved]) for resolved in (old.resolve(names or {}), new.resolve({})))
+    assert differences.changes(one, other) == ()
+    assert list(differences.others(one, other)) == []
+    assert [(flow.key, flow.rate) for flow in one.flows] == [(flow.key, flow.rate) for flow in other.flows]
+    assert expanded(new) == made, "expand of expand is itself"
+    assert not new.expressions
+    for scenario in new.document.scenarios.values():
+        assert len(scenario.links) == len(
+            [f for f in other.flows if new.document.scenarios[f.scenario] is scenario]
+        )
+        assert not any(entry.both_ways for entry in scenario.links)
+    comments = re.findall(r"# .*", before)
+    assert [comment for comment in comments if comment not in made] == []
+    return made
+
+
+def body(made: str) -> list[str]:
+    """The lines below `scenarios:` that are no comments."""
+    lines = made[made.index("scenarios:") :].splitlines()[1:]
+    return [line for line in lines if not line.lstrip().startswith("#")]
+
+
+def test_shares_become_links_and_stay_as_a_comment() -> None:
+    """In the place of the first of them; other keys and comments are where they were."""
+    made = written_out(
+        scenarios(
+            "one:  # the first\n"
+            "  priority: 4\n"
+            "  from: A   # source\n"
+            "  to:\n"
+            "    B: 40\n"
+            "    # ten each\n"
+            "    C: 10\n"
+            "  rate: 250 Gb/s   # agreed\n"
+            "  lifetime: {min: 1 h}\n"
+            "# the second\n"
+            "two: {from: A, to: B, rate: 1 Gb/s}"
+        )
+    )
+    assert made[made.index("scenarios:") :] == (
+        "scenarios:\n"
+        "  one:  # the first\n"
+        "    priority: 4\n"
+        "    # from: A   # source\n"
+        "    # to:\n"
+        "    #   B: 40\n"
+        "    #   # ten each\n"
+        "    #   C: 10\n"
+        "    # rate: 250 Gb/s   # agreed\n"
+        "    links:\n"
+        "      - {from: A, to: B, rate: 200 Gb/s}\n"
+        "      - {from: A, to: C, rate: 50 Gb/s}\n"
+        "    lifetime: {min: 1 h}\n"
+        "  # the second\n"
+        "  two:\n"
+        "    # {from: A, to: B, rate: 1 Gb/s}\n"
+        "    links:\n"
+        "      - {from: A, to: B, rate: 1 Gb/s}\n"
+    )
+
+
+def test_a_list_of_links_is_touched_only_where_it_has_to_be() -> None:
+    """Its order, comments and other keys stay."""
+    made = written_out(
+        scenarios(
+            "one:\n"
+            "  links:\n"
+            "  - {from: A, to: B, rate: 1000 Mbps, x-note: {a: b}}   # keep\n"
+            "  # both\n"
+            "  - from: A\n"
+            "    to: C\n"
+            "    rate: 2 Gb/s\n"
+            "    both_ways: true\n"
+            "    tape_agreed: 'a: b'\n"
+            "two: {links: [{from: A, to: B, rate: 1 Gb/s, both_ways: true}, {from: A, to: C, rate: 1 Gb/s}]}"
+        )
+    )
+    assert made[made.index("scenarios:") :] == (
+        "scenarios:\n"
+        "  one:\n"
+        "    links:\n"
+        "    - {from: A, to: B, rate: 1000 Mbps, x-note: {a: b}}   # keep\n"
+        "    # both\n"
+        '    - {from: A, to: C, rate: 2 Gb/s, tape_agreed: "a: b"}\n'
+        '    - {from: C, to: A, rate: 2 Gb/s, tape_agreed: "a: b"}\n'
+        "  two:\n"
+        "    # {links: [{from: A, to: B, rate: 1 Gb/s, both_ways: true}, {from: A, to: C, rate: 1 Gb/s}]}\n"
+        "    links:\n"
+        "      - {from: A, to: B, rate: 1 Gb/s}\n"
+        "      - {from: B, to: A, rate: 1 Gb/s}\n"
+        "      - {from: A, to: C, rate: 1 Gb/s}\n"
+    )
+
+
+def test_what_is_written_out_stays_as_it_is() -> None:
+    """To the last character."""
+    before = scenarios("one:\n  links:   # mine\n  - {from: A, to: B, rate: 1000 Mbps}\n  # last")
+    assert written_out(before) == before
+
+
+def test_files_of_links_and_includes() -> None:
+    """Come into the menu; what it goes on to name is called from where it is."""
+    before = text(
+        x="include: parts/p.yaml   # parts", scenarios="scenarios:\n  csv:\n    links: {file: l.csv}  # t1-t2"
+    )
+    made = written_out(before)
+    assert body(made) == [
+        "  csv:",
+        "    links:",
+        "      - {from: A, to: D, rate: 3 Gb/s, priority: 4}",
+        "      - {from: A, to: E, rate: 3 Gb/s}",
+        "  inc:  # from parts/p.yaml",
+        "    datasets: {file: parts/d.txt}",
+        "    links:",
+        "      - {from: A, to: B, rate: 1.5 Gb/s}",
+        "      - {from: A, to: T1_DE_KIT_Disk, rate: 1.5 Gb/s}",
+        "sites:",
+        "  KIT: {rses: {T1_DE_KIT_Disk: {}}}",
+        "accept:",
+        "  - rate-outlier",
+    ]
+    assert "# include: parts/p.yaml   # parts" in made
+    assert 'defaults: {datasets: {did: "cms:*"}}' in made, "what the menu says itself counts"
+
+
+def test_files_are_called_from_the_new_place() -> None:
+    """Also those of the menu itself, and only where that differs."""
+    before = text(
+        defaults="defaults: {datasets: {file: d.txt}}  # mine",
+        x="include: parts/p.yaml",
+        scenarios="scenarios:\n  one: {from: A, to: B, rate: 1 Gb/s, datasets: {file: ./d.txt}}",
+    )
+    made = expanded(draft(before, FILES), to="out/m.yaml")
+    assert "defaults: {datasets: {file: ../d.txt}}  # mine" in made
+    assert "    datasets: {file: ../parts/d.txt}\n" in made
+    assert "    datasets: {file: ../d.txt}\n" in made
+    link = f"{{from: {A}, to: {B}, rate: 1 Gb/s, files: {{list: s.csv}}, both_ways: false}}"
+    through_fts = expanded(draft(fts(f"{{links: [{link}]}}"), FILES), to="o/m.yaml")
+    assert through_fts.count("../s.csv") == 2
+
+
+def test_anchors_aliases_and_merges() -> None:
+    """Are written out where they made links; an alias of what is a comment now says it itself."""
+    made = written_out(
+        text(
+            menu="menu: 1\nx-quick: &quick\n  lifetime: {min: 30 min, max: 1 h}\n  rate: 10 Gb/s",
+            scenarios="scenarios:\n  one: {<<: *quick, from: &a A, to: B}\n  two: &two\n    <<: *quick\n"
+            "    from: A\n    to: [C, D]   # both\n  three: *two\n"
+            "  four:\n    links: [{from: *a, to: B, rate: 1 Gb/s}]",
+        )
+    )
+    assert body(made) == [
+        "  one:",
+        "    lifetime: {min: 30 min, max: 1 h}",
+        "    links:",
+        "      - {from: A, to: B, rate: 10 Gb/s}",
+        *(
+            line
+            for name in ("two", "three")
+            for line in (
+                f"  {name}:",
+                "    lifetime: {min: 30 min, max: 1 h}",
+                "    links:",
+                "      - {from: A, to: C, rate: 5 Gb/s}",
+                "      - {from: A, to: D, rate: 5 Gb/s}",
+            )
+        ),
+        "  four:",
+        "    links: [{from: A, to: B, rate: 1 Gb/s}]",
+    ]
+    bad = scenarios(
+        "one: {from: A, to: &many [B, C], rate: 1 Gb/s}\n"
+        "two: {x-y: *many, links: [{from: A, to: B, rate: 1 Gb/s}]}"
+    )
+    with pytest.raises(UsageError, match="stands for what is written out"):
+        written_out(bad)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n# the end", "\n\n\n"])
+def test_scenarios_in_braces_and_ends_of_files(end: str) -> None:
+    """However a file is written."""
+    before = text(scenarios="").strip() + "\nscenarios: {one: {mesh: [A, B], rate: 1 Gb/s}}" + end
+    assert body(written_out(before))[0:4] == [
+        "  one:",
+        "    links:",
+        "      - {from: A, to: B, rate: 500 Mb/s}",
+        "      - {from: B, to: A, rate: 500 Mb/s}",
+    ]
+    written_out(before.replace("\n", "\r\n"))
+
+
+def test_levels_of_shapes_become_parts() -> None:
+    """Where they were rates beside that of the whole scenario, also from `defaults`; a link's own stay."""
+    steps = "shape: {steps: [2 Gb/s, 0.5, 8 Gb/s], hold: 1 h}"
+    made = written_out(
+        text(
+            defaults=f"defaults: {{datasets: {{did: 'a:*'}}, {steps}}}",
+            scenarios="scenarios:\n  one: {from: A, to: [B, C], rate: 8 Gb/s}\n"
+            "  two:\n    mesh: [A, B]\n    shape: {ramp: 1 h, from: 1 Gb/s}\n    rate: 4 Gb/s\n"
+            "  three: {links: [{from: A, to: B, rate: 8 Gb/s}]}",
+        )
+    )
+    assert "    shape: {steps: [0.25, 0.5, 1], hold: 1 h}\n    links:" in made
+    assert "    # shape: {ramp: 1 h, from: 1 Gb/s}\n" in made
+    assert "    shape: {ramp: 1 h, from: 0.25}\n" in made
+    assert made.count("shape:") == 4
+
+
+def test_expressions() -> None:
+    """Are written out as they are said to be; in a link they divide its rate, with the levels of its shape."""
+    names = {"tier=2": ("T2_A", "T2_B")}
+    made = written_out(
+        scenarios(
+            'mesh: {mesh: [A, "tier=2"], rate: 6 Gb/s}\n'
+            'one: {links: [{from: A, to: "tier=2", rate: 6 Gb/s, shape: {ramp: 1 h, from: 3 Gb/s}},'
+            " {from: A, to: B, rate: 1 Gb/s}]}\n"
+            'two: {shape: {ramp: 1 h, from: 3 Gb/s}, links: [{from: A, to: "tier=2", rate: 6 Gb/s}]}'
+        ),
+        names,
+    )
+    assert body(made)[2:] == [
+        *(f"      - {{from: {a}, to: {b}, rate: 1 Gb/s}}"
+          for a in ("A", "T2_A", "T2_B") for b in ("A", "T2_A", "T2_B") if a != b),
+        "  one:",
+        "    links:",
+        "      - {from: A, to: T2_A, rate: 3 Gb/s, shape: {ramp: 1 h, from: 0.5}}",
+        "      - {from: A, to: T2_B, rate: 3 Gb/s, shape: {ramp: 1 h, from: 0.5}}",
+        "      - {from: A, to: B, rate: 1 Gb/s}",
+        "  two:",
+        "    shape: {ramp: 1 h, from: 3 Gb/s}",
+        "    links:",
+        "      - {from: A, to: T2_A, rate: 3 Gb/s, shape: {ramp: 1 h, from: 0.5}}",
+        "      - {from: A, to: T2_B, rate: 3 Gb/s, shape: {ramp: 1 h, from: 0.5}}",
+    ]  # fmt: skip
+    with pytest.raises(MenuError, match="was not resolved"):
+        written_out(scenarios('one: {from: A, to: "tier=3", rate: 1 Gb/s}'), names)
+
+
+# --------------------------------------------------------------------------- properties
+
+RSES = ("A", "B_1", "T1_DE_KIT_Disk", "D.x", "E-e")
+RATES = st.tuples(st.integers(1, 9999), st.sampled_from(["Mb/s", "MB/s", "MiB/s", "GiB/h", "Gbps"])).map(
+    lambda pair: f"{pair[0]} {pair[1]}"
+)
+ENDS = st.lists(st.sampled_from(RSES), min_size=1, max_size=4, unique=True)
+EXTRA = st.sampled_from([
+    "", "priority: 4", "lifetime: {min: 1 h, max: 3 h}", "shape: {burst: 1 h, pause: 2 h}", "overhead: 5 %",
+    "start: 2027-02-08 12:00", "shape: {steps: [1 kb/s, 50 %], hold: [1 h]}", "activity: 'Data #1: \"x\"'",
+    "datasets: {did: [\"a:/b/c#*\", 'd*:*'], exclude: 'x:*'}",
+])  # fmt: skip
+
+
+@st.composite
+def forms(draw: st.DrawFn) -> list[str]:
+    """The keys of a scenario, each a line."""
+    kind = draw(st.sampled_from(["shares", "mesh", "links"]))
+    rate = f"rate: {draw(RATES)}"
+    names = list(RSES)
+    if kind == "mesh":
+        return [f"mesh: [{', '.join(draw(st.lists(st.sampled_from(names), min_size=2, unique=True)))}]", rate]
+    if kind == "shares":
+        sources = draw(ENDS.filter(lambda ends: len(ends) < 4))
+        others = [name for name in names if name not in sources]
+        shares = {name: draw(st.integers(1, 99)) for name in draw(ENDS) if name in others} or {others[0]: 1}
+        to = "{" + ", ".join(f"{name}: {share}" for name, share in shares.items()) + "}"
+        turned = draw(st.sampled_from([[], ["both_ways: true"]]))
+        return [f"from: [{', '.join(sources)}]", f"to: {to}", rate, *turned]
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    links = []
+    for a, b in draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=4, unique=True)):
+        more = draw(EXTRA.filter(lambda one: "1 kb/s" not in one))
+        turned = draw(st.sampled_from(["", ", both_ways: true"]))
+        links.append(f"{{from: {a}, to: {b}, rate: {draw(RATES)}{turned}{', ' if more else ''}{more}}}")
+    return [f"links: [{', '.join(links)}]"]
+
+
+@st.composite
+def menus(draw: st.DrawFn) -> str:
+    """Menus whose scenarios are written in braces or in lines, with comments."""
+    parts = []
+    for number in range(draw(st.integers(1, 3))):
+        lines = [*draw(forms()), *filter(None, [draw(EXTRA)])]
+        lines = draw(st.permutations(lines))
+        if draw(st.booleans()):
+            parts.append(f"  s{number}: {{{', '.join(lines)}}}  # c{number}\n")
+        else:
+            parts.append(
+                f"  s{number}:  # c{number}\n" + "".join(f"    {line}  # l{i}\n" for i, line in enumerate(lines))
+            )
+    top = text(limits="limits: {total: 1e6 Gb/s, per_site: 1e6 Gb/s}", scenarios="")
+    return f"{top}scenarios:\n{''.join(parts)}"
+
+
+@settings(max_examples=60, deadline=None)
+@given(menus())
+def test_a_menu_written_out_asks_for_the_same(before: str) -> None:
+    """Whatever it is made of; written out once more it does not change, and no comment is lost."""
+    written_out(before)
