@@ -102,6 +102,12 @@ def decimal(number: Fraction) -> str:
         return format(value.normalize(), "f")
 
 
+def exact_size(size: int) -> str:
+    """Write a size (bytes) with a decimal prefix and all its digits: `1.234567890123 TB`."""
+    prefix = next((p for p in "PTGMk" if size >= _PREFIXES[p]), "")
+    return f"{decimal(Fraction(size, _PREFIXES[prefix]))} {prefix}B"
+
+
 def exact_rate(rate: float) -> str:
     """Write a rate (bytes per second) so that `parse_rate` returns the very same: `33.3333333333333 Gb/s`."""
     prefix = next((p for p in "TGMk" if rate * 8 >= _PREFIXES[p]), "")

@@ -75,7 +75,7 @@ def import_(
 
 
 def _link(source: str, destination: str, amount: Amount) -> str:
-    return writing.link(source, destination, str(amount))
+    return writing.link(source, destination, [("rate", str(amount))])
 
 
 def _scenario(file: Path) -> str:

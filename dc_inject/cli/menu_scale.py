@@ -38,10 +38,10 @@ class Factor(click.ParamType[Fraction]):
 @menu_files.OUTPUT
 @menu_files.FORCE
 def scale(factor: Fraction, file: Path, scenario: str | None, link: str | None, output: Path, force: bool) -> None:
-    r"""Multiply the rates of MENU by FACTOR, those in shapes included; all else stays as it was written.
+    r"""Multiply the rates, volumes and bytes to keep of MENU by FACTOR; all else stays as it was written.
 
-    The target goes with them. Limits, WANs, overhead and volumes do not: a menu that would be above a limit then
-    is refused. A link that has no rate of its own in the menu (of a mesh, say) is written out by `menu expand`.
+    Rates in shapes and the target go with them. Limits and WANs do not: a menu that would be above one then is
+    refused. A link that has no rate of its own in the menu (of a mesh, say) is written out by `menu expand`.
 
     \b
     Example: dc-inject menu scale 0.5 day1.yaml -o day1-half.yaml

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dc_inject import rates
@@ -15,7 +15,7 @@ NEAR = 1e-9  # to which rates and volumes are compared: what floats may lose
 
 Subject: TypeAlias = tuple[str, str, str]  # kind (link, scenario, site or total), scenario or direction, name
 _TERMS = {field.name for field in dataclasses.fields(Flow)} - {
-    *("scenario", "link", "rate", "start", "end", "shape", "menu", "line", "stated"),
+    *("scenario", "link", "rate", "goal", "start", "end", "shape", "menu", "line", "stated"),
 }
 
 
@@ -43,7 +43,7 @@ def changes(before: Campaign, after: Campaign) -> tuple[Change, ...]:
     for subject in sorted({*left, *right}, key=lambda one: (_KINDS.index(one[0]), one)):
         kind, more, name = subject
         amounts = [_amounts(flows.get(subject, [])) for flows in (left, right)]
-        if not all(_near(old, new) for old, new in zip(*amounts, strict=True)):
+        if not all(near(old, new) for old, new in zip(*amounts, strict=True)):
             (rate, volume), (new_rate, new_volume) = amounts
             scenario, direction = (more, "") if kind == "link" else ("", more)
             found.append(Change(kind, name, rate, new_rate, volume, new_volume, scenario, direction))
@@ -63,6 +63,8 @@ def others(before: Campaign, after: Campaign) -> Iterator[str]:
             if (one.start, one.end) != (other.start, other.end) or not _alike(one, other):
                 times.add(key)
             differing = {term for term in _TERMS if getattr(one, term) != getattr(other, term)}
+            if not same_goal(one, other):
+                differing.add("volume or keep")
             if differing:
                 terms.add(key)
                 names |= differing
@@ -118,8 +120,16 @@ def _alike(one: Flow, other: Flow) -> bool:
     )
 
 
-def _near(one: float, other: float) -> bool:
-    return abs(one - other) <= NEAR * max(one, other)
+def same_goal(one: Flow, other: Flow) -> bool:
+    """Tell whether two flows have the same goal, but for what rounding may lose."""
+    if one.goal is None or other.goal is None:
+        return one.goal == other.goal
+    return replace(one.goal, bytes=0) == replace(other.goal, bytes=0) and near(one.goal.bytes, other.goal.bytes)
+
+
+def near(one: float, other: float) -> bool:
+    """Tell whether two rates or volumes are the same, but for what floats may lose, and a byte."""
+    return abs(one - other) <= NEAR * max(one, other) + 1
 
 
 def _count(number: int, noun: str) -> str:

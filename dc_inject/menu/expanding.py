@@ -16,8 +16,17 @@ from dc_inject.menu.reading import Load, Reading
 from dc_inject.menu.schema import LinkEntry, Scenario
 from dc_inject.model import Flow
 
-WAYS = ("from", "to", "mesh", "rate", "both_ways", "links")  # keys of a scenario that become `links`
-_ENDS = ("from", "to", "rate", "both_ways")  # keys of a link that are written anew
+WAYS = (
+    "from",
+    "to",
+    "mesh",
+    "rate",
+    "volume",
+    "keep",
+    "both_ways",
+    "links",
+)  # keys of a scenario that become `links`
+_ENDS = ("from", "to", "rate", "volume", "keep", "both_ways")  # keys of a link that are written anew
 
 Where = Callable[[str], str]  # the path of a file -> what the new menu has to call it
 
@@ -60,11 +69,10 @@ class Expander:
         shape = _first(self._in_defaults("shape"), node.get("shape"))
         if "links" not in scenario.model_fields_set:
             flows = self._flows(name, scenario)
-            lines = tuple(_line(flow, units.exact_rate(flow.rate)) for flow in flows)
-            rate = scenario.rate or 0.0
-            return WrittenOut(
-                lines, None, writing.flow(_in_parts(shape, rate)) if shape and _in_rates(shape) else ""
-            )
+            lines = tuple(_line(flow, _asks(flow, scenario)) for flow in flows)
+            rate = scenario.rate
+            turned = writing.flow(_in_parts(shape, rate)) if rate and shape and _in_rates(shape) else ""
+            return WrittenOut(lines, None, turned)
         written = node["links"]
         listed = isinstance(written, Seq)
         entries = written if isinstance(written, Seq) else self._rows(written)
@@ -116,18 +124,18 @@ class Expander:
         """Return the lines of one entry of `links`, and of each whether it says what the entry says."""
         flows = self._flows(name, scenario.model_copy(update={"links": (entry,)}))
         more = [(str(k), writing.flow(self.placed(value, k))) for k, value in node.entries() if k not in _ENDS]
+        whole = len(flows) <= (2 if entry.both_ways else 1)  # else they share what it asks for
         found = []
         for flow in flows:
-            whole = flow.rate == entry.rate
             mine = _first(shape, node.get("shape"))
             parts = [(key, value) for key, value in more if whole or key != "shape" or not mine]
-            if not whole and mine and _in_rates(mine):
+            if not whole and mine and entry.rate and _in_rates(mine):
                 parts.append(("shape", writing.flow(_in_parts(mine, entry.rate))))
             elif not whole and mine and "shape" in node:
                 parts.append(("shape", writing.flow(mine)))
-            rate = str(node["rate"]) if whole else units.exact_rate(flow.rate)
+            asks = [(key, str(node[key])) for key in ("rate", "volume", "keep") if key in node]
             same = whole and (str(node["from"]), str(node["to"])) == flow.link[:2]
-            found.append((_line(flow, rate, parts), same))
+            found.append((_line(flow, [*(asks if whole else _asks(flow, entry)), *parts]), same))
         return found
 
 
@@ -136,8 +144,14 @@ def names_a_file(key: str, above: str) -> bool:
     return (above, key) in {("datasets", "file"), ("files", "list")}
 
 
-def _line(flow: Flow, rate: str, more: Sequence[tuple[str, str]] = ()) -> str:
-    return writing.link(flow.link.source, flow.link.destination, rate, more)
+def _line(flow: Flow, more: Sequence[tuple[str, str]]) -> str:
+    return writing.link(flow.link.source, flow.link.destination, more)
+
+
+def _asks(flow: Flow, entry: Scenario | LinkEntry) -> list[tuple[str, str]]:
+    """Return what a link asks for that has a part of what its entry does: a rate, a volume, bytes to keep."""
+    found = [("rate", units.exact_rate(flow.rate))] if entry.rate is not None else []
+    return found if flow.goal is None else [*found, (flow.goal.kind, units.exact_size(flow.goal.bytes))]
 
 
 def _is_single(node: Map) -> bool:

@@ -1,7 +1,8 @@
-"""A menu with its rates multiplied, in its own text: nothing else in it changes."""
+"""A menu with its rates and volumes multiplied, in its own text: nothing else in it changes."""
 
 from __future__ import annotations
 
+import contextlib
 import typing
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -13,6 +14,7 @@ from dc_inject import rates, units
 from dc_inject.errors import UsageError
 from dc_inject.menu import fields as f
 from dc_inject.menu import spans
+from dc_inject.menu.differences import near, same_goal
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.ends import Naming
 from dc_inject.menu.mapping import Mapping
@@ -21,11 +23,10 @@ from dc_inject.menu.spans import Span
 from dc_inject.model import Flow
 
 EXPAND = "write it out first: `dc-inject menu expand`"
-NEAR = 1e-9  # to which rates are compared: what floats may lose
 
 
 def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "") -> tuple[str, tuple[Flow, ...]]:
-    """Return the text of a menu with rates multiplied, and the flows that it should have then.
+    """Return the text of a menu with rates, volumes and bytes to keep multiplied, and the flows it should have.
 
     Without a scenario or link these are all rates, those in shapes included, and the target. Raises UsageError
     when nothing is meant, or when what is meant has no rate of its own in the menu's text.
@@ -36,10 +37,7 @@ def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "
         known = sorted({flow.scenario for flow in draft.preview.flows})[:10]
         raise UsageError(f"the menu has no {what}", f"scenarios: {', '.join(known)}")
     _refuse_elsewhere([flow for flow in draft.preview.flows if flow.key in chosen], draft)
-    wanted = tuple(
-        replace(flow, rate=flow.rate * float(factor)) if flow.key in chosen else flow
-        for flow in draft.preview.flows
-    )
+    wanted = tuple(_times(flow, float(factor)) if flow.key in chosen else flow for flow in draft.preview.flows)
     root = spans.parse(draft.text)
     found: dict[int, Span] = {}
     others: set[int] = set()
@@ -60,9 +58,15 @@ def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "
 def compare(wanted: Iterable[Flow], found: Iterable[Flow]) -> None:
     """Raise UsageError when a scaled menu does not have the rates that it should have."""
     for one, other in zip(wanted, found, strict=True):
-        same = one.key == other.key and abs(one.rate - other.rate) <= NEAR * one.rate and one.shape == other.shape
+        same = one.key == other.key and near(one.rate, other.rate) and one.shape == other.shape
+        same = same and same_goal(one, other)
         if not same:
             raise UsageError(f"the rate of {one.key} cannot be scaled alone, with its shape", EXPAND)
+
+
+def _times(flow: Flow, factor: float) -> Flow:
+    goal = None if flow.goal is None else flow.goal.scaled(factor)
+    return replace(flow, rate=flow.rate * factor, goal=goal)
 
 
 def _meant(flow: Flow, scenario: str, link: str) -> bool:
@@ -116,13 +120,13 @@ def _all_or_none(links: list[str], link: str, scenario: str) -> bool:
 
 
 def _rates(model: type[Mapping], span: Span) -> Iterator[Span]:
-    """Yield the scalars of a mapping that are rates, as its schema says; levels of shapes may be some."""
+    """Yield the scalars of a mapping that are rates or volumes, as its schema says; levels may be some."""
     hints = typing.get_type_hints(model, include_extras=True)
     keys = {field.alias or name: hints[name] for name, field in model.model_fields.items()}
     for key, value in span.entries():
         parts = list(_parts(keys.get(key.text)))
         if any(id(part) in _RATES for part in parts):
-            yield from (one for one in value.scalars() if _is_rate(one.text))
+            yield from (one for one in value.scalars() if _is_amount(one.text))
         for part in parts:
             if isinstance(part, type) and issubclass(part, Mapping):
                 for one in value.node.items or [value]:
@@ -137,16 +141,17 @@ def _parts(hint: object) -> Iterator[object]:
         yield from _parts(one)
 
 
-def _is_rate(text: str) -> bool:
-    try:
-        return units.parse_rate(text) > 0
-    except ValueError:
-        return False
+def _is_amount(text: str) -> bool:
+    """Tell a rate or size from a part of one, such as `25 %`."""
+    for read in (units.parse_rate, units.parse_size):
+        with contextlib.suppress(ValueError):
+            return read(text) > 0
+    return False
 
 
 _RATES = {
     id(part)
-    for hint in (f.Rate, f.Level, f.Levels, f.Curve)
+    for hint in (f.Rate, f.Amount, f.Level, f.Levels, f.Curve)
     for part in _parts(hint)
     if isinstance(part, PlainValidator)
 }

@@ -49,10 +49,10 @@ def flow(node: Node) -> str:
     return "[" + ", ".join(flow(one) for one in node) + "]" if isinstance(node, Seq) else scalar(node)
 
 
-def link(source: str, destination: str, rate: str, more: Iterable[tuple[str, str]] = ()) -> str:
-    """Write one link in one line; `more` are other keys of it with their YAML."""
-    parts = (f"from: {scalar(source)}", f"to: {scalar(destination)}", f"rate: {scalar(rate)}")
-    return "{" + ", ".join((*parts, *(f"{key}: {value}" for key, value in more))) + "}"
+def link(source: str, destination: str, more: Iterable[tuple[str, str]]) -> str:
+    """Write one link in one line; `more` are its other keys, `rate` first, with their YAML."""
+    parts = (("from", scalar(source)), ("to", scalar(destination)), *more)
+    return "{" + ", ".join(f"{key}: {value}" for key, value in parts) + "}"
 
 
 def links(name: str, lines: Iterable[str], comment: str = "") -> list[str]:

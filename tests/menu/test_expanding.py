@@ -45,7 +45,10 @@ def written_out(before: str, names: Mapping[str, tuple[str, ...]] | None = None)
     one, other = (menu.campaign([resolved]) for resolved in (old.resolve(names or {}), new.resolve({})))
     assert differences.changes(one, other) == ()
     assert list(differences.others(one, other)) == []
-    assert [(flow.key, flow.rate) for flow in one.flows] == [(flow.key, flow.rate) for flow in other.flows]
+    assert [flow.key for flow in one.flows] == [flow.key for flow in other.flows]
+    assert [flow.rate for flow in other.flows] == [
+        pytest.approx(flow.rate) if flow.goal else flow.rate for flow in one.flows
+    ]
     assert expanded(new) == made, "expand of expand is itself"
     assert not new.expressions
     for scenario in new.document.scenarios.values():
@@ -248,6 +251,36 @@ def test_levels_of_shapes_become_parts() -> None:
     assert "    # shape: {ramp: 1 h, from: 1 Gb/s}\n" in made
     assert "    shape: {ramp: 1 h, from: 0.25}\n" in made
     assert made.count("shape:") == 4
+
+
+def test_volumes_and_bytes_to_keep_are_shared() -> None:
+    """As rates are, to the byte; a volume without a rate stays one."""
+    made = written_out(
+        scenarios(
+            "one: {from: A, to: {B: 1, C: 2}, volume: 1 TB}\n"
+            "two:\n  from: A\n  to: [B, C]\n  volume: 2 PiB   # all\n  rate: 80 Gb/s\n"
+            "three: {mesh: [A, B], keep: 3 TB, rate: 8 Gb/s}\n"
+            "four: {links: [{from: A, to: B, keep: 2 TiB, rate: 8 Gb/s, both_ways: true}]}"
+        )
+    )
+    assert body(made) == [
+        "  one:",
+        "    links:",
+        "      - {from: A, to: B, volume: 333.333333333 GB}",
+        "      - {from: A, to: C, volume: 666.666666667 GB}",
+        "  two:",
+        "    links:",
+        "      - {from: A, to: B, rate: 40 Gb/s, volume: 1.125899906842624 PB}",
+        "      - {from: A, to: C, rate: 40 Gb/s, volume: 1.125899906842624 PB}",
+        "  three:",
+        "    links:",
+        "      - {from: A, to: B, rate: 4 Gb/s, keep: 1.5 TB}",
+        "      - {from: B, to: A, rate: 4 Gb/s, keep: 1.5 TB}",
+        "  four:",
+        "    links:",
+        "      - {from: A, to: B, rate: 8 Gb/s, keep: 2 TiB}",
+        "      - {from: B, to: A, rate: 8 Gb/s, keep: 2 TiB}",
+    ]
 
 
 def test_expressions() -> None:

@@ -109,6 +109,21 @@ def test_one_direction_of_two_has_no_rate_of_its_own() -> None:
         scaled(menu, "2", link="B:A")
 
 
+def test_volumes_and_bytes_to_keep_go_along() -> None:
+    """With the rate that they have, or without one."""
+    menu = scenarios(
+        "one: {from: A, to: [B, C], volume: 1.5 PiB}\n"
+        "two: {links: [{from: A, to: B, volume: 1 TB, rate: 2 Gb/s}]}\n"
+        "three: {from: A, to: C, keep: 3 TB, rate: 4 Gb/s}"
+    )
+    made, _ = scaled(menu, "0.5")
+    assert changes(menu, made) == [
+        "  one: {from: A, to: [B, C], volume: 0.75 PiB}",
+        "  two: {links: [{from: A, to: B, volume: 0.5 TB, rate: 1 Gb/s}]}",
+        "  three: {from: A, to: C, keep: 1.5 TB, rate: 2 Gb/s}",
+    ]
+
+
 def test_rates_in_other_files() -> None:
     """Stand where they stand: the menu is written out first."""
     files = {"l.csv": "from,to,rate\nA,B,1 Gb/s\n"}
