@@ -22,7 +22,7 @@ from dc_inject.errors import MenuError, Problem
 from dc_inject.footprint import Assumptions
 from dc_inject.ledger import Ledger, Row
 from dc_inject.metrics import Silent
-from dc_inject.model import Cycle, Entry, Item
+from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item
 from dc_inject.ports import Backend
 
 COLUMNS = (
@@ -148,7 +148,10 @@ def plan(
         )
         engine.run(until=first.start + cycles * first.length)
         entries = [e for e in ledger.entries() if e.injection.cycle >= first]
-        rows = [_row(row, entries) for row in ledger.rows(since=first.start)]
+        chosen: dict[tuple[FlowKey, datetime], list[Injection]] = defaultdict(list)
+        for entry in entries:
+            chosen[entry.injection.flow, entry.injection.cycle.start].append(entry.injection)
+        rows = [_row(row, chosen[row.key, row.cycle.start]) for row in ledger.rows(since=first.start)]
     if not rows:
         begin, end = (f"{m:%Y-%m-%d %H:%M:%SZ}" for m in (source().start, source().end))
         click.echo(f"no menu is in force then: the menus of {campaign} are from {begin} to {end}", err=True)
@@ -202,10 +205,7 @@ def _stand_at(ledger: Ledger, first: Cycle, now: datetime) -> None:
         ledger.close_cycle(before, now)
 
 
-def _row(row: Row, entries: list[Entry]) -> dict[str, Any]:
-    chosen = [
-        e.injection for e in entries if e.injection.flow == row.key and e.injection.cycle.start == row.cycle.start
-    ]
+def _row(row: Row, chosen: list[Injection]) -> dict[str, Any]:
     return {
         "cycle": row.cycle.name,
         "scenario": row.key.scenario,
