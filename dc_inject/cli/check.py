@@ -69,7 +69,7 @@ def check(
 
     \b
     Example: dc-inject check menus/cms-t0-export.yaml
-    Example: dc-inject check --strict --format json menus/
+    Example: dc-inject check --strict --format json menus/cms
     Example: dc-inject check --online menus/fts-juno-steps.yaml
     """
     drafts: list[MenuDraft] = []

@@ -66,7 +66,7 @@ def _unwrapped(command: click.Command) -> None:
 def root() -> None:
     """Make the traffic of data challenges: menus of link rates become Rucio rules or FTS jobs.
 
-    Example: dc-inject check menus/ && dc-inject run menus/
+    Example: dc-inject check menus/cms && dc-inject run menus/cms
     """
 
 

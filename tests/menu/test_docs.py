@@ -1,4 +1,4 @@
-"""Every example of docs/menus.md is read, every key is on the page, and every menu under menus/ is right."""
+"""Every example of docs/menus.md is read, and every key is on the page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dc_inject import files, lint, menu
+from dc_inject import lint, menu
 from dc_inject.menu.schema import (
     Datasets,
     Defaults,
@@ -24,15 +24,14 @@ from dc_inject.menu.schema import (
     ShapeEntry,
     SiteEntry,
 )
-from dc_inject.model import DatasetFilter, Limits, Link
-from tests.menu.texts import draft, rates, text
+from dc_inject.model import DatasetFilter, Limits
+from tests.menu.texts import draft, text
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "menus.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 FILES = {name: content for _, name, content in BLOCKS if name}
 EXAMPLES = [content for kind, name, content in BLOCKS if kind == "yaml" and not name]
-MENUS = sorted((ROOT / "menus").rglob("*.yaml"))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
@@ -107,39 +106,6 @@ def test_the_defaults_on_the_page_are_those_of_the_code() -> None:
     assert draft(text(limits=limits)).preview.limits == Limits()
     datasets = draft(text(defaults="defaults: {datasets: {did: 'a:*', files: 1..1000, mean_file: 1..20 GB}}"))
     assert datasets.preview.flows[0].datasets == DatasetFilter(("a:*",))
-
-
-@pytest.mark.parametrize("path", MENUS, ids=[path.name for path in MENUS])
-def test_menus_of_the_real_thing(path: Path) -> None:
-    """Each menu that comes with the tool is right and has no finding."""
-    campaign = menu.campaign([made.resolve({}) for made in files.read_menus([path])])
-    assert lint.findings(campaign) == ()
-
-
-def test_cms_shares() -> None:
-    """FNAL gets 40 % of 250 Gb/s and six others 10 % each, as pledged (DC24 Final Report, 3.4)."""
-    (made,) = files.read_menus([ROOT / "menus" / "cms-t0-export.yaml"])
-    found = rates(made.preview)
-    assert found.pop("T2_CH_CERN:T1_US_FNAL_Disk") == 100
-    assert set(found.values()) == {25}
-    assert len(found) == 6
-
-
-def test_brunel() -> None:
-    """30 Gb/s, then 40 Gb/s, out of RAL (Mini-DC: UK edition)."""
-    (made,) = files.read_menus([ROOT / "menus" / "uk-brunel.yaml"])
-    assert [round(flow.rate * 8 / 1e9) for flow in made.preview.flows] == [30, 40]
-    assert {flow.link for flow in made.preview.flows} == {Link("T1_UK_RAL_Disk", "T2_UK_London_Brunel")}
-
-
-def test_juno() -> None:
-    """128, 256, 512 and 1024 MiB/s on each of three links, one step after the other (JUNO, 3.2 and 3.3)."""
-    (made,) = files.read_menus([ROOT / "menus" / "fts-juno-steps.yaml"])
-    flows = made.preview.flows
-    assert [round(flow.rate / 2**20) for flow in flows] == [128] * 3 + [256] * 3 + [512] * 3 + [1024] * 3
-    assert len({flow.link for flow in flows}) == 3
-    assert {flow.start for flow in flows[3:]} == {flow.end for flow in flows[:-3]}
-    assert {(flow.job.retry, flow.overhead) for flow in flows} == {(3, 0.05)}
 
 
 def test_the_schema_describes_what_is_read() -> None:
