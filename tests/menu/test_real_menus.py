@@ -72,7 +72,9 @@ def levels(flow: Flow, *moments: datetime) -> list[float]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_menu_is_right_and_has_no_finding(name: str) -> None:
-    assert lint.findings(campaign(name)) == ()
+    """But for the plans for the HL-LHC: nine or eleven links, which the README tells of."""
+    found = Counter(problem.code for problem in lint.findings(campaign(name)))
+    assert found == ({"fts-link-limit": 11 if "full" in name else 9} if name.startswith("hllhc/") else {})
 
 
 @pytest.mark.parametrize("name", ["cms", "atlas"])
