@@ -1,7 +1,8 @@
-"""Goals: what limits what a link is due, beside its rate. A volume to be moved, bytes to be kept under way.
+"""Goals: what limits what a link is due, beside its rate: a volume, bytes to keep on their way, a pool gone round.
 
     left of a volume  =  volume - moved - on its way - debt
     left of a keep    =  keep - on its way - debt
+    left of an again  =  what of the pool is not at the destination - debt
 
 The debt was due and not injected yet. What failed, or expired before it had arrived, is in none of the three, so
 it comes back by itself. A cycle is due its rate's integral, but no more than what is left.
@@ -20,6 +21,7 @@ class Standing:
     moved: int = 0
     coming: int = 0
     debt: int = 0
+    free: int | None = None  # of its pool, and not at the destination; None: not known, or nobody needs it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,4 +66,23 @@ class Keep:
         return Keep(round(self.bytes * part))
 
 
-Goal = Volume | Keep
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The datasets of the pool go round: each is due again as soon as its last rule is complete and gone."""
+
+    bytes: int = 0
+    kind: ClassVar[str] = "again"
+    once: ClassVar[bool] = False
+
+    def due(self, asked: int, ahead: int, at: Standing) -> int:
+        """Return what a cycle is due whose rate allows `asked`."""
+        del ahead
+        return asked if at.free is None else min(asked, max(at.free - at.debt, 0))
+
+    def scaled(self, part: float) -> Again:
+        """Return what it is with a part of its rate: the same."""
+        del part
+        return self
+
+
+Goal = Volume | Keep | Again

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import NamedTuple
@@ -46,6 +47,20 @@ def planned(flow: Flow, start: datetime, end: datetime) -> Fraction:
     whole = Fraction(flow.goal.bytes)
     before, after = (min(area(flow, flow.start, moment), whole) for moment in (start, max(start, end)))
     return after - before
+
+
+def until_done(flow: Flow) -> Flow:
+    """Return a flow with the window that it needs if all goes well: that of a volume ends when it is there."""
+    if not isinstance(flow.goal, Volume):
+        return flow
+    low, high = 0, (flow.end - flow.start) // _MICROSECOND
+    while low < high:  # the integral never falls
+        middle = (low + high) // 2
+        if area(flow, flow.start, flow.start + middle * _MICROSECOND) >= flow.goal.bytes:
+            high = middle
+        else:
+            low = middle + 1
+    return replace(flow, end=flow.start + low * _MICROSECOND)
 
 
 def at(flow: Flow, moment: datetime, *, before: bool = False) -> float:

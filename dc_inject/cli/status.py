@@ -52,6 +52,8 @@ def _goal(goal: Mapping[str, int]) -> str:
     if "volume" in goal:
         part = goal["moved"] / goal["volume"] if goal["volume"] else 1.0
         return f"volume {size(goal['volume'])}, {tables.percent(part)} moved"
+    if "again" in goal:
+        return "again when complete"
     return f"keep {size(goal['keep'])}, {size(goal['on_its_way'])} on its way" if goal else ""
 
 
@@ -237,8 +239,9 @@ def _goals(view: LedgerView) -> dict[FlowKey, dict[str, int]]:
     """Return what links are to reach beside their rate, and where they stand."""
     accounts = view.accounts()
     return {
-        key: {kind: size}
-        | ({"moved": accounts[key].moved} if kind == "volume" else {"on_its_way": accounts[key].coming})
+        key: {"volume": size, "moved": accounts[key].moved}
+        if kind == "volume"
+        else {kind: size if kind == "keep" else 1, "on_its_way": accounts[key].coming}
         for key, (kind, size) in view.goals().items()
     }
 

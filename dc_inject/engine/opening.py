@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,7 +15,7 @@ from dc_inject.engine import choosing
 from dc_inject.engine.desk import Desk
 from dc_inject.engine.inventories import Inventories
 from dc_inject.errors import ServiceError, Temporary
-from dc_inject.goal import Standing
+from dc_inject.goal import Again, Standing
 from dc_inject.ledger import Pause, Row, Totals
 from dc_inject.model import (
     Campaign,
@@ -103,13 +104,23 @@ class Opening:
         accounts, extras = self._desk.ledger.accounts(), self._desk.ledger.extras()
         end = max(flow.end for flow in speaking.values())
         ahead = pace.due(speaking.values(), exclusions, sites, cycle.start, end, since)
+        taken = self._desk.ledger.taken(self._desk.clock.now())
         left: dict[FlowKey, Callable[[int], int]] = {}
         for key, aim in goals.items():
             at = accounts.get(key, Totals())
             account = plan.Account(at.due, at.injected, at.forgiven, at.in_doubt, extras.get(key, 0))
-            standing = Standing(at.moved, at.coming, account.debt(0.0))
+            free = self._free(speaking[key], taken) if isinstance(aim, Again) else None
+            standing = Standing(at.moved, at.coming, account.debt(0.0), free)
             left[key] = partial(aim.due, ahead=ahead[key].bytes, at=standing)
         return left
+
+    def _free(self, flow: Flow, taken: AbstractSet[tuple[str, str]]) -> int | None:
+        """Return how many bytes of a flow's pool are not at its destination; None when it was never read."""
+        ledger, service = self._desk.ledger, flow.link.through
+        if ledger.inventory_read_at(service, flow.pool) is None:
+            return None
+        items = ledger.inventory(service, flow.pool)
+        return sum(item.bytes for item in items if (item.name, flow.link.destination) not in taken)
 
     def drain(self, cycle: Cycle) -> None:
         """Open a cycle in which nothing is due, so that what still arrives has a row to be told in."""

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
-from dc_inject import pace
+from dc_inject import pace, rates
 from dc_inject.menu import site_of
 from dc_inject.model import Campaign, Flow
 
@@ -48,6 +48,7 @@ def _borders(campaign: Campaign) -> set[datetime]:
     for menu in campaign.menus:
         found |= {menu.start, menu.end}
         found |= {moment for flow in menu.flows for moment in (flow.start, flow.end)}
+        found |= {rates.until_done(flow).end for flow in menu.flows}
         for shape, start, end in {(flow.shape, flow.start, flow.end) for flow in menu.flows}:
             found |= set() if shape is None else set(shape.corners(start, end))
         limits = (moment for part in menu.exclusions for moment in (part.start, part.end))
@@ -58,7 +59,8 @@ def _borders(campaign: Campaign) -> set[datetime]:
 def _rates(campaign: Campaign, start: datetime, end: datetime, moment: datetime) -> Iterator[Rate]:
     """Yield the rates at a moment of a span in which no flow begins or ends."""
     menus = campaign.in_force(start, end)
-    flows = [flow for menu in menus for flow in menu.flows if flow.start < end and start < flow.end]
+    known = [rates.until_done(flow) for menu in menus for flow in menu.flows]
+    flows = [flow for flow in known if flow.start < end and start < flow.end]
     exclusions = [exclusion for menu in menus for exclusion in menu.exclusions]
     sites = site_of(site for menu in campaign.menus for site in menu.sites)
     speaking = {flow.key: flow for flow in flows}

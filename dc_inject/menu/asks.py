@@ -1,4 +1,4 @@
-"""What a link or scenario asks for: a rate with its shape, and a goal (a volume, or bytes to keep) beside it."""
+"""What a link or scenario asks for: a rate with its shape, and a goal beside it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from dc_inject.goal import Goal, Keep, Volume
+from dc_inject.goal import Again, Goal, Keep, Volume
 from dc_inject.menu import shapes
 from dc_inject.menu.nodes import Complain
 from dc_inject.menu.schema import LinkEntry, Scenario
@@ -29,7 +29,7 @@ class Ask(NamedTuple):
         for share in shares:
             after = before + share
             goal = self.goal
-            if goal is not None:
+            if isinstance(goal, Volume | Keep):
                 first, last = (round(goal.bytes * edge / total) for edge in (before, after))
                 goal = replace(goal, bytes=last - first)
             yield Ask(self.rate * share / total, self.shape, goal)
@@ -38,20 +38,26 @@ class Ask(NamedTuple):
 
 def asked(entry: Scenario | LinkEntry, said: Terms, zone: ZoneInfo, complain: Complain) -> Ask | None:
     """Return what an entry asks for; None when that cannot be understood, which is complained of."""
-    if entry.volume is not None and entry.keep is not None:
-        complain(
-            entry.at("keep"), "`keep` stands beside `volume`", "write one of them; `rate` may stand beside it"
-        )
+    given = [key for key in ("volume", "keep", "again") if getattr(entry, key)]
+    if len(given) > 1:
+        what = f"`{given[1]}` stands beside `{given[0]}`"
+        complain(entry.at(given[1]), what, "write one of them; `rate` may stand beside it")
         return None
     goal: Goal | None = None
     if entry.volume is not None:
         goal = Volume(entry.volume, steady=entry.rate is None)
     elif entry.keep is not None:
         goal = Keep(entry.keep)
+    elif entry.again:
+        goal = Again()
+        if said.through == "fts":
+            what = "`again` is for datasets of Rucio: through FTS a file may always go out again at once"
+            complain(entry.at("again"), what, "remove it")
+    misread = isinstance(goal, Volume | Keep) and not goal.bytes
     rate = entry.rate if entry.rate is not None else _even(entry, said, complain)
     if rate is None:
         return None
-    return Ask(rate, shapes.made(said, rate, zone, complain), goal if goal is None or goal.bytes else None)
+    return Ask(rate, shapes.made(said, rate, zone, complain), None if misread else goal)
 
 
 def _even(entry: Scenario | LinkEntry, said: Terms, complain: Complain) -> float | None:
@@ -60,7 +66,9 @@ def _even(entry: Scenario | LinkEntry, said: Terms, complain: Complain) -> float
         return None  # without a value: complained of
     if entry.volume is None:
         hint = "add `rate: ...`, such as `rate: 10 Gb/s`"
-        if entry.keep is not None:
+        if entry.again:
+            hint = "what comes round goes out at a rate at most: add `rate: ...`"
+        elif entry.keep is not None:
             hint = "bytes that are kept are refilled at a rate at most: add `rate: ...`"
         elif isinstance(entry, Scenario):
             hint = "add `rate: ...`, which its links share, such as 10 Gb/s"

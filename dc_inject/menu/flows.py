@@ -74,7 +74,7 @@ class Writer:
 
     def _links(self, name: str, scenario: Scenario) -> Iterator[Flow]:
         """Write out a scenario whose links have their own rates."""
-        for key in ("rate", "volume", "keep", "both_ways"):
+        for key in ("rate", "volume", "keep", "again", "both_ways"):
             if key in scenario.model_fields_set:
                 self._complain(scenario.at(key), f"`{key}` stands beside `links`", "write it on each link")
         common = None  # the terms of links that say nothing themselves
@@ -129,7 +129,7 @@ def check_twice(flows: tuple[Flow, ...], complain: Complain) -> None:
 
 
 _WAYS = {"`from` and `to`": {"from_", "to"}, "`mesh`": {"mesh"}, "`links`": {"links"}}
-_PLAIN = {"from_", "to", "rate", "volume", "keep", "both_ways", "tape_agreed"}
+_PLAIN = {"from_", "to", "rate", "volume", "keep", "again", "both_ways", "tape_agreed"}
 
 
 def _flow(

@@ -121,6 +121,7 @@ class LinkEntry(Windowed):
     rate: f.Rate | None = Field(None, description="Rate of this link")
     volume: f.Amount | None = Field(None, description="Bytes in all, each dataset or file once in the scenario")
     keep: f.Amount | None = Field(None, description="Bytes that are kept on their way")
+    again: f.Switch = Field(False, description="Each dataset again as soon as its last rule is complete and gone")
     both_ways: f.Switch = Field(False, description="The same rate in the other direction too")
     tape_agreed: f.Line | None = Field(None, description="Who agreed that an end is tape")
 
@@ -156,6 +157,7 @@ class Scenario(Windowed):
     rate: f.Rate | None = Field(None, description="Rate of all links together")
     volume: f.Amount | None = Field(None, description="Bytes in all, shared, each dataset or file once")
     keep: f.Amount | None = Field(None, description="Bytes that are kept on their way on all links together")
+    again: f.Switch = Field(False, description="Each dataset again as soon as its last rule is complete and gone")
     both_ways: f.Switch = Field(False, description="The same rates in the other direction too")
     links: Annotated[tuple[LinkEntry, ...], BeforeValidator(_rows)] | None = Field(
         None, description="Links with their own rates, or a CSV file of them", json_schema_extra=_or_file

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
+from dc_inject.goal import Again
 from dc_inject.holds import HOUR, Constraint
 from dc_inject.model import Held, Hold, Item, Limits
 from dc_inject.plan.budget import cap
@@ -193,7 +194,7 @@ def _starved(line: Line) -> Held | None:
     What it is short of was due before. Of a volume the rest may be less than half a dataset: then it is done.
     """
     goal = line.demand.flow.goal
-    if goal is None or line.left <= 0 or line.items:
+    if goal is None or isinstance(goal, Again) or line.left <= 0 or line.items:
         return None
     lacks = _lacks(line)
     waits = lacks.hold is Hold.GRAIN and (goal.once or line.demand.coming > 0)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from dc_inject import lifetime
+from dc_inject.goal import Again, Volume
 from dc_inject.holds import Claim, Cut, Destination
 from dc_inject.model import FileFilter, Flow, Held, Item, PoolKey
 from dc_inject.plan.situation import Demand, Situation
@@ -119,8 +120,10 @@ class Table:
         smallest = pool.smallest(taken) if pool else None
         life, horizon = self._stays(demand)
         # While it is not known how soon datasets come back, a pool is not paced: it is no harm when it runs dry.
+        # Nor where a goal says how often one goes out: once, or whenever it is back.
         unknown = s.may_end and demand.completion is None
-        reusable = None if pool is None or unknown or not unique or flow.once else pool.bytes
+        bounded = isinstance(flow.goal, Volume | Again)
+        reusable = None if pool is None or unknown or not unique or bounded else pool.bytes
         return Line(
             demand=demand,
             lifetime=life,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_inject.errors import Permanent
-from dc_inject.goal import Keep, Standing, Volume
+from dc_inject.goal import Again, Keep, Standing, Volume
 from dc_inject.model import Exclusion, Hold, State
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
@@ -181,6 +181,33 @@ def test_a_larger_volume_goes_on_from_where_it_stands(tmp_path):
     one.run(cycles=6)
     assert sums(one).moved == 2 * TB
     assert max(names(one).values()) == 1
+
+
+# --------------------------------------------------------------------------- again
+
+
+@pytest.mark.parametrize("minutes", [4, 20])
+def test_a_pool_goes_round_as_fast_as_its_datasets_come_back_and_nothing_is_held(tmp_path, minutes):
+    link = flow("A", "B", 80, goal=Again())  # 9 TB a cycle, from a pool of 1 TB
+    lag = timedelta(minutes=minutes)
+    one = world(tmp_path, campaign([link]), {"A": items("A", 20, 50 * GB)}, deletion_lag=lag)
+    one.run(cycles=24)
+    rows = one.ledger.rows()
+    assert sums(one).injected >= 6 * TB, "every dataset at least six times in six hours"
+    assert min(names(one).values()) >= 0.6 * max(names(one).values()), "all have their turn"
+    assert not [row for row in rows[1:] if row.held and row.held.hold is Hold.POOL_DRY]
+    assert sum(row.forgiven for row in rows[4:]) == 0, "nothing is due that the pool cannot give"
+    live = {}
+    for rule in one.backend.rules.values():
+        name = rule.injection.item.name
+        assert name not in live or live[name].deleted <= rule.created, "never twice at a time"
+        live[name] = rule
+
+
+def test_a_pool_that_goes_round_keeps_to_its_rate(tmp_path):
+    one = world(tmp_path, campaign([flow("A", "B", 4, goal=Again())]), {"A": items("A", 40, 50 * GB)})
+    one.run(cycles=12)
+    assert [row.due for row in one.ledger.rows()] == [450 * GB] * 12
 
 
 # --------------------------------------------------------------------------- keep

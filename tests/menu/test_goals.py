@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject import rates
-from dc_inject.goal import Keep, Volume
-from tests.menu.texts import draft, problems, read, scenarios, text
+from dc_inject.goal import Again, Keep, Volume
+from tests.menu.texts import LIST, RIGHT, draft, fts, problems, read, scenarios, text
 
 TB = 10**12
 
@@ -71,11 +71,19 @@ def test_a_volume_is_given_at_its_rate_until_it_is_there() -> None:
     assert rates.mean([flow], flow.start + hour, flow.end) == 0
     assert rates.planned(flow, flow.start - hour, flow.end + hour) == 3_600 * 10**9
     assert rates.peak([flow]).rate == 1e9
+    assert rates.until_done(flow).end == flow.start + hour
+    (later,) = read(scenarios("one: {from: A, to: B, volume: 3.6 TB, rate: 8 Gb/s, shape: {ramp: 2 h}}")).flows
+    assert abs(rates.until_done(later).end - later.start - 2 * hour) <= timedelta(microseconds=1)
+    (less,) = read(scenarios("one: {from: A, to: B, volume: 900 TB, rate: 8 Gb/s}")).flows
+    assert rates.until_done(less).end == less.end
 
 
 @pytest.mark.parametrize(
     ("body", "message", "hint"),
     [
+        ("one: {from: A, to: B, again: true}", "`rate` is missing", "what comes round goes out at a rate"),
+        ("one: {from: A, to: B, again: true, keep: 1 TB, rate: 1 Gb/s}", "`again` stands beside `keep`", "one of"),
+        ("one: {from: A, to: B, again: yes, rate: 1 Gb/s}", "`again`: 'yes'", "true"),
         ("one: {from: A, to: B}", "`rate` is missing", "add `rate: ...`"),
         ("one: {from: A, to: B, keep: 2 TB}", "`rate` is missing", "bytes that are kept are refilled at a rate"),
         (
@@ -111,6 +119,15 @@ def test_what_is_wrong(body: str, message: str, hint: str) -> None:
     (found,) = problems(scenarios(body))
     assert message in found.message
     assert hint in found.hint
+
+
+def test_files_through_fts_go_out_again_anyway() -> None:
+    """So that nobody believes that it does something there."""
+    body = RIGHT.replace("rate:", "again: true, rate:")
+    (found,) = problems(fts(body), LIST)
+    assert "through FTS a file may always go out again" in found.message
+    made = read(scenarios("one: {from: A, to: [B, C], again: true, rate: 2 Gb/s}"))
+    assert [flow.goal for flow in made.flows] == [Again()] * 2
 
 
 def test_a_goal_has_no_place_in_defaults() -> None:
