@@ -31,7 +31,8 @@ def server() -> FakeRucio:
 @pytest.fixture
 def check(server, tmp_path, monkeypatch):
     """Run `check --online`; return the exit code, the findings by code, and what was said."""
-    backend = RucioBackend(campaign="test", clock=server.clock, observer=Silent(), make=server.client)
+    made = {"campaign": "test", "clock": server.clock, "observer": Silent(), "make": server.client}
+    backend = RucioBackend(**made, sleep=lambda _seconds: None)
     monkeypatch.setattr(common, "backends", lambda services, **_: {"rucio": backend} if services else {})
 
     def check(scenarios: str = RIGHT, **parts: str) -> tuple[int, dict[str, str], str]:
@@ -170,7 +171,7 @@ def test_an_rse_that_is_not_available(check, server):
     ],
 )
 def test_what_cannot_be_told_is_said_and_is_no_finding(check, server, method, signal):
-    server.faults[method] = [rucio_errors.DatabaseException("busy")] * 3
+    server.faults[method] = [rucio_errors.DatabaseException("busy") for _ in range(20)]
     code, found, said = check()
     assert (code, found) == (0, {})
     assert signal in said
