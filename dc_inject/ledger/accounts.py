@@ -113,4 +113,5 @@ def _share(entry: Entry) -> Totals:
         coming=item.bytes - entry.present - entry.failed - entry.moved if under_way else 0,
         files_in_flight=item.files - entry.files_done if under_way else 0,
         rules=0 if entry.accepted_at is None else 1,
+        failed=entry.failed,
     )

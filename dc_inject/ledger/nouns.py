@@ -14,7 +14,8 @@ class Totals:
     """The running totals of one flow key since its campaign began, in bytes but for `rules` and `files_in_flight`.
 
     `estimated` is the part of `moved` that is an estimate. `resident` are bytes at the destination or on their way
-    there, intents included; `coming` those that were asked for and have not arrived.
+    there, intents included; `coming` those that were asked for and have not arrived; `failed` those that failed
+    for good, which are not in `injected` any more.
     """
 
     due: int = 0
@@ -27,6 +28,12 @@ class Totals:
     rules: int = 0
     coming: int = 0
     files_in_flight: int = 0
+    failed: int = 0
+
+    @property
+    def accepted(self) -> int:
+        """What was ever injected, whatever became of it: it does not go down at a failure, as `injected` does."""
+        return self.injected + self.failed
 
     def __add__(self, other: Totals) -> Totals:
         return Totals(*(getattr(self, name) + getattr(other, name) for name in Totals.__slots__))

@@ -329,7 +329,7 @@ _VERSION_2 = (  # bundles of files through FTS, and bytes of them that will not 
     ),
 )
 
-_VERSION_3 = (  # what a link is to reach beside its rate, and what goes out once only
+_VERSION_3 = (  # what a link is to reach beside its rate, what goes out once only, and bytes that failed
     f"ALTER TABLE account ADD COLUMN {_text('goal', null=True, filled=True)}",
     f"ALTER TABLE account ADD COLUMN {_int('goal_bytes', null=True)}",
     _table(
@@ -339,6 +339,14 @@ _VERSION_3 = (  # what a link is to reach beside its rate, and what goes out onc
         "PRIMARY KEY (key, item)",
         tail=" WITHOUT ROWID",
     ),
+    f"ALTER TABLE account ADD COLUMN {_int('failed', default=0)}",
+    # One scan for all accounts: injections have no index by account.
+    "CREATE TEMP TABLE lost AS SELECT account, sum(failed) AS bytes FROM injection WHERE failed > 0 GROUP BY 1",
+    "UPDATE account SET failed = coalesce((SELECT bytes FROM temp.lost WHERE lost.account = account.id), 0)",
+    "DROP TABLE temp.lost",
+    "DROP TRIGGER injection_new",
+    "DROP TRIGGER injection_moved_on",
+    *_following({**_measures("@.bytes - @.present - @.failed"), "failed": "@.failed"}, (*_MEASURED, "failed")),
 )
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (

@@ -22,7 +22,8 @@ LINK = ("scenario", "source", "destination", "service")
 # Totals of a flow's account: field -> (name, text). The first are counters, the others go up and down.
 COUNTED = {
     "due": ("due_bytes", "Bytes that links should have been given."),
-    "injected": ("injected_bytes", "Bytes of accepted rules, less what was there already."),
+    "accepted": ("injected_bytes", "Bytes of accepted rules and jobs, less what was there already."),
+    "failed": ("failed_bytes", "Bytes of those that failed for good, and went back to the debt."),
     "moved": ("moved_bytes", "Bytes that arrived, estimated where a rule is not complete."),
     "forgiven": ("forgiven_bytes", "Bytes of due that will not be made up."),
     "rules": ("rules_made", "Rules that a service accepted."),

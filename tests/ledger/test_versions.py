@@ -68,7 +68,8 @@ def test_a_ledger_of_the_first_version_is_migrated_and_kept_beside_it_as_it_was(
         assert ledger.accounts() == ledger.totals_from_rows()
         ledger.observe([seen(entry.injection.key, Status.COMPLETE, failed=10 * GB)], START)
         assert ledger.accounts() == ledger.totals_from_rows()
-        assert ledger.accounts()[AB].injected == 90 * GB
+        assert (ledger.accounts()[AB].injected, ledger.accounts()[AB].failed) == (90 * GB, 10 * GB)
+        assert ledger.accounts()[AB].accepted == 100 * GB
     (kept,) = backups(path)
     assert mode(kept) == 0o600
     with contextlib.closing(sqlite3.connect(kept)) as old:
@@ -131,10 +132,12 @@ def test_a_ledger_of_version_2_keeps_what_it_has_and_learns_of_goals(tmp_path):
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as old:
         for statement in schema.MIGRATIONS[1]:
             old.execute(statement)
+        old.execute("UPDATE injection SET failed = ?", (10 * GB,))
         old.execute("PRAGMA user_version = 2")
     with Ledger.open(path, synchronous="OFF") as ledger:
         (entry,) = ledger.entries()
         assert (entry.injection, entry.external_id) == (injection(), "rule-1")
+        assert (ledger.accounts()[AB].injected, ledger.accounts()[AB].failed) == (90 * GB, 10 * GB)
         assert (ledger.goals(), ledger.given()) == ({}, set())
         ledger.observe([seen(entry.injection.key, Status.COMPLETE)], START)
         assert ledger.accounts() == ledger.totals_from_rows()

@@ -108,6 +108,19 @@ def test_every_number_of_every_account_is_the_ledgers_own(path: Path) -> None:
             assert found[f"dc_inject_{name}", labels(key)] == getattr(totals, field), (field, key)
 
 
+def test_what_fails_is_counted_apart_and_takes_nothing_from_what_was_injected(path: Path) -> None:
+    """A counter that fell, or stood still until it is made up, would show a hole in every rate."""
+    metrics = Metrics(path)
+    before = scrape(metrics)["dc_inject_injected_bytes_total", labels(GOOD)]
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.observe([Observation(injection(1).key, Status.COMPLETE, failed=30 * GB, files_stuck=3)], START)
+        assert ledger.accounts()[GOOD].injected == before - 30 * GB
+        assert ledger.accounts() == ledger.totals_from_rows()
+    for found in (scrape(metrics), scrape(Metrics(path))):  # also of a process that begins now
+        assert found["dc_inject_injected_bytes_total", labels(GOOD)] == before
+        assert found["dc_inject_failed_bytes_total", labels(GOOD)] == 30 * GB
+
+
 def test_the_state_of_the_campaign(path: Path) -> None:
     """Target, debt, pool, holds, rules, pauses, missing signals, credentials and build, as the ledger has them."""
     found = scrape(Metrics(path))
