@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dc_inject import units
 from dc_inject.errors import MenuError
+from dc_inject.goal import Again
 from dc_inject.menu import nodes, writing
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.ends import Naming
@@ -23,10 +24,11 @@ WAYS = (
     "rate",
     "volume",
     "keep",
+    "again",
     "both_ways",
     "links",
 )  # keys of a scenario that become `links`
-_ENDS = ("from", "to", "rate", "volume", "keep", "both_ways")  # keys of a link that are written anew
+_ENDS = ("from", "to", "rate", "volume", "keep", "again", "both_ways")  # keys of a link that are written anew
 
 Where = Callable[[str], str]  # the path of a file -> what the new menu has to call it
 
@@ -133,7 +135,7 @@ class Expander:
                 parts.append(("shape", writing.flow(_in_parts(mine, entry.rate))))
             elif not whole and mine and "shape" in node:
                 parts.append(("shape", writing.flow(mine)))
-            asks = [(key, str(node[key])) for key in ("rate", "volume", "keep") if key in node]
+            asks = [(key, str(node[key])) for key in ("rate", "volume", "keep", "again") if key in node]
             same = whole and (str(node["from"]), str(node["to"])) == flow.link[:2]
             found.append((_line(flow, [*(asks if whole else _asks(flow, entry)), *parts]), same))
         return found
@@ -149,8 +151,10 @@ def _line(flow: Flow, more: Sequence[tuple[str, str]]) -> str:
 
 
 def _asks(flow: Flow, entry: Scenario | LinkEntry) -> list[tuple[str, str]]:
-    """Return what a link asks for that has a part of what its entry does: a rate, a volume, bytes to keep."""
+    """Return what a link asks for that has a part of what its entry does: a rate, and a goal."""
     found = [("rate", units.exact_rate(flow.rate))] if entry.rate is not None else []
+    if isinstance(flow.goal, Again):
+        return [*found, (flow.goal.kind, "true")]
     return found if flow.goal is None else [*found, (flow.goal.kind, units.exact_size(flow.goal.bytes))]
 
 

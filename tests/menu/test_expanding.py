@@ -260,7 +260,8 @@ def test_volumes_and_bytes_to_keep_are_shared() -> None:
             "one: {from: A, to: {B: 1, C: 2}, volume: 1 TB}\n"
             "two:\n  from: A\n  to: [B, C]\n  volume: 2 PiB   # all\n  rate: 80 Gb/s\n"
             "three: {mesh: [A, B], keep: 3 TB, rate: 8 Gb/s}\n"
-            "four: {links: [{from: A, to: B, keep: 2 TiB, rate: 8 Gb/s, both_ways: true}]}"
+            "four: {links: [{from: A, to: B, keep: 2 TiB, rate: 8 Gb/s, both_ways: true}]}\n"
+            "five: {from: A, to: [B, C], again: true, rate: 8 Gb/s}"
         )
     )
     assert body(made) == [
@@ -280,6 +281,10 @@ def test_volumes_and_bytes_to_keep_are_shared() -> None:
         "    links:",
         "      - {from: A, to: B, rate: 8 Gb/s, keep: 2 TiB}",
         "      - {from: B, to: A, rate: 8 Gb/s, keep: 2 TiB}",
+        "  five:",
+        "    links:",
+        "      - {from: A, to: B, rate: 4 Gb/s, again: true}",
+        "      - {from: A, to: C, rate: 4 Gb/s, again: true}",
     ]
 
 
