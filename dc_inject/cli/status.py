@@ -23,6 +23,7 @@ from dc_inject.model import Cycle, FlowKey, State
 
 TROUBLES = {  # signals of the engine itself, and how a person reads them
     "service": "{of} does not work",
+    "credentials": "the credentials for {of} end soon",
     "plan": "the {of} is not planned",
     "menus": "changed menus are not taken up",
 }

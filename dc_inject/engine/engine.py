@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 
 from dc_inject import redaction
 from dc_inject.engine.calls import Calls
+from dc_inject.engine.checking import Checking
 from dc_inject.engine.closing import Closing, ours_to_delete, say_what_stays
 from dc_inject.engine.desk import Desk, Settings
 from dc_inject.engine.following import LIVE, Following
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.releasing import Releasing
-from dc_inject.errors import DcInjectError, Fatal, LedgerError, ServiceError, Temporary
+from dc_inject.errors import DcInjectError, LedgerError, ServiceError
 from dc_inject.goal import Volume
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign, Cycle, Held, Hold, State
@@ -29,12 +28,7 @@ from dc_inject.reconcile import backoff
 
 log = logging.getLogger(__name__)
 
-MEND_FIRST = timedelta(seconds=1)  # after a refusal the service is asked again at once, and then after this
-MEND_SOON = timedelta(seconds=4)  # at most, where the last answer told nothing of credentials
-MEND_EVERY = timedelta(seconds=20)  # at most, where we were refused again
 PLAN_AT_MOST = 0.1  # of a cycle: the longest wait before a plan that could not be made is tried again
-CHECK_EVERY = timedelta(hours=1)  # how often a service that works is asked who we are, and until when
-WARN_BEFORE = timedelta(hours=2)  # the end of credentials
 DELETED_WITHIN = timedelta(hours=24)  # how long the drain goes on deleting files that nobody else deletes
 GRACE = timedelta(seconds=30)  # how long a stop waits for answers that are under way
 
@@ -74,15 +68,13 @@ class Engine:
         self._releasing = Releasing(self._desk)
         self._closing = Closing(self._desk, self._releasing)
         self._following = Following(self._desk, self._releasing.not_carried_out)
+        self._checking = Checking(self._desk, self._works_again)
         self._since = ledger.begin(clock.now())
         self._cycle: Cycle | None = None
         self._plan_at: datetime | None = None  # when to try (again) to plan the current cycle
         self._tries = 0
         self._observe_at = clock.now()
         self._ended_at: datetime | None = None  # when the drain saw that nothing of ours is live
-        self._mending: dict[str, tuple[int, datetime]] = {}  # service -> how often it was asked, when to ask again
-        self._check_at = clock.now() + CHECK_EVERY
-        self._checking: set[str] = set()  # services that are being asked who we are
         self._stopping = False
         self._lost = ""  # why the drain has given up
         self._paused = {pause.subject for pause in ledger.pauses()}
@@ -137,7 +129,7 @@ class Engine:
         every = self._campaign.cycle / self._desk.settings.looks_per_cycle
         # A clock that went forward and back leaves moments behind that would not come for hours.
         self._observe_at = min(self._observe_at, now + every)
-        self._mend(now)
+        self._checking.round(now)
         self._brake()
         if end is not None and now >= end:
             self._releasing.withdraw(None, "the end of the run has come")
@@ -146,70 +138,17 @@ class Engine:
             self._following.round(now, every)
             self._observe_at = now + every
 
-    def _mend(self, now: datetime) -> None:
-        """Ask services who we are: refused ones at once, and then with back-off until it works, others hourly.
-
-        Often, too, while we do not know whether we may end what we make: without that right much less is given.
-        """
-        unsure = {service for service, identity in self._desk.identities.items() if identity.may_end is None}
-        waiting = set(self._desk.broken) | unsure
-        self._mending = {service: told for service, told in self._mending.items() if service in waiting}
-        services = set()
-        for service in waiting - self._checking:
-            times, again_at = self._mending.get(service, (0, now))
-            if not now < again_at <= now + MEND_EVERY:
-                self._mending[service] = times + 1, now + MEND_EVERY
-                services.add(service)
-        if now >= self._check_at:
-            self._check_at = now + CHECK_EVERY
-            services |= set(self._desk.backends)
-        for service in sorted(services - self._checking):
-            self._checking.add(service)
-            self._calls.start(self._desk.backends[service].check, partial(self._checked, service))
-
-    def _checked(self, service: str, identity: Identity | None, error: ServiceError | None) -> None:
-        """Hear who a service says that we are."""
-        self._checking.discard(service)
-        if identity is not None:
-            if identity.may_end is None:  # its probe was lost: what was known stays so
-                identity = replace(identity, may_end=self._desk.identities[service].may_end)
-            error = error or self._not_ours(identity)
-        if isinstance(error, Fatal) and error.hold == Hold.API_ERRORS and service not in self._desk.broken:
-            error = Temporary(error.message, error.hint)  # it worked until now, and its other calls will tell
-        if service in self._mending:
-            refused = isinstance(error, Fatal) and error.hold == Hold.CREDENTIALS
-            times, longest = self._mending[service][0], MEND_EVERY if refused else MEND_SOON
-            self._mending[service] = times, self._clock.now() + backoff(times, service, MEND_FIRST, longest)
-        if error is not None:
-            self._desk.fail(service, error)
-        elif identity is not None:
-            self._desk.identities[service] = identity
-            if self._desk.broken.pop(service, None):
-                self._releasing.spread_overdue()
-                self._plan_at = self._plan_at and self._clock.now()
-                self._desk.ledger.signal("service", service, "answers", self._clock.now())
-                log.info("%s works again", service)
-            until = identity.credentials_until
-            if until is not None and until - self._clock.now() < WARN_BEFORE:
-                log.warning("the credentials for %s end at %s", service, until.isoformat(timespec="seconds"))
-
-    def _not_ours(self, identity: Identity) -> Fatal | None:
-        """Return why a service must not be used as whom it knows us now: another account than the campaign's."""
-        was = self._desk.identities[identity.service]
-        if identity.admin and not was.admin:
-            return Fatal(f"{identity.account} is an administrator's account", hold="credentials")
-        try:
-            self._desk.ledger.identify(identity, self._clock.now())
-        except LedgerError as error:
-            return Fatal(error.message, error.hint, hold="credentials")
-        return None
+    def _works_again(self) -> None:
+        """Go on at once when a service has been repaired."""
+        self._releasing.spread_overdue()
+        self._plan_at = self._plan_at and self._clock.now()
 
     def _next(self, now: datetime, end: datetime | None) -> datetime:
         """When there is something to do again, unless an answer or a signal comes first."""
         moments = [now + max(self._desk.settings.poll, timedelta(milliseconds=1)), self._observe_at]
         if self._cycle is not None:
             moments.append(self._cycle.end)
-        moments += [again_at for _, again_at in self._mending.values()]
+        moments += self._checking.moments()
         moments += [m for m in (self._plan_at, self._releasing.next_release(), end) if m is not None]
         return max(min(m for m in moments if m > now), now)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +21,13 @@ pytestmark = pytest.mark.sandbox
 
 MB = 10**6
 CYCLE = 6
-SECRETS = ["first-token-of-the-test-0123456789", "second-token-of-the-test-9876543210"]
+SECRETS = [
+    ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+    for parts in (
+        [{"alg": "none"}, {"exp": round(time.time()) + 3000, "jti": "first-token-of-the-test"}, "signature"],
+        [{"alg": "none"}, {"exp": round(time.time()) + 90000, "jti": "second-token-of-the-test"}, "signature"],
+    )
+]  # the first one ends within the hour
 
 
 @pytest.fixture
@@ -76,12 +84,16 @@ def test_it_holds_while_something_is_away_goes_on_by_itself_and_leaves_nothing(t
         tool, campaign, {one: "16 Mb/s", other: "16 Mb/s"}, start=start, cycle=CYCLE, cycles=100, lifetime=60
     )
     run = tool.start("run", menu, "--timeout", 5)
+    run.says("the credentials for fts: they end at")
     third = storages.destination("XRD3", "XRD1")
 
     def injected() -> int:
         return sum(row.injected for row in tool.rows(campaign))
 
     until(lambda: tool.entries(campaign) and injected() > 0, "the first jobs")
+
+    assert [trouble["of"] for trouble in tool.status(campaign)["troubles"]] == ["fts"]
+    assert "trouble: the credentials for fts end soon" in tool.run("status", campaign).out
 
     storage_grid.stop_storage("XRD3")
     try:
@@ -96,6 +108,7 @@ def test_it_holds_while_something_is_away_goes_on_by_itself_and_leaves_nothing(t
     assert any(trouble["what"] == "service" for trouble in tool.status(campaign)["troubles"])
     token.write_text(SECRETS[1])
     run.says("fts works again")
+    assert not any(trouble["what"] == "credentials" for trouble in tool.status(campaign)["troubles"])
 
     storage_grid.stop_fts()
     try:

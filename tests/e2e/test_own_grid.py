@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import configparser
 import signal
+import sqlite3
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
 
-from dc_inject.model import Hold, State
+from dc_inject.model import Held, Hold, State
 from dc_inject.sandbox import Sandbox
+from tests.conftest import client_for
 from tests.e2e.tool import Tool, add_stock, asked, given, rules, this_cycle, until
 
 pytestmark = pytest.mark.sandbox
@@ -96,3 +100,48 @@ def test_a_rucio_that_goes_away_costs_nothing_and_doubles_nothing(tool, grid):
     (link,) = tool.status("outage", "--summary")["links"]
     assert link["injected"] == sum(e.injection.item.bytes for e in entries if e.accepted_at)
     assert link["injected"] <= link["due"] + max(e.injection.item.bytes for e in entries)
+
+
+def test_a_password_that_is_changed_in_the_middle_is_a_hold_until_the_new_one_is_in_its_file(tool, grid):
+    """No restart, and neither of them is told; the rules that are there stay in the account."""
+    root, config = client_for(grid.root_config), tool.state / "rucio.cfg"
+    parts = configparser.ConfigParser()
+    parts.read(grid.config)
+    secrets = ["the-first-password-8472", "the-second-password-1936"]
+
+    def change(number: int) -> None:
+        identity = {"identity": f"night{number}", "authtype": "USERPASS", "email": "night@example.org"}
+        root.add_identity("dcops", **identity, password=secrets[number])
+        parts["client"].update({"username": f"night{number}", "password": secrets[number]})
+        parts["client"]["auth_token_file_path"] = str(tool.state / "rucio-token")
+        with config.open("w") as file:
+            parts.write(file)
+        config.chmod(0o600)
+
+    change(0)
+    cycle = this_cycle(CYCLE)
+    menu = tool.menu("night", {("T2_XX_From", "T2_XX_To1"): "4 Gb/s"}, start=cycle.start, cycles=60, cycle=CYCLE)
+    running = tool.start("run", menu, "--timeout", 3, config=config, now=cycle.start)
+    until(lambda: given(tool.entries("night")), "a rule")
+
+    root.del_identity("dcops", "night0", "USERPASS")
+    grid.stop_server()  # it remembers tokens for a while
+    with closing(sqlite3.connect(grid.folder / "rucio.db", timeout=60)) as db, db:
+        db.execute("DELETE FROM tokens WHERE identity = 'night0'")
+    grid.start_server()
+
+    def held() -> list[Held]:
+        rows = tool.rows("night")
+        return [row.held for row in rows if row.closed and row.held and row.held.hold is Hold.CREDENTIALS]
+
+    reason = until(held, "a hold for the password")[0].numbers["message"]
+    assert "night0" in reason or "credentials" in reason.lower() or "authenticate" in reason.lower(), reason
+    before = len(given(tool.entries("night")))
+    change(1)
+    running.says("rucio works again")
+    until(lambda: len(given(tool.entries("night"))) > before, "more rules")
+    running.send(signal.SIGTERM)
+    running.ends()
+    made = [file for file in tool.state.rglob("*") if file.is_file() and file != config]
+    told = "".join(file.read_text(errors="replace") for file in made)
+    assert not any(secret in told for secret in secrets)

@@ -48,7 +48,7 @@ def test_a_check_that_meets_a_broken_call_does_not_stop_a_service_that_works(tmp
     assert "rucio" not in engine._desk.broken
     assert all(row.injected for row in one.ledger.rows() if row.closed)
     one.backend.fault = lambda method, _: _refuse() if method == "check" else None
-    engine._check_at = one.clock.now()
+    engine._checking._check_at = one.clock.now()
     engine.run(until=START + 9 * CYCLE)
     assert "rucio" in engine._desk.broken
 

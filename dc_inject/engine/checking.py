@@ -1,0 +1,125 @@
+"""Who we are at the services, and until when: asked at times, and told before a person has to renew it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from dc_inject.engine.desk import Desk
+from dc_inject.errors import Fatal, LedgerError, ServiceError, Temporary
+from dc_inject.model import Hold
+from dc_inject.ports import Identity
+from dc_inject.reconcile import backoff
+
+log = logging.getLogger(__name__)
+
+MEND_FIRST = timedelta(seconds=1)  # after a refusal the service is asked again at once, and then after this
+MEND_SOON = timedelta(seconds=4)  # at most, where the last answer told nothing of credentials
+MEND_EVERY = timedelta(seconds=20)  # at most, where we were refused again
+CHECK_EVERY = timedelta(hours=1)  # how often a service that works is asked who we are, and until when
+WARN_BEFORE = timedelta(minutes=65)  # the end of credentials: an hour, also where the first answer is lost
+LOOK_EVERY = timedelta(minutes=5)  # how often it is looked then whether they have been renewed
+
+
+class Checking:
+    """Asks services who we are: refused ones at once, and then with back-off until it works, others hourly."""
+
+    def __init__(self, desk: Desk, works_again: Callable[[], None]) -> None:
+        """Take what the engine's parts share, and what is to be done when a service works again."""
+        self._desk = desk
+        self._works_again = works_again
+        self._mending: dict[str, tuple[int, datetime]] = {}  # service -> how often it was asked, when to ask again
+        self._check_at = desk.clock.now() + CHECK_EVERY
+        self._look_at = desk.clock.now()
+        self._asked: set[str] = set()  # services that are being asked
+        self._told: dict[str, datetime] = {}  # which end of credentials has been told of a service
+        for identity in desk.identities.values():
+            self._watch(identity)
+
+    def round(self, now: datetime) -> None:
+        """Ask whom it is time to ask.
+
+        Often, too, while we do not know whether we may end what we make: without that right much less is given.
+        """
+        # A clock that went forward and back leaves moments behind that would not come for hours.
+        self._look_at = min(self._look_at, now + LOOK_EVERY)
+        self._check_at = min(self._check_at, now + CHECK_EVERY)
+        unsure = {service for service, identity in self._desk.identities.items() if identity.may_end is None}
+        waiting = set(self._desk.broken) | unsure
+        self._mending = {service: told for service, told in self._mending.items() if service in waiting}
+        services = set()
+        for service in waiting - self._asked:
+            times, again_at = self._mending.get(service, (0, now))
+            if not now < again_at <= now + MEND_EVERY:
+                self._mending[service] = times + 1, now + MEND_EVERY
+                services.add(service)
+        ending = {service for service, identity in self._desk.identities.items() if _ends_soon(identity, now)}
+        if ending and now >= self._look_at:
+            self._look_at = now + LOOK_EVERY
+            services |= ending
+        if now >= self._check_at:
+            self._check_at = now + CHECK_EVERY
+            services |= set(self._desk.backends)
+        for service in sorted(services - self._asked):
+            self._asked.add(service)
+            self._desk.calls.start(self._desk.backends[service].check, partial(self._heard, service))
+
+    def moments(self) -> list[datetime]:
+        """Return when it is time to ask what does not work."""
+        return [again_at for _, again_at in self._mending.values()]
+
+    def _heard(self, service: str, identity: Identity | None, error: ServiceError | None) -> None:
+        """Hear who a service says that we are."""
+        self._asked.discard(service)
+        if identity is not None:
+            if identity.may_end is None:  # its probe was lost: what was known stays so
+                identity = replace(identity, may_end=self._desk.identities[service].may_end)
+            error = error or self._not_ours(identity)
+        if isinstance(error, Fatal) and error.hold == Hold.API_ERRORS and service not in self._desk.broken:
+            error = Temporary(error.message, error.hint)  # it worked until now, and its other calls will tell
+        if service in self._mending:
+            refused = isinstance(error, Fatal) and error.hold == Hold.CREDENTIALS
+            times, longest = self._mending[service][0], MEND_EVERY if refused else MEND_SOON
+            again = backoff(times, service, MEND_FIRST, longest)
+            self._mending[service] = times, self._desk.clock.now() + again
+        if error is not None:
+            self._desk.fail(service, error)
+        elif identity is not None:
+            self._desk.identities[service] = identity
+            self._watch(identity)
+            if self._desk.broken.pop(service, None):
+                self._works_again()
+                self._desk.ledger.signal("service", service, "answers", self._desk.clock.now())
+                log.info("%s works again", service)
+
+    def _watch(self, identity: Identity) -> None:
+        """Tell of credentials that end soon, each once in the log, and in the ledger for as long as it is so."""
+        now, service, until = self._desk.clock.now(), identity.service, identity.credentials_until
+        if until is None or not _ends_soon(identity, now):
+            if self._told.pop(service, None) is not None or until is not None:
+                self._desk.ledger.signal("credentials", service, "good", now)
+            return
+        why = f"they end at {until.isoformat(timespec='seconds')}"
+        self._desk.ledger.signal("credentials", service, None, now, why)
+        if self._told.get(service) != until:
+            self._told[service] = until
+            log.warning("the credentials for %s: %s; renew them in their place, without a restart", service, why)
+
+    def _not_ours(self, identity: Identity) -> Fatal | None:
+        """Return why a service must not be used as whom it knows us now: another account than the campaign's."""
+        was = self._desk.identities[identity.service]
+        if identity.admin and not was.admin:
+            return Fatal(f"{identity.account} is an administrator's account", hold="credentials")
+        try:
+            self._desk.ledger.identify(identity, self._desk.clock.now())
+        except LedgerError as error:
+            return Fatal(error.message, error.hint, hold="credentials")
+        return None
+
+
+def _ends_soon(identity: Identity, now: datetime) -> bool:
+    """Whether credentials end within WARN_BEFORE, as far as it is known."""
+    return identity.credentials_until is not None and identity.credentials_until - now <= WARN_BEFORE

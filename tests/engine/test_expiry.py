@@ -1,0 +1,137 @@
+"""Credentials that run out in the middle: told an hour before, a hold at the end, renewed without a restart."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dc_inject.backends.sim import SimClock
+from dc_inject.errors import Fatal, Temporary
+from dc_inject.ledger import Signal
+from dc_inject.model import Hold
+from dc_inject.ports import Identity
+from tests.engine.world import CYCLE, GB, START, World, campaign, flow, items, world
+
+HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
+
+
+class Expiring:
+    """The file of a proxy or token: at some times somebody puts another one in its place."""
+
+    def __init__(self, one: World, ends: Iterable[tuple[datetime, datetime]]) -> None:
+        """Take since when which end holds."""
+        self.one, self.ends, self.check = one, list(ends), one.backend.check
+        one.backend.check = self.identity  # type: ignore[method-assign]
+        one.backend.fault = lambda _method, _subject: self.refuse()
+
+    @property
+    def until(self) -> datetime:
+        return next(end for since, end in reversed(self.ends) if since <= self.one.clock.now())
+
+    def identity(self) -> Identity:
+        return replace(self.check(), credentials_until=self.until)
+
+    def refuse(self) -> None:
+        if self.one.clock.now() >= self.until:
+            raise Fatal("the proxy has expired", "make a new proxy", hold="credentials")
+
+
+class Said(logging.Handler):
+    """Keeps warnings with the time of the simulated clock."""
+
+    def __init__(self, clock: SimClock) -> None:
+        super().__init__(logging.WARNING)
+        self.clock = clock
+        self.lines: list[tuple[datetime, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append((self.clock.now(), record.getMessage()))
+
+    def of(self, words: str) -> list[datetime]:
+        return [at for at, line in self.lines if words in line]
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> World:
+    return world(tmp_path, campaign([flow("A", "B", 1.0)]), {"A": items("A", 200, 10 * GB)})
+
+
+@pytest.fixture
+def said(one: World):
+    handler = Said(one.clock)
+    logging.getLogger("dc_inject").addHandler(handler)
+    yield handler
+    logging.getLogger("dc_inject").removeHandler(handler)
+
+
+def _signal(one: World) -> Signal | None:
+    return next((signal for signal in one.ledger.signals() if signal.name == "credentials"), None)
+
+
+def test_they_are_told_an_hour_before_held_at_the_end_and_used_as_soon_as_they_are_renewed(one, said):
+    end, renewed = START + 2.5 * HOUR, START + 3.5 * HOUR
+    Expiring(one, [(START, end), (renewed, START + 24 * HOUR)])
+    engine = one.engine()
+    engine.run(until=START + HOUR)
+    assert (_signal(one).value, said.lines) == ("good", [])
+    engine.run(until=START + 2 * HOUR)
+    assert _signal(one).value is None
+    assert end.isoformat(timespec="seconds") in _signal(one).why
+    assert one.ledger.identities()[0].credentials_until == end
+    engine.run(until=START + 5 * HOUR)
+    (told,) = said.of("end at")
+    assert end - 70 * MINUTE <= told <= end - HOUR
+    rows = {row.cycle.start: row for row in one.ledger.rows()}
+    during = [rows[end + number * CYCLE] for number in range(4)]
+    assert {row.held.hold for row in during} == {Hold.CREDENTIALS}
+    assert {row.held.numbers["message"] for row in during} == {"the proxy has expired"}
+    assert rows[renewed].injected > 0, "it goes on in the same cycle"
+    assert _signal(one).value == "good"
+    assert one.ledger.identities()[0].credentials_until == START + 24 * HOUR
+
+
+def test_a_service_that_does_not_answer_in_the_last_hour_is_asked_every_five_minutes_and_no_more(one, said):
+    Expiring(one, [(START, START + 3 * HOUR)])
+    engine = one.engine()
+    engine.run(until=START + HOUR)
+    asked = one.backend.calls["check"]
+
+    def fault(method: str, _subject: object) -> None:
+        if method == "check":
+            raise Temporary("no answer")
+
+    one.backend.fault = fault
+    engine.run(until=START + 3 * HOUR)
+    assert 8 <= one.backend.calls["check"] - asked <= 16
+
+
+def test_what_is_renewed_in_time_is_seen_within_minutes_and_held_for_nothing(one, said):
+    Expiring(one, [(START, START + 3 * HOUR), (START + 2.2 * HOUR, START + 24 * HOUR)])
+    engine = one.engine()
+    engine.run(until=START + 2.1 * HOUR)
+    assert _signal(one).value is None
+    engine.run(until=START + 2.2 * HOUR + 10 * MINUTE)
+    assert _signal(one).value == "good"
+    engine.run(until=START + 4 * HOUR)
+    assert len(said.of("end at")) == 1
+    assert not [row for row in one.ledger.rows() if row.held and row.held.hold is Hold.CREDENTIALS]
+
+
+def test_what_ends_soon_is_told_at_the_start(one, said):
+    Expiring(one, [(START, START + 40 * MINUTE)])
+    one.engine()
+    assert said.of("end at") == [START]
+    assert _signal(one).value is None
+
+
+def test_a_start_with_renewed_ones_takes_the_trouble_of_the_last_run_back(one, said):
+    Expiring(one, [(START, START + 40 * MINUTE), (START + MINUTE, START + 24 * HOUR)])
+    one.engine()
+    one.clock.advance(START + 2 * MINUTE)
+    one.engine()
+    assert _signal(one).value == "good"
