@@ -8,6 +8,7 @@ from dc_inject.cli import tables
 from dc_inject.cli.menu_diff import diff
 from dc_inject.cli.menu_expand import expand
 from dc_inject.cli.menu_import import import_
+from dc_inject.cli.menu_new import new
 from dc_inject.cli.menu_scale import scale
 from dc_inject.menu import schema as menu_schema
 
@@ -29,5 +30,5 @@ def schema() -> None:
     tables.emit_json(menu_schema())
 
 
-for command in (import_, expand, diff, scale):
+for command in (new, import_, expand, diff, scale):
     menu.add_command(command)

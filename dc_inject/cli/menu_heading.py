@@ -15,6 +15,7 @@ import click
 from dc_inject import files, menu, rates, units
 from dc_inject.cli import menu_files
 from dc_inject.clock import SystemClock
+from dc_inject.errors import UsageError
 from dc_inject.menu import MenuDraft, addresses, values
 from dc_inject.menu.writing import Heading
 
@@ -41,10 +42,9 @@ class Written(click.ParamType[str]):
         return value.strip()
 
 
-UTC_ZONE = ZoneInfo("UTC")
 NAME = Written("name", values.name)
 LINE = Written("text", values.line)
-TIME = Written("time", lambda text: values.moment(text, UTC_ZONE))
+TIME = Written("time", lambda text: values.moment(text, ZoneInfo("UTC")))
 RATE = Written("rate", values.rate)
 END = Written("end", addresses.end)
 ZONE = Written("zone", values.zone)
@@ -75,13 +75,16 @@ def options(command: F) -> F:
 
 
 def heading(given: Mapping[str, object], scenario: str, include: str = "") -> Heading:
-    """Return the top of a menu out of the options, and what is assumed for those that were not given."""
+    """Return the top of a menu out of the options, and what is assumed for those that were not given.
+
+    Raises UsageError for options that do not go together.
+    """
     said = {key: value for key, value in given.items() if value not in (None, (), "")}
-    known = {"campaign": scenario, "contact": f"{getpass.getuser()}@{os.uname().nodename}", "timezone": "UTC"}
-    zone = values.zone(str(said.get("timezone", "UTC")))
-    start = str(said.get("start") or _local(_tomorrow(zone), zone))
-    known |= {"start": start, "end": _local(values.moment(start, zone) + timedelta(days=1), zone)}
+    start, end = usual_window(str(said.get("timezone", "UTC")), str(said.get("start", "")))
+    known = {"campaign": scenario, "contact": me(), "timezone": "UTC", "start": start, "end": end}
     through = str(said.setdefault("through", "rucio"))
+    if through == "rucio" and "folder" in said:
+        raise UsageError("--folder is for links through FTS", "add --through fts, or name datasets with --did")
     if through == "rucio":
         known["datasets"] = ANY_DATASET
     elif "datasets" not in said:
@@ -94,6 +97,31 @@ def heading(given: Mapping[str, object], scenario: str, include: str = "") -> He
 
 
 _TEXTS = ("campaign", "contact", "start", "end", "timezone", "description", "through", "folder", "endpoint")
+
+
+def usual_window(timezone: str, start: str = "") -> tuple[str, str]:
+    """Return begin and end of a menu where at most its begin was said; raises UsageError for a wrong one."""
+    zone = values.zone(timezone)
+    start = start or _local(_tomorrow(zone), zone)
+    try:
+        return start, _local(values.moment(start, zone) + timedelta(days=1), zone)
+    except values.WrongError as error:
+        raise UsageError(error.message, error.hint) from None
+
+
+def time_in(timezone: str) -> Written:
+    """Return the type of a time in a zone, where not every one exists."""
+    zone = values.zone(timezone)
+    return Written("time", lambda text: values.moment(text, zone))
+
+
+def me() -> str:
+    """Return who uses this command, as far as the machine knows."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # an account without a name, as in many containers
+        name = str(os.getuid())
+    return f"{name}@{os.uname().nodename}"
 
 
 def told(heading: Heading) -> str:

@@ -64,6 +64,11 @@ def links(name: str, lines: Iterable[str], comment: str = "") -> list[str]:
     ]
 
 
+def shared(name: str, keys: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the lines of a scenario whose links share a rate; `keys` have their YAML."""
+    return [f"  {scalar(name)}:", *(f"    {key}: {value}" for key, value in keys)]
+
+
 def menu(heading: Heading, comments: Iterable[str], total: str, scenarios: Iterable[str]) -> str:
     """Return the text of a menu; `total` is what its rates sum to, which `target` and, if needed, `limits` say."""
     h = heading
