@@ -41,6 +41,7 @@ class Ground:
     until: float  # when no campaign is begun any more, on the monotonic clock
     rows: list[Row] = field(default_factory=list)
     after_each: Callable[[], None] = lambda: None  # campaign
+    _counted: int = 0  # lives of this campaign that are in a row
 
     def row(self, name: str) -> Row:
         """Begin a new line of the table."""
@@ -67,19 +68,38 @@ class Ground:
             row.violations.append(f"drained: {error}")
         self._end(row, begun)
 
-    def storm(self, row: Row, weather: Weather, faulty: int) -> None:
-        """Run a campaign, without accidents, until so many more calls were answered with a fault."""
-        begun = self._begin(row, weather, LONG)
-        world = self.world
+    def spells(self, rows: Iterable[tuple[Row, Weather]], faulty: int, last: Row, *, least: float = 0.0) -> None:
+        """Run one campaign through one weather after the other, each until so many calls met a fault.
+
+        Each takes `least` seconds at least; then its life is killed, and the invariants are checked. At last the
+        campaign is drained and all is checked, which goes to the row `last`.
+        """
+        begun = self._begin(last, CALM, LONG)
+        for row, weather in rows:
+            self._spell(row, weather, faulty, least)
+        self.world.proxy.begin(self.seed, CALM)
+        self._drain(last)
+        self._end(last, begun)
+
+    def _spell(self, row: Row, weather: Weather, faulty: int, least: float) -> None:
+        world, begun = self.world, time.monotonic()
+        if begun > self.until:
+            return
+        world.proxy.begin(f"{self.seed} {row.name}", weather)
         life = world.start_run()
-        while world.proxy.faults.total() < faulty and time.monotonic() < min(self.until, begun + PATIENCE):
+        while world.proxy.faults.total() < faulty or time.monotonic() < begun + least:
+            if time.monotonic() > begun + PATIENCE:
+                break
             if life.process.poll() is not None:  # the service was away at its start
                 life = world.start_run()
-            time.sleep(0.2)
+            time.sleep(0.1)
         life.process.kill()
         life.process.wait()
-        self._drain(row)
-        self._end(row, begun)
+        if not world.proxy.faults:
+            row.violations.append(f"no call met a fault in {PATIENCE:.0f} s")
+        self._compare(row)
+        self._count(row)
+        self._tell(row, begun)
 
     def deaths(self, row: Row, weather: Weather, aim: Aim, kills: int) -> None:
         """Run a campaign in which so many lives die at their steps, in the middle of work; the next one goes on.
@@ -92,10 +112,8 @@ class Ground:
             done = world.run(aim.wish())
             if done.code == KILLED:
                 aim.learn()
-                row.checks += 1
                 world.on_death()
-                found = invariants.between(world, self.truth)
-                row.violations += [f"{world.campaign} after life {len(world.lives)}: {one}" for one in found]
+                self._compare(row)
             elif done.code == DONE:
                 break
         if aim.at_work < wanted and time.monotonic() > deadline:
@@ -112,6 +130,7 @@ class Ground:
         world.patience = PATIENCE + min(cycles + grace, 100) * world.cycle
         world.write_menu(world.rate or RATES[world.service], cycles, grace=grace)
         world.proxy.begin(f"{self.seed} {row.name} {row.runs}", weather)
+        self._counted = 0
         return time.monotonic()
 
     def _drain(self, row: Row) -> None:
@@ -120,19 +139,36 @@ class Ground:
         except AssertionError as error:
             row.violations.append(f"drained: {error}")
 
-    def _end(self, row: Row, begun: float) -> None:
-        """Count, and check all."""
+    def _compare(self, row: Row) -> None:
+        """Compare ledger and service in the middle of a campaign."""
+        world = self.world
+        found = invariants.between(world, self.truth)
+        row.violations += [f"{world.campaign} after life {len(world.lives)}: {one}" for one in found]
+        row.checks += 1
+
+    def _count(self, row: Row) -> None:
+        """Count what has been since the last counting."""
         world, proxy = self.world, self.world.proxy
         row.calls += proxy.requests
         row.faults.update({str(fault): count for fault, count in proxy.faults.items()})
-        row.lives += len(world.lives)
+        lives = world.lives[self._counted :]
+        row.lives += len(lives)
+        row.kills += sum(life.process.returncode == KILLED for life in lives)
+        row.runs += 1
+        self._counted = len(world.lives)
+
+    def _end(self, row: Row, begun: float) -> None:
+        """Count, and check all."""
+        world = self.world
+        self._count(row)
         row.given += len(self.truth.rules(world.campaign))
-        row.kills += sum(life.process.returncode == KILLED for life in world.lives)
-        proxy.begin(self.seed, CALM)
+        world.proxy.begin(self.seed, CALM)
         found = invariants.check(world, self.truth, self.before)
         row.violations += [f"{world.campaign} (seed {self.seed}): {violation}" for violation in found]
-        row.runs += 1
         row.checks += 1
+        self._tell(row, begun)
+
+    def _tell(self, row: Row, begun: float) -> None:
         row.seconds += time.monotonic() - begun
         told = f"{row.kills} kills, {row.faulty} faulty of {row.calls} calls, {len(row.violations)} violations"
         self.after_each()

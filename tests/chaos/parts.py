@@ -22,6 +22,7 @@ SLOW = {Fault.DELAY: 0.2, Fault.DRIP: 0.2, Fault.LATE: 0.1, Fault.AWAY: 0.05}  #
 STORM = Weather(part=0.40, weights=dict.fromkeys(Fault, 1.0) | SLOW)
 ALONE = {Fault.AWAY: 0.03}  # part of calls that a fault hits which comes alone
 OFTEN = 0.30  # all others
+ENOUGH = 12  # calls that each meets
 PATIENT = 5  # seconds that a call may take where volume is measured: a busy machine is no fault of the service
 DELIVERED = {0.05: 0.995, 0.30: 0.98}  # part of calls that are faulty -> part of due that has to be injected
 
@@ -63,15 +64,18 @@ def storms(ground: Ground, size: Size) -> None:
     """Meet all faults together, in two calls of five."""
     row = ground.row(f"all faults, {STORM.part:.0%} of calls")
     while (left := size.faulty - row.faulty) > 0:
-        ground.storm(row, STORM, min(left, 500))
+        ground.spells([(row, STORM)], min(left, 500), row)
 
 
 def classes(ground: Ground, size: Size) -> None:
     """Meet each class of faults alone, often."""
-    for fault in Fault if size.each else ():
-        row = ground.row(f"fault {fault}")
-        for _ in range(size.each):
-            ground.campaign(row, Weather(part=ALONE.get(fault, OFTEN), weights={fault: 1.0}), cycles=4)
+    rows = {fault: ground.row(f"fault {fault} alone") for fault in Fault if size.each}
+    last = ground.row("after each fault alone")
+    for _ in range(size.each):
+        weathers = (
+            (row, Weather(part=ALONE.get(fault, OFTEN), weights={fault: 1.0})) for fault, row in rows.items()
+        )
+        ground.spells(weathers, ENOUGH, last, least=1.5 * ground.world.cycle)
 
 
 def accidents(ground: Ground, size: Size) -> None:
