@@ -20,6 +20,7 @@ from dc_inject.ports import Backend, Observation, Outcome, Status
 log = logging.getLogger(__name__)
 
 OBSERVE_AT_ONCE = 200
+FIND_AT_ONCE = 20  # of those in doubt, for which services may need a call each
 END_AT_ONCE = 20
 LATEST = timedelta(hours=2)  # how long after its cycle a request that was given up is looked for
 AT_FIRST = timedelta(hours=24)  # the same at the start: nobody has looked for a while
@@ -98,7 +99,9 @@ class Following:
     def _observe(self, entries: Sequence[Entry], *, exact: bool) -> None:
         for service, some in _by_service(entries).items():
             backend = self._desk.backends[service]
-            for part in _parts(some, OBSERVE_AT_ONCE):
+            doubtful = [entry for entry in some if entry.state is State.CALLED]
+            certain = [entry for entry in some if entry.state is not State.CALLED]
+            for part in [*_parts(certain, OBSERVE_AT_ONCE), *_parts(doubtful, FIND_AT_ONCE)]:
 
                 def then(observations: list[Observation], _service: str, part: Sequence[Entry] = part) -> None:
                     self._seen(part, observations)
