@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import json
 import math
 import re
 import subprocess
@@ -123,6 +124,29 @@ def test_each_menu_plans_its_first_cycle(name: str, tmp_path: Path) -> None:
     links = Counter((flow.scenario, flow.link.source, flow.link.destination) for flow in first)
     assert Counter((row["scenario"], row["source"], row["destination"]) for row in rows) == links
     assert {row["source"] for row in rows if int(row["planned"])} == sources
+
+
+def footprint(*names: str, options: tuple[str, ...] = ()) -> dict[tuple[str, str], dict[str, float]]:
+    """Return what `plan --footprint` tells, by level and name."""
+    paths = [str(FOLDER / name) for name in names]
+    result = CliRunner().invoke(root, ["plan", "--footprint", *paths, "--format", "json", *options])
+    assert result.exit_code == 0, result.output
+    return {(row["by"], row["name"]): row for row in json.loads(result.stdout)}
+
+
+def test_all_menus_together_have_a_footprint() -> None:
+    """CMS's last days and ATLAS's flexible model are DC24's 2.4 Tb/s, within 2 %."""
+    alone = [name for name in NAMES if not name.startswith(("cms/", "atlas/"))]
+    assert footprint("cms", "atlas", *alone)["total", "total"]["links"] > 2400
+    both = footprint("cms/day-12.yaml", "atlas/flexible.yaml")
+    assert both["total", "total"]["ingress_Gbit_s"] == pytest.approx(2400, rel=0.02)
+    there = both["site", "INFN-T1"]["ingress_Gbit_s"]
+    assert there == pytest.approx(
+        sum(
+            footprint(name)["site", "INFN-T1"]["ingress_Gbit_s"]
+            for name in ("cms/day-12.yaml", "atlas/flexible.yaml")
+        )
+    )
 
 
 # CMS: Final Report, 3.4; CMS Activities, 4.2 and 4.3
@@ -262,6 +286,14 @@ def test_atlas_minimal_has_what_was_computed_for_each_site() -> None:
     ingress, egress = at_sites(made, "destination"), at_sites(made, "source")
     assert {site: (ingress[site], egress[site]) for site in MINIMAL} == MINIMAL
     assert {flow.scenario: flow.rate for flow in made.flows}.keys() == {"t0-export", "t1-t1", "t1-t2", "t2-t1"}
+
+
+@pytest.mark.parametrize(("site", "terabytes", "deletions"), [("BNL-ATLAS", 892, 12681), ("FZK-LCG2", 590, 8386)])
+def test_atlas_minimal_fills_and_deletes_what_was_computed(site: str, terabytes: int, deletions: int) -> None:
+    """In 24 h, with 1 TB taken as 1024 GB; deletions an hour at a mean file of 3.0 GB."""
+    found = footprint("atlas/minimal.yaml", options=("--mean-file", "3 GB"))["site", site]
+    assert found["written_24h_TB"] * 1000 / 1024 == pytest.approx(terabytes, abs=1)
+    assert found["deletions_per_h"] == pytest.approx(deletions, rel=0.001)
 
 
 def test_atlas_flexible_has_1200_links_and_twice_the_rate() -> None:
