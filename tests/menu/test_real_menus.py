@@ -1,72 +1,39 @@
-"""The menus that come with the tool: right, planned, and with the sums that were published."""
+"""The menus that come with the tool: right, planned, and with the sums that were published.
+
+Figures are those of the reports that menus/README.md names; test_cms_and_atlas.py has those of the large ones.
+"""
 
 from __future__ import annotations
 
 import csv
-import importlib.util
-import json
-import math
 import re
-import subprocess
-import sys
-from collections import Counter, defaultdict
-from datetime import datetime, timedelta
+from collections import Counter
+from datetime import timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 from click.testing import CliRunner
 
-from dc_inject import files, lint, menu
+from dc_inject import lint
 from dc_inject.cli.root import root
-from dc_inject.model import Campaign, FileFilter, Flow, Menu
-
-FOLDER = Path(__file__).resolve().parents[2] / "menus"
-MENUS = [path for path in sorted(FOLDER.rglob("*.yaml")) if not path.name.startswith("_")]
-NAMES = [str(path.relative_to(FOLDER)) for path in MENUS]
-README = (FOLDER / "README.md").read_text()
-
-GBPS = 1e9 / 8  # what rates and sizes are published in, in bytes
-GB = 1e9
-MIB, GIB = 2**20, 2**30
-
-# The figures below are those of the reports that menus/README.md names.
-
-
-def read(name: str) -> Menu:
-    (draft,) = files.read_menus([FOLDER / name])
-    return draft.preview
-
-
-def campaign(name: str) -> Campaign:
-    return menu.campaign([draft.preview for draft in files.read_menus([FOLDER / name])])
-
-
-def total(flows: list[Flow] | tuple[Flow, ...], unit: float) -> float:
-    """Sum rates in a unit, but for what floating point makes of them."""
-    return round(math.fsum(flow.rate for flow in flows) / unit, 9)
-
-
-def by_end(flows: list[Flow] | tuple[Flow, ...], end: str, unit: float) -> dict[str, float]:
-    """Sum the rates of each source or destination."""
-    found: dict[str, list[Flow]] = defaultdict(list)
-    for flow in flows:
-        found[getattr(flow.link, end)].append(flow)
-    return {name: total(some, unit) for name, some in found.items()}
-
-
-def scenarios(made: Menu) -> dict[str, list[Flow]]:
-    found: dict[str, list[Flow]] = defaultdict(list)
-    for flow in made.flows:
-        found[flow.scenario].append(flow)
-    return found
-
-
-def levels(flow: Flow, *moments: datetime) -> list[float]:
-    """Return a flow's rate in bytes per second at some times."""
-    assert flow.shape is not None
-    return [float(flow.rate * flow.shape.level(moment)) for moment in moments]
-
+from dc_inject.model import FileFilter, Flow
+from tests.menu.real import (
+    FOLDER,
+    GB,
+    GBPS,
+    GIB,
+    MENUS,
+    MIB,
+    NAMES,
+    README,
+    by_end,
+    campaign,
+    footprint,
+    levels,
+    read,
+    scenarios,
+    total,
+)
 
 # All of them
 
@@ -126,14 +93,6 @@ def test_each_menu_plans_its_first_cycle(name: str, tmp_path: Path) -> None:
     assert {row["source"] for row in rows if int(row["planned"])} == sources
 
 
-def footprint(*names: str, options: tuple[str, ...] = ()) -> dict[tuple[str, str], dict[str, float]]:
-    """Return what `plan --footprint` tells, by level and name."""
-    paths = [str(FOLDER / name) for name in names]
-    result = CliRunner().invoke(root, ["plan", "--footprint", *paths, "--format", "json", *options])
-    assert result.exit_code == 0, result.output
-    return {(row["by"], row["name"]): row for row in json.loads(result.stdout)}
-
-
 def test_all_menus_together_have_a_footprint() -> None:
     """CMS's last days and ATLAS's flexible model are DC24's 2.4 Tb/s, within 2 %."""
     alone = [name for name in NAMES if not name.startswith(("cms/", "atlas/"))]
@@ -147,201 +106,6 @@ def test_all_menus_together_have_a_footprint() -> None:
             for name in ("cms/day-12.yaml", "atlas/flexible.yaml")
         )
     )
-
-
-# CMS: Final Report, 3.4; CMS Activities, 4.2 and 4.3
-
-SCHEDULE = {
-    1: (250, {"t0-export"}),
-    2: (250, {"t0-export"}),
-    3: (500, {"t0-export", "t1-export"}),
-    4: (250, {"t1-export"}),
-    5: (500, {"t1-export", "production-output"}),
-    6: (500, {"t1-export", "production-output"}),
-    7: (500, {"t1-export", "production-output"}),
-    8: (250, {"aaa"}),
-    **dict.fromkeys(range(9, 13), (1000, {"t0-export", "t1-export", "production-output", "aaa"})),
-}
-CMS = ("t0-export", "t1-export", "production-output", "aaa", "us-tier2-mesh")
-
-
-def cms_day(day: int) -> dict[str, list[Flow]]:
-    """Return the flows of a day by the papers' scenarios, with which ours begin."""
-    found: dict[str, list[Flow]] = defaultdict(list)
-    for name, flows in scenarios(read(f"cms/day-{day:02}.yaml")).items():
-        (whole,) = (one for one in CMS if name.startswith(one))
-        found[whole] += flows
-    return found
-
-
-@pytest.mark.parametrize("day", SCHEDULE)
-def test_a_day_of_cms(day: int) -> None:
-    """Its scenarios have 250 Gb/s each; day 8's mesh is apart, and makes 41 GB/s of the 31."""
-    gbps, names = SCHEDULE[day]
-    found = cms_day(day)
-    mesh = found.pop("us-tier2-mesh", [])
-    assert {name: total(flows, GBPS) for name, flows in found.items()} == dict.fromkeys(names, 250)
-    assert total([flow for flows in found.values() for flow in flows], GBPS) == gbps
-    assert total(mesh, GBPS) == (80 if day == 8 else 0)
-    assert {flow.link.source[:6] for flow in mesh} <= {"T2_US_"}
-    if day == 8:
-        assert int(total([*mesh, *found["aaa"]], GB)) == 41
-
-
-@pytest.mark.parametrize("day", SCHEDULE)
-def test_a_day_of_cms_is_from_ten_to_ten_at_geneva(day: int) -> None:
-    made = read(f"cms/day-{day:02}.yaml")
-    start = datetime(2027, 2, 7 + day, 10, tzinfo=ZoneInfo("Europe/Zurich"))
-    assert (made.start, made.end) == (start, start + timedelta(days=1))
-
-
-def test_cms_has_no_more_links_than_in_dc24() -> None:
-    """200 at most."""
-    most = max(len({flow.link for flow in read(f"cms/day-{day:02}.yaml").flows}) for day in SCHEDULE)
-    assert 150 <= most <= 200
-
-
-@pytest.mark.parametrize("name", ["cms-t0-export.yaml", "cms/day-01.yaml"])
-def test_cms_t0_export_goes_by_pledged_tape(name: str) -> None:
-    """FNAL gets 40 %, six others 10 % each, of 250 Gb/s."""
-    found = by_end(read(name).flows, "destination", GBPS)
-    assert found.pop("T1_US_FNAL_Disk") == 100
-    assert set(found.values()) == {25}
-    assert len(found) == 6
-
-
-def test_cms_scenarios_go_where_the_paper_says() -> None:
-    found = cms_day(9)
-    tiers = {
-        name: {(flow.link.source[:2], flow.link.destination[:2]) for flow in flows}
-        for name, flows in found.items()
-    }
-    assert tiers == {
-        "t0-export": {("T2", "T1")},
-        "t1-export": {("T1", "T2")},
-        "production-output": {("T1", "T1"), ("T2", "T1")},
-        "aaa": {("T1", "T2"), ("T2", "T2"), ("T2", "T1")},
-    }
-    for flow in found["aaa"]:
-        american = flow.link.destination.startswith("T2_US_")
-        assert flow.link.source == ("T1_US_FNAL_Disk" if american else "T2_CH_CERN")
-
-
-# ATLAS: Final Report, 3.2
-
-T0_EXPORT = {
-    "BNL-ATLAS": 60,
-    "FZK-LCG2": 32,
-    "IN2P3-CC": 38,
-    "INFN-T1": 23,
-    "NDGF-T1": 15,
-    "SARA-MATRIX": 15,
-    "pic": 11,
-    "RAL-LCG2": 38,
-    "TRIUMF-LCG2": 25,
-}
-MINIMAL = {  # ingress and egress
-    "CERN-PROD": (23.4, 282.5),
-    "BNL-ATLAS": (84.5, 67.1),
-    "FZK-LCG2": (55.9, 35.5),
-    "IN2P3-CC": (59.8, 43.0),
-    "INFN-T1": (36.3, 26.0),
-    "NDGF-T1": (44.6, 33.7),
-    "SARA-MATRIX": (31.0, 16.4),
-    "pic": (17.1, 12.5),
-    "RAL-LCG2": (64.7, 40.3),
-    "TRIUMF-LCG2": (38.2, 27.8),
-}
-WAN = {
-    "CERN-PROD": 891,
-    "BNL-ATLAS": 400,
-    "FZK-LCG2": 144,
-    "IN2P3-CC": 177,
-    "INFN-T1": 62,
-    "NDGF-T1": 149,
-    "SARA-MATRIX": 238,
-    "pic": 85,
-    "RAL-LCG2": 177,
-    "TRIUMF-LCG2": 100,
-    "NET2": 10,
-}
-
-
-def at_sites(made: Menu, end: str) -> dict[str, float]:
-    """Sum the rates of each site in Gb/s."""
-    site_of = {rse: site.name for site in made.sites for rse in site.rses}
-    return {site_of[rse]: rate for rse, rate in by_end(made.flows, end, GBPS).items()}
-
-
-def test_atlas_t0_export() -> None:
-    made = read("atlas/t0-export.yaml")
-    assert len(made.flows) == 9
-    assert at_sites(made, "destination") == T0_EXPORT
-    assert at_sites(made, "source") == {"CERN-PROD": 257}
-
-
-def test_atlas_minimal_has_what_was_computed_for_each_site() -> None:
-    made = read("atlas/minimal.yaml")
-    assert len({flow.link for flow in made.flows}) == len(made.flows) == 200
-    ingress, egress = at_sites(made, "destination"), at_sites(made, "source")
-    assert {site: (ingress[site], egress[site]) for site in MINIMAL} == MINIMAL
-    assert {flow.scenario: flow.rate for flow in made.flows}.keys() == {"t0-export", "t1-t1", "t1-t2", "t2-t1"}
-
-
-@pytest.mark.parametrize(("site", "terabytes", "deletions"), [("BNL-ATLAS", 892, 12681), ("FZK-LCG2", 590, 8386)])
-def test_atlas_minimal_fills_and_deletes_what_was_computed(site: str, terabytes: int, deletions: int) -> None:
-    """In 24 h, with 1 TB taken as 1024 GB; deletions an hour at a mean file of 3.0 GB."""
-    found = footprint("atlas/minimal.yaml", options=("--mean-file", "3 GB"))["site", site]
-    assert found["written_24h_TB"] * 1000 / 1024 == pytest.approx(terabytes, abs=1)
-    assert found["deletions_per_h"] == pytest.approx(deletions, rel=0.001)
-
-
-def test_atlas_flexible_has_1200_links_and_twice_the_rate() -> None:
-    """It has all of the minimal model, at the same rates."""
-    minimal, flexible = read("atlas/minimal.yaml").flows, read("atlas/flexible.yaml").flows
-    assert len({flow.link for flow in flexible}) == len(flexible) == 1200
-    assert total(flexible, GBPS) == 2 * total(minimal, GBPS)
-    assert {(flow.key, flow.rate) for flow in minimal} <= {(flow.key, flow.rate) for flow in flexible}
-
-
-def test_atlas_sites() -> None:
-    """66 sites took part; WANs are the usable ones that were published."""
-    sites = read("atlas/flexible.yaml").sites
-    assert len(sites) == 66
-    assert {site.name: site.wan / GBPS for site in sites if site.wan is not None} == WAN
-
-
-def model():
-    spec = importlib.util.spec_from_file_location("atlas_model", FOLDER / "atlas" / "model.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
-
-
-def test_the_generator_makes_what_is_committed(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, FOLDER / "atlas" / "model.py", "--to", tmp_path], check=True)
-    made = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert made == {name: (FOLDER / "atlas" / name).read_text() for name in made}
-    assert made.keys() == {path.name for path in (FOLDER / "atlas").glob("*.csv")} | {"_sites.yaml"}
-
-
-@pytest.mark.parametrize("seed", [0, 7, 2026])
-def test_any_seed_has_the_sums_and_the_numbers(seed: int) -> None:
-    """In whole Mb/s; the same seed draws the same, another one draws others."""
-    module = model()
-    made = module.Model(seed)
-    assert (len(made.t0), len(made.minimal), len(made.minimal | made.any)) == (9, 200, 1200)
-    ingress, egress = Counter(), Counter()
-    for (source, destination), rate in made.minimal.items():
-        assert rate > 0
-        egress[source] += rate
-        ingress[destination] += rate
-    assert {site: (ingress[site] / 1000, egress[site] / 1000) for site in MINIMAL} == MINIMAL
-    assert sum(made.any.values()) == sum(made.minimal.values())
-    assert min(made.any.values()) > 0
-    assert module.Model(seed).any == made.any != module.Model(seed + 1).any
 
 
 # LHCb: Final Report, 3.6
