@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from dc_inject import lifetime, menu
 from dc_inject.footprint.assumptions import CALLS_PER_RULE, TOKENS_PER_END, Assumptions, dataset_files
+from dc_inject.goal import Keep
 from dc_inject.model import Flow
 
 
@@ -58,7 +59,7 @@ class Ends(NamedTuple):
 
 def ends(flow: Flow, lag: timedelta, file: float, assumed: Assumptions, *, inside: bool) -> Ends:
     """Return what one byte per second of a flow lays on its ends; `lag` in deleting, `file` the mean size."""
-    window = flow.end - flow.start
+    goal, window = flow.goal, flow.end - flow.start
     longest = flow.lifetime_max if assumed.lifetime is None else assumed.lifetime
     stay, shortest, live = (
         lifetime.horizon(life, after, window).total_seconds()
@@ -75,7 +76,7 @@ def ends(flow: Flow, lag: timedelta, file: float, assumed: Assumptions, *, insid
             inside=1.0 if inside else 0.0,
             resident=stay,
             shortest=shortest,
-            cancelled=live,
+            cancelled=min(live, goal.bytes / flow.rate) if isinstance(goal, Keep) and flow.rate else live,
             quota=live if of_rucio else 0.0,
             files=1 / file,
             transfers_in=transfers,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from dc_inject import pace, rates
 from dc_inject.menu import site_of
 from dc_inject.model import Campaign, Flow
 
-_MICROSECOND = timedelta(microseconds=1)
+_MICROSECOND, _SECOND = timedelta(microseconds=1), timedelta(seconds=1)
 
 Rate = tuple[Campaign, Flow, float]  # bytes per second, overhead included
 
@@ -30,16 +31,29 @@ class Span(NamedTuple):
 
 def spans(campaigns: Sequence[Campaign]) -> Iterator[Span]:
     """Yield the spans between the first start and the last end of all campaigns."""
-    borders: set[datetime] = set()
-    for campaign in campaigns:
-        borders |= _borders(campaign)
+    known = [_until_done(campaign) for campaign in campaigns]
+    borders = {moment for campaign in known for moment in _borders(campaign)}
     for start, end in pairwise(sorted(borders)):
-        first = [one for campaign in campaigns for one in _rates(campaign, start, end, start)]
+        first = [one for campaign in known for one in _rates(campaign, start, end, start)]
         moments: tuple[Sequence[Rate], ...] = (first,)
         if any(flow.shape is not None for _, flow, _ in first):
-            last = [one for campaign in campaigns for one in _rates(campaign, start, end, end - _MICROSECOND)]
+            last = [one for campaign in known for one in _rates(campaign, start, end, end - _MICROSECOND)]
             moments = first, last
         yield Span(start, end, moments)
+
+
+def _until_done(campaign: Campaign) -> Campaign:
+    """Return a campaign whose volumes end when they are there, to the second: links that share one end at once."""
+    menus = []
+    for menu in campaign.menus:
+        flows = [rates.until_done(flow) for flow in menu.flows]
+        ended = [replace(flow, end=_second(flow.end)) if flow.goal is not None else flow for flow in flows]
+        menus.append(replace(menu, flows=tuple(ended)))
+    return replace(campaign, menus=tuple(menus))
+
+
+def _second(moment: datetime) -> datetime:
+    return (moment + _SECOND / 2).replace(microsecond=0)
 
 
 def _borders(campaign: Campaign) -> set[datetime]:
@@ -48,7 +62,6 @@ def _borders(campaign: Campaign) -> set[datetime]:
     for menu in campaign.menus:
         found |= {menu.start, menu.end}
         found |= {moment for flow in menu.flows for moment in (flow.start, flow.end)}
-        found |= {rates.until_done(flow).end for flow in menu.flows}
         for shape, start, end in {(flow.shape, flow.start, flow.end) for flow in menu.flows}:
             found |= set() if shape is None else set(shape.corners(start, end))
         limits = (moment for part in menu.exclusions for moment in (part.start, part.end))
@@ -59,11 +72,11 @@ def _borders(campaign: Campaign) -> set[datetime]:
 def _rates(campaign: Campaign, start: datetime, end: datetime, moment: datetime) -> Iterator[Rate]:
     """Yield the rates at a moment of a span in which no flow begins or ends."""
     menus = campaign.in_force(start, end)
-    known = [rates.until_done(flow) for menu in menus for flow in menu.flows]
-    flows = [flow for flow in known if flow.start < end and start < flow.end]
+    flows = [flow for menu in menus for flow in menu.flows if flow.start < end and start < flow.end]
     exclusions = [exclusion for menu in menus for exclusion in menu.exclusions]
     sites = site_of(site for menu in campaign.menus for site in menu.sites)
     speaking = {flow.key: flow for flow in flows}
     for key, rate in pace.rate(flows, exclusions, sites, moment).items():
         if rate > 0 or speaking[key].shape is not None:
-            yield campaign, speaking[key], rate * (1 + speaking[key].overhead)
+            flow = speaking[key]
+            yield campaign, flow, rate * (1 + (flow.overhead if flow.goal is None else 0.0))

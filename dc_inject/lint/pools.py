@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dc_inject import lifetime, rates, units
 from dc_inject.errors import Problem
+from dc_inject.goal import Keep, Volume
 from dc_inject.lint.capacity import ROUNDING, Found, Use, coarse, smallest
 from dc_inject.model import Campaign, Flow, Item, PoolKey, RseSpec
 
@@ -46,6 +47,7 @@ def pools(campaign: Campaign, stocks: Mapping[PoolKey, Stock], *, may_end: bool)
     yield from _empty(uses, stocks)
     some = [use for use in uses if stocks[use[1].pool].datasets]
     yield from _small(campaign, some, stocks, may_end=may_end)
+    yield from _volumes(some, stocks)
 
     def least(flow: Flow) -> int:
         told, known = smallest(flow), stocks[flow.pool].smallest
@@ -70,6 +72,8 @@ def _small(
     specs = {rse: spec for menu in campaign.menus for site in menu.sites for rse, spec in site.rses.items()}
     found: dict[tuple[str, str], list[tuple[float, timedelta, Use]]] = {}
     for menu, flow in uses:
+        if flow.goal is not None and not isinstance(flow.goal, Keep):
+            continue  # the same datasets again, or each of them once: see below
         lag = specs.get(flow.link.destination, RseSpec()).deletion_lag + campaign.cycle
         stay = lifetime.horizon(flow.lifetime_min if may_end else flow.lifetime_max, lag, flow.end - flow.start)
         need = rates.peak([flow]).rate * (1 + flow.overhead) * stay.total_seconds()
@@ -85,3 +89,23 @@ def _small(
             f"{stock.datasets} with {units.format_size(stock.bytes)}: the rest will be held (pool-dry)"
         )
         yield menu, Problem(flow.menu, flow.line, what, "take more datasets, or lower the rate", "pool-small")
+
+
+def _volumes(uses: Iterable[Use], stocks: Mapping[PoolKey, Stock]) -> Iterator[Found]:
+    """Find volumes that are more than their source has: each dataset goes out once in its scenario."""
+    found: dict[tuple[str, PoolKey], list[Use]] = {}
+    for use in uses:
+        if isinstance(use[1].goal, Volume):
+            found.setdefault((use[1].scenario, use[1].pool), []).append(use)
+    for (scenario, pool), some in found.items():
+        need, stock = sum({use[1].key: use[1].goal.bytes for use in some if use[1].goal}.values()), stocks[pool]
+        if need > stock.bytes * (1 + ROUNDING):
+            menu, flow = some[0]
+            what = (
+                f"the volumes of {scenario} out of {pool.source} are {units.format_size(need)}, each dataset once, "
+                f"and {pool.source} has {stock.datasets} with {units.format_size(stock.bytes)}"
+            )
+            yield (
+                menu,
+                Problem(flow.menu, flow.line, what, "take more datasets, or a smaller volume", "pool-small"),
+            )

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject.footprint import Assumptions, Footprint, Load, Row, footprint
+from dc_inject.footprint.spans import spans
 from dc_inject.footprint.windows import most
+from dc_inject.goal import Keep, Volume
 from dc_inject.model import (
     Campaign,
     DatasetFilter,
@@ -217,6 +219,32 @@ def test_the_peak_and_the_volume_of_a_shape_are_counted():
     assert found.peak.ingress == pytest.approx(GB)
     assert found.volume == pytest.approx(GB * 3600)
     assert made.total.peak.ingress == pytest.approx(2 * GB)
+
+
+def test_a_volume_flows_until_it_is_there_and_never_fills_more():
+    """3.6 TB at 1 GB/s are there in an hour; with another link and no overhead, whatever the menu says."""
+    plain = flow("A", "C", 8, start=START + 2 * HOUR)
+    made = footprint([campaign(flow("A", "B", 8, goal=Volume(3600 * GB), overhead=0.1), plain)])
+    found = row(made, "site", "B")
+    assert found.peak.ingress == made.total.peak.ingress == GB
+    assert found.volume == pytest.approx(3600 * GB)
+    assert found.peak.resident == pytest.approx(3600 * GB)
+    assert row(made, "site", "C").peak.resident == pytest.approx(8100 * GB)
+
+
+def test_of_a_keep_no_more_than_its_bytes_are_on_their_way():
+    found = footprint([campaign(flow("A", "B", 8, goal=Keep(TB)))]).total
+    assert found.peak.cancelled == pytest.approx(TB)
+    assert found.peak.quota == pytest.approx(7200 * GB)
+    assert footprint([campaign(flow("A", "B", 8, goal=Keep(9 * TB)))]).total.peak.cancelled == pytest.approx(
+        7200 * GB
+    )
+
+
+def test_links_that_share_a_volume_end_at_one_time():
+    """However their bytes are rounded: a span for each would make footprints of large menus slow."""
+    shares = [flow("A", f"B{n}", 8, goal=Volume(3600 * GB + n)) for n in range(50)]
+    assert len(list(spans([campaign(*shares)]))) == 2
 
 
 def test_links_of_several_scenarios_share_what_fts_allows():

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject import lint, menu
+from dc_inject.goal import Again, Keep, Volume
 from dc_inject.lint import Stock
 from dc_inject.model import Campaign, Item, RseSpec, Site
 from tests.core.test_lint import DAY, GB, HOUR, START, TB, day, flow
@@ -76,6 +77,19 @@ def test_what_is_slow_to_be_deleted_needs_a_larger_pool():
 def test_a_short_menu_needs_no_more_than_it_injects():
     short = flow("A", "B", 8, end=START + timedelta(minutes=30))
     assert stocked(Stock(100, 1800 * GB, GB), short) == []
+
+
+def test_volumes_need_each_dataset_once_and_pools_that_go_round_may_be_small():
+    """Both links of the scenario draw on one pool."""
+    both = [flow("A", to, 8, goal=Volume(2 * TB)) for to in "BC"]
+    assert stocked(Stock(100, 4 * TB, GB), *both) == []
+    ((code, message),) = stocked(Stock(100, 3 * TB, GB), *both)
+    assert code == "pool-small"
+    assert "the volumes of one out of A are 4 TB, each dataset once, and A has 100 with 3 TB" in message
+    assert stocked(Stock(100, 3 * TB, GB), flow("A", "B", 8, goal=Again())) == []
+    assert [code for code, _ in stocked(Stock(100, 3 * TB, GB), flow("A", "B", 8, goal=Keep(TB)))] == [
+        "pool-small"
+    ]
 
 
 def test_a_source_that_has_nothing():
