@@ -102,8 +102,8 @@ def _volumes(uses: Iterable[Use], stocks: Mapping[PoolKey, Stock]) -> Iterator[F
         if need > stock.bytes * (1 + ROUNDING):
             menu, flow = some[0]
             what = (
-                f"the volumes of {scenario} out of {pool.source} are {units.format_size(need)}, each dataset once, "
-                f"and {pool.source} has {stock.datasets} with {units.format_size(stock.bytes)}"
+                f"the volumes of {scenario} out of {pool.source} are {units.format_size(need)}, "
+                f"each dataset once, and {pool.source} has {stock.datasets} with {units.format_size(stock.bytes)}"
             )
             yield (
                 menu,
