@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -75,17 +74,17 @@ def expand(
     elif missing:
         what = f"nobody says what {', '.join(sorted(missing))} means"
         raise MenuError([Problem(name, 0, what, "ask Rucio with --online, or say it with --rses")])
-    folder = Path() if output == menu_files.STDIN and file == menu_files.STDIN else _folder(file, output)
-    text = rewriting.expanded(draft, files.load, names, lambda path: os.path.relpath(path, folder))
-    _compare(draft, names, menu.read(text, str(folder / "menu"), files.load))
-    after = menu_heading.checked(text, folder / (file.name if output == menu_files.STDIN else output.name))
-    menu_files.say(menu_heading.together(after))
+    goal = menu_files.goal(file, output)
+    text = written_out(draft, names, goal)
+    menu_files.say(menu_heading.together(menu_heading.checked(text, goal)))
     menu_files.write(text, output, force=force)
 
 
-def _folder(file: Path, output: Path) -> Path:
-    """Return the folder of the new menu; one on stdout is taken to go beside the old one."""
-    return (file if output == menu_files.STDIN else output).parent
+def written_out(draft: MenuDraft, names: dict[str, tuple[str, ...]], goal: Path) -> str:
+    """Return the text of a menu with every link on its own, for a file; raises MenuError where that cannot be."""
+    text = rewriting.expanded(draft, files.load, names, menu_files.seen_from(goal))
+    _compare(draft, names, menu.read(text, str(goal), files.load))
+    return text
 
 
 def _asked(draft: MenuDraft, missing: dict[str, str], timeout: float) -> dict[str, tuple[str, ...]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -45,6 +47,18 @@ def write(text: str, output: Path, *, force: bool) -> None:
     else:
         files.write_whole(output, text, force=force)
         click.echo(f"wrote {output}", err=True)
+
+
+def goal(file: Path, output: Path) -> Path:
+    """Return which file a new menu is; one that goes to stdout is taken to go beside the old one."""
+    if output != STDIN:
+        return output
+    return Path("stdout") if file == STDIN else file
+
+
+def seen_from(goal: Path) -> Callable[[str], str]:
+    """Return what tells the path of a file as a menu has to name it."""
+    return lambda path: os.path.relpath(path, goal.parent)
 
 
 def say(*sentences: str) -> None:

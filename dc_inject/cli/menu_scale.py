@@ -10,8 +10,9 @@ import click
 
 from dc_inject import files, menu, rates, units
 from dc_inject.cli import common, menu_files
+from dc_inject.cli.menu_expand import written_out
 from dc_inject.cli.menu_heading import NAME
-from dc_inject.menu import scaling
+from dc_inject.menu import rewriting, scaling
 
 _FACTOR = re.compile(r"(?P<number>[0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?P<percent>%?)")
 
@@ -35,13 +36,23 @@ class Factor(click.ParamType[Fraction]):
 @click.argument("file", metavar="MENU", type=menu_files.PATH)
 @click.option("--scenario", type=NAME, help="Only the rates of this scenario.")
 @click.option("--link", type=common.Ends(), metavar="SRC:DST", help="Only the rates of this link.")
+@click.option("--expand", "expanding", is_flag=True, help="Write every link out first, so that each has its rate.")
 @menu_files.OUTPUT
 @menu_files.FORCE
-def scale(factor: Fraction, file: Path, scenario: str | None, link: str | None, output: Path, force: bool) -> None:
+def scale(
+    factor: Fraction,
+    file: Path,
+    scenario: str | None,
+    link: str | None,
+    expanding: bool,
+    output: Path,
+    force: bool,
+) -> None:
     r"""Multiply the rates, volumes and bytes to keep of MENU by FACTOR; all else stays as it was written.
 
     Rates in shapes and the target go with them. Limits and WANs do not: a menu that would be above one then is
-    refused. A link that has no rate of its own in the menu (of a mesh, say) is written out by `menu expand`.
+    refused. Where a rate is shared with others that are not meant (in a mesh, say), or stands in another file,
+    --expand writes every link out first.
 
     \b
     Example: dc-inject menu scale 0.5 day1.yaml -o day1-half.yaml
@@ -51,8 +62,12 @@ def scale(factor: Fraction, file: Path, scenario: str | None, link: str | None, 
         files.refuse_existing(output, force=force)
     data, name = menu_files.read(file)
     before = menu.read(data, name, files.load)
+    goal = menu_files.goal(file, output)
+    if expanding:
+        before = menu.read(written_out(before, {}, file), name, files.load)
     text, wanted = scaling.scaled(before, factor, scenario or "", link or "")
-    after = menu.read(text, name, files.load)
+    text = rewriting.moved(text, name, menu_files.seen_from(goal))
+    after = menu.read(text, str(goal), files.load)
     scaling.compare(wanted, after.preview.flows)
     menu_files.say(f"from {_sum(before)} to {_sum(after)} together")
     menu_files.write(text, output, force=force)

@@ -13,7 +13,7 @@ from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.ends import Naming
 from dc_inject.menu.flows import Writer
 from dc_inject.menu.nodes import Map, Node, Seq, Text
-from dc_inject.menu.reading import Load, Reading
+from dc_inject.menu.reading import Load, Reading, path_of
 from dc_inject.menu.schema import LinkEntry, Scenario
 from dc_inject.model import Flow
 
@@ -97,7 +97,7 @@ class Expander:
 
     def called(self, file: Text) -> str:
         """Return how the new menu has to call a file."""
-        return self._where(self.reading.path(file))
+        return self._where(path_of(file))
 
     def _node(self, name: str) -> Map:
         scenarios = self.root["scenarios"]
@@ -143,7 +143,7 @@ class Expander:
 
 def names_a_file(key: str, above: str) -> bool:
     """Tell whether the value of a key is a file's path, by the key and the one above it."""
-    return (above, key) in {("datasets", "file"), ("files", "list")}
+    return key == "include" or (above, key) in {("datasets", "file"), ("files", "list"), ("links", "file")}
 
 
 def _line(flow: Flow, more: Sequence[tuple[str, str]]) -> str:

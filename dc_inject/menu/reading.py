@@ -63,7 +63,7 @@ class Reading:
 
     def dids(self, file: Text) -> list[Text]:
         """Return the lines of a file of DIDs, but for empty ones and comments (`#` first)."""
-        path = self.path(file)
+        path = path_of(file)
         text = self._text(file)
         lines = [] if text is None else text.splitlines()
         stripped = ((number, line.strip()) for number, line in enumerate(lines, start=1))
@@ -74,7 +74,7 @@ class Reading:
 
     def listing(self, file: Text) -> Listing | None:
         """Return the files of a source list, or None after complaints; one that is named often is read once."""
-        path = self.path(file)
+        path = path_of(file)
         if path not in self._listings:
             data = self._read(file, sources.LARGEST)
             found = None if data is None else sources.read(data, path, str(file), self.complain)
@@ -83,7 +83,7 @@ class Reading:
 
     def rows(self, file: Text) -> Seq:
         """Return a CSV file of links as the list that could have been written in the menu."""
-        path, rows, known = self.path(file), Seq([], file.place), len(self.problems)
+        path, rows, known = path_of(file), Seq([], file.place), len(self.problems)
         text = self._text(file)
         if text is None:
             return rows
@@ -114,10 +114,6 @@ class Reading:
             self.complain(file.place, f"{file} has no links", "begin with a line `from,to,rate`")
         return rows
 
-    def path(self, file: Text) -> str:
-        """Return the path of a file that is named relative to the one that names it."""
-        return posixpath.normpath(posixpath.join(posixpath.dirname(file.place.file), file))
-
     def _read(self, file: Text, largest: int = nodes.LARGEST_FILE) -> bytes | None:
         """Return the bytes of another file, which is named relative to the one that names it."""
         self._files += 1
@@ -127,7 +123,7 @@ class Reading:
             self.complain(file.place, f"more than {MOST_FILES} files are brought in", "join some of them")
         else:
             try:
-                data = self._load(self.path(file), largest + 1)  # so that a larger one is seen
+                data = self._load(path_of(file), largest + 1)  # so that a larger one is seen
             except (OSError, ValueError) as error:
                 why = error.strerror if isinstance(error, OSError) and error.strerror else "no such file"
                 self.complain(
@@ -143,7 +139,7 @@ class Reading:
 
     def _text(self, file: Text) -> str | None:
         data = self._read(file)
-        return None if data is None else nodes.decode(data, self.path(file), self.complain)
+        return None if data is None else nodes.decode(data, path_of(file), self.complain)
 
     def _with_includes(self, own: Map, chain: tuple[str, ...]) -> Map:
         """Return a mapping with what it includes below it: what it says itself counts first."""
@@ -156,7 +152,7 @@ class Reading:
                     given.place if given else own.place, "`include`: not a file", "write the path of a file"
                 )
                 continue
-            path = self.path(file)
+            path = path_of(file)
             if path in chain:
                 self.complain(
                     file.place, f"{file} includes itself: {' -> '.join((*chain, path))}", "break the circle"
@@ -209,6 +205,11 @@ class Reading:
             f"`{second}` is also in {first.place.file}:{first.place.line}",
             "keep it in one of the included files, or write it in the menu itself",
         )
+
+
+def path_of(file: Text) -> str:
+    """Return the path of a file that is named relative to the one that names it."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(file.place.file), file))
 
 
 def _joined(first: Seq, second: Seq) -> list[nodes.Node]:

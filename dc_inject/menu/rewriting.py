@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dc_inject.errors import MenuError, UsageError
 from dc_inject.menu import spans, writing
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.expanding import WAYS, Expander, Where, WrittenOut, names_a_file
 from dc_inject.menu.nodes import Map, Node, Place, Seq, Text
-from dc_inject.menu.reading import Load
+from dc_inject.menu.reading import Load, path_of
 from dc_inject.menu.spans import Span
 
 
@@ -24,6 +25,12 @@ def expanded(draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]],
     if expander.reading.problems:
         raise MenuError(expander.reading.problems)
     return _Rewriter(draft, expander, made).text()
+
+
+def moved(text: str, name: str, where: Where) -> str:
+    """Return the text of a menu for another folder; `name` is its file, `where` says how to call others there."""
+    edits = _renamed(_file_names(spans.parse(text)), text, name, lambda file: where(path_of(file)))
+    return spans.replaced(text, edits)
 
 
 class _Rewriter:
@@ -50,7 +57,7 @@ class _Rewriter:
                 self._replace(*own[key], self._whole(key, node)[1:], "  ")
         if "include" in own:
             self._comment(*own["include"])
-        self._files(self._root)
+        self._files()
         self._aliases(self._root)
         return spans.replaced(self._text, self._edits) + "".join(f"{line}\n" for line in self._end)
 
@@ -157,16 +164,10 @@ class _Rewriter:
     def _kept(self, span: Span) -> bool:
         return not any(gone.start <= span.start < gone.end for gone in self._gone)
 
-    def _files(self, span: Span, key: str = "", above: str = "") -> None:
+    def _files(self) -> None:
         """Call files as the new menu has to, wherever they are still named."""
-        for name, value in span.pairs:
-            if value.kind == "scalar" and names_a_file(name.text, key) and self._kept(value):
-                called = self._expander.called(Text(value.text, Place(self._name, 1)))
-                if called != value.text:
-                    self._edits.append(spans.value_edit(value, self._text, called))
-            self._files(value, name.text, key)
-        for value in span.items:
-            self._files(value, key, above)
+        kept = (span for span in _file_names(self._root) if self._kept(span))
+        self._edits += _renamed(kept, self._text, self._name, self._expander.called)
 
     def _aliases(self, span: Span) -> None:
         """Write out what an alias stands for if its anchor is in a comment now."""
@@ -177,6 +178,26 @@ class _Rewriter:
             self._edits.append((span.start, span.end, writing.scalar(span.node.text)))
         for one in (*span.items, *(value for _, value in span.pairs)):
             self._aliases(one)
+
+
+def _file_names(span: Span, key: str = "", above: str = "") -> Iterator[Span]:
+    """Yield the scalars that name files."""
+    if span.kind == "scalar" and names_a_file(key, above):
+        yield span
+    for name, value in span.pairs:
+        yield from _file_names(value, name.text, key)
+    for value in span.items:
+        yield from _file_names(value, key, above)
+
+
+def _renamed(
+    files: Iterable[Span], text: str, name: str, called: Callable[[Text], str]
+) -> Iterator[tuple[int, int, str]]:
+    """Yield the edits that give files the names that they have from elsewhere."""
+    for span in files:
+        new = called(Text(span.text, Place(name, 1)))
+        if posixpath.normpath(span.text) != new:
+            yield spans.value_edit(span, text, new)
 
 
 def _links(lines: Iterable[str], indent: str) -> list[str]:

@@ -22,7 +22,7 @@ from dc_inject.menu.schema import Defaults, LinkEntry, Scenario
 from dc_inject.menu.spans import Span
 from dc_inject.model import Flow
 
-EXPAND = "write it out first: `dc-inject menu expand`"
+EXPAND = "add --expand, which writes every link out first"
 
 
 def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "") -> tuple[str, tuple[Flow, ...]]:

@@ -49,6 +49,37 @@ def test_a_scaled_menu_above_a_limit_is_refused(menu: Path) -> None:
     assert done.stdout == ""
 
 
+def test_a_scaled_menu_finds_its_files_from_its_new_place(menu: Path, tmp_path: Path) -> None:
+    """What it includes and names is called from there; rates in other files need --expand."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "d.txt").write_text("cms:*\n")
+    (tmp_path / "l.csv").write_text("from,to,rate\nA,C,4 Gb/s\n")
+    (tmp_path / "_part.yaml").write_text("sites: {KIT: {rses: {T1_DE_KIT: {}}}}\n")
+    menu.write_text(
+        text(
+            include="include: [_part.yaml]   # parts",
+            defaults="defaults: {datasets: {file: d.txt}}",
+            scenarios="scenarios:\n  one: {from: A, to: KIT, rate: 6 Gb/s}\n  two: {links: {file: l.csv}}",
+        )
+    )
+    goal = tmp_path / "out" / "m.yaml"
+    assert run("menu", "scale", "0.5", menu, "--scenario", "one", "-o", goal).exit_code == 0
+    changed = goal.read_text()
+    assert all(
+        part in changed
+        for part in ("[../_part.yaml]   # parts", "{file: ../d.txt}", "{file: ../l.csv}", " 3 Gb/s")
+    )
+    assert run("check", goal).exit_code == 0
+    done = run("menu", "scale", "0.5", menu, "-o", goal, "--force")
+    assert isinstance(done.exception, UsageError)
+    assert "--expand" in str(done.exception.hint)
+    assert run("menu", "scale", "0.5", menu, "--expand", "-o", goal, "--force").exit_code == 0
+    assert "{from: A, to: C, rate: 2 Gb/s}" in goal.read_text()
+    assert "{from: A, to: T1_DE_KIT, rate: 3 Gb/s}" in goal.read_text()
+    same = run("menu", "scale", "1", menu, "--scenario", "one").stdout
+    assert same == menu.read_text()
+
+
 def test_diff_in_every_format(menu: Path, tmp_path: Path) -> None:
     """The same rows with plain numbers; talk on stderr."""
     other = tmp_path / "n.yaml"
