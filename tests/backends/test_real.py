@@ -120,6 +120,24 @@ def test_facts_follow_what_the_site_says(real: Real) -> None:
     assert not told["NO_SUCH_RSE"].exists
 
 
+def test_a_survey_tells_links_protocols_and_what_has_expired(real: Real) -> None:
+    """A distance that root deletes is none, and so is a protocol; only what was told is known of what expired."""
+    source, destination = pair = real.link.source, real.link.destination
+    at_last(real.root.set_rse_usage, destination, "expired", 5_000, None)
+    told = real.backend.survey([pair])
+    assert dict(told.distances) == {pair: 1}
+    assert told.can_copy(*pair) is True
+    assert dict(told.expired) == {destination: 5_000}
+    assert dict(told.missing) == {}
+    assert "Data Challenge" in (told.activities or ())
+    at_last(real.root.delete_distance, source, destination)
+    (protocol,) = told.protocols[destination].writes
+    at_last(real.root.delete_protocols, destination, protocol)
+    told = real.backend.survey([pair])
+    assert dict(told.distances) == {pair: None}
+    assert told.can_copy(*pair) is False
+
+
 def test_files_that_were_there_are_told_when_a_rule_is_first_seen(real: Real) -> None:
     dataset, files = real.datasets[0], real.root.list_files("cms", real.datasets[0].name)
     first = next(iter(files))
