@@ -85,4 +85,11 @@ class Again:
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class Onward(Again):
+    """What has landed goes on, each copy once: its pool is what is complete at the source and did not yet."""
+
+    kind: ClassVar[str] = "then"
+
+
 Goal = Volume | Keep | Again

@@ -55,7 +55,7 @@ class DatasetFilter:
 
     `dids` and `exclude` are `scope:name` patterns with shell wildcards in either part; `containers` are
     DIDs whose datasets count. `files` bounds the number of files of a dataset and `mean_file` the mean
-    file size in bytes, both inclusive.
+    file size in bytes, both inclusive. With `landed` it is what has landed at the source in that scenario.
     """
 
     dids: tuple[str, ...]
@@ -63,6 +63,7 @@ class DatasetFilter:
     exclude: tuple[str, ...] = ()
     files: tuple[int, int] = (1, 1000)
     mean_file: tuple[int, int] = (10**9, 20 * 10**9)
+    landed: str = ""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

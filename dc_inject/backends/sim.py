@@ -237,14 +237,17 @@ class SimBackend:
         return (injection.item.name if self.cleans_up else injection.key, injection.link.destination)
 
     def _sight(self, candidate: Candidate) -> Sight:
-        item = self._named.get(candidate.link.source, {}).get(candidate.item)
+        item, until = self._named.get(candidate.link.source, {}).get(candidate.item), None
+        first = self._there.get((candidate.item, candidate.link.source))
+        if item is None and first is not None and first.completed is not None and first.ended is None:
+            item, until = first.injection.item, first.expires  # a copy that was made here
         rule = self._there.get((candidate.item, candidate.link.destination))
         return Sight(
             item=item,
             closed=True,
             source_complete=item is not None,
             source_locked=item is not None,
-            source_until=None,
+            source_until=until,
             destination_bytes=int(rule.moved) if rule else 0,
             destination_locked=rule is not None and rule.ended is None,
         )

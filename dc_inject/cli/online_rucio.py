@@ -9,6 +9,7 @@ from dc_inject import lint, units
 from dc_inject.cli.answers import Answers, Use, uses
 from dc_inject.engine import admit
 from dc_inject.errors import Fatal, MenuError, Problem, ServiceError
+from dc_inject.goal import Onward
 from dc_inject.lint import Stock
 from dc_inject.menu import MenuDraft
 from dc_inject.model import PoolKey
@@ -111,7 +112,7 @@ def _rooms(told: Answers, some: Iterable[Use], known: Mapping[str, RseFacts], su
 def _pools(told: Answers, some: Iterable[Use], rucio: RucioBackend) -> None:
     """Add up what each source has for each filter, and compare it with what its links need."""
     stocks: dict[PoolKey, Stock] = {}
-    for pool in dict.fromkeys(use[1].pool for use in some):
+    for pool in dict.fromkeys(flow.pool for _, flow in some if not isinstance(flow.goal, Onward)):
         try:
             stocks[pool] = stock = Stock.of(rucio.inventory(*pool))
         except ServiceError as error:

@@ -55,6 +55,8 @@ def _goal(goal: Mapping[str, int]) -> str:
         return f"volume {size(goal['volume'])}, {tables.percent(part)} moved"
     if "again" in goal:
         return "again when complete"
+    if "then" in goal:
+        return "second hop"
     return f"keep {size(goal['keep'])}, {size(goal['on_its_way'])} on its way" if goal else ""
 
 

@@ -10,7 +10,8 @@ from functools import partial
 
 from dc_inject import plan
 from dc_inject.engine.desk import Desk
-from dc_inject.model import FlowKey, Hold, Injection
+from dc_inject.goal import Onward
+from dc_inject.model import Flow, FlowKey, Hold, Injection
 from dc_inject.ports import Candidate, Sight
 
 ROUNDS = 4  # of looking and taking another one; what is still missing then stays in the debt
@@ -38,6 +39,7 @@ def usable(
     good: list[Injection] = []
     unseen: set[FlowKey] = set()
     taken, given_once = set(situation.taken), set(situation.given)
+    onward = {d.flow.key: d.flow for d in situation.demands if isinstance(d.flow.goal, Onward)}
     for _ in range(ROUNDS):
         if not chosen:
             break
@@ -53,12 +55,13 @@ def usable(
             if injection.flow in failed:
                 continue
             sight = sights.get(Candidate(injection.item.name, injection.link))
-            why = why_not(sight, injection)
+            made = _within(onward.get(injection.flow), sight, injection)
+            why = why_not(sight, made)
             if why or sight is None or sight.item is None:
                 _set_aside(desk, injection, why)
                 short.add(injection.flow)
             else:
-                good.append(replace(injection, item=sight.item))
+                good.append(replace(made, item=sight.item))
         room = {flow: budgets[flow] - _bytes(good, flow) for flow in short}
         leaving = situation.leaving | {(injection.item.name, injection.link.source) for injection in good}
         again = replace(
@@ -66,6 +69,14 @@ def usable(
         )
         chosen = plan.refill(again, room, (*given, *good)) if short else ()
     return good, frozenset(unseen)
+
+
+def _within(hop: Flow | None, sight: Sight | None, injection: Injection) -> Injection:
+    """Return the injection of a second hop with a lifetime that ends before that of its first copy."""
+    if hop is None or sight is None or sight.source_until is None:
+        return injection
+    lifetime = min(injection.lifetime, sight.source_until - injection.release)
+    return replace(injection, lifetime=lifetime) if lifetime >= hop.lifetime_min else injection
 
 
 def why_not(sight: Sight | None, injection: Injection) -> str:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from dc_inject import redaction
+from dc_inject import reconcile, redaction
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.checking import Checking
 from dc_inject.engine.closing import Closing, ours_to_delete, say_what_stays
@@ -20,7 +20,7 @@ from dc_inject.engine.following import LIVE, Following
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.releasing import Releasing
 from dc_inject.errors import DcInjectError, LedgerError, ServiceError
-from dc_inject.goal import Volume
+from dc_inject.goal import Onward, Volume
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign, Cycle, Held, Hold, State
 from dc_inject.ports import Backend, Clock, Executor, Identity, Observer
@@ -162,7 +162,7 @@ class Engine:
     def _reached(self, now: datetime) -> bool:
         """Whether all that is still to come are volumes, each of which has arrived, to within half a dataset."""
         flows, cycle = [flow for flow in self._campaign.flows if now < flow.end], self._cycle
-        if cycle is None or not flows or not all(isinstance(flow.goal, Volume) for flow in flows):
+        if cycle is None or not flows or not all(isinstance(flow.goal, Volume | Onward) for flow in flows):
             return False
         rows = {row.key: row for row in self._desk.ledger.rows(cycle=cycle)}
         at_rest = {key for key, row in rows.items() if not (row.due or row.forgiven or row.held)}
@@ -170,6 +170,9 @@ class Engine:
             return False
         aims = self._desk.ledger.goals()  # as the cycle was opened with; a menu may have been edited since
         if any(aims.get(flow.key) != (flow.goal.kind, flow.goal.bytes) for flow in flows if flow.goal):
+            return False
+        hops = {flow.key for flow in flows if isinstance(flow.goal, Onward)}
+        if any(reconcile.second_hops(self._desk.ledger.entries(*LIVE), hops).waiting.values()):
             return False
         return not self._desk.ledger.entries(State.INTENDED, State.CALLED, State.LIVE)
 
@@ -232,6 +235,7 @@ class Engine:
         self._cycle, self._plan_at, self._tries = cycle, None, 0
         self._desk.troubles.clear()
         self._following.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
+        self._following.hops = {f.key: f.end for f in self._campaign.flows if isinstance(f.goal, Onward)}
         self._releasing.load(cycle)
         self._following.once_a_cycle(self._clock.now())
         if injecting and self._campaign.in_force(cycle.start, cycle.end):

@@ -41,6 +41,7 @@ class Following:
         # Ends asked for by this process: how often they failed in a row, and when to ask again if so.
         self._asked: dict[str, tuple[int, datetime | None]] = {}
         self.dwell: dict[FlowKey, timedelta] = {}
+        self.hops: dict[FlowKey, datetime] = {}  # second hops, and until when anything goes on there
 
     def round(self, now: datetime, every: timedelta) -> None:
         """Observe all that is in a service, and end what is complete."""
@@ -55,8 +56,10 @@ class Following:
         self._observe([e for e in entries if e.injection.key not in last_chance], exact=False)
         self._observe(settle, exact=True)
         dwell = {e.injection.key: self.dwell.get(e.injection.flow, timedelta(0)) for e in entries}
+        hops = {key for key, end in self.hops.items() if now < end}
+        bound = reconcile.second_hops(entries, hops).bound
         due = reconcile.to_end(
-            [self._as_asked(entry, now) for entry in entries],
+            [self._as_asked(entry, now) for entry in entries if entry.injection.key not in bound],
             now,
             lambda e: dwell[e.injection.key],
             lambda e: not self._cleans_up(e),

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import pace, plan, urls
+from dc_inject import pace, plan, reconcile, urls
 from dc_inject.engine import choosing
 from dc_inject.engine.desk import Desk
 from dc_inject.engine.inventories import Inventories
 from dc_inject.errors import ServiceError, Temporary
-from dc_inject.goal import Again, Standing
+from dc_inject.goal import Again, Onward, Standing
 from dc_inject.ledger import Pause, Row, Totals
 from dc_inject.model import (
     Campaign,
@@ -105,14 +105,36 @@ class Opening:
         end = max(flow.end for flow in speaking.values())
         ahead = pace.due(speaking.values(), exclusions, sites, cycle.start, end, since)
         taken = self._desk.ledger.taken(self._desk.clock.now())
+        landed = self._landed(speaking.values())
         left: dict[FlowKey, Callable[[int], int]] = {}
         for key, aim in goals.items():
             at = accounts.get(key, Totals())
             account = plan.Account(at.due, at.injected, at.forgiven, at.in_doubt, extras.get(key, 0))
-            free = self._free(speaking[key], taken) if isinstance(aim, Again) else None
+            free = None
+            if isinstance(aim, Onward):
+                free = sum(item.bytes for item in landed[key] if (item.name, key.link.destination) not in taken)
+            elif isinstance(aim, Again):
+                free = self._free(speaking[key], taken)
             standing = Standing(at.moved, at.coming, account.debt(0.0), free)
             left[key] = partial(aim.due, ahead=ahead[key].bytes, at=standing)
         return left
+
+    def _landed(self, flows: Iterable[Flow]) -> dict[FlowKey, list[Item]]:
+        """Return what has landed and may go on, for each second hop; what is too old for it stays where it is."""
+        hops = {flow.key: flow for flow in flows if isinstance(flow.goal, Onward)}
+        if not hops:
+            return {}
+        now, ledger = self._desk.clock.now(), self._desk.ledger
+        entries = ledger.entries(State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
+        waiting = reconcile.second_hops(entries, hops).waiting
+        return {
+            key: [
+                entry.injection.item
+                for entry in waiting[key]
+                if entry.expires_at is None or entry.expires_at >= now + flow.lifetime_min
+            ]
+            for key, flow in hops.items()
+        }
 
     def _free(self, flow: Flow, taken: AbstractSet[tuple[str, str]]) -> int | None:
         """Return how many bytes of a flow's pool are not at its destination; None when it was never read."""
@@ -200,8 +222,11 @@ class Opening:
     ) -> tuple[dict[PoolKey, list[Item]], dict[PoolKey, ServiceError]]:
         """Return what each pool holds, and which could not be read (yet)."""
         broken = self._desk.broken
-        wanted = {flow.pool: flow.link.through for flow in flows if flow.link.through not in broken}
+        some = [flow for flow in flows if flow.link.through not in broken]
+        wanted = {flow.pool: flow.link.through for flow in some if not isinstance(flow.goal, Onward)}
         pools, never = self._inventories.refresh(wanted, deadline)
+        landed = self._landed(some)
+        pools |= {flow.pool: landed[flow.key] for flow in some if flow.key in landed}
         last_try = last_try and bool(pools)
         self._complain(
             {(wanted[pool], n): error for n, (pool, error) in enumerate(never.items())}, last_try=last_try

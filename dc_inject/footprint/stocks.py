@@ -19,7 +19,7 @@ def stock(flow: Flow, inventory: Mapping[str, Sequence[Item]] | None) -> list[It
         chosen = [file for file in files if pool.passes(file, source, datasets)]
         return chosen if files and all(file.bytes > 0 for file in files) else None
     assert isinstance(datasets, DatasetFilter)
-    if inventory is None:
+    if inventory is None or datasets.landed:
         return None
     inside = bool(datasets.containers)  # what is in a container is not told by a file of datasets
     return [i for i in inventory.get(source, ()) if pool.matches(i, datasets, in_container=inside)]

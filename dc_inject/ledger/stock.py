@@ -145,4 +145,5 @@ def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:
     if isinstance(datasets, FileFilter) and datasets.listing is not None:
         # A list may have a million files, which its digest stands for.
         datasets = replace(datasets, listing=replace(datasets.listing, files=()))
-    return service, pool.source, json.dumps(asdict(datasets), sort_keys=True)
+    told = {key: value for key, value in asdict(datasets).items() if key != "landed"}  # such pools are never read
+    return service, pool.source, json.dumps(told, sort_keys=True)

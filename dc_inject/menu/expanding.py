@@ -117,7 +117,8 @@ class Expander:
         return defaults.get(key) if isinstance(defaults, Map) else None
 
     def _flows(self, name: str, scenario: Scenario) -> Sequence[Flow]:
-        alone = self._document.model_copy(update={"scenarios": {name: scenario}})
+        first = scenario.model_copy(update={"then": None})  # which stays as it is
+        alone = self._document.model_copy(update={"scenarios": {name: first}})
         return Writer(alone, self._naming, self.reading.complain).flows()
 
     def _entry(

@@ -120,6 +120,19 @@ def _end(value: object, info: ValidationInfo) -> End | None:
     return _one(lambda text, _: End(addresses.end(text), None, text.place), None, value, info)
 
 
+def _onwards(value: object, info: ValidationInfo) -> tuple[tuple[End | None, End], ...]:
+    """Read one end for all, or a mapping of ends to ends; nothing when any of it cannot be used."""
+    if isinstance(value, Map) and value:
+        found = [(_end(key, info), _end(last, info)) for key, last in value.entries()]
+        pairs = [(first, last) for first, last in found if first is not None and last is not None]
+        return tuple(pairs) if len(pairs) == len(found) else ()
+    if isinstance(value, Map):
+        reading_of(info).complain(value.place, f"{_key(info)}there is nothing in it", "name RSEs")
+        return ()
+    last = _end(value, info)
+    return () if last is None else ((None, last),)
+
+
 def _mesh(value: object, info: ValidationInfo) -> Ends | None:
     if isinstance(value, Map):
         reading_of(info).complain(
@@ -279,6 +292,13 @@ Service = Annotated[
 ]
 TakeOrder = Annotated[
     str, _read(_word(*Order), Order.LARGEST_FIRST), WithJsonSchema({"type": "string", "enum": list(Order)})
+]
+Onwards = Annotated[
+    tuple[tuple[End | None, End], ...],
+    PlainValidator(_onwards),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": {"type": "string"}}]}
+    ),
 ]
 OneEnd = Annotated[End | None, PlainValidator(_end), _text("T1_DE_KIT_Disk")]
 SomeEnds = Annotated[

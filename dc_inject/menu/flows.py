@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
-from dc_inject.menu import asks
+from dc_inject.menu import asks, hops
 from dc_inject.menu.asks import Ask
 from dc_inject.menu.ends import MOST_LINKS, Naming, Pairs
 from dc_inject.menu.nodes import Complain, Place
@@ -28,7 +28,11 @@ class Writer:
         """Return the flows of all scenarios, in the menu's order."""
         flows: list[Flow] = []
         for name, scenario in self._document.scenarios.items():
-            for flow in self._scenario(name, scenario) if scenario.understood else ():
+            made = list(self._scenario(name, scenario)) if scenario.understood else []
+            onward = hops.second(name, scenario, made, self._naming, self._complain)
+            if scenario.then is not None and scenario.then.tape_agreed is not None:
+                self.tape_agreed |= {flow.link.destination: scenario.then.tape_agreed for flow in onward}
+            for flow in (*made, *onward):
                 if len(flows) == MOST_LINKS:
                     what = f"the menu has more than {MOST_LINKS} links"
                     self._complain(scenario.place, what, "split it into several menus")

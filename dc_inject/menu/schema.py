@@ -147,6 +147,16 @@ def _or_file(schema: dict[str, Any]) -> None:
     schema["anyOf"].append(file)
 
 
+class ThenEntry(Mapping):
+    """A second hop: where each dataset goes on to once it has landed, after which the first copy is ended."""
+
+    examples: ClassVar[dict[str, str]] = {"to": "{T1_DE_KIT_Disk: T1_DE_KIT_Tape}"}
+    to: f.Onwards = Field(description="One RSE, or one for each destination of the scenario")
+    rate: f.Rate | None = Field(None, description="Rate of all second hops together, at most")
+    activity: f.Activity | None = Field(None, description="Their activity, if another one")
+    tape_agreed: f.Line | None = Field(None, description="Who agreed that an end is tape")
+
+
 class Scenario(Windowed):
     """A named group of links: `from`, `to` and `rate`, or `mesh` and `rate`, or `links`."""
 
@@ -159,6 +169,7 @@ class Scenario(Windowed):
     keep: f.Amount | None = Field(None, description="Bytes that are kept on their way on all links together")
     again: f.Switch = Field(False, description="Each dataset again as soon as its last rule is complete and gone")
     both_ways: f.Switch = Field(False, description="The same rates in the other direction too")
+    then: ThenEntry | None = Field(None, description="A second hop of what has landed")
     links: Annotated[tuple[LinkEntry, ...], BeforeValidator(_rows)] | None = Field(
         None, description="Links with their own rates, or a CSV file of them", json_schema_extra=_or_file
     )
@@ -256,6 +267,7 @@ PARTS.update(
         "an RSE of a site": RseEntry,
         "`lifetime`": Lifetime,
         "`shape`": ShapeEntry,
+        "`then`": ThenEntry,
         "`files`": Files,
         "`jobs`": Jobs,
         "`fts`": FtsEntry,

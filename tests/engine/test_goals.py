@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject.errors import Permanent
-from dc_inject.goal import Again, Keep, Standing, Volume
-from dc_inject.model import Exclusion, Hold, State
+from dc_inject.errors import AnotherNow, Permanent
+from dc_inject.goal import Again, Keep, Onward, Standing, Volume
+from dc_inject.model import DatasetFilter, Exclusion, Hold, State
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
 TB = 1000 * GB
@@ -284,3 +284,104 @@ def test_rows_sum_to_the_account_with_any_goal(tmp_path):
             assert sum(getattr(row, name) for row in rows) == getattr(account, name)
         assert all(later.cycle.start - row.cycle.start == CYCLE for row, later in pairwise(rows))
     assert one.ledger.accounts() == one.ledger.totals_from_rows()
+
+
+# --------------------------------------------------------------------------- then
+
+
+def hop(source, destination, gbps, **more):
+    """The second hop of what lands at `source` in the scenario `test`."""
+    return flow(source, destination, gbps, datasets=DatasetFilter((), landed="test"), goal=Onward(), **more)
+
+
+@pytest.mark.parametrize("speed", [0.6e9, 1e15])
+def test_each_dataset_goes_on_once_it_has_landed_and_its_first_copy_is_ended(tmp_path, speed):
+    first, then = flow("A", "B", 4, goal=Volume(2 * TB), lifetime_max=timedelta(hours=6)), hop("B", "T", 4)
+    one = world(tmp_path, campaign([first, then]), {"A": items("A", 100, 50 * GB)}, speed=lambda _link: speed)
+    one.settings = replace(one.settings, drain=True)
+    one.run()
+    accounts = one.ledger.accounts()
+    assert accounts[first.key].moved == accounts[then.key].moved == 2 * TB
+    assert one.clock.now() < START + timedelta(hours=8), "the run ends when all has gone on"
+    rules = {(r.injection.item.name, r.injection.link.destination): r for r in one.backend.rules.values()}
+    assert len(rules) == 80
+    for (name, place), rule in rules.items():
+        if place == "T":
+            before = rules[name, "B"]
+            assert before.completed <= rule.created, "it begins with what is whole"
+            assert before.ended >= rule.completed, "the first copy stays until the second one is whole"
+            assert before.ended < before.expires, "and no longer"
+            assert rule.expires <= before.expires, "a second hop never outlives what it reads"
+            assert rule.ended >= before.ended
+    assert {entry.state for entry in one.ledger.entries()} == {State.GONE}
+    assert not [row.held for row in one.ledger.rows() if row.held and row.key == then.key]
+
+
+def test_a_second_hop_that_is_slow_holds_the_first_copies_and_nothing_is_lost(tmp_path):
+    first, then = flow("A", "B", 4, lifetime_max=timedelta(hours=6)), hop("B", "T", 1)
+    one = world(tmp_path, campaign([first, then]), {"A": items("A", 400, 50 * GB)})
+    one.run(cycles=8)
+    rows = [row for row in one.ledger.rows() if row.key == then.key]
+    assert [row.due for row in rows[1:]] == [112_500_000_000] * 7
+    waiting = {
+        rule.injection.item.name for rule in one.backend.rules.values() if rule.injection.link == first.link
+    }
+    gone_on = {rule.injection.item.name for rule in one.backend.rules.values() if rule.injection.link == then.link}
+    assert gone_on < waiting
+    stays = {
+        r.injection.item.name for r in one.backend.rules.values() if r.injection.link == first.link and not r.ended
+    }
+    assert waiting - gone_on <= stays
+
+
+def test_what_did_not_go_on_in_time_is_left_where_it_is(tmp_path):
+    first = flow("A", "B", 4, lifetime_max=timedelta(minutes=80))
+    one = world(
+        tmp_path,
+        campaign([first, hop("B", "T", 4, lifetime_min=timedelta(hours=1))]),
+        {"A": items("A", 400, 50 * GB)},
+    )
+    one.backend.unwritable.add("T")
+    one.run(cycles=3)
+    one.backend.unwritable.clear()
+    one.run(cycles=4)
+    rules = one.backend.rules.values()
+    first_ones = {rule.injection.item.name: rule for rule in rules if rule.injection.link == first.link}
+    seconds = [rule for rule in rules if rule.injection.link != first.link]
+    assert seconds
+    for rule in seconds:
+        assert first_ones[rule.injection.item.name].expires >= rule.created + timedelta(hours=1)
+        assert rule.expires <= first_ones[rule.injection.item.name].expires
+
+
+def test_a_second_hop_that_was_refused_is_tried_again(tmp_path):
+    first, then = flow("A", "B", 4, goal=Volume(TB), lifetime_max=timedelta(hours=6)), hop("B", "T", 4)
+    one = world(tmp_path, campaign([first, then]), {"A": items("A", 100, 50 * GB)})
+    refused = iter([True, True, True])
+
+    def fault(method, subject):
+        if method == "submit" and subject[0].link == then.link and next(refused, False):
+            raise AnotherNow("replicas are still being deleted there")
+
+    one.backend.fault = fault
+    one.run(cycles=12)
+    assert one.ledger.accounts()[then.key].moved == TB
+
+
+def test_an_engine_that_dies_between_the_hops_goes_on(tmp_path):
+    first, then = flow("A", "B", 4, goal=Volume(2 * TB), lifetime_max=timedelta(hours=6)), hop("B", "T", 4)
+    one = world(tmp_path, campaign([first, then]), {"A": items("A", 100, 50 * GB)}, speed=lambda _link: 0.5e9)
+    for _ in range(12):
+        one.run(cycles=1)
+    assert one.ledger.accounts()[then.key].moved == 2 * TB
+    assert (
+        max(Counter((r.injection.item.name, r.injection.link) for r in one.backend.rules.values()).values()) == 1
+    )
+
+
+def test_after_its_window_nothing_waits_for_a_second_hop(tmp_path):
+    first, then = flow("A", "B", 4, end=START + 2 * CYCLE), hop("B", "T", 0.1, end=START + 2 * CYCLE)
+    one = world(tmp_path, campaign([first, then]), {"A": items("A", 100, 50 * GB)})
+    one.settings = replace(one.settings, drain=True)
+    one.run()
+    assert one.clock.now() < START + 2 * CYCLE + timedelta(hours=1), "not until the lifetimes are over"

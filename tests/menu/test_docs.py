@@ -23,6 +23,7 @@ from dc_inject.menu.schema import (
     RseEntry,
     ShapeEntry,
     SiteEntry,
+    ThenEntry,
 )
 from dc_inject.model import DatasetFilter, Limits
 from tests.menu.texts import draft, text
@@ -78,6 +79,7 @@ def test_there_are_examples() -> None:
         LimitsEntry,
         FtsEntry,
         ShapeEntry,
+        ThenEntry,
     ],
 )
 def test_every_key_is_on_the_page(part: type[Mapping]) -> None:

@@ -1,0 +1,78 @@
+"""Second hops: where what has landed goes on to, once for each copy, after which the first copy is ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from dc_inject.goal import Onward
+from dc_inject.menu.ends import Naming
+from dc_inject.menu.nodes import Complain
+from dc_inject.menu.schema import Scenario, ThenEntry
+from dc_inject.model import DatasetFilter, Flow, Link
+
+
+def second(name: str, scenario: Scenario, flows: Sequence[Flow], naming: Naming, complain: Complain) -> list[Flow]:
+    """Return the links from where a scenario's first hops end; `flows` are those first hops.
+
+    Without a rate of its own a second hop may have that of all that goes to where it begins.
+    """
+    entry = scenario.then
+    if entry is None or not entry.understood or not flows:
+        return []
+    if any(flow.link.through == "fts" for flow in flows):
+        what = "`then` is for datasets of Rucio: the copies of jobs through FTS have no dataset that could go on"
+        complain(entry.place, what, "write a second scenario with their destination as its source")
+        return []
+    into: dict[str, list[Flow]] = {}
+    for flow in flows:
+        into.setdefault(flow.link.destination, []).append(flow)
+    targets = dict(_targets(entry, into, naming, complain))
+    whole = sum(flow.rate for place in targets for flow in into[place])
+    return [
+        _onward(name, entry, Link(place, end), into[place], whole if entry.rate is not None else None)
+        for place, end in targets.items()
+    ]
+
+
+def _targets(
+    entry: ThenEntry, into: Mapping[str, Sequence[Flow]], naming: Naming, complain: Complain
+) -> Iterator[tuple[str, str]]:
+    """Yield where what lands at a place goes on to; what cannot be is complained of."""
+    for first, last in entry.to or ():
+        ends = naming.rses(last, "rucio")
+        if len(ends) > 1 or any(naming.open(end) for end in ends):
+            complain(last.place, f"`then`: {last.text} is no single RSE", "name the one RSE that it goes on to")
+            continue
+        known = list(into) if first is None else naming.rses(first, "rucio")
+        for place in known if ends else ():
+            if place == ends[0]:
+                complain(last.place, f"`then`: {place} is where the first hop ends", "name another RSE")
+            elif place in into:
+                yield place, ends[0]
+            elif first is not None and not any(naming.open(one) for one in into):
+                hint = f"destinations: {', '.join(sorted(into)[:8])}"
+                complain(first.place, f"`then`: {place} is no destination of the scenario", hint)
+
+
+def _onward(name: str, entry: ThenEntry, link: Link, first: Iterable[Flow], whole: float | None) -> Flow:
+    some = list(first)
+    one, rate = some[0], sum(flow.rate for flow in some)
+    return Flow(
+        scenario=name,
+        link=link,
+        rate=rate if whole is None or entry.rate is None else entry.rate * rate / whole,
+        start=min(flow.start for flow in some),
+        end=max(flow.end for flow in some),
+        datasets=DatasetFilter((), landed=name),
+        goal=Onward(),
+        order=one.order,
+        grain=one.grain,
+        activity=entry.activity or one.activity,
+        priority=one.priority,
+        service_priority=one.service_priority,
+        lifetime_min=one.lifetime_min,
+        lifetime_max=one.lifetime_max,
+        dwell=one.dwell,
+        menu=entry.place.file,
+        line=entry.place.line,
+    )

@@ -1,0 +1,118 @@
+"""Second hops as menus write them: where they begin and end, at which rate, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from dc_inject.goal import Onward, Volume
+from dc_inject.model import DatasetFilter, Flow
+from tests.menu.texts import LIST, RIGHT, draft, fts, problems, read, scenarios, text
+
+GBPS = 1e9 / 8
+BASE = "from: A, to: {B: 3, C: 1}, rate: 40 Gb/s"
+
+
+def hops(body: str) -> dict[str, float]:
+    """The second hops of a scenario, with their rates in Gb/s."""
+    made = read(scenarios(f"one: {{{body}}}"))
+    return {str(flow.link): round(flow.rate / GBPS, 6) for flow in made.flows if isinstance(flow.goal, Onward)}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (BASE + ", then: {to: D}", {"B:D": 30, "C:D": 10}),
+        (BASE + ", then: {to: {B: D, C: E}}", {"B:D": 30, "C:E": 10}),
+        (BASE + ", then: {to: {B: D}}", {"B:D": 30}),
+        (BASE + ", then: {to: D, rate: 20 Gb/s}", {"B:D": 15, "C:D": 5}),
+        (BASE + ", then: {to: {C: E}, rate: 20 Gb/s}", {"C:E": 20}),
+        ("from: [A, F], to: B, rate: 20 Gb/s, then: {to: D}", {"B:D": 20}),
+        ("from: A, to: B, volume: 86.4 TB, then: {to: D}", {"B:D": 8}),
+        (
+            "links: [{from: A, to: B, rate: 3 Gb/s}, {from: F, to: C, rate: 1 Gb/s}], then: {to: D}",
+            {"B:D": 3, "C:D": 1},
+        ),
+    ],
+)
+def test_where_it_goes_on_and_how_fast(body: str, expected: dict[str, float]) -> None:
+    """In proportion to what lands at each place."""
+    assert hops(body) == expected
+
+
+def test_a_second_hop_is_a_link_of_its_scenario_on_its_terms() -> None:
+    """Its pool is what has landed there in this scenario, and nothing else."""
+    body = """
+one:
+  from: A
+  to: B
+  volume: 2 TB
+  rate: 8 Gb/s
+  priority: 5
+  start: 2027-02-08 12:00
+  lifetime: {max: 6 h}
+  then: {to: T, activity: Data Consolidation, tape_agreed: J. Doe}
+"""
+    made = read(scenarios(body))
+    first, then = made.flows
+    assert isinstance(first.goal, Volume)
+    assert then.goal == Onward()
+    assert then.scenario == first.scenario == "one"
+    assert then.pool.source == "B"
+    assert then.datasets == DatasetFilter((), landed="one")
+    assert (then.start, then.end, then.priority) == (first.start, first.end, 5)
+    assert (then.lifetime_min, then.lifetime_max) == (first.lifetime_min, first.lifetime_max)
+    assert (then.activity, then.overhead) == ("Data Consolidation", 0)
+    assert made.tape_agreed == {"T": "J. Doe"}
+
+
+def test_an_expression_goes_on_when_it_is_resolved() -> None:
+    """Until then it stands for itself."""
+    made = draft(scenarios('one: {from: A, to: "tier=1", rate: 8 Gb/s, then: {to: {B: D}}}'))
+    assert [str(flow.link) for flow in made.preview.flows] == ["A:tier=1"]
+    flows = made.resolve({"tier=1": ("B", "C")}).flows
+    assert [str(flow.link) for flow in flows] == ["A:B", "A:C", "B:D"]
+
+
+def test_a_site_stands_for_its_rse() -> None:
+    """As it does for other ends."""
+    made = read(
+        text(
+            sites="sites: {KIT: {rses: {KIT_Disk: {}}}, TAPE: {rses: {KIT_Tape: {}}}}",
+            scenarios="scenarios:\n  one: {from: A, to: KIT, rate: 8 Gb/s, then: {to: {KIT: TAPE}}}",
+        )
+    )
+    links: list[Flow] = list(made.flows)
+    assert str(links[1].link) == "KIT_Disk:KIT_Tape"
+
+
+@pytest.mark.parametrize(
+    ("then", "message", "hint"),
+    [
+        ("{to: {X: D}}", "`then`: X is no destination of the scenario", "destinations: B, C"),
+        ("{to: {B: B}}", "`then`: B is where the first hop ends", "another RSE"),
+        ("{to: {B: [D, E]}}", "a list where one value is expected", "one value"),
+        ("{to: {}}", "`to`: there is nothing in it", "name RSEs"),
+        ("{rate: 1 Gb/s}", "`to` is missing", "T1_DE_KIT_Tape"),
+        ('{to: {B: "tier=0&disk"}}', "`then`: tier=0&disk is no single RSE", "one RSE"),
+        ("{to: D, rate: fast}", "`rate`: 'fast' is not a rate", "10 Gb/s"),
+        ("{to: D, volume: 1 TB}", "the key `volume` is unknown here", "it belongs into"),
+        ("D", "'D' stands where a mapping belongs", "{...}"),
+    ],
+)
+def test_what_is_wrong(then: str, message: str, hint: str) -> None:
+    """One problem each, with a hint."""
+    (found,) = problems(scenarios(f"one: {{{BASE}, then: {then}}}"))
+    assert message in found.message
+    assert hint in found.hint
+
+
+def test_a_second_hop_that_is_a_link_already_is_there_twice() -> None:
+    """An account is of one link in one scenario."""
+    (found,) = problems(scenarios("one: {mesh: [A, B], rate: 1 Gb/s, then: {to: {B: A}}}"))
+    assert "B:A is in the scenario one twice" in found.message
+
+
+def test_through_fts_it_is_refused() -> None:
+    """With the reason."""
+    (found,) = problems(fts(RIGHT.replace("rate:", "then: {to: x}, rate:")), LIST)
+    assert found.message.startswith("`then` is for datasets of Rucio")
