@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dc_inject import reconcile
+from dc_inject.engine import stalled
 from dc_inject.engine.choosing import SET_ASIDE
 from dc_inject.engine.desk import Desk
 from dc_inject.engine.removals import InARun
@@ -117,7 +118,9 @@ class Following:
         # The answer to a call may have come after the look began, and then "absent" is older than "accepted".
         stale = {key for key, entry in before.items() if desk.ledger.entry(key).state is not entry.state}
         observations = [seen for seen in observations if seen.key not in stale]
+        observations = [stalled.told(before[seen.key], seen, now) for seen in observations]
         desk.ledger.observe(observations, now)
+        self._end_stalled(before, observations, now)
         for entry in (before[seen.key] for seen in observations if seen.present and not before[seen.key].present):
             item, destination = entry.injection.item.name, entry.injection.link.destination
             why = "files of it were at the destination already"
@@ -127,6 +130,18 @@ class Following:
         absent = [before[seen.key] for seen in observations if seen.status is Status.ABSENT]
         self._not_carried_out([e for e in absent if reconcile.given_up(e, now, desk.settings.call_grace)])
         desk.tell("observed", observations=tuple(observations))
+
+    def _end_stalled(
+        self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime
+    ) -> None:
+        """Let rules end that do nothing; of what they did before, the bytes are added up first."""
+        some = [seen for seen in observations if stalled.is_stalled(before[seen.key], seen, now)]
+        for seen in some:
+            item, destination = before[seen.key].injection.item.name, before[seen.key].injection.link.destination
+            self._desk.ledger.quarantine(item, destination, seen.error, now, until=now + SET_ASIDE)
+        self._observe([before[seen.key] for seen in some if seen.files_done and not seen.exact], exact=True)
+        ready = [self._as_asked(before[seen.key], now) for seen in some if seen.exact or not seen.files_done]
+        self.end([e for e in ready if e.end_asked_at is None or e.end_asked_at + reconcile.ASK_AGAIN <= now])
 
     def _say_what_failed(self, before: Mapping[str, Entry], observations: Sequence[Observation]) -> None:
         """Name what will not arrive, when it is told first: of a flow the first reason, of a look a few flows."""

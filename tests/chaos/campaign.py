@@ -22,13 +22,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dc_inject.sandbox import Grid, Link, Rse, Sandbox, default_environment, default_xrootd
-from tests.chaos import rows
+from tests.chaos import postgres, rows
 from tests.chaos.lab import ACCOUNT, RATES, Ground, Lab, TimeIsUpError
 from tests.chaos.parts import DELIVERED, PARTS, Size, volume
 
-ALL = [*PARTS, "volume"]
+ALL = [*PARTS, "volume", "postgres"]
 CYCLES = {"rucio": 8, "fts": 4}  # seconds: Rucio takes longer for what planning asks of it
 SIZES = {
     "small": Size(at_steps=12, anywhere=4, faulty=0, each=0, volume_cycles=0, minutes=3),
@@ -42,11 +43,14 @@ def grid(seed: int) -> Grid:
     return Grid(seed, ACCOUNT, 10**18, ("cms",), (Rse("T0_SEED", 10**15),), Link(1e12, 0.1), {}, {})
 
 
-def bring_up(sandbox: Sandbox, seed: int, *, files: bool) -> None:
+def bring_up(sandbox: Sandbox, seed: int, *, files: bool = False, db: str = "sqlite") -> None:
     """Bring it up; with storages where there are any to be had."""
     env = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
     xrootd = Path(os.environ.get("DC_INJECT_SANDBOX_XROOTD") or default_xrootd())
-    more = {"storage": "xrootd", "xrootd": xrootd} if files else {}
+    more: dict[str, Any] = {"storage": "xrootd", "xrootd": xrootd} if files else {}
+    if db == "postgres":
+        postgres.ensure(env)
+        more["db"] = db
     sandbox.up(grid=grid(seed), env=env, interval=0.1, **more)
 
 
@@ -73,10 +77,18 @@ def chaos(seed: int, size: Size, only: Sequence[str], through: Sequence[str], pl
             for part in DELIVERED:
                 ground = lab.ground(f"V{part * 100:.0f}", cycle=15, datasets=150)
                 tasks.append(partial(volume, ground, part, size.volume_cycles))
-        if "rucio" in through:
+        some = set(only) & set(PARTS)
+        if some and "rucio" in through:
             tasks.append(partial(parts, lab.ground("R", cycle=CYCLES["rucio"], datasets=60, links=4), size, only))
-        if "fts" in through:
+        if some and "fts" in through:
             tasks.append(partial(parts, lab.storages("F", cycle=CYCLES["fts"]), size, only))
+        if "postgres" in only and size.each and "rucio" in through:
+            catalogue = Sandbox(place / "postgres")
+            stack.callback(catalogue.down)
+            bring_up(catalogue, seed, db="postgres")
+            other = catalogue, postgres.PostgresTruth(catalogue.folder, ACCOUNT)
+            ground = lab.ground("P", cycle=CYCLES["rucio"], datasets=60, links=4, other=other)
+            tasks.append(partial(postgres.locked, ground, size))
         with ThreadPoolExecutor(len(tasks)) as pool:
             try:
                 for done in [pool.submit(task) for task in tasks]:

@@ -196,13 +196,16 @@ class Lab:
         for ground in self.grounds:
             ground.world.kill()
 
-    def ground(self, name: str, *, cycle: int, datasets: int, links: int = 2) -> Ground:
-        """Make a world and what is in it."""
-        proxy = self._stack.enter_context(Proxy(self.sandbox.url, self.seed))
-        world = World(self.sandbox, self.folder / name, f"S{self.seed}{name}", proxy, cycle, links=links)
+    def ground(
+        self, name: str, *, cycle: int, datasets: int, links: int = 2, other: tuple[Sandbox, Truth] | None = None
+    ) -> Ground:
+        """Make a world and what is in it; in this sandbox, or in another one with what its database tells."""
+        sandbox, truth = other or (self.sandbox, Truth(self.sandbox.folder / "rucio.db", ACCOUNT))
+        proxy = self._stack.enter_context(Proxy(sandbox.url, self.seed))
+        world = World(sandbox, self.folder / name, f"S{self.seed}{name}", proxy, cycle, links=links)
         with self._lock:
             world.furnish(datasets)
-        return self._kept(world, Truth(self.sandbox.folder / "rucio.db", ACCOUNT))
+        return self._kept(world, truth)
 
     def storages(self, name: str, *, cycle: int) -> Ground:
         """Make a world whose files go through FTS."""
