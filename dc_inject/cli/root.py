@@ -21,6 +21,8 @@ COMMANDS = {
     "status": ("dc_inject.cli.status", "Show what was due, injected and moved."),
     "stop": ("dc_inject.cli.stop", "Stop injecting for a campaign, from any terminal."),
     "resume": ("dc_inject.cli.resume", "Lift a stop."),
+    "set": ("dc_inject.cli.set", "Change a rate while it runs, from any terminal."),
+    "unset": ("dc_inject.cli.unset", "Take back what was set."),
     "end": ("dc_inject.cli.end", "End rules or jobs of a campaign, a scenario or a link."),
     "ledger": ("dc_inject.cli.ledger", "Check a ledger, back it up, make a lost one anew."),
     "ping": ("dc_inject.cli.ping", "Say who I am, where, and what I may do."),
@@ -42,7 +44,8 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")  # `set` is Python's own
         assert isinstance(command, click.Command)
         _unwrapped(command)
         return command

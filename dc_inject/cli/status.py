@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from dc_inject import units
+from dc_inject import overrides, units
 from dc_inject.cli import common, tables
 from dc_inject.clock import SystemClock
 from dc_inject.errors import UsageError
@@ -107,6 +107,11 @@ PAUSES = (
     tables.Column("who", "by"),
     tables.Column("why", "why"),
 )
+OVERRIDES = (
+    tables.Column("subject", "set for", lambda subject: "everything" if subject == "*" else subject),
+    tables.Column("what", "what"),
+    *PAUSES[1:],
+)
 SIGNALS = (
     tables.Column("signal", "signal missing"),
     tables.Column("subject", "of"),
@@ -194,6 +199,9 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         ],
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
         "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
+        "overrides": [
+            _timed({**asdict(one), "what": overrides.said(one.kind, one.value)}) for one in view.overrides()
+        ],
         "signals_missing": [
             {"signal": s.name, "subject": s.subject, "since": tables.moment(s.at), "why": s.why}
             for s in view.signals()
@@ -337,6 +345,7 @@ def _print(shown: Mapping[str, Any]) -> None:
         (ROWS, "rows"),
         (BEFORE, "held_before"),  # what trouble cost is in a row only when its cycle is closed
         (PAUSES, "pauses"),
+        (OVERRIDES, "overrides"),
         (SIGNALS, "signals_missing"),
         (CHANGED, "changes"),
     ):

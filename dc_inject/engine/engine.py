@@ -18,6 +18,7 @@ from dc_inject.engine.closing import Closing, ours_to_delete, say_what_stays
 from dc_inject.engine.desk import Desk, Settings
 from dc_inject.engine.following import LIVE, Following
 from dc_inject.engine.opening import Opening, paused
+from dc_inject.engine.overriding import Overriding
 from dc_inject.engine.releasing import Releasing
 from dc_inject.errors import DcInjectError, LedgerError, ServiceError
 from dc_inject.goal import Onward, Volume
@@ -50,7 +51,7 @@ class Engine:
     ) -> None:
         """Put the parts together; `menus` is read anew at every cycle and may raise MenuError."""
         self._menus = menus
-        self._campaign = menus()
+        self._in_menus = self._campaign = menus()
         self._clock = clock
         self._executor = executor
         self._calls = Calls(executor, clock)
@@ -69,6 +70,7 @@ class Engine:
         self._closing = Closing(self._desk, self._releasing)
         self._following = Following(self._desk, self._releasing.not_carried_out)
         self._checking = Checking(self._desk, self._works_again)
+        self._overriding = Overriding(self._desk, self._releasing)
         self._since = ledger.begin(clock.now())
         self._cycle: Cycle | None = None
         self._plan_at: datetime | None = None  # when to try (again) to plan the current cycle
@@ -230,8 +232,9 @@ class Engine:
                 self._closing.close(old, self._cycle, self._tries)
         gone = Held(Hold.NOT_RUNNING, {"cycles": len(missed)})
         for slot in missed:
-            self._opening.dues(self._campaign, slot, self._since, gone)
+            self._opening.dues(self._overriding.missed(self._in_menus, slot), slot, self._since, gone)
             self._closing.close(slot, self._cycle, self._tries)
+        self._campaign = self._overriding.over(self._in_menus)
         self._cycle, self._plan_at, self._tries = cycle, None, 0
         self._desk.troubles.clear()
         self._following.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
@@ -258,7 +261,7 @@ class Engine:
 
     def _take_up_menus(self) -> None:
         try:
-            self._campaign = self._menus()
+            self._in_menus = self._menus()
             self._desk.ledger.signal("menus", "files", "in force", self._clock.now())
         except LedgerError:
             raise
@@ -310,6 +313,8 @@ class Engine:
         for subject in sorted(self._paused - {pause.subject for pause in pauses}):
             log.info("%s is resumed, with the next cycle", _what(subject))
         self._paused = {pause.subject for pause in pauses}
+        if self._cycle is not None and self._plan_at is None:  # a plan that is still to be made is heeded then
+            self._overriding.brake(self._in_menus, self._cycle, self._clock.now())
         if pauses and self._cycle is not None:
             flows = {flow.key for flow in self._campaign.flows if paused(pauses, flow.key)}
             dropped = self._releasing.withdraw(flows, "paused")

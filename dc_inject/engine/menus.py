@@ -10,6 +10,7 @@ from dc_inject import files, menu
 from dc_inject.engine import admit
 from dc_inject.errors import MenuError, Problem
 from dc_inject.ledger import Ledger
+from dc_inject.menu import differences
 from dc_inject.model import Campaign
 from dc_inject.ports import Backend, Clock
 
@@ -75,7 +76,9 @@ class Menus:
         now = self._clock.now()
         self._ledger.put_in_force([(draft.name, draft.digest, draft.text) for draft in drafts], now)
         if self._campaign is not None:
-            log.info("changed menus are in force: %d links", len({flow.key for flow in campaign.flows}))
+            what = differences.sentence(self._campaign, campaign)
+            log.info("changed menus are in force: %s", what)
+            self._ledger.change("menu files", f"menus edited: {what}", "", now)
         self._digests, self._campaign = digests, campaign
         return campaign
 

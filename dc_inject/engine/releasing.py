@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -59,11 +59,15 @@ class Releasing:
     def spread_overdue(self) -> None:
         """After a stop or an outage, let what is overdue go out evenly over the rest of the cycle, not at once."""
         now = self._desk.clock.now()
-        overdue = sorted((e for e in self._waiting.values() if _moment(e) < now), key=_moment)
-        if not overdue:
+        self._spread([entry for entry in self._waiting.values() if _moment(entry) < now])
+
+    def _spread(self, entries: Iterable[Entry]) -> None:
+        """Let intents go out evenly over the rest of the cycle, none before its moment."""
+        some = sorted(entries, key=_moment)
+        if not some:
             return
-        sizes = [entry.injection.item.bytes for entry in overdue]
-        for entry, moment in zip(overdue, pace.release_times(sizes, overdue[0].injection.cycle, now), strict=True):
+        sizes, cycle = [entry.injection.item.bytes for entry in some], some[0].injection.cycle
+        for entry, moment in zip(some, pace.release_times(sizes, cycle, self._desk.clock.now()), strict=True):
             self._waiting[entry.injection.key] = replace(entry, not_before=moment)
 
     def planned(self, situation: plan.Situation, budgets: dict[FlowKey, int], short: frozenset[FlowKey]) -> None:
@@ -85,6 +89,30 @@ class Releasing:
         for injection in (self._waiting.pop(key).injection for key in keys):
             dropped[injection.flow] += injection.item.bytes
         return dict(dropped)
+
+    def trim(self, amounts: Mapping[FlowKey, int], why: str) -> dict[FlowKey, int]:
+        """Drop the last intents that wait, up to about so many bytes of each flow; the rest is spread anew.
+
+        What is dropped is not replaced in this cycle. Returns the bytes that were dropped.
+        """
+        doomed: dict[FlowKey, list[Entry]] = {}
+        for flow, amount in amounts.items():
+            left = amount
+            waiting = [entry for entry in self._waiting.values() if entry.injection.flow == flow]
+            for entry in sorted(waiting, key=_moment, reverse=True):
+                size = entry.injection.item.bytes
+                if 2 * left >= size:  # nearer to the amount with it than without
+                    doomed.setdefault(flow, []).append(entry)
+                    left -= size
+            if flow in self._budgets:
+                self._budgets[flow] -= amount
+        if keys := [entry.injection.key for entries in doomed.values() for entry in entries]:
+            self._desk.ledger.withdraw(keys, why, self._desk.clock.now())
+        for key in keys:
+            del self._waiting[key]
+        for flow in doomed:
+            self._spread([entry for entry in self._waiting.values() if entry.injection.flow == flow])
+        return {flow: sum(e.injection.item.bytes for e in entries) for flow, entries in doomed.items()}
 
     def send(self, now: datetime) -> None:
         """Call the services for every intent whose moment has come, batched by link and release time."""

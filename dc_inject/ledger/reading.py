@@ -9,11 +9,11 @@ from typing import Self
 from dc_inject.ledger import lock
 from dc_inject.ledger.cycles import CycleReader
 from dc_inject.ledger.nouns import Line, Totals
-from dc_inject.ledger.records import RecordReader
+from dc_inject.ledger.overrides import OverrideReader
 from dc_inject.ledger.stock import StockReader
 
 
-class Reader(CycleReader, RecordReader, StockReader):
+class Reader(CycleReader, OverrideReader, StockReader):
     """Reads one ledger; nothing here changes it."""
 
     @property

@@ -349,10 +349,25 @@ _VERSION_3 = (  # what a link is to reach beside its rate, what goes out once on
     *_following({**_measures("@.bytes - @.present - @.failed"), "failed": "@.failed"}, (*_MEASURED, "failed")),
 )
 
+_VERSION_4 = (  # what a person sets over the menus while they run
+    _table(
+        "override",
+        "id INTEGER PRIMARY KEY",
+        _text("subject", filled=True),
+        "kind TEXT NOT NULL CHECK (kind IN ('rate', 'scale'))",
+        "value REAL NOT NULL CHECK (typeof(value) = 'real' AND value > 0)",  # bytes per second, or a factor
+        *(_text(name) for name in ("who", "why")),
+        _time("since"),
+        _time("until", null=True),
+    ),
+    "CREATE UNIQUE INDEX override_in_force ON override (subject, kind) WHERE until IS NULL",
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _VERSION_1,
     _VERSION_2,
     _VERSION_3,
+    _VERSION_4,
 )  # each brings a ledger to the version of its place, from 1
 VERSION = len(MIGRATIONS)
 

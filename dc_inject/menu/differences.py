@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from dc_inject import rates
+from dc_inject import rates, units
 from dc_inject.menu import sums
 from dc_inject.model import Campaign, Flow, FlowKey
 
@@ -75,6 +75,22 @@ def others(before: Campaign, after: Campaign) -> Iterator[str]:
     for what in ("exclusions", "limits"):
         if [getattr(menu, what) for menu in before.menus] != [getattr(menu, what) for menu in after.menus]:
             yield f"other {what}"
+
+
+def sentence(before: Campaign, after: Campaign, most: int = 5) -> str:
+    """Say in one line what changes: links with their rates, at most so many of them, and what else differs."""
+    links = [one for one in changes(before, after) if one.kind == "link"]
+    parts = [f"{one.scenario} {one.name} {_rate(one.before)} -> {_rate(one.after)}" for one in links[:most]]
+    if len(links) > most:
+        parts.append(f"and {_count(len(links) - most, 'link')} more")
+    total = [rates.peak(campaign.flows).rate for campaign in (before, after)]
+    if not near(*total):
+        parts.append(f"in total {_rate(total[0])} -> {_rate(total[1])}")
+    return "; ".join([*parts, *others(before, after)]) or "nothing in their links"
+
+
+def _rate(rate: float) -> str:
+    return units.format_rate(rate) if rate else "nothing"
 
 
 _KINDS = ("link", "scenario", "site", "total")

@@ -15,6 +15,7 @@ import pytest
 from dc_inject.errors import LedgerError
 from dc_inject.goal import Keep, Volume
 from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.overrides import Kind
 from dc_inject.ports import Observation, Status
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, make, run
 
@@ -33,6 +34,7 @@ def made(tmp_path: Path) -> Made:
         ledger.signal("free", "T1_US_FNAL_Disk", None, START, "403 Forbidden")
         ledger.signal("service", "rucio", None, START, "the password was refused")
         ledger.pause("us-mesh", "me@here", "lunch", START)
+        ledger.override("T2_CH_CERN:T1_US_FNAL_Disk", Kind.RATE, 5e9, "me@here", "more", START)
         ledger.note("the trace of an error", START)
     return made
 

@@ -14,6 +14,7 @@ from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.engine import admit
 from dc_inject.engine.menus import Menus
 from dc_inject.errors import MenuError, Problem
+from dc_inject.ledger import LedgerView
 from dc_inject.ports import Identity, RseFacts
 from tests.engine.world import CYCLE, START, opened
 
@@ -84,6 +85,24 @@ def test_another_fts_needs_another_start(world: World, before: str, after: str) 
         world.menus()
     world.write(before, rate=9)
     assert {flow.rate for flow in world.menus().flows} == {9e9 / 8, 1e9 / 8}
+
+
+def test_an_edited_menu_is_told_in_one_line_and_kept_as_a_change(world: World, caplog) -> None:
+    """With what differs, and only when something does."""
+    caplog.set_level("INFO", "dc_inject")
+    world.write(FTS)
+    world.menus()
+    world.menus()
+    assert "changed menus" not in caplog.text
+    world.write(FTS, rate=40)
+    world.menus()
+    (line,) = [record.message for record in caplog.records if "changed menus" in record.message]
+    what = (
+        "one davs://a.example.org:443/dc:davs://b.example.org:443/dc 8 Gb/s -> 40 Gb/s; in total 9 Gb/s -> 41 Gb/s"
+    )
+    assert line == f"changed menus are in force: {what}"
+    with LedgerView.open(next(world.path.parent.glob("*.sqlite"))) as view:
+        assert [change.what for change in view.changes()] == [f"menus edited: {what}"]
 
 
 def test_to_name_the_fts_that_is_in_use_changes_nothing(world: World) -> None:

@@ -12,6 +12,7 @@ import pytest
 from dc_inject.errors import AnotherNow, Temporary
 from dc_inject.ledger import Ledger, schema
 from dc_inject.model import Held, Hold
+from dc_inject.overrides import Kind
 from dc_inject.ports import Outcome, Status
 from tests.ledger.world import (
     AB,
@@ -60,6 +61,8 @@ STEPS = [
     set_aside,
     lambda ledger: ledger.add_injections(SOME[3:], START + MINUTE),
     lambda ledger: ledger.pause("*", "me", "lunch", START + MINUTE),
+    lambda ledger: ledger.override("A:B", Kind.SCALE, 0.5, "me", "", START + MINUTE),
+    lambda ledger: ledger.unset("A:B", None, "me", "", START + MINUTE),
     lambda ledger: ledger.withdraw(KEYS[3:], "paused", START + MINUTE),
     lambda ledger: ledger.observe([seen(KEYS[0], Status.MOVING, moved=5), seen(KEYS[2], Status.MOVING)], START),
     lambda ledger: ledger.close_cycle(CYCLE, CYCLE.end, GRAIN),

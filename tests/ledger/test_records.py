@@ -12,6 +12,7 @@ from dc_inject.errors import LedgerError, Temporary
 from dc_inject.ledger import Pause
 from dc_inject.ledger.records import LONGEST_NOTE, NOTES_FOR, NOTES_KEPT
 from dc_inject.model import FileFilter, Item, Listing, PoolKey
+from dc_inject.overrides import Kind, Override
 from tests.ledger.world import LENGTH, ME, MINUTE, POOL, START, opened
 
 LATER = START + LENGTH
@@ -289,3 +290,24 @@ def test_writes_can_be_put_together_and_fail_together(ledger):
     assert [text for _, text in ledger.notes()] == ["one"]
     ledger.note("three", START)
     assert len(ledger.notes()) == 2
+
+
+def test_what_is_set_replaces_what_was_set_and_all_of_it_is_kept_with_its_times(ledger):
+    assert ledger.override("A:B", Kind.RATE, 5e9, "me", "more", START)
+    assert not ledger.override("A:B", Kind.RATE, 5e9, "you", "again", START + MINUTE)
+    assert ledger.override("A:B", Kind.SCALE, 0.5, "me", "", START + MINUTE)
+    assert ledger.override("A:B", Kind.RATE, 1e9, "you", "less", LATER)
+    scale = Override("A:B", Kind.SCALE, 0.5, "me", "", START + MINUTE)
+    assert ledger.overrides() == (Override("A:B", Kind.RATE, 1e9, "you", "less", LATER), scale)
+    assert ledger.overrides(START) == (Override("A:B", Kind.RATE, 5e9, "me", "more", START),)
+    assert ledger.unset("A:B", Kind.SCALE, "you", "done", LATER) == (scale,)
+    assert ledger.unset("A:C", None, "you", "done", LATER) == ()
+    assert [one.value for one in ledger.unset("A:B", None, "you", "done", LATER)] == [1e9]
+    assert ledger.overrides() == ()
+    assert [change.what for change in ledger.changes()] == [
+        "unset A:B rate 8 Gb/s",
+        "unset A:B scale 0.5",
+        "set A:B rate 8 Gb/s",
+        "set A:B scale 0.5",
+        "set A:B rate 40 Gb/s",
+    ]

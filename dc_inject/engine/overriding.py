@@ -1,0 +1,97 @@
+"""Overriding: what a person sets while it runs is taken up, and the past does not change.
+
+What was booked as due in the open cycle stays; the next cycle is due what is set then. A lower rate is heeded at
+once: intents that still wait are dropped to what the rest of the cycle is now due, and the difference is forgiven,
+so that due less forgiven is the integral of the rates as they were in force, to a byte.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from dc_inject import overrides, pace
+from dc_inject.engine.desk import Desk
+from dc_inject.engine.opening import site_of
+from dc_inject.engine.releasing import Releasing
+from dc_inject.model import Campaign, Cycle, FlowKey, Hold
+from dc_inject.overrides import Override
+
+log = logging.getLogger(__name__)
+
+
+class Overriding:
+    """The overrides that the open cycle was booked with, and those that are set since."""
+
+    def __init__(self, desk: Desk, releasing: Releasing) -> None:
+        """Take what the engine's parts share; what is set at the start is no news."""
+        self._desk = desk
+        self._releasing = releasing
+        self._seen = desk.ledger.overrides()
+        self._held = [self._seen]  # all that was set at some time of the open cycle: the lowest is heeded
+        for one in self._seen:
+            log.info("%s", sentence(one, "was set"))
+
+    def over(self, menus: Campaign) -> Campaign:
+        """Return the campaign as a new cycle has it: its menus with what is set over them."""
+        now = self._desk.ledger.overrides()
+        _say(self._seen, now)
+        self._seen, self._held = now, [now]
+        return overrides.overlaid(menus, now)
+
+    def missed(self, menus: Campaign, cycle: Cycle) -> Campaign:
+        """Return the campaign as it was at the begin of a cycle in which nobody ran."""
+        return overrides.overlaid(menus, self._desk.ledger.overrides(cycle.start))
+
+    def brake(self, menus: Campaign, cycle: Cycle, now: datetime) -> None:
+        """Heed in the open cycle what was lowered since it was planned."""
+        after = self._desk.ledger.overrides()
+        if self._seen == after:
+            return
+        _say(self._seen, after)
+        before = [overrides.overlaid(menus, known) for known in self._held]
+        less = lowered(before, overrides.overlaid(menus, after), max(now, cycle.start), cycle.end)
+        self._seen, self._held = after, [*self._held, after]
+        # Where nothing was due, since it is paused, say, there is nothing to forgive.
+        booked = {row.key: row.due - row.forgiven for row in self._desk.ledger.rows(cycle=cycle)}
+        less = {flow: min(size, booked[flow]) for flow, size in less.items() if booked.get(flow, 0) > 0}
+        why = {flow: next((o for o in after if overrides.covers(o.subject, flow)), None) for flow in less}
+        goals = {flow.key for flow in menus.flows if flow.goal is not None}
+        dropped = self._releasing.trim(less, "the rate was lowered")
+        self._desk.ledger.forgive(
+            cycle, {flow: dropped.get(flow, 0) if flow in goals else size for flow, size in less.items()}
+        )
+        for flow, one in why.items():
+            self._desk.trouble(flow, Hold.PAUSED, "lowered in the cycle" + (f" by {one.who}" if one else ""))
+
+
+def lowered(before: Sequence[Campaign], after: Campaign, start: datetime, end: datetime) -> dict[FlowKey, int]:
+    """Return how much less flows are due in [start, end) than the least before, overhead included; bytes."""
+    was, now = [_due(campaign, start, end) for campaign in before], _due(after, start, end)
+    extra = {flow.key: flow.overhead for flow in after.flows}
+    less = {key: min(due[key] for due in was) - size for key, size in now.items()}
+    return {key: size + round(size * extra[key]) for key, size in less.items() if size > 0}
+
+
+def _due(campaign: Campaign, start: datetime, end: datetime) -> dict[FlowKey, int]:
+    menus = campaign.in_force(start, end)
+    exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
+    flows = tuple(flow for menu in menus for flow in menu.flows)
+    return {key: due.bytes for key, due in pace.due(flows, exclusions, site_of(campaign), start, end).items()}
+
+
+def _say(before: Iterable[Override], after: Iterable[Override]) -> None:
+    """Say in the log what is set, and what is set no more, each in a line."""
+    old, new = {(o.subject, o.kind): o for o in before}, {(o.subject, o.kind): o for o in after}
+    for key in sorted(old.keys() | new.keys()):
+        if key not in new:
+            log.info("%s", sentence(old[key], "is set no more"))
+        elif old.get(key) != new[key]:
+            log.info("%s", sentence(new[key], "is set"))
+
+
+def sentence(one: Override, verb: str) -> str:
+    """Say in a line what is set, by whom and why."""
+    subject = "the campaign" if one.subject == overrides.EVERYTHING else one.subject
+    return f"{subject}: {overrides.said(one.kind, one.value)} {verb} ({one.who}{': ' if one.why else ''}{one.why})"

@@ -1,0 +1,114 @@
+"""`set` and `unset`: rates that people change while it runs, kept with who, when and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dc_inject.errors import UsageError
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.overrides import Kind
+from tests.cli.ledgers import FNAL, KIT, MESH, Made, make, run
+
+LINK = "T2_CH_CERN:T1_US_FNAL_Disk"
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """A campaign in its default place."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "dc_inject").mkdir(mode=0o700)
+    return make(tmp_path / "dc_inject" / "dc27.sqlite", {FNAL: 1, MESH: 1}, dry=(KIT,))
+
+
+def what_is_set(made: Made) -> list[tuple[str, Kind, float, str]]:
+    with LedgerView.open(made.path) as view:
+        return [(one.subject, one.kind, one.value, one.why) for one in view.overrides()]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("T2_CH_CERN", "T1_US_FNAL_Disk"),
+        ("T2_CH_CERN:T1_US_FNAL_Disk",),
+        ("T2_CH_CERN -> T1_US_FNAL_Disk",),
+        ("dc27", "T2_CH_CERN->T1_US_FNAL_Disk"),
+        ("dc27", "T2_CH_CERN", "T1_US_FNAL_Disk"),
+    ],
+)
+def test_a_link_is_named_in_any_form_and_its_rate_set_and_taken_back(made: Made, names: tuple[str, ...]) -> None:
+    """With the reason, and nothing is left."""
+    done = run("set", *names, "rate", "40Gb/s", "--why", "more")
+    assert done.exit_code == 0, done.exception
+    assert f"dc27: {LINK}: rate 40 Gb/s; nobody injects now" in done.stderr
+    assert what_is_set(made) == [(LINK, Kind.RATE, 5e9, "more")]
+    assert "it is so already" in run("set", *names, "rate", "40", "Gb/s").stderr
+    assert "no more rate 40 Gb/s" in run("unset", *names).stderr
+    assert what_is_set(made) == []
+    assert "nothing was set" in run("unset", *names).stderr
+
+
+def test_scenarios_and_all_of_it_are_scaled_and_stopped(made: Made) -> None:
+    """What is still set is told; a pause is the same as that of `stop`."""
+    assert run("set", "us-mesh", "scale", "50%").exit_code == 0
+    assert run("set", "dc27", "*", "scale", "0.8").exit_code == 0
+    assert run("set", "us-mesh", "pause", "--why", "lunch").exit_code == 0
+    assert "it is so already" in run("set", "us-mesh", "pause").stderr
+    shown = json.loads(run("status", "dc27", "--format", "json").stdout)
+    assert [(one["subject"], one["what"]) for one in shown["overrides"]] == [
+        ("*", "scale 0.8"),
+        ("us-mesh", "scale 0.5"),
+    ]
+    assert [one["subject"] for one in shown["pauses"]] == ["us-mesh"]
+    assert "everything  scale 0.8" in run("status", "dc27").stdout
+    taken = run("unset", "us-mesh", "scale")
+    assert "still set: all of it: scale 0.8" in taken.stderr
+    assert "no more pause" in run("unset", "us-mesh").stderr
+    assert "no scale was set" in run("unset", "us-mesh", "scale").stderr
+    assert run("unset", "*").exit_code == 0
+    assert run("set", "us-mesh", "pause").exit_code == 0
+    assert run("set", "us-mesh", "resume").exit_code == 0
+    with LedgerView.open(made.path) as view:
+        assert (view.overrides(), view.pauses()) == ((), ())
+        assert view.changes(100)[-1].what == "set us-mesh scale 0.5"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("us-mush", "rate", "1Gb/s"), "us-mesh"),
+        (("T2_CH_CERN", "T1_US_FNAL", "rate", "1Gb/s"), "T1_US_FNAL_Disk"),
+        (("us-mesh",), "rate, scale"),
+        (("rate", "1Gb/s"), "'*'"),
+        (("us-mesh", "rate", "40"), "40"),
+        (("us-mesh", "rate"), "40Gb/s"),
+        (("us-mesh", "scale", "0"), "pause"),
+        (("us-mesh", "scale", "nan"), "no scale"),
+        (("us-mesh", "scale", "-1"), "no scale"),
+        (("us-mesh", "pause", "lunch"), "--why"),
+        (("a", "b", "c", "pause"), "3 names"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_and_changes_nothing(
+    made: Made, words: tuple[str, ...], says: str
+) -> None:
+    """A rate that is set for nobody would be worse than an error."""
+    error = run("set", "--", *words).exception
+    assert isinstance(error, UsageError)
+    assert says in f"{error.message} {error.hint}"
+    assert what_is_set(made) == []
+
+
+def test_of_several_campaigns_the_one_with_an_injector_is_meant(made: Made) -> None:
+    """And with none, nobody guesses."""
+    other = make(made.path.with_name("other.sqlite"), {FNAL: 1})
+    error = run("set", "t0-export", "scale", "2").exception
+    assert isinstance(error, UsageError)
+    assert "dc27, other" in (error.hint or "")
+    with Ledger.open(other.path) as ledger, ledger.hold("me@vobox"):
+        assert "me@vobox" in run("set", "t0-export", "scale", "2").stderr
+    assert (what_is_set(made), len(what_is_set(other))) == ([], 1)
+    assert run("set", "t0-export", "scale", "2", "--ledger", made.path).exit_code == 0
+    assert len(what_is_set(made)) == 1
