@@ -97,9 +97,7 @@ def test_an_edited_menu_is_told_in_one_line_and_kept_as_a_change(world: World, c
     world.write(FTS, rate=40)
     world.menus()
     (line,) = [record.message for record in caplog.records if "changed menus" in record.message]
-    what = (
-        "one davs://a.example.org:443/dc:davs://b.example.org:443/dc 8 Gb/s -> 40 Gb/s; in total 9 Gb/s -> 41 Gb/s"
-    )
+    what = "one davs://a.example.org/dc:davs://b.example.org/dc 8 Gb/s -> 40 Gb/s; in total 9 Gb/s -> 41 Gb/s"
     assert line == f"changed menus are in force: {what}"
     with LedgerView.open(next(world.path.parent.glob("*.sqlite"))) as view:
         assert [change.what for change in view.changes()] == [f"menus edited: {what}"]
