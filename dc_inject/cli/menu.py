@@ -21,7 +21,7 @@ def menu() -> None:
     """
 
 
-@menu.command()
+@menu.command(short_help="Print the JSON Schema of menus.")
 def schema() -> None:
     """Print the JSON Schema of a menu, with which editors complete and check one while it is written.
 

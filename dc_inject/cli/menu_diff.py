@@ -38,7 +38,7 @@ COLUMNS = (
 )
 
 
-@click.command()
+@click.command(short_help="Show what changes from one menu to another.")
 @click.argument("before", metavar="A", type=menu_files.PATH)
 @click.argument("after", metavar="B", type=menu_files.PATH)
 @common.FORMAT

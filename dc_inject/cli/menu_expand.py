@@ -32,7 +32,7 @@ class Meaning(click.ParamType[tuple[str, tuple[str, ...]]]):
         return expression.strip(), rses
 
 
-@click.command()
+@click.command(short_help="Write every link out on its own.")
 @click.argument("file", metavar="MENU", type=menu_files.PATH)
 @click.option("--online", "asking", is_flag=True, help="Ask Rucio what RSE expressions mean now.")
 @click.option(

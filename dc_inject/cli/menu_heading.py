@@ -21,6 +21,7 @@ from dc_inject.menu.writing import Heading
 
 F = TypeVar("F", bound=Callable[..., object])
 ANY_DATASET = "*:*"
+TOLD = 10  # findings of a new menu
 START_HOUR = 10  # of tomorrow, where nobody says when
 
 
@@ -136,8 +137,10 @@ def checked(text: str, output: Path) -> MenuDraft:
     """Read a menu that was made, and tell its findings; raises MenuError with what cannot work."""
     name = "the new menu" if output == menu_files.STDIN else str(output)
     draft = menu.read(text, name, files.load)
-    for finding in menu.findings(menu.campaign([draft.preview])):
-        menu_files.say(f"warning: {finding}")
+    findings = menu.findings(menu.campaign([draft.preview]))
+    menu_files.say(*(f"warning: {finding}" for finding in findings[:TOLD]))
+    if len(findings) > TOLD:
+        menu_files.say(f"warning: and {len(findings) - TOLD} more, which `dc-inject check` lists")
     return draft
 
 

@@ -16,7 +16,7 @@ from dc_inject.menu.cells import Amount
 UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
 
 
-@click.command(name="import")
+@click.command(name="import", short_help="Make a menu out of lines `src, dst, Mbps` or a matrix.")
 @click.argument("file", type=menu_files.PATH)
 @click.option("--scenario", type=NAME, help="What to call its links [default: the file's name].")
 @click.option("--as", "form", type=click.Choice(["lines", "matrix"]), help="What it is [default: as it looks].")

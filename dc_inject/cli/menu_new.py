@@ -72,7 +72,7 @@ class Wanted:
         return writing.shared(self.name, [*keys, ("rate", f"{self.rate}   # all its links together")])
 
 
-@click.command()
+@click.command(short_help="Ask what a menu needs, and write it.")
 @click.option("--scenario", type=NAME, help="What to call its links [default: main].")
 @click.option("--from", "sources", type=END, multiple=True, metavar="END", help="A source (may be repeated).")
 @click.option(

@@ -31,7 +31,7 @@ class Factor(click.ParamType[Fraction]):
         return factor if factor > 0 else self.fail(f"{value!r} is not a factor; write 0.5 or 50%", param, ctx)
 
 
-@click.command()
+@click.command(short_help="Multiply rates; all else stays as it was.")
 @click.argument("factor", type=Factor())
 @click.argument("file", metavar="MENU", type=menu_files.PATH)
 @click.option("--scenario", type=NAME, help="Only the rates of this scenario.")

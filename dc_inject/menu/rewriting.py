@@ -47,6 +47,8 @@ class _Rewriter:
         self._end: list[str] = []  # lines that come last
 
     def text(self) -> str:
+        if self._root.flow:
+            return self._anew()
         own = {key.text: (key, value) for key, value in self._root.pairs}
         for key, node in self._expander.root.entries():
             if key == "scenarios":
@@ -59,7 +61,21 @@ class _Rewriter:
             self._comment(*own["include"])
         self._files()
         self._aliases(self._root)
-        return spans.replaced(self._text, self._edits) + "".join(f"{line}\n" for line in self._end)
+        at = self._line_end(self._root.end)
+        self._edits.append((at, at, "".join(f"\n{line}" for line in self._end)))
+        # Two insertions at one place are in the order of their texts: the deeper, with more blanks, first.
+        return spans.replaced(self._text, self._edits)
+
+    def _anew(self) -> str:
+        """Return a menu that is all in braces, as JSON is: in lines, below what it was."""
+        lines = [_comment(line) for line in self._text.splitlines() if line.strip()]
+        for key, node in self._expander.root.entries():
+            if key == "scenarios":
+                assert isinstance(node, Map)
+                lines += ["scenarios:", *self._all(node, "  ")]
+            elif key != "include" and not key.startswith("x-"):
+                lines += self._whole(key, node)
+        return "".join(f"{line}\n" for line in lines)
 
     # ----------------------------------------------------------------- scenarios
 

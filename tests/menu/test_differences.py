@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject import menu
@@ -101,6 +101,7 @@ def test_shapes_that_differ_by_rounding_are_the_same() -> None:
 RATES = st.lists(st.integers(1, 1000), min_size=2, max_size=5)
 
 
+@settings(max_examples=30)
 @given(RATES, RATES)
 def test_a_difference_turned_round_is_its_negative(first: list[int], second: list[int]) -> None:
     """And a menu does not differ from itself; the total is what its links sum to."""

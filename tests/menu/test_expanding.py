@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Mapping
@@ -236,6 +237,24 @@ def test_scenarios_in_braces_and_ends_of_files(end: str) -> None:
     written_out(before.replace("\n", "\r\n"))
 
 
+@pytest.mark.parametrize(("first", "last"), [("---\n", ""), ("%YAML 1.1\n---\n", "...\n"), ("", "...\n# end\n")])
+def test_marks_of_documents(first: str, last: str) -> None:
+    """What is added comes before the end of the document."""
+    before = text(x="include: parts/p.yaml", scenarios="scenarios:\n  one: {mesh: [A, B], rate: 1 Gb/s}")
+    assert written_out(first + before + last).endswith(f"  - rate-outlier\n{last}")
+
+
+def test_a_menu_as_json() -> None:
+    """Is one too; written out it is in lines."""
+    menu = {
+        "menu": 1, "campaign": "x", "contact": "me", "start": "2027-02-08", "end": "2027-02-09", "x-mine": [1],
+        "include": "parts/p.yaml", "scenarios": {"one": {"mesh": ["A", "B"], "rate": "1 Gb/s", "priority": 4}},
+    }  # fmt: skip
+    for indent in (None, 2):
+        made = written_out(json.dumps(menu, indent=indent) + "\n")
+        assert body(made)[:3] == ["  one:", "    priority: 4", "    links:"]
+
+
 def test_levels_of_shapes_become_parts() -> None:
     """Where they were rates beside that of the whole scenario, also from `defaults`; a link's own stay."""
     steps = "shape: {steps: [2 Gb/s, 0.5, 8 Gb/s], hold: 1 h}"
@@ -373,7 +392,7 @@ def menus(draw: st.DrawFn) -> str:
     return f"{top}scenarios:\n{''.join(parts)}"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(menus())
 def test_a_menu_written_out_asks_for_the_same(before: str) -> None:
     """Whatever it is made of; written out once more it does not change, and no comment is lost."""

@@ -155,7 +155,7 @@ NUMBERS = st.decimals(min_value="0.001", max_value="9999", places=3).map(str)
 UNITS = st.sampled_from(["Mb/s", " MB/s", " MiB/s", " Mbps", " GiB/h"])
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(NUMBERS, UNITS), min_size=1, max_size=4), FACTORS, FACTORS)
 def test_scale_is_linear(written: list[tuple[str, str]], first: str, second: str) -> None:
     """Twice is once by the product, back gives what it was, and the sum goes along."""
