@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import accumulate, cycle, islice
+from itertools import accumulate, cycle, islice, pairwise
 from zoneinfo import ZoneInfo
 
 from dc_inject import units
@@ -17,7 +18,7 @@ from dc_inject.shape import Point, Shape
 
 MOST_ROUNDS = 10_000  # of pulses or repeated steps in one window
 ROUNDING = 1e-9  # of a level that is told as a rate, relative
-DAY = timedelta(days=1)
+DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 
 _WAYS = ("constant", "ramp", "steps", "burst", "daily")
 _BESIDE = {"from_": ("from", "ramp"), "hold": ("hold", "steps"), "repeat": ("repeat", "steps")} | {
@@ -44,7 +45,7 @@ def made(said: Terms, rate: float, zone: ZoneInfo, complain: Complain) -> Shape 
     if not any(point.level for point in shape.points):
         complain(entry.at(way), "the shape has no level above 0", "remove the link, or `exclude` it for a time")
         return None
-    return shape
+    return _by_the_clock(shape, said.start, said.end, zone) if way == "daily" else shape
 
 
 def _is_one(entry: ShapeEntry, complain: Complain) -> bool:
@@ -131,7 +132,7 @@ def _pulses(levels: _Levels, start: datetime) -> Shape | None:
 
 
 def _daily(levels: _Levels, start: datetime) -> Shape | None:
-    """Make a curve that goes by the clock of the zone as it is when the window begins."""
+    """Make a curve that goes by the clock of the zone as it is when the window begins, day after day."""
     entry = levels.entry
     if not entry.daily:
         return None
@@ -147,6 +148,37 @@ def _daily(levels: _Levels, start: datetime) -> Shape | None:
     local = start.astimezone(levels.zone).replace(tzinfo=None)
     begin = start - (local - local.replace(hour=0, minute=0, second=0, microsecond=0))
     return Shape(begin, (*points, Point(DAY, points[0].level)), DAY, "daily")
+
+
+def _by_the_clock(shape: Shape, start: datetime, end: datetime, zone: ZoneInfo) -> Shape:
+    """Let a daily curve jump where clocks are changed within its window; an hour may come twice in it."""
+    turns = list(_turns(start, end, zone))
+    if not turns:
+        return shape
+    points: list[Point] = []
+    for first, last in pairwise([start, *turns, end]):
+        later = _offset(first, zone) - _offset(start, zone)
+        part = replace(shape, begin=shape.begin - later)
+        points += [Point(at - start, float(part.level(at))) for at in (first, *part.corners(first, last))]
+        points.append(Point(last - start, float(part.level(last, before=True))))
+    return Shape(start, tuple(points), kind=shape.kind)
+
+
+def _turns(start: datetime, end: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """Yield the moments in (start, end) at which clocks are changed, to the second."""
+    while start < end:
+        low, high = start, min(start + DAY, end)
+        start = high
+        while _offset(low, zone) != _offset(high, zone):
+            if high - low <= SECOND:
+                yield high
+                break
+            middle = low + (high - low) // 2 // SECOND * SECOND
+            low, high = (low, middle) if _offset(low, zone) != _offset(middle, zone) else (middle, high)
+
+
+def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
+    return moment.astimezone(zone).utcoffset() or timedelta(0)
 
 
 def _stairs(start: datetime, parts: Sequence[float], held: Sequence[timedelta], kind: str) -> Shape:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -62,6 +63,31 @@ def test_a_daily_curve_comes_again_over_midnight() -> None:
     """Between its last and its first time it is a straight line too, also when it is written out of order."""
     made = first(read(one('{daily: {"23:00": 40 %, "01:00": 20 %, "12:00": 100 %}}')))
     assert levels(made, 2, 13, 14, 15) == [40, 16, 12, 8]
+
+
+@pytest.mark.parametrize(
+    ("day", "utc", "hours"),
+    [
+        # Clocks go from 02:00 to 03:00 at 01:00 UTC, and from 03:00 to 02:00.
+        ("2027-03-28", ["00:30", "00:59:59", "01:00", "01:30", "02:00", "09:00"], [1.5, 2, 3, 3.5, 4, 11]),
+        ("2027-10-31", ["00:00", "00:59:59", "01:00", "01:30", "02:00", "10:00"], [2, 3, 2, 2.5, 3, 11]),
+    ],
+    ids=["spring", "autumn"],
+)
+def test_a_daily_curve_goes_by_the_clock_on_the_wall_also_after_that_was_changed(
+    day: str, utc: list[str], hours: list[float]
+) -> None:
+    """Its level is that of the hour which clocks show; of an hour that comes twice, twice."""
+    start = datetime.fromisoformat(f"{day} 12:00+00:00") - 30 * HOUR
+    end = start + 60 * HOUR
+    menu = one('{daily: {"00:00": 0, "23:59": 100 %}}')
+    for was, now in (("2027-02-08 10:00", start), ("2027-02-09 10:00", end)):
+        menu = menu.replace(was, f"{now:%Y-%m-%d %H:%MZ}")
+    made = first(read(menu))
+    shown = [rates.at(made, datetime.fromisoformat(f"{day} {time}+00:00")) / made.rate for time in utc]
+    assert shown == pytest.approx([hour * 60 / 1439 for hour in hours], abs=1e-3)
+    parts = [start + number * HOUR / 4 for number in range(241)]
+    assert sum(rates.planned(made, *part) for part in pairwise(parts)) == rates.planned(made, start, end)
 
 
 def test_shares_meshes_and_both_ways_scale_a_shape() -> None:
