@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,7 +53,7 @@ def bring_up(sandbox: Sandbox, seed: int, *, files: bool = False, db: str = "sql
     if db == "postgres":
         postgres.ensure(env)
         more["db"] = db
-    sandbox.up(grid=grid(seed), env=env, interval=0.1, **more)
+    sandbox.up(grid=grid(seed), env=env, interval=0.3, **more)
 
 
 def parts(ground: Ground, size: Size, only: Sequence[str]) -> None:
@@ -62,9 +64,19 @@ def parts(ground: Ground, size: Size, only: Sequence[str]) -> None:
                 part(ground, size)
 
 
-def chaos(seed: int, size: Size, only: Sequence[str], through: Sequence[str], place: Path, record: Path) -> None:
+@dataclass(frozen=True)
+class Wanted:
+    """What is done with each seed: which parts, through which services, in how many worlds of each at a time."""
+
+    size: Size
+    only: Sequence[str]
+    through: Sequence[str]
+    worlds: int = 1
+
+
+def chaos(seed: int, wanted: Wanted, place: Path, record: Path) -> None:
     """Do everything with one seed, in a sandbox of its own; the record is there after each campaign."""
-    begun = time.monotonic()
+    begun, size, through = time.monotonic(), wanted.size, wanted.through
     place.mkdir(exist_ok=True)
     with ExitStack() as stack:
         sandbox = Sandbox(place / "sandbox")
@@ -72,17 +84,20 @@ def chaos(seed: int, size: Size, only: Sequence[str], through: Sequence[str], pl
         bring_up(sandbox, seed, files="fts" in through)
         lab = Lab(sandbox, place, seed, stack, begun + 60 * size.minutes)
         lab.after_each = lambda: rows.save(record, lab.rows)
+        lab.after_each()
         tasks: list[Callable[[], None]] = []
-        if "volume" in only and size.volume_cycles and "rucio" in through:
+        if "volume" in wanted.only and size.volume_cycles and "rucio" in through:
             for part in DELIVERED:
                 ground = lab.ground(f"V{part * 100:.0f}", cycle=15, datasets=150)
                 tasks.append(partial(volume, ground, part, size.volume_cycles))
-        some = set(only) & set(PARTS)
-        if some and "rucio" in through:
-            tasks.append(partial(parts, lab.ground("R", cycle=CYCLES["rucio"], datasets=60, links=4), size, only))
-        if some and "fts" in through:
-            tasks.append(partial(parts, lab.storages("F", cycle=CYCLES["fts"]), size, only))
-        if "postgres" in only and size.each and "rucio" in through:
+        some = set(wanted.only) & set(PARTS)
+        for service, number in itertools.product(through if some else (), range(1, wanted.worlds + 1)):
+            if service == "rucio":
+                ground = lab.ground(f"R{number}", cycle=CYCLES["rucio"], datasets=60, links=4)
+            else:
+                ground = lab.storages(f"F{number}", cycle=CYCLES["fts"])
+            tasks.append(partial(parts, ground, size, wanted.only))
+        if "postgres" in wanted.only and size.each and "rucio" in through:
             catalogue = Sandbox(place / "postgres")
             stack.callback(catalogue.down)
             bring_up(catalogue, seed, db="postgres")
@@ -96,7 +111,8 @@ def chaos(seed: int, size: Size, only: Sequence[str], through: Sequence[str], pl
             except BaseException:
                 lab.stop()
                 raise
-    print(f"seed {seed}: {time.monotonic() - begun:.0f} s\n\n{rows.table(lab.rows)}\n", flush=True)
+    found = rows.summed([record])
+    print(f"seed {seed}: {time.monotonic() - begun:.0f} s\n\n{rows.table(found)}\n", flush=True)
 
 
 def enough(files: Sequence[Path], goal: tuple[int, int]) -> bool:
@@ -114,10 +130,11 @@ def main() -> int:
     parser.add_argument("--size", choices=SIZES, default=os.environ.get("SIZE") or "default")
     parser.add_argument("--only", choices=ALL, action="append")
     parser.add_argument("--through", choices=RATES, action="append", help="By default both, where XRootD is.")
+    parser.add_argument("--worlds", type=int, default=1, help="Of each service, side by side.")
     parser.add_argument("--records", type=Path, help="Keep what each seed gave in this folder.")
     parser.add_argument("--keep", type=Path, help="Leave state and output in this new folder.")
     chosen = parser.parse_args()
-    size, only, through = SIZES[chosen.size], chosen.only or ALL, chosen.through or [*RATES]
+    wanted = Wanted(SIZES[chosen.size], chosen.only or ALL, chosen.through or [*RATES], chosen.worlds)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ExitStack() as stack:
         place = chosen.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dc-inject-chaos-")))
@@ -125,10 +142,10 @@ def main() -> int:
         for folder in (place, records):
             folder.mkdir(exist_ok=True, parents=True)
         seed = chosen.seed
-        while not enough(files := sorted(records.glob("seed-*.json")), size.goal):
+        while not enough(files := sorted(records.glob("seed-*.json")), wanted.size.goal):
             file = records / f"seed-{seed}.json"
             if file not in files:
-                chaos(seed, size, only, through, place / str(seed), file)
+                chaos(seed, wanted, place / str(seed), file)
             seed += 1
         found = rows.summed(files)
     if len(files) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -65,8 +66,10 @@ def _told(counts: Counter[str]) -> str:
 
 
 def save(file: Path, rows: Iterable[Row]) -> None:
-    """Keep rows in a file of JSON."""
-    file.write_text(json.dumps([vars(row) for row in rows], indent=1))
+    """Keep rows in a file of JSON; several threads may do so at a time."""
+    new = file.with_suffix(f".{threading.get_ident()}")
+    new.write_text(json.dumps([vars(row) for row in rows], indent=1))
+    new.replace(file)
 
 
 def summed(files: Iterable[Path]) -> list[Row]:
