@@ -103,6 +103,6 @@ def _asked(draft: MenuDraft, missing: dict[str, str], timeout: float) -> dict[st
 
 def _compare(before: MenuDraft, names: dict[str, tuple[str, ...]], after: MenuDraft) -> None:
     """Be sure that both menus ask for the same."""
-    old, new = menu.campaign([before.resolve(names)]), menu.campaign([after.preview])
+    old, new = menu.campaign([before.resolve(names)]), menu.campaign([after.resolve(names)])
     if differences.changes(old, new) or list(differences.others(old, new)):
         raise DcInjectError("the menu could not be written out so that it stays the same", "please report this")

@@ -124,6 +124,19 @@ def test_volumes_and_bytes_to_keep_go_along() -> None:
     ]
 
 
+def test_second_hops_go_along() -> None:
+    """Those that have a rate of their own, too."""
+    menu = scenarios(
+        "one: {from: A, to: B, rate: 8 Gb/s, then: {to: D, rate: 4 Gb/s}}\n"
+        "two: {from: A, to: C, rate: 8 Gb/s, again: true, then: {to: D}}"
+    )
+    made, _ = scaled(menu, "0.5")
+    assert changes(menu, made) == [
+        "  one: {from: A, to: B, rate: 4 Gb/s, then: {to: D, rate: 2 Gb/s}}",
+        "  two: {from: A, to: C, rate: 4 Gb/s, again: true, then: {to: D}}",
+    ]
+
+
 def test_rates_in_other_files() -> None:
     """Stand where they stand: the menu is written out first."""
     files = {"l.csv": "from,to,rate\nA,B,1 Gb/s\n"}
