@@ -22,6 +22,7 @@ from dc_inject.sandbox import Sandbox, environment, postgres, processes
 from dc_inject.sandbox.environment import python_of
 from dc_inject.sandbox.services import POSTGRES, Services
 from dc_inject.sandbox.state import State
+from tests.chaos.postgres import PostgresTruth
 from tests.conftest import client_for
 from tests.e2e.tool import Tool, add_stock, asked, given, rules, this_cycle
 from tests.sandbox.rules import inject, locks, state, until
@@ -250,6 +251,11 @@ def test_rules_whose_rows_somebody_else_holds_are_made_later(grid, tmp_path):
     assert second.injected > 0
     there = given(tool.entries(campaign))
     assert asked(rules(grid.config, campaign)) == there != []
+    remembered = PostgresTruth(grid.folder, "dcops").rules(campaign)  # what `make chaos` compares with
+    made = {entry.external_id: entry for entry in tool.entries(campaign) if entry.accepted_at}
+    assert set(remembered) == set(made)
+    for key, rule in remembered.items():
+        assert (rule.item, rule.bytes, rule.ended) == (made[key].injection.item.name, made[key].injected, None)
 
 
 @pytest.mark.parametrize("database", ["oracle", ""])
