@@ -67,8 +67,12 @@ def write_whole(path: Path, text: str, *, force: bool) -> None:
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Raise UsageError for a file that is there already, unless it may be replaced."""
-    if not force and path.exists():
+    """Raise UsageError for a file that is there already, unless it may be replaced, or for a name that cannot be."""
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", "name another file") from None
+    if there and not force:
         raise UsageError(f"{path} is there already", "name another file, or replace it with --force")
 
 

@@ -11,7 +11,6 @@ from dc_inject.cli import common, menu_files, tables
 from dc_inject.errors import UsageError
 from dc_inject.menu import differences
 from dc_inject.menu.differences import Change
-from dc_inject.model import Campaign
 
 GBPS, TB = 8e-9, 1e-12
 
@@ -55,7 +54,8 @@ def diff(before: Path, after: Path, fmt: str) -> None:
     """
     if before == after == menu_files.STDIN:
         raise UsageError("both menus would be read from stdin", "name a file for one of them")
-    one, other = _campaign(before), _campaign(after)
+    drafts = [menu_files.drafts(path) for path in (before, after)]
+    one, other = (menu.campaign([draft.preview for draft in some]) for some in drafts)
     found = differences.changes(one, other)
     if found or fmt != "table":
         tables.emit(fmt, COLUMNS, [_row(change) for change in found])
@@ -66,11 +66,9 @@ def diff(before: Path, after: Path, fmt: str) -> None:
         menu_files.say(
             "equal in rates and volumes" if words else "equal: the same rates on the same links at all times"
         )
+    if any(draft.expressions for some in drafts for draft in some):
+        words.append("RSE expressions, each counted as one RSE; `menu expand --online` writes them out")
     menu_files.say(*(f"also: {one}" for one in words))
-
-
-def _campaign(path: Path) -> Campaign:
-    return menu.campaign([draft.preview for draft in menu_files.drafts(path)])
 
 
 def _row(change: Change) -> dict[str, object]:

@@ -107,6 +107,12 @@ def test_equal_rates_of_unequal_menus(menu: Path, tmp_path: Path) -> None:
     assert done.stderr == "equal in rates and volumes\nalso: 1 link with other terms: priority\n"
 
 
+def test_expressions_are_not_resolved_to_compare(menu: Path) -> None:
+    """Which is said, since sites behind them may be others."""
+    menu.write_text(text(scenarios='scenarios: {one: {from: A, to: "tier=2", rate: 6 Gb/s}}'))
+    assert "also: RSE expressions, each counted as one RSE" in run("menu", "diff", menu, menu).stderr
+
+
 def test_menus_that_cannot_be_compared(menu: Path, tmp_path: Path) -> None:
     """Two from stdin, one that is not there, one that is wrong."""
     assert isinstance(run("menu", "diff", "-", "-").exception, UsageError)
