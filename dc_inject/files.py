@@ -67,7 +67,7 @@ def write_whole(path: Path, text: str, *, force: bool) -> None:
 
 
 def refuse_existing(path: Path, *, force: bool) -> None:
-    """Raise UsageError for a file that is there already, unless it may be replaced, or for a name that cannot be."""
+    """Raise UsageError for a file that is there already and may not be replaced, or a name that cannot be."""
     try:
         there = path.exists()
     except OSError as error:
