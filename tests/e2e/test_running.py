@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import urllib.request
 import uuid
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dc_inject.model import State
 from dc_inject.sandbox import Link
+from tests.conftest import client_for
 from tests.e2e.tool import add_stock, asked, given, rules, this_cycle, until
 
 pytestmark = pytest.mark.sandbox
@@ -24,7 +25,7 @@ CYCLE = 5  # seconds
 def places(sandbox):
     """Sources with two destinations each, enough for all tests here."""
     label = uuid.uuid4().hex[:8].upper()
-    some = [[f"T2_{label}_{number}_{end}" for end in ("From", "To1", "To2")] for number in range(5)]
+    some = [[f"T2_{label}_{number}_{end}" for end in ("From", "To1", "To2")] for number in range(6)]
     add_stock(sandbox, [one[0] for one in some], [name for one in some for name in one[1:]], count=16)
     return iter(some)
 
@@ -188,3 +189,31 @@ def test_a_second_injector_is_refused_on_one_ledger_and_shares_a_destination_wit
         assert {entry.state for entry in tool.entries(one)} <= {State.GONE, State.REFUSED, State.WITHDRAWN}
         assert sum(row.injected for row in tool.rows(one)) > 0
         assert rules(sandbox.config, one) == []
+
+
+def test_rules_that_an_operator_suspends_are_ended_after_some_minutes_and_made_up(tool, sandbox, three, label):
+    """They have moved nothing, so all of their bytes are given back; what runs then is another dataset."""
+    source, destination, _ = three
+    sandbox.set_links({(source, destination): Link(rate=1e12, latency=3600)})
+    cycle, campaign = this_cycle(CYCLE), f"suspended-{label}"
+    menu = tool.menu(campaign, {(source, destination): "6 Gb/s"}, start=cycle.start, cycles=200, cycle=CYCLE)
+    tool.run("run", "--once", menu, now=cycle.start)
+    root, made = client_for(sandbox.root_config), tool.entries(campaign)
+    for entry in made:
+        root.update_replication_rule(entry.external_id, {"state": "SUSPENDED"})
+    running = tool.start("run", menu, now=cycle.start + timedelta(minutes=11))
+    bad = {entry.injection.key: entry for entry in made}
+
+    def given_back():
+        now = {entry.injection.key: entry for entry in tool.entries(campaign) if entry.accepted_at}
+        return now if now.keys() > bad.keys() and all(now[key].failed for key in bad) else None
+
+    now = until(given_back, "suspended rules have gone, and others are there")
+    running.send(signal.SIGINT)
+    running.ends()
+    for key, entry in bad.items():
+        assert (now[key].failed, now[key].injected) == (entry.injection.item.bytes, 0)
+        assert now[key].state in {State.ENDED, State.GONE}
+    assert not {entry.external_id for entry in made} & {rule["id"] for rule in rules(sandbox.config, campaign)}
+    (link,) = tool.status(campaign, "--summary")["links"]
+    assert link["failed_files"] == {"suspended": sum(entry.injection.item.files for entry in made)}
