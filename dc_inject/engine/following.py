@@ -20,7 +20,7 @@ from dc_inject.ports import Backend, Observation, Outcome, Status
 
 log = logging.getLogger(__name__)
 
-OBSERVE_AT_ONCE = 200
+OBSERVE_AT_ONCE = 50  # a service may need a call for each, and nothing of a look is known before its end
 FIND_AT_ONCE = 20  # of those in doubt, for which services may need a call each
 END_AT_ONCE = 20
 LATEST = timedelta(hours=2)  # how long after its cycle a request that was given up is looked for

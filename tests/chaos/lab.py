@@ -42,6 +42,7 @@ class Ground:
     rows: list[Row] = field(default_factory=list)
     after_each: Callable[[], None] = lambda: None  # campaign
     _counted: int = 0  # lives of this campaign that are in a row
+    _drained: bool = True  # whether it was seen to have nothing left
 
     def row(self, name: str) -> Row:
         """Begin a new line of the table."""
@@ -66,6 +67,7 @@ class Ground:
             self.world.run_until_drained(wishes, patience=2 * self.world.patience)
         except AssertionError as error:
             row.violations.append(f"drained: {error}")
+            self._drained = False
         self._end(row, begun)
 
     def spells(self, rows: Iterable[tuple[Row, Weather]], faulty: int, last: Row, *, least: float = 0.0) -> None:
@@ -130,7 +132,7 @@ class Ground:
         world.patience = PATIENCE + min(cycles + grace, 100) * world.cycle
         world.write_menu(world.rate or RATES[world.service], cycles, grace=grace)
         world.proxy.begin(f"{self.seed} {row.name} {row.runs}", weather)
-        self._counted = 0
+        self._counted, self._drained = 0, True
         return time.monotonic()
 
     def _drain(self, row: Row) -> None:
@@ -138,6 +140,7 @@ class Ground:
             self.world.drain()
         except AssertionError as error:
             row.violations.append(f"drained: {error}")
+            self._drained = False
 
     def _compare(self, row: Row) -> None:
         """Compare ledger and service in the middle of a campaign."""
@@ -163,7 +166,7 @@ class Ground:
         self._count(row)
         row.given += len(self.truth.rules(world.campaign))
         world.proxy.begin(self.seed, CALM)
-        found = invariants.check(world, self.truth, self.before)
+        found = invariants.check(world, self.truth, self.before, drained=self._drained)
         row.violations += [f"{world.campaign} (seed {self.seed}): {violation}" for violation in found]
         row.checks += 1
         self._tell(row, begun)

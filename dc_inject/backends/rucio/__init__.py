@@ -53,7 +53,7 @@ class RucioBackend:
         timeout: float = 60.0,
         batch_files: int = 2000,
         batch_rules: int = 100,
-        estimates: int = 50,
+        estimates: int = 15,
         make: Callable[[Notes, float], Any] = quiet_client,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
