@@ -171,7 +171,7 @@ def _add(
             continue
         part = sums[flow.key]
         part.inside += span
-        why = [e for e in exclusions if _covers(e, flow.scenario, flow.link, site_of)]
+        why = [e for e in exclusions if covers(e, flow.scenario, flow.link, site_of)]
         if not why:
             given.append(flow)
             continue
@@ -185,7 +185,8 @@ def _add(
         sums[flow.key].amount += own * more
 
 
-def _covers(exclusion: Exclusion, scenario: str, link: Link, site_of: Mapping[str, str]) -> bool:
+def covers(exclusion: Exclusion, scenario: str, link: Link, site_of: Mapping[str, str]) -> bool:
+    """Whether an exclusion is about a link in a scenario; `site_of` gives the site of an RSE."""
     ends = (link.source, link.destination)
     return (
         (exclusion.scenario != "" and exclusion.scenario == scenario)

@@ -11,7 +11,7 @@ from dc_inject.footprint import load, places, windows
 from dc_inject.footprint.assumptions import Assumptions, mean_file
 from dc_inject.footprint.load import Ends, Load
 from dc_inject.footprint.rows import KINDS, TOTAL, Footprint, Group, Row
-from dc_inject.footprint.spans import Rate, Span, spans
+from dc_inject.footprint.spans import Levels, Span, Stream, spans, streams
 from dc_inject.footprint.stocks import stock
 from dc_inject.model import Campaign, Flow, Item
 
@@ -27,11 +27,6 @@ class _Sums:
     arriving: list[tuple[datetime, datetime, float]] = field(default_factory=list)
     busiest: float = 0.0
     lasts: float = math.inf  # seconds
-
-    def add(self, span: Span, moments: Sequence[Load]) -> None:
-        """Add the loads at the begin and at the end of a span; between them they grow or shrink evenly."""
-        self.peak = Load(*map(max, self.peak, *moments))
-        self.arriving.append((span.start, span.end, math.fsum(one.arriving for one in moments) / len(moments)))
 
     def row(self, group: Group, told: places.Told) -> Row:
         """Return what was added up."""
@@ -65,11 +60,22 @@ def footprint(
     of its own. Scenarios of several campaigns are told apart. `inventory` has the items of sources by their name.
     """
     ordered = sorted(campaigns, key=lambda campaign: campaign.name)  # sums are rounded the same in any order
-    adding = _Adding(ordered, assumed or Assumptions(), inventory)
-    for span in spans(ordered):
+    flowing = streams(ordered)
+    adding = _Adding(ordered, flowing, assumed or Assumptions(), inventory)
+    for span in spans(ordered, flowing):
         adding.span(span)
     groups = sorted(adding.sums, key=lambda group: (KINDS.index(group.by), group.name))
     return Footprint(tuple(adding.sums[group].row(group, adding.atlas.told(group)) for group in groups))
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What a stream lays on everything when all of its rates flow."""
+
+    loads: dict[Group, Load]
+    transfers: dict[tuple[Group, str, str], float]  # at a time, of each link in each group
+    lasts: dict[Group, float]  # seconds until the poorest pool has to be used again
+    into: dict[tuple[str, str], float]  # bytes per second into RSEs of campaigns
 
 
 class _Adding:
@@ -78,6 +84,7 @@ class _Adding:
     def __init__(
         self,
         campaigns: Sequence[Campaign],
+        flowing: Sequence[Stream],
         assumed: Assumptions,
         inventory: Mapping[str, Sequence[Item]] | None,
     ) -> None:
@@ -86,37 +93,67 @@ class _Adding:
         self._assumed = assumed
         self._inventory = inventory
         self._several = len({campaign.name for campaign in campaigns}) > 1
-        self._units: dict[int, tuple[Ends, float | None]] = {}  # of flows, which live as long as the campaigns
         self._stocks: dict[tuple[str, object], list[Item] | None] = {}
+        self._wholes = [self._whole(stream) for stream in flowing]
+        self._arriving: dict[Levels, dict[Group, float]] = {}
 
     def span(self, span: Span) -> None:
         """Add what flows in one span."""
-        moments = [self._moment(rates) for rates in span.moments]
-        for group in {group for loads in moments for group in loads}:
-            self.sums[group].add(span, [loads.get(group, Load()) for loads in moments])
+        moments = [self._moment(levels) for levels in span.moments]
+        for group in {group: None for arriving in moments for group in arriving}:
+            mean = math.fsum(arriving.get(group, 0.0) for arriving in moments) / len(moments)
+            self.sums[group].arriving.append((span.start, span.end, mean))
 
-    def _moment(self, rates: Sequence[Rate]) -> dict[Group, Load]:
-        """Return the load of each group at one moment; note how its links and its pools stand."""
+    def _moment(self, levels: Levels) -> dict[Group, float]:
+        """Return what arrives at each group; what its other quantities come to is noted once for equal levels."""
+        known = self._arriving.get(levels)
+        if known is not None:
+            return known
         loads: dict[Group, list[Load]] = {}
         transfers: dict[tuple[Group, str, str], float] = {}
         into: dict[tuple[str, str], float] = {}
-        for campaign, flow, rate in rates:
-            unit, stocked = self._unit(campaign, flow)
+        for number, level in levels:
+            whole = self._wholes[number]
+            for group, one in whole.loads.items():
+                loads.setdefault(group, []).append(load.times(one, level))
+            for link, number_of in whole.transfers.items():
+                transfers[link] = transfers.get(link, 0.0) + number_of * level
+            for rse, rate in whole.into.items():
+                into[rse] = into.get(rse, 0.0) + rate * level
+            for group, lasts in whole.lasts.items() if level > 0 else ():
+                self.sums[group].lasts = min(self.sums[group].lasts, lasts / level)
+        for link, number_of in transfers.items():
+            self.sums[link[0]].busiest = max(self.sums[link[0]].busiest, number_of)
+        self.atlas.arriving(into)
+        arriving = {}
+        for group, some in loads.items():
+            total = load.add(some)
+            self.sums[group].peak = Load(*map(max, self.sums[group].peak, total))
+            arriving[group] = total.arriving
+        self._arriving[levels] = arriving
+        return arriving
+
+    def _whole(self, stream: Stream) -> _Whole:
+        """Add the flows of a stream up."""
+        loads: dict[Group, list[Load]] = {}
+        whole = _Whole({}, {}, {}, {})
+        for flow in stream.flows:
+            source, destination, scenario = self._groups(stream.campaign, flow)
+            unit, stocked = self._unit(stream.campaign, flow)
+            rate = flow.rate * (1 + (flow.overhead if flow.goal is None else 0.0))
             both = Ends(*(load.times(one, rate) for one in unit))
-            source, destination, scenario = self._groups(campaign, flow)
             for group, parts in ((source, both[:1]), (destination, both[1:]), (scenario, both), (TOTAL, both)):
                 loads.setdefault(group, []).extend(parts)
             for group in {source, destination, scenario, TOTAL}:
-                sums, link = self.sums.setdefault(group, _Sums()), (group, *flow.link[:2])
-                sums.links.add((campaign.name, *flow.link[:2]))
-                transfers[link] = transfers.get(link, 0.0) + both.source.transfers_out
-                sums.busiest = max(sums.busiest, transfers[link])
+                self.sums.setdefault(group, _Sums()).links.add((stream.campaign.name, *flow.link[:2]))
+                link = group, *flow.link[:2]
+                whole.transfers[link] = whole.transfers.get(link, 0.0) + both.source.transfers_out
                 if stocked is not None and rate > 0 and group != destination:
-                    sums.lasts = min(sums.lasts, stocked / rate)
-            rse = campaign.name, flow.link.destination
-            into[rse] = into.get(rse, 0.0) + rate
-        self.atlas.arriving(into)
-        return {group: load.add(some) for group, some in loads.items()}
+                    whole.lasts[group] = min(whole.lasts.get(group, math.inf), stocked / rate)
+            rse = stream.campaign.name, flow.link.destination
+            whole.into[rse] = whole.into.get(rse, 0.0) + rate
+        whole.loads.update({group: load.add(some) for group, some in loads.items()})
+        return whole
 
     def _groups(self, campaign: Campaign, flow: Flow) -> tuple[Group, Group, Group]:
         """Return the source, the destination and the scenario of a flow."""
@@ -126,16 +163,12 @@ class _Adding:
 
     def _unit(self, campaign: Campaign, flow: Flow) -> tuple[Ends, float | None]:
         """Return the load of one byte per second of a flow, and the bytes of its pool."""
-        known = self._units.get(id(flow))
-        if known is None:
-            items = self._stock(flow)
-            source, destination, _ = self._groups(campaign, flow)
-            size = mean_file(flow, items, self._assumed.mean_file)
-            lag = self.atlas.lag(campaign, flow.link.destination)
-            bytes_ = None if items is None else float(sum(item.bytes for item in items))
-            known = load.ends(flow, lag, size, self._assumed, inside=source == destination), bytes_
-            self._units[id(flow)] = known
-        return known
+        items = self._stock(flow)
+        source, destination, _ = self._groups(campaign, flow)
+        size = mean_file(flow, items, self._assumed.mean_file)
+        lag = self.atlas.lag(campaign, flow.link.destination)
+        unit = load.ends(flow, lag, size, self._assumed, inside=source == destination)
+        return unit, None if items is None else float(sum(item.bytes for item in items))
 
     def _stock(self, flow: Flow) -> list[Item] | None:
         """Return what a flow may take: of the inventory, or of its list where that tells all sizes."""

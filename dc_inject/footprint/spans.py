@@ -1,8 +1,9 @@
-"""The time line of several campaigns: spans in which no rate changes, and what flows in each."""
+"""The time line of several campaigns: spans in which no rate jumps or turns, and what flows in each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -10,73 +11,90 @@ from typing import NamedTuple
 
 from dc_inject import pace, rates
 from dc_inject.menu import site_of
-from dc_inject.model import Campaign, Flow
+from dc_inject.model import Campaign, Flow, FlowKey
 
 _MICROSECOND, _SECOND = timedelta(microseconds=1), timedelta(seconds=1)
 
-Rate = tuple[Campaign, Flow, float]  # bytes per second, overhead included
+
+class Stream(NamedTuple):
+    """Flows of one scenario whose rates go up and down together: with one window, shape, and exclusions."""
+
+    campaign: Campaign
+    flows: tuple[Flow, ...]
+
+    @property
+    def first(self) -> Flow:
+        """A flow that has the rates of all together, for what is the same for each of them."""
+        return replace(self.flows[0], rate=math.fsum(flow.rate for flow in self.flows))
+
+
+Levels = tuple[tuple[int, float], ...]  # the number of a stream, and the part of its rates that flows
 
 
 class Span(NamedTuple):
-    """A span of time, and every flow that has a rate in it.
+    """A span of time, and the streams that flow in it.
 
-    `moments` are the rates at its begin and just before its end: between them they go in straight lines. There is
-    only one where no rate changes.
+    `moments` are their levels at its begin and just before its end: between them they go in straight lines. There
+    is only one where nothing changes.
     """
 
     start: datetime
     end: datetime
-    moments: tuple[Sequence[Rate], ...]
+    moments: tuple[Levels, ...]
 
 
-def spans(campaigns: Sequence[Campaign]) -> Iterator[Span]:
-    """Yield the spans between the first start and the last end of all campaigns."""
-    known = [_until_done(campaign) for campaign in campaigns]
-    borders = {moment for campaign in known for moment in _borders(campaign)}
+def streams(campaigns: Sequence[Campaign]) -> list[Stream]:
+    """Return what flows in campaigns; a volume ends when it is there, to the second, so that shares end at once."""
+    found: dict[tuple[object, ...], list[Flow]] = {}
+    of: dict[tuple[object, ...], Campaign] = {}
+    for number, campaign in enumerate(campaigns):
+        sites = _sites(campaign)
+        exclusions = list(enumerate(one for menu in campaign.menus for one in menu.exclusions))
+        for flow in campaign.flows:
+            ended = flow if flow.goal is None else replace(flow, end=_second(rates.until_done(flow).end))
+            out = tuple(n for n, one in exclusions if pace.covers(one, flow.scenario, flow.link, sites))
+            key = number, flow.scenario, ended.start, ended.end, flow.shape, out
+            found.setdefault(key, []).append(ended)
+            of[key] = campaign
+    return [Stream(of[key], tuple(flows)) for key, flows in found.items()]
+
+
+def spans(campaigns: Sequence[Campaign], some: Sequence[Stream]) -> Iterator[Span]:
+    """Yield the spans between the first start and the last end of all campaigns, whose streams are `some`."""
+    firsts = [stream.first for stream in some]
+    borders = {moment for first in firsts for moment in (first.start, first.end)}
+    for shape, start, end in {(first.shape, first.start, first.end) for first in firsts}:
+        borders |= set() if shape is None else set(shape.corners(start, end))
+    for campaign in campaigns:
+        ends = {moment for menu in campaign.menus for one in menu.exclusions for moment in (one.start, one.end)}
+        borders |= {moment for moment in ends if campaign.start < moment < campaign.end}
     for start, end in pairwise(sorted(borders)):
-        first = [one for campaign in known for one in _rates(campaign, start, end, start)]
-        moments: tuple[Sequence[Rate], ...] = (first,)
-        if any(flow.shape is not None for _, flow, _ in first):
-            last = [one for campaign in known for one in _rates(campaign, start, end, end - _MICROSECOND)]
-            moments = first, last
-        yield Span(start, end, moments)
+        now = [n for n, first in enumerate(firsts) if first.start < end and start < first.end]
+        moments = [start] if all(firsts[n].shape is None for n in now) else [start, end - _MICROSECOND]
+        told = [_levels(campaigns, some, {n: firsts[n] for n in now}, (start, end), moment) for moment in moments]
+        yield Span(start, end, tuple(told))
 
 
-def _until_done(campaign: Campaign) -> Campaign:
-    """Return a campaign whose volumes end when they are there, to the second: links that share one end at once."""
-    menus = []
-    for menu in campaign.menus:
-        flows = [rates.until_done(flow) for flow in menu.flows]
-        ended = [replace(flow, end=_second(flow.end)) if flow.goal is not None else flow for flow in flows]
-        menus.append(replace(menu, flows=tuple(ended)))
-    return replace(campaign, menus=tuple(menus))
+def _levels(
+    campaigns: Sequence[Campaign],
+    some: Sequence[Stream],
+    firsts: Mapping[int, Flow],
+    span: tuple[datetime, datetime],
+    moment: datetime,
+) -> Levels:
+    """Return the levels of streams at a moment of a span in which none begins or ends."""
+    found: list[tuple[int, float]] = []
+    for campaign in campaigns:
+        own = {n: first for n, first in firsts.items() if some[n].campaign is campaign and first.rate > 0}
+        exclusions = [one for menu in campaign.in_force(*span) for one in menu.exclusions]
+        told: Mapping[FlowKey, float] = pace.rate(own.values(), exclusions, _sites(campaign), moment)
+        found += [(n, told[first.key] / first.rate) for n, first in own.items()]
+    return tuple((n, float(f"{level:.12g}")) for n, level in found)
+
+
+def _sites(campaign: Campaign) -> dict[str, str]:
+    return site_of(site for menu in campaign.menus for site in menu.sites)
 
 
 def _second(moment: datetime) -> datetime:
     return (moment + _SECOND / 2).replace(microsecond=0)
-
-
-def _borders(campaign: Campaign) -> set[datetime]:
-    """Return the moments at which a rate of the campaign may jump, or turn."""
-    found: set[datetime] = set()
-    for menu in campaign.menus:
-        found |= {menu.start, menu.end}
-        found |= {moment for flow in menu.flows for moment in (flow.start, flow.end)}
-        for shape, start, end in {(flow.shape, flow.start, flow.end) for flow in menu.flows}:
-            found |= set() if shape is None else set(shape.corners(start, end))
-        limits = (moment for part in menu.exclusions for moment in (part.start, part.end))
-        found |= {moment for moment in limits if campaign.start < moment < campaign.end}
-    return found
-
-
-def _rates(campaign: Campaign, start: datetime, end: datetime, moment: datetime) -> Iterator[Rate]:
-    """Yield the rates at a moment of a span in which no flow begins or ends."""
-    menus = campaign.in_force(start, end)
-    flows = [flow for menu in menus for flow in menu.flows if flow.start < end and start < flow.end]
-    exclusions = [exclusion for menu in menus for exclusion in menu.exclusions]
-    sites = site_of(site for menu in campaign.menus for site in menu.sites)
-    speaking = {flow.key: flow for flow in flows}
-    for key, rate in pace.rate(flows, exclusions, sites, moment).items():
-        if rate > 0 or speaking[key].shape is not None:
-            flow = speaking[key]
-            yield campaign, flow, rate * (1 + (flow.overhead if flow.goal is None else 0.0))

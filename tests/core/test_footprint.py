@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject.footprint import Assumptions, Footprint, Load, Row, footprint
-from dc_inject.footprint.spans import spans
+from dc_inject.footprint.spans import spans, streams
 from dc_inject.footprint.windows import most
 from dc_inject.goal import Keep, Volume
 from dc_inject.model import (
@@ -221,6 +221,28 @@ def test_the_peak_and_the_volume_of_a_shape_are_counted():
     assert made.total.peak.ingress == pytest.approx(2 * GB)
 
 
+def test_pulses_of_links_out_of_step_never_add_up():
+    """Bursts of half an hour, one in the first and one in the second half of each hour, for a day."""
+    half = HOUR / 2
+    first = Shape(START, (Point(0 * HOUR, 1.0), Point(half, 1.0), Point(half, 0.0), Point(HOUR, 0.0)), HOUR)
+    second = Shape(START, (Point(0 * HOUR, 0.0), Point(half, 0.0), Point(half, 1.0), Point(HOUR, 1.0)), HOUR)
+    made = footprint([campaign(flow("A", "B", 8, shape=first), flow("A", "C", 8, shape=second))])
+    assert made.total.peak.ingress == pytest.approx(GB)
+    assert made.total.volume == pytest.approx(86.4 * TB)
+    assert row(made, "site", "B").volume == pytest.approx(43.2 * TB)
+
+
+def test_what_is_redistributed_is_shared_by_links_in_proportion_whatever_their_windows():
+    gone = Exclusion(START, START + HOUR, "downtime", rse="B", redistribute=True)
+    late = flow("A", "D", 8, start=START + HOUR)
+    made = footprint(
+        [campaign(flow("A", "B", 8), flow("A", "C", 8), flow("A", "E", 16), late, exclusions=(gone,))]
+    )
+    assert row(made, "site", "C").peak.ingress == pytest.approx(GB * 4 / 3)
+    assert row(made, "site", "E").peak.ingress == pytest.approx(GB * 8 / 3)
+    assert row(made, "site", "D").peak.ingress == pytest.approx(GB)
+
+
 def test_a_volume_flows_until_it_is_there_and_never_fills_more():
     """3.6 TB at 1 GB/s are there in an hour; with another link and no overhead, whatever the menu says."""
     plain = flow("A", "C", 8, start=START + 2 * HOUR)
@@ -244,7 +266,8 @@ def test_of_a_keep_no_more_than_its_bytes_are_on_their_way():
 def test_links_that_share_a_volume_end_at_one_time():
     """However their bytes are rounded: a span for each would make footprints of large menus slow."""
     shares = [flow("A", f"B{n}", 8, goal=Volume(3600 * GB + n)) for n in range(50)]
-    assert len(list(spans([campaign(*shares)]))) == 2
+    one = [campaign(*shares)]
+    assert len(list(spans(one, streams(one)))) == 1
 
 
 def test_links_of_several_scenarios_share_what_fts_allows():
