@@ -44,7 +44,7 @@ class Span(NamedTuple):
 
 
 def streams(campaigns: Sequence[Campaign]) -> list[Stream]:
-    """Return what flows in campaigns; a volume ends when it is there, to the second, so that shares end at once."""
+    """Return what flows in campaigns; volumes end when they are there, to the second: shares of one at once."""
     found: dict[tuple[object, ...], list[Flow]] = {}
     of: dict[tuple[object, ...], Campaign] = {}
     for number, campaign in enumerate(campaigns):
