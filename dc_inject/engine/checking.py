@@ -36,6 +36,7 @@ class Checking:
         self._look_at = desk.clock.now()
         self._asked: set[str] = set()  # services that are being asked
         self._told: dict[str, datetime] = {}  # which end of credentials has been told of a service
+        self._ends: dict[str, tuple[datetime, timedelta]] = {}  # of credentials, and how long before that is soon
         for identity in desk.identities.values():
             self._watch(identity)
 
@@ -56,7 +57,7 @@ class Checking:
             if not now < again_at <= now + MEND_EVERY:
                 self._mending[service] = times + 1, now + MEND_EVERY
                 services.add(service)
-        ending = {service for service, identity in self._desk.identities.items() if _ends_soon(identity, now)}
+        ending = {service for service, (until, before) in self._ends.items() if until - now <= before}
         if ending and now >= self._look_at:
             self._look_at = now + LOOK_EVERY
             services |= ending
@@ -98,15 +99,29 @@ class Checking:
     def _watch(self, identity: Identity) -> None:
         """Tell of credentials that end soon, each once in the log, and in the ledger for as long as it is so."""
         now, service, until = self._desk.clock.now(), identity.service, identity.credentials_until
-        if until is None or not _ends_soon(identity, now):
-            if self._told.pop(service, None) is not None or until is not None:
-                self._desk.ledger.signal("credentials", service, "good", now)
-            return
-        why = f"they end at {until.isoformat(timespec='seconds')}"
-        self._desk.ledger.signal("credentials", service, None, now, why)
-        if self._told.get(service) != until:
-            self._told[service] = until
-            log.warning("the credentials for %s: %s; renew them in their place, without a restart", service, why)
+        if until is None:
+            self._ends.pop(service, None)
+        if until is not None and until - now <= self._soon(service, until, now):
+            why = f"they end at {until.isoformat(timespec='seconds')}"
+            self._desk.ledger.signal("credentials", service, None, now, why)
+            if self._told.get(service) != until:
+                self._told[service] = until
+                log.warning(
+                    "the credentials for %s: %s; renew them in their place, without a restart", service, why
+                )
+        elif self._told.pop(service, None) is not None or until is not None:
+            self._desk.ledger.signal("credentials", service, "good", now)
+
+    def _soon(self, service: str, until: datetime, now: datetime) -> timedelta:
+        """Return how long before their end credentials are told to end.
+
+        What somebody renewed while we watched will be renewed again: of a short time only the second half is soon.
+        """
+        known = self._ends.get(service)
+        if known is None or known[0] != until:
+            before = WARN_BEFORE if known is None else min(WARN_BEFORE, (until - now) / 2)
+            self._ends[service] = until, before
+        return self._ends[service][1]
 
     def _not_ours(self, identity: Identity) -> Fatal | None:
         """Return why a service must not be used as whom it knows us now: another account than the campaign's."""
@@ -118,8 +133,3 @@ class Checking:
         except LedgerError as error:
             return Fatal(error.message, error.hint, hold="credentials")
         return None
-
-
-def _ends_soon(identity: Identity, now: datetime) -> bool:
-    """Whether credentials end within WARN_BEFORE, as far as it is known."""
-    return identity.credentials_until is not None and identity.credentials_until - now <= WARN_BEFORE

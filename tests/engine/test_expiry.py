@@ -135,3 +135,16 @@ def test_a_start_with_renewed_ones_takes_the_trouble_of_the_last_run_back(one, s
     one.clock.advance(START + 2 * MINUTE)
     one.engine()
     assert _signal(one).value == "good"
+
+
+def test_tokens_of_an_hour_that_somebody_renews_all_the_time_are_no_trouble_until_nobody_does(one, said):
+    """Else it would be told for ever, and nobody would look; of a new one half of its time has to be over."""
+    last = START + 4 * HOUR
+    Expiring(one, [(START + n * 20 * MINUTE, START + n * 20 * MINUTE + HOUR) for n in range(13)])
+    engine = one.engine()
+    engine.run(until=last)
+    assert said.of("end at") == [START]
+    assert _signal(one).value == "good"
+    engine.run(until=last + 40 * MINUTE)
+    (_, told) = said.of("end at")
+    assert last + 25 * MINUTE <= told <= last + 40 * MINUTE
