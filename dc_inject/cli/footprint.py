@@ -137,7 +137,7 @@ def as_row(row: Row, assumed: Assumptions) -> dict[str, Any]:
         "transfers_busiest_link": row.busiest,
         "transfers_link_limit": assumed.link_limit,
     }
-    rounded = {key: None if value is None else float(f"{value:.9g}") for key, value in numbers.items()}
+    rounded = {key: float(f"{value:.9g}") if isinstance(value, float) else value for key, value in numbers.items()}
     return {column.key: rounded.get(column.key) for column in COLUMNS} | {
         "by": row.group.by,
         "name": row.group.name,

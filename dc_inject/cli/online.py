@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from dc_inject import menu, units
+from dc_inject import lint, menu, units
 from dc_inject.cli import common, online_rucio, tables
 from dc_inject.cli.answers import Answers, Use, uses
 from dc_inject.errors import MenuError, Permanent, Problem, ServiceError, Temporary
@@ -51,6 +51,7 @@ def ask(
     if fts is not None:
         of_fts = uses(told.campaign, "fts")
         _ask_files(told, of_fts, fts, _ask_storages(told, of_fts, fts))
+        _ask_space(told, of_fts, fts)
         if "fts" in alive:
             _ask_limits(told, of_fts, fts, file_speed)
     return told
@@ -128,6 +129,13 @@ def _ask_storages(told: Answers, uses: Sequence[Use], fts: FtsBackend) -> set[st
         elif end.role == "destination":
             _check_destination(told, use, end)
     return {end.prefix for end in ends if end.role == "source" and end.reachable is not False}
+
+
+def _ask_space(told: Answers, some: Sequence[Use], fts: FtsBackend) -> None:
+    """Compare the free space of destinations, as far as their storages tell it, with what the menus need."""
+    facts = fts.sites({flow.link.destination for _, flow in some})
+    free = {prefix: fact.free for prefix, fact in facts.items() if fact.free is not None}
+    told.take(lint.rooms(told.campaign, free, {}, {}))
 
 
 def _check_destination(told: Answers, use: Use, end: StorageEnd) -> None:

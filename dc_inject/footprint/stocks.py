@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dc_inject import pool
+from dc_inject.goal import Onward
 from dc_inject.model import DatasetFilter, FileFilter, Flow, Item
 
 
 def stock(flow: Flow, inventory: Mapping[str, Sequence[Item]] | None) -> list[Item] | None:
     """Return the items that a flow may take, as far as they are known without a service; None: they are not."""
     datasets, source = flow.datasets, flow.link.source
+    if isinstance(flow.goal, Onward):
+        return None  # what the first hop brings
     if isinstance(datasets, FileFilter):
         listed = datasets.listing
         if listed is None or inventory is not None:

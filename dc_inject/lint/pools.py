@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dc_inject import lifetime, rates, units
 from dc_inject.errors import Problem
-from dc_inject.goal import Keep, Volume
+from dc_inject.goal import Keep, Onward, Volume
 from dc_inject.lint.capacity import ROUNDING, Found, Use, coarse, smallest
 from dc_inject.model import Campaign, Flow, Item, PoolKey, RseSpec
 
@@ -36,13 +36,14 @@ def pools(campaign: Campaign, stocks: Mapping[PoolKey, Stock], *, may_end: bool)
     """Yield findings about links through Rucio whose source has too little, or nothing small enough.
 
     A dataset goes to a destination again only when it is gone there, so that a link needs rate x (lifetime + lag):
-    the shortest lifetime where rules may be ended as they complete, else the longest.
+    the shortest lifetime where rules may be ended as they complete, else the longest. What goes on in a second hop
+    comes with the first one, whatever is there now.
     """
     uses = [
         (menu, flow)
         for menu in campaign.menus
         for flow in menu.flows
-        if flow.link.through == "rucio" and flow.pool in stocks
+        if flow.link.through == "rucio" and flow.pool in stocks and not isinstance(flow.goal, Onward)
     ]
     yield from _empty(uses, stocks)
     some = [use for use in uses if stocks[use[1].pool].datasets]

@@ -179,6 +179,21 @@ def test_a_storage_that_is_down_is_told_and_the_others_are_asked(check, services
     assert check("--strict", accept="accept: [storage-unreachable]").exit_code == 0
 
 
+def test_a_destination_with_too_little_free_space(check, services, storage) -> None:
+    """0.5 Gb/s for 1 h and a cycle are 281 GB."""
+    storage.free = 281 * 10**9
+    done = check("--format", "json")
+    assert (done.exit_code, codes(done)) == (0, ["free-space"])
+    assert f"500 Mb/s into {DESTINATION} need 281 GB" in rows(done)[0]["message"]
+
+
+@pytest.mark.parametrize("free", [282 * 10**9, None])
+def test_a_destination_with_enough_free_space(check, services, storage, free) -> None:
+    """Or one that does not tell."""
+    storage.free = free
+    assert codes(check("--format", "json")) == []
+
+
 def test_a_source_that_is_down_is_not_asked_for_its_files(check, services, storage) -> None:
     """One sentence, not two."""
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dc_inject.footprint import Assumptions, Footprint, Load, Row, footprint
 from dc_inject.footprint.spans import spans, streams
 from dc_inject.footprint.windows import most
-from dc_inject.goal import Keep, Volume
+from dc_inject.goal import Keep, Onward, Volume
 from dc_inject.model import (
     Campaign,
     DatasetFilter,
@@ -185,6 +185,12 @@ def test_an_inventory_tells_file_sizes_and_how_long_the_poorest_pool_lasts():
     assert row(made, "site", "B").pool_lasts is None
     assert footprint([one]).total.pool_lasts is None
     assert footprint([one], inventory={}).total.pool_lasts == timedelta(0)
+
+
+def test_what_goes_on_in_a_second_hop_has_no_pool_that_an_inventory_tells():
+    items = {"A": [Item("cms:1", 30 * GB, 10)]}
+    hops = campaign(flow("A", "B", 8), flow("B", "C", 8, goal=Onward()))
+    assert footprint([hops], inventory=items).total.pool_lasts == timedelta(seconds=30)
 
 
 def test_files_of_a_dataset_and_their_size_keep_to_the_bounds_of_the_menu():

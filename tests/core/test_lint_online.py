@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject import lint, menu
-from dc_inject.goal import Again, Keep, Volume
+from dc_inject.goal import Again, Keep, Onward, Volume
 from dc_inject.lint import Stock
 from dc_inject.model import Campaign, Item, RseSpec, Site
 from tests.core.test_lint import DAY, GB, HOUR, START, TB, day, flow
@@ -90,6 +90,10 @@ def test_volumes_need_each_dataset_once_and_pools_that_go_round_may_be_small():
     assert [code for code, _ in stocked(Stock(100, 3 * TB, GB), flow("A", "B", 8, goal=Keep(TB)))] == [
         "pool-small"
     ]
+
+
+def test_what_goes_on_in_a_second_hop_is_not_there_yet():
+    assert stocked(Stock(0, 0, 0), flow("A", "B", 8, goal=Onward())) == []
 
 
 def test_a_source_that_has_nothing():
