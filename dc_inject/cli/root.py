@@ -25,6 +25,7 @@ COMMANDS = {
     "unset": ("dc_inject.cli.unset", "Take back what was set."),
     "end": ("dc_inject.cli.end", "End rules or jobs of a campaign, a scenario or a link."),
     "ledger": ("dc_inject.cli.ledger", "Check a ledger, back it up, make a lost one anew."),
+    "data": ("dc_inject.cli.data", "Make test data at a source, list them, drop them."),
     "ping": ("dc_inject.cli.ping", "Say who I am, where, and what I may do."),
     "demo": ("dc_inject.cli.demo", "Run the main job on a sandbox grid, end to end."),
     "sandbox": ("dc_inject.cli.sandbox", "Bring up a grid on this machine: a real Rucio server."),

@@ -12,6 +12,7 @@ from dc_inject.storage.nouns import (
     MOST_ENTRIES,
     VERBS,
     Access,
+    Body,
     Found,
     Later,
     Look,
@@ -19,6 +20,7 @@ from dc_inject.storage.nouns import (
     Reach,
     Refused,
     Storage,
+    Writable,
 )
 from dc_inject.storage.webdav import WebDav
 from dc_inject.storage.wire import canonical, trust
@@ -29,6 +31,7 @@ __all__ = [
     "VERBS",
     "Access",
     "AnyStorage",
+    "Body",
     "Found",
     "Later",
     "Look",
@@ -37,6 +40,7 @@ __all__ = [
     "Refused",
     "Storage",
     "WebDav",
+    "Writable",
     "Xrootd",
     "trust",
 ]

@@ -19,6 +19,10 @@ from dc_inject.storage.nouns import Missing, Refused
 
 CREDENTIALS = "credentials"
 _RENEW = "renew proxy or token (`dc-inject ping` tells which are used), or ask the storage for the right"
+_WRITE = (
+    "ask the site for the right to write there (token: storage.create for that path; proxy: your VO and role), "
+    "or renew proxy or token"
+)
 _TRUST = "set X509_CERT_DIR, or REQUESTS_CA_BUNDLE, to the certificates of the authorities that you trust"
 _LATER = frozenset({408, 421, 423, 425, 429})
 _FOR_GOOD = frozenset({501, 505, 507, 508})
@@ -38,10 +42,12 @@ def of_status(method: str, url: str, status: int, said: str = "", secrets: Colle
     text = f"{method} {url}: the storage answered {status}" + (f" ({words})" if words else "")
     if status in {404, 410}:
         return Missing(f"{method} {url}: there is no such file or folder")
-    if status == 409 and method == "MKCOL":
+    if status == 409 and method in {"MKCOL", "PUT"}:
         return Missing(f"{text}, as a folder above it is missing")
     if status == 403 and method == "DELETE":
         return Permanent(text, "we may not delete there, or not this file: ask the storage, or delete it by hand")
+    if status in {401, 403} and method in {"PUT", "MKCOL"}:
+        return Refused(text, _WRITE, hold=CREDENTIALS)
     if status in {401, 403, 407}:
         return Refused(text, _RENEW, hold=CREDENTIALS)
     if status in _LATER or (status >= 500 and status not in _FOR_GOOD):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -115,4 +115,16 @@ class Storage(Protocol):
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
         """Tell which of `VERBS` are allowed there; None where the storage does not say."""
+        ...
+
+
+class Body(Sized, Iterable[bytes], Protocol):
+    """A file's content that can be given time and again: a redirect wants it anew."""
+
+
+class Writable(Storage, Protocol):
+    """A storage to which files can be written."""
+
+    def put(self, url: str, body: Body) -> None:
+        """Write a file; raises `Missing` where a folder above it is missing and the storage does not make it."""
         ...

@@ -11,12 +11,13 @@ from dc_inject import urls
 from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.storage import listing
 from dc_inject.storage.listing import Row, Unreadable
-from dc_inject.storage.nouns import MOST_ENTRIES, VERBS, Access, Found, Later, Look, Missing, Reach
+from dc_inject.storage.nouns import MOST_ENTRIES, VERBS, Access, Body, Found, Later, Look, Missing, Reach
 from dc_inject.storage.wire import Answer, Wire, canonical
 
 log = logging.getLogger(__name__)
 
 DEEPEST = 64  # levels of folders: a storage with links can go round for ever
+SLOWEST = 100_000  # bytes/s: what is written more slowly is given up
 _GONE = frozenset({404, 410})
 _XML = {"Content-Type": 'text/xml; charset="utf-8"'}
 
@@ -80,6 +81,13 @@ class WebDav:
                 raise answer.error()
             size = listing.number(answer.headers.get("Content-Length", ""))
             return Look(True, size, listing.adler32(answer.headers.get("Digest", "")))
+
+    def put(self, url: str, body: Body) -> None:
+        """Write a file by PUT, as `Writable` says; it is streamed, and no piece of it is kept."""
+        headers = {"Content-Type": "application/octet-stream"}
+        with self._wire.ask("PUT", url, headers, body, more=len(body) / SLOWEST) as answer:
+            if answer.status not in {200, 201, 204}:
+                raise answer.error()
 
     def delete(self, url: str) -> bool:
         """Delete one file, as `Storage` says."""

@@ -17,7 +17,7 @@ from dc_inject import __version__, urls
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.storage.bound import Bound, BoundAdapter
 from dc_inject.storage.errors import of_failure, of_status
-from dc_inject.storage.nouns import Access
+from dc_inject.storage.nouns import Access, Body
 
 GRID = Path("/etc/grid-security/certificates")
 MOST_REDIRECTS = 5
@@ -25,6 +25,7 @@ CHUNK = 65536
 LONGEST_WORDS = 2048  # bytes of an error's body that are looked at
 LARGEST = 256_000_000  # bytes of any other body
 _SAME_METHOD = frozenset({301, 302, 307, 308})
+_CHANGES = {"DELETE": "deleted", "PUT": "written"}
 _HEADERS = {
     "User-Agent": f"dc-inject/{__version__}",
     "Accept": "*/*",
@@ -108,15 +109,23 @@ class Wire:
 
     @contextmanager
     def ask(
-        self, method: str, url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | Body | None = None,
+        more: float = 0.0,
     ) -> Iterator[Answer]:
-        """Send one request, follow what may be followed, and close the answer at the end of the block."""
+        """Send one request, follow what may be followed, and close the answer at the end of the block.
+
+        `more` are seconds that this one may take beyond what all may.
+        """
         whole = canonical(url)
         folder = "/" if url.endswith("/") or not whole.path else ""
         asked = str(whole)
         access = self._access()
         endless = Temporary(f"{method} {asked}: the answer does not come to an end")
-        with Bound(self._longest) as bound:
+        with Bound(self._longest + more) as bound:
             try:
                 web = str(whole._replace(scheme={"davs": "https", "dav": "http"}.get(whole.scheme, whole.scheme)))
                 response = self._send(method, asked, web + folder, access, headers or {}, body)
@@ -142,7 +151,13 @@ class Wire:
             session.close()
 
     def _send(
-        self, method: str, asked: str, url: str, access: Access, headers: Mapping[str, str], body: bytes | None
+        self,
+        method: str,
+        asked: str,
+        url: str,
+        access: Access,
+        headers: Mapping[str, str],
+        body: bytes | Body | None,
     ) -> requests.Response:
         if not (access.token.isascii() and access.token.isprintable()):
             raise Fatal("the token has characters that no token has", "write it again", hold="credentials")
@@ -221,8 +236,10 @@ def _next(method: str, asked: str, first: SplitResult, here: SplitResult, status
     loops = urls.is_loopback(host) and urls.is_loopback(first.hostname or "")
     if target.scheme != "https" and not (target.scheme == "http" and loops):
         raise Permanent(f"{what} with a Location on {host} that is not https")
-    if method == "DELETE" and _name(target.path) != _name(first.path):
-        raise Permanent(f"{what} with a Location on {host} that is another file: nothing was deleted there")
+    if method in _CHANGES and _name(target.path) != _name(first.path):
+        raise Permanent(
+            f"{what} with a Location on {host} that is another file: nothing was {_CHANGES[method]} there"
+        )
     return target._replace(fragment="").geturl()
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from dc_inject.backends.rucio.connection import Connection, quiet_client
+from dc_inject.backends.rucio.connection import Connection, quiet_client, understood
 from dc_inject.backends.rucio.ending import Ending
 from dc_inject.backends.rucio.errors import Notes
 from dc_inject.backends.rucio.facts import Facts, resolve
@@ -19,7 +18,6 @@ from dc_inject.backends.rucio.observing import Observing
 from dc_inject.backends.rucio.replicas import replicas
 from dc_inject.backends.rucio.rules import Rules
 from dc_inject.backends.rucio.survey import Survey, surveyed
-from dc_inject.errors import Temporary
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
 from dc_inject.ports import (
     Candidate,
@@ -33,7 +31,6 @@ from dc_inject.ports import (
     RseFacts,
     Sight,
 )
-from dc_inject.redaction import scrub
 
 __all__ = ["RucioBackend", "Survey"]
 
@@ -73,43 +70,43 @@ class RucioBackend:
 
     def check(self) -> Identity:
         """Tell who we are and what we may do; configuration and credentials are read anew."""
-        with _understood():
+        with understood():
             return check(self.connection, self.name)
 
     def resolve(self, expression: str) -> tuple[str, ...]:
         """Return the RSEs that an expression means now, sorted; raises Permanent if it is not valid."""
-        with _understood():
+        with understood():
             return resolve(self.connection, expression)
 
     def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
         """Stream the datasets of a source that pass the filter."""
         assert isinstance(datasets, DatasetFilter), "the menu gives files to FTS only"
-        with _understood():
+        with understood():
             yield from inventory(self.connection, source, datasets)
 
     def replicas(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
         """Stream the files of datasets below a storage's URL prefix; for those who copy them by FTS."""
-        with _understood():
+        with understood():
             yield from replicas(self.connection, source, datasets)
 
     def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
         """Look at candidates in bulk."""
-        with _understood():
+        with understood():
             return self._looking.look(candidates)
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Make a rule for each injection, in batches; a duplicate of our own making is adopted."""
-        with _understood(lost=True):
+        with understood(lost=True):
             return self._rules.submit(injections)
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
         """Tell how rules stand; `exact` adds up the bytes of the locks of those that are not complete."""
-        with _understood():
+        with understood():
             return self._observing.observe(entries, exact=exact)
 
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Let rules expire now; one that is gone already is a success."""
-        with _understood(lost=True):
+        with understood(lost=True):
             return self._ending.end(entries)
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
@@ -124,25 +121,15 @@ class RucioBackend:
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Tell space, quota and availability; a signal that cannot be read is named as missing."""
-        with _understood():
+        with understood():
             return self._facts.sites(rses)
 
     def survey(self, pairs: Iterable[tuple[str, str]]) -> Survey:
         """Tell what a campaign on these links (source, destination) has to reckon with."""
-        with _understood():
+        with understood():
             return surveyed(self.connection, pairs)
 
     def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[Found]:
         """Stream the rules of this campaign (or of another one) that Rucio has, found by their comments."""
-        with _understood():
+        with understood():
             yield from self._rules.ours(campaign or self.campaign, since=since)
-
-
-@contextmanager
-def _understood(*, lost: bool = False) -> Iterator[None]:
-    """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"Rucio's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
-        raise Temporary(message, "is it a Rucio server of version 32 or newer?", lost=lost) from error

@@ -141,3 +141,13 @@ class Connection(Calling[Notes]):
     def _word(self, error: ServiceError) -> str:
         """Return the word for what became of a call; that a rule is gone is news, but no trouble."""
         return "ok" if isinstance(error.__cause__, RuleNotFound) else super()._word(error)
+
+
+@contextmanager
+def understood(*, lost: bool = False) -> Iterator[None]:
+    """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"Rucio's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
+        raise Temporary(message, "is it a Rucio server of version 32 or newer?", lost=lost) from error

@@ -73,6 +73,7 @@ _HOLDS: dict[type[Exception], str] = {
     rucio.RSEWriteBlocked: "destination-unavailable",
 }
 _STATUS = re.compile(r"http status code: (\d{3})")
+_DATABASE = re.compile(r"\([\w.]+\.(OperationalError|DatabaseError|DeadlockDetected)\) ")
 
 
 @dataclass(slots=True)
@@ -126,6 +127,8 @@ def _meant(error: Exception, notes: Notes, *, writes: bool, making: bool) -> Ser
         return Temporary(text, _hint(error), hold=_HOLDS.get(type(error), "api-errors"))
     if type(error) is rucio.RucioException and (status := _STATUS.search(str(error))):
         return _by_status(int(status[1]), text)
+    if type(error) is rucio.RucioException and _DATABASE.search(text):
+        return Temporary(f"Rucio's database is busy: {text}")  # a lock or deadlock, as some calls pass it on
     if isinstance(error, rucio.RucioException):
         return Permanent(text, _hint(error))
     if making or isinstance(error, OSError):

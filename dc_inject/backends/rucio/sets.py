@@ -1,0 +1,273 @@
+"""Sets of test files in Rucio: files with replicas at one RSE, in datasets that a rule of ours keeps there.
+
+Every call can be made again: what is there already is left as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from rucio.common.exception import (
+    AccessDenied,
+    DataIdentifierAlreadyExists,
+    DataIdentifierNotFound,
+    DuplicateRule,
+    InsufficientAccountLimit,
+    ScopeNotFound,
+)
+
+from dc_inject import units
+from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.dids import Did
+from dc_inject.backends.rucio.doors import Door, door, places
+from dc_inject.backends.rucio.facts import Facts
+from dc_inject.backends.rucio.identity import account_of, is_admin
+from dc_inject.backends.rucio.stocks import COMMENT, GONE, stocks
+from dc_inject.errors import Permanent, ServiceError, Temporary, UsageError
+from dc_inject.samples import FileSet
+from dc_inject.storage import Writable
+from dc_inject.storage.upload import Moved, Written, upload
+
+ASKED = 6  # times at most that Rucio is asked for one thing: a lock of its database must not cost hours of upload
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What making a set in Rucio has to reckon with; `quota_left` is None where there is no limit."""
+
+    account: str
+    admin: bool
+    scopes: tuple[str, ...]  # that the account owns
+    quota_left: int | None
+    free: int | None
+    door: Door
+
+
+class RucioSet:
+    """A set of test files that is being made in Rucio; see `filling.Place`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        storage: Writable,
+        rse: str,
+        scope: str,
+        wanted: FileSet,
+        *,
+        lifetime: timedelta | None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Take where it is to be, and for how long (None: until it is dropped); nothing is asked yet."""
+        self._connection = connection
+        self._storage = storage
+        self._rse = rse
+        self._scope = scope
+        self._set = wanted
+        self._lifetime = lifetime
+        self._sleep = sleep
+        self._prospect: Prospect | None = None
+        self._unready: list[Did] = []  # datasets of which something is missing
+        self._urls: dict[str, str] = {}
+        self._kept_any = False
+
+    def prospect(self) -> Prospect:
+        """Tell what can be told beforehand; raises UsageError for an RSE that cannot be filled."""
+        connection, rse = self._connection, self._rse
+        facts = Facts(connection).sites([rse])[rse]
+        if not facts.exists:
+            raise UsageError(f"Rucio knows no RSE {rse}", "check its spelling")
+        if facts.tape:
+            raise UsageError(f"{rse} is tape", "take a disk RSE: test data are read again and again")
+        if not facts.writable:
+            raise Temporary(f"{rse} does not take data now: its site has blocked writing", "wait, or take another")
+        account, admin = account_of(connection), is_admin(connection)
+        through = door(connection, rse)
+        self._prospect = Prospect(account, admin, self._own_scopes(account), facts.quota_left, facts.free, through)
+        return self._prospect
+
+    def missing(self) -> Sequence[int]:
+        """Return the numbers of files that are not in their datasets yet; nothing is changed.
+
+        Raises UsageError for a set of this name with other files or at another RSE, and where there is no room.
+        """
+        known = self._prospect or self.prospect()
+        self._no_other_set()
+        numbers: set[int] = set()
+        for dataset, some in self._set.datasets.items():
+            did = Did(self._scope, dataset)
+            there = self._there(did)
+            numbers |= there or set()
+            if there is None or len(there) < len(some):
+                self._unready.append(did)
+        waiting = [number for number in range(1, self._set.files + 1) if number not in numbers]
+        self._enough(known, len(waiting) * self._set.bytes)
+        self._urls = dict(places(self._connection, known.door, self._scope, [*map(self._set.file, waiting)]))
+        self._kept_any = bool(numbers)
+        return waiting
+
+    def begin(self) -> None:
+        """Make the datasets that are missing, each with its rule, before there is a file.
+
+        So a missing right or quota costs nothing. Raises ServiceError that says what to ask for.
+        """
+        for did in self._unready:
+            self._begin(self._prospect or self.prospect(), did)
+
+    def url(self, number: int) -> str:
+        """Return where a file that is missing has to lie."""
+        return self._urls[self._set.file(number)]
+
+    def write(self, number: int, moved: Moved) -> Written:
+        """Write a file to where Rucio will look for it, unless it is there."""
+        assert self._prospect is not None, "missing() comes first"
+        url, content, top = self.url(number), self._set.content(number), self._prospect.door.top
+        return upload(self._storage, url, content, below=top, moved=moved, sleep=self._sleep)
+
+    def keep(self, written: Sequence[tuple[int, Written]]) -> None:
+        """Register replicas, then attach the files; if the very first is refused, it is deleted again."""
+        try:
+            with self._ask_for(
+                f"register replicas at {self._rse}",
+                f"ask Rucio's administrators for the permission add_replicas at {self._rse}, or take an RSE where "
+                "you have it (the policy `generic` gives it to all at RSEs named ...SCRATCHDISK, ...USERDISK and "
+                "...LOCALGROUPDISK, and everywhere to accounts with the attribute admin)",
+            ):
+                self._again("add_replicas", self._rse, [self._file(*one) for one in written])
+        except Permanent:
+            if not self._kept_any:
+                self._undo(written)
+            raise
+        attachments: dict[str, list[Row]] = {}
+        for number, _ in written:
+            attachments.setdefault(self._set.dataset_of(number), []).append(self._did(number).row())
+        rows = [Did(self._scope, name).row() | {"dids": dids} for name, dids in attachments.items()]
+        self._again("attach_dids_to_dids", rows, ignore_duplicate=True)
+        self._kept_any = True
+
+    def finish(self) -> None:
+        """Close the datasets, so that they can be injected."""
+        for dataset in self._set.datasets:
+            did = Did(self._scope, dataset)
+            if self._connection.call("get_metadata", *did).get("is_open"):
+                self._again("set_status", *did, open=False)
+
+    @property
+    def dids(self) -> list[str]:
+        """The datasets, as a menu names them."""
+        return [str(Did(self._scope, dataset)) for dataset in self._set.datasets]
+
+    def _begin(self, known: Prospect, did: Did) -> None:
+        own = ", ".join(known.scopes) or "none"
+        hint = f"take --scope with one that {known.account} owns ({own}), or ask Rucio's administrators for one"
+        seconds = None if self._lifetime is None else round(self._lifetime.total_seconds())
+        with self._ask_for(f"make datasets in the scope {did.scope}", hint):
+            self._unless(DataIdentifierAlreadyExists, "add_dataset", *did, lifetime=seconds)
+        quota = f"ask for quota of {known.account} at {self._rse}: {units.format_size(self._set.total)} are needed"
+        with self._ask_for(f"make a rule at {self._rse}", quota):
+            self._unless(
+                DuplicateRule,
+                "add_replication_rule",
+                dids=[did.row()],
+                copies=1,
+                rse_expression=self._rse,
+                lifetime=seconds,
+                grouping="DATASET",
+                purge_replicas=True,
+                comment=COMMENT,
+            )
+
+    def _no_other_set(self) -> None:
+        for stock in stocks(self._connection, self._scope, self._set.before, self._set.name):
+            if stock.until is not None and stock.until <= self._connection.now():
+                raise Temporary(
+                    f"Rucio is deleting the set {self._set.name}, which was dropped or has expired",
+                    "wait until `dc-inject data list` does not show it any more, or take another name",
+                )
+            drop = f"dc-inject data drop {stock.rse or self._rse} {self._set.name} --scope {self._scope}"
+            if stock.set != self._set:
+                raise UsageError(
+                    f"{self._scope} has a set {stock.set} in datasets of {stock.set.per} already",
+                    f"take another name, or drop it: {drop}",
+                )
+            if stock.rse not in {"", self._rse}:
+                raise UsageError(
+                    f"the set {self._set.name} is at {stock.rse} already",
+                    "take another name: copies of it are made by rules",
+                )
+
+    def _enough(self, known: Prospect, needed: int) -> None:
+        if known.quota_left is not None and needed and known.quota_left < needed:
+            raise UsageError(
+                f"{known.account} has {units.format_size(known.quota_left)} of quota left at {self._rse}, "
+                f"and {units.format_size(needed)} are needed",
+                f"ask {self._rse}'s people or Rucio's administrators for quota, or make fewer or smaller files",
+            )
+        if known.free is not None and known.free < needed:
+            free, wanted = units.format_size(known.free), units.format_size(needed)
+            raise UsageError(
+                f"{self._rse} has {free} free, and {wanted} are needed",
+                "make fewer or smaller files, or take another RSE",
+            )
+
+    def _own_scopes(self, account: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(map(str, self._connection.call("list_scopes_for_account", account))))
+        except ServiceError as error:
+            if isinstance(error.__cause__, ScopeNotFound):
+                return ()
+            raise
+
+    def _there(self, did: Did) -> set[int] | None:
+        try:
+            rows = self._connection.call("list_files", *did)
+        except ServiceError as error:
+            if isinstance(error.__cause__, DataIdentifierNotFound):
+                return None
+            raise
+        return {self._set.number_of(str(row["name"])) for row in rows} - {0}
+
+    def _undo(self, written: Sequence[tuple[int, Written]]) -> None:
+        for _, one in written:
+            self._storage.delete(one.url)
+        for dataset in self._set.datasets:
+            self._again("set_metadata", self._scope, dataset, "lifetime", GONE)
+
+    def _did(self, number: int) -> Did:
+        return Did(self._scope, self._set.file(number))
+
+    def _file(self, number: int, one: Written) -> Row:
+        return {**self._did(number).row(), "bytes": one.bytes, "adler32": one.adler32, "state": "A"}
+
+    def _unless(self, there: type[Exception], method: str, *args: object, **kwargs: object) -> None:
+        try:
+            self._again(method, *args, **kwargs)
+        except ServiceError as error:
+            if not isinstance(error.__cause__, there):
+                raise
+
+    def _again(self, method: str, *args: object, **kwargs: object) -> Any:  # noqa: ANN401  JSON
+        """Make a call up to `ASKED` times, as its answer may be lost and none of these does harm twice."""
+        for left in reversed(range(ASKED)):
+            try:
+                return self._connection.call(method, *args, writes=True, **kwargs)
+            except Temporary as error:
+                if not left or isinstance(error.__cause__, InsufficientAccountLimit):
+                    raise
+                self._sleep(2.0 ** (ASKED - 2 - left))  # 0.5, 1, 2, 4, 8 seconds
+        raise AssertionError("one of the tries returns or raises")
+
+    @contextmanager
+    def _ask_for(self, what: str, hint: str) -> Iterator[None]:
+        """Say of a refusal what was refused, and what to ask whom for."""
+        try:
+            yield
+        except ServiceError as error:
+            if isinstance(error.__cause__, AccessDenied | ScopeNotFound | InsufficientAccountLimit):
+                account = account_of(self._connection)
+                raise Permanent(f"Rucio does not let {account} {what} ({error.message})", hint) from error
+            raise

@@ -1,0 +1,114 @@
+"""Sets of test files that Rucio has: found by the names of their datasets, and erased."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from rucio.common.exception import AccessDenied, DataIdentifierNotFound
+
+from dc_inject import samples
+from dc_inject.backends.answers import count, utc
+from dc_inject.backends.rucio.connection import Connection
+from dc_inject.backends.rucio.dids import Did, bulk
+from dc_inject.backends.rucio.doors import door, places
+from dc_inject.backends.rucio.identity import account_of
+from dc_inject.errors import Permanent, ServiceError, UsageError
+from dc_inject.samples import MARK, FileSet
+from dc_inject.storage import Storage
+
+COMMENT = "dc_inject data"  # of the rule that keeps a set
+GONE = 1  # second that an erased dataset has left to live
+
+
+@dataclass(slots=True)
+class RucioStock:
+    """A set as Rucio has it.
+
+    `rse` is where our rule keeps it, empty if none does; `files` are those available there. `elsewhere` counts the
+    rules at other RSEs by RSE, `until` is when the first dataset goes.
+    """
+
+    set: FileSet
+    scope: str
+    datasets: list[str] = field(default_factory=list)
+    rse: str = ""
+    files: int = 0
+    bytes: int = 0
+    elsewhere: dict[str, int] = field(default_factory=dict)
+    until: datetime | None = None
+
+
+def stocks(connection: Connection, scope: str, before: str = "", name: str = "") -> list[RucioStock]:
+    """Return the sets in a scope, sorted; `name` is that of one."""
+    if name and not samples.is_name(name):
+        return []
+    found: dict[FileSet, RucioStock] = {}
+    pattern = f"{before}{MARK}.{f'{name}.' if name else ''}*"
+    for dataset in sorted(map(str, connection.call("list_dids", scope, [{"name": pattern}], did_type="dataset"))):
+        made = samples.from_dataset(dataset, before)
+        if made is not None:
+            found.setdefault(made, RucioStock(made, scope)).datasets.append(dataset)
+    for stock in found.values():
+        _keepers(connection, stock)
+        _amounts(connection, stock)
+    return [found[key] for key in sorted(found)]
+
+
+def erase(connection: Connection, stock: RucioStock) -> None:
+    """Let the datasets of a set expire now: Rucio then deletes them, their rules everywhere, and the replicas."""
+    for dataset in stock.datasets:
+        try:
+            connection.call("set_metadata", stock.scope, dataset, "lifetime", GONE, writes=True)
+        except ServiceError as error:
+            if isinstance(error.__cause__, DataIdentifierNotFound):
+                continue  # gone meanwhile
+            if isinstance(error.__cause__, AccessDenied):
+                account = account_of(connection)
+                raise Permanent(
+                    f"Rucio does not let {account} erase {stock.scope}:{dataset}",
+                    f"ask who owns the scope {stock.scope}, or Rucio's administrators, to erase it",
+                ) from error
+            raise
+
+
+def sweep(connection: Connection, storage: Storage, stock: RucioStock, rse: str) -> int:
+    """Delete the files that an interrupted making left at an RSE without a replica; return how many there were."""
+    known = {
+        stock.set.number_of(str(row["name"]))
+        for dataset in stock.datasets
+        for row in connection.call("list_files", stock.scope, dataset)
+    }
+    names = [stock.set.file(number) for number in range(1, stock.set.files + 1) if number not in known]
+    if not names:
+        return 0
+    try:
+        through = door(connection, rse)
+    except UsageError:
+        return 0  # nothing can have been written there by us
+    return sum(storage.delete(url) for _, url in places(connection, through, stock.scope, names))
+
+
+def _keepers(connection: Connection, stock: RucioStock) -> None:
+    """Note the RSE of the rule that keeps a set, and which rules there are elsewhere."""
+    for dataset in stock.datasets:
+        for rule in connection.call("list_did_rules", stock.scope, dataset):
+            if rule.get("comments") == COMMENT:
+                stock.rse = str(rule["rse_expression"])
+            else:
+                rse = str(rule["rse_expression"])
+                stock.elsewhere[rse] = stock.elsewhere.get(rse, 0) + 1
+
+
+def _amounts(connection: Connection, stock: RucioStock) -> None:
+    """Note how much there is, counted by files: Rucio's own sums of datasets come minutes later."""
+    dids = [Did(stock.scope, dataset) for dataset in stock.datasets]
+    for row in bulk(dids, lambda some: list(connection.call("get_metadata_bulk", [did.row() for did in some]))):
+        until = utc(row.get("expired_at"))
+        if until is not None:
+            stock.until = min(stock.until or until, until)
+    for did in dids:
+        for row in connection.call("list_dataset_replicas", *did, deep=True):
+            if row["rse"] == stock.rse:
+                stock.files += count(row["available_length"])
+                stock.bytes += count(row["available_bytes"])

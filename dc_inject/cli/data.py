@@ -1,0 +1,23 @@
+"""`dc-inject data`: files to make traffic with, where there are none; each command has a module of its own."""
+
+from __future__ import annotations
+
+import click
+
+from dc_inject.cli.data_drop import drop
+from dc_inject.cli.data_list import list_
+from dc_inject.cli.data_make import make
+
+
+@click.group()
+def data() -> None:
+    """Make test data at a source, list them, and drop them again.
+
+    A source is an RSE, or a URL prefix of a storage for menus through FTS.
+
+    Example: dc-inject data make T2_XX_SCRATCHDISK rehearsal --files 100 --size 1GB
+    """
+
+
+for command in (make, list_, drop):
+    data.add_command(command)

@@ -1,0 +1,107 @@
+"""`dc-inject data drop`: delete a set of test files, which `data make` made, and nothing else."""
+
+from __future__ import annotations
+
+import click
+
+from dc_inject import units
+from dc_inject.cli import common, data_places
+from dc_inject.cli.removal import agreed
+from dc_inject.errors import UsageError
+from dc_inject.storage import Storage
+from dc_inject.storage import sets as at_storage
+
+
+@click.command()
+@click.argument("source")
+@click.argument("name", metavar="SET")
+@data_places.SCOPE
+@data_places.BEFORE
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted; change nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common.TIMEOUT
+def drop(source: str, name: str, scope: str | None, before: str, dry_run: bool, yes: bool, timeout: float) -> None:
+    r"""Delete the SET of test files at SOURCE, an RSE or a storage's URL prefix. Asks, unless --yes.
+
+    Only what `data make` made is deleted, known by its name. At a storage the files go now, and the folders that
+    are empty then. In Rucio the datasets are erased: Rucio deletes them within minutes to hours, with all rules on
+    them, wherever, and their replicas; what an interrupted `make` left at the RSE goes now.
+
+    \b
+    Example: dc-inject data drop T2_XX_SCRATCHDISK rehearsal --dry-run
+    Example: dc-inject data drop davs://se.example.org:443/dc27 rehearsal --yes
+    """
+    common.talk(quiet=True)
+    at = data_places.place(source, scope=scope, name_prefix=before)
+    with data_places.storage(timeout) as storage:
+        if "://" in at:
+            _at_storage(storage, at, name, dry_run=dry_run, yes=yes)
+        else:
+            _in_rucio(storage, at, name, scope, before, timeout, dry_run=dry_run, yes=yes)
+
+
+def _go(question: str, *, dry_run: bool, yes: bool) -> bool:
+    """Say what is going to be deleted, and return whether it is."""
+    if dry_run:
+        click.echo(f"would: {question}")
+        return False
+    if yes or agreed(f"{question}?"):
+        return True
+    click.echo("nothing was deleted", err=True)
+    return False
+
+
+def _at_storage(storage: Storage, prefix: str, name: str, *, dry_run: bool, yes: bool) -> None:
+    found = list(at_storage.stocks(storage, prefix, name))
+    if not found:
+        raise _unknown(name, prefix)
+    for stock in found:
+        size = units.format_size(stock.bytes)
+        if _go(
+            f"delete {stock.files} files ({size}) of the set {stock.set} at {prefix}", dry_run=dry_run, yes=yes
+        ):
+            gone = list(at_storage.drop(storage, prefix, stock.set))
+            click.echo(f"deleted {len(gone)} files ({units.format_size(sum(gone))})", err=True)
+
+
+def _in_rucio(
+    storage: Storage,
+    rse: str,
+    name: str,
+    scope: str | None,
+    before: str,
+    timeout: float,
+    *,
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    from dc_inject.backends.rucio import stocks as rucio  # noqa: PLC0415  costs half a second
+    from dc_inject.backends.rucio.connection import understood  # noqa: PLC0415
+
+    with understood():
+        connection = data_places.rucio(timeout)
+        where = data_places.own_scope(connection, scope)
+        found = [one for one in rucio.stocks(connection, where, before, name) if one.rse in {rse, ""}]
+        if not found:
+            raise _unknown(name, f"{rse} in the scope {where}")
+        for stock in found:
+            size, rules = units.format_size(stock.bytes), sum(stock.elsewhere.values())
+            also = f", with {rules} rules on them at {', '.join(sorted(stock.elsewhere))}" if rules else ""
+            what = (
+                f"erase {len(stock.datasets)} datasets, {stock.files} files ({size}), of the set {stock.set}{also}"
+            )
+            if not _go(what, dry_run=dry_run, yes=yes):
+                continue
+            dark = rucio.sweep(connection, storage, stock, rse)
+            rucio.erase(connection, stock)
+            if dark:
+                click.echo(f"deleted {dark} files that were not registered", err=True)
+            click.echo(
+                f"erased {len(stock.datasets)} datasets; files and rules remain until Rucio's daemons "
+                "(undertaker, reaper) have been there: `dc-inject data list` shows the set until then",
+                err=True,
+            )
+
+
+def _unknown(name: str, where: str) -> UsageError:
+    return UsageError(f"there is no set {name!r} at {where}", "`dc-inject data list` tells which there are")

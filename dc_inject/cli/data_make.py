@@ -1,0 +1,225 @@
+"""`dc-inject data make`: upload a set of test files to a source, and register it in Rucio where it is an RSE."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from dc_inject import units
+from dc_inject.cli import common, data_places, tables
+from dc_inject.errors import Permanent, ServiceError, UsageError
+from dc_inject.filling import Place, fill
+from dc_inject.samples import FileSet
+from dc_inject.storage import Writable
+from dc_inject.storage.sets import StorageSet
+from dc_inject.storage.upload import Moved, Written
+
+PER_DATASET = 100  # files
+LIFETIME = "30 d"
+COLUMNS = (
+    tables.Column("set", "set"),
+    tables.Column("at", "at"),
+    tables.Column("files", "files", right=True),
+    tables.Column("file_bytes", "each", units.format_size, right=True),
+    tables.Column("missing", "missing", right=True),
+    tables.Column("missing_bytes", "to write", units.format_size, right=True),
+    tables.Column("first", "first file to write"),
+)
+FOR_RUCIO = (
+    tables.Column("account", "account"),
+    tables.Column("scope", "scope"),
+    tables.Column("scope_owned", "owned", tables.yes_no),
+    tables.Column("quota_left", "quota left", units.format_size, right=True),
+    tables.Column("free", "free", units.format_size, right=True),
+)
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What a set is to be, and where; `missing` are numbers of files, `facts` what a dry run tells beside them."""
+
+    place: Place
+    wanted: FileSet
+    missing: Sequence[int]
+    dids: Sequence[str] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@click.command()
+@click.argument("source")
+@click.argument("name", metavar="SET")
+@click.option("--files", required=True, type=click.IntRange(1), help="How many files.")
+@click.option("--size", required=True, help="The size of each, such as 1GB.")
+@click.option("--dataset-files", type=click.IntRange(1), help="Files of a dataset in Rucio.  [default: 100]")
+@data_places.SCOPE
+@data_places.BEFORE
+@click.option("--lifetime", help="When Rucio deletes it all, such as 14d, or `none`.  [default: 30 d]")
+@click.option("--parallel", type=click.IntRange(1, 64), default=4, show_default=True, help="Files at once.")
+@click.option("--dry-run", is_flag=True, help="Say what would be written and what is there; change nothing.")
+@click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
+@common.TIMEOUT
+@common.FORMAT
+def make(
+    source: str,
+    name: str,
+    files: int,
+    size: str,
+    parallel: int,
+    dry_run: bool,
+    timeout: float,
+    fmt: str,
+    **rucio: Any,
+) -> None:
+    r"""Make a SET of test files at SOURCE, an RSE or a storage's URL prefix, and print how a menu names it.
+
+    The files are uploaded by WebDAV; their content cannot be compressed, and their checksums are compared with
+    what the storage tells. At an RSE they are registered in Rucio, in datasets that a rule of yours keeps for
+    their lifetime; the datasets' names are printed. Below a prefix they are for menus through FTS, and their list
+    is printed. --format is for a dry run.
+
+    Interrupted, run it again: it goes on where it stopped, with the same files.
+
+    \b
+    Example: dc-inject data make T2_XX_SCRATCHDISK rehearsal --files 100 --size 1GB --lifetime 14d
+    Example: dc-inject data make davs://se.example.org:443/dc27 rehearsal --files 1000 --size 512MiB > sources.csv
+    """
+    common.talk(quiet=True)
+    at = data_places.place(source, **rucio)
+    with data_places.storage(timeout) as storage:
+        if "://" in at:
+            wish = _at_storage(storage, at, _set(name, files, size), look=dry_run)
+        else:
+            per = min(rucio["dataset_files"] or PER_DATASET, files)
+            wanted = _set(name, files, size, per, rucio["before"])
+            wish = _at_rse(storage, at, wanted, timeout=timeout, **rucio)
+        if dry_run:
+            _foretell(wish, at, fmt)
+            return
+        written = _filled(wish, parallel)
+    _tell(wish, written)
+
+
+def _set(name: str, files: int, size: str, per: int = 0, before: str = "") -> FileSet:
+    try:
+        return FileSet(name, files, units.parse_size(size), per, before)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _lifetime(text: str) -> timedelta | None:
+    if text == "none":
+        return None
+    try:
+        return units.parse_duration(text)
+    except ValueError as error:
+        raise UsageError(str(error), "or `none`, for a set that stays until it is dropped") from None
+
+
+def _at_storage(storage: Writable, prefix: str, wanted: FileSet, *, look: bool) -> _Wish:
+    """Prepare a set below a prefix; `look` at which files there are, which making it does file by file."""
+    place = StorageSet(storage, prefix, wanted)
+    return _Wish(place, wanted, place.unwritten() if look else place.missing())
+
+
+def _at_rse(
+    storage: Writable,
+    rse: str,
+    wanted: FileSet,
+    *,
+    timeout: float,
+    scope: str | None,
+    lifetime: str | None,
+    allow_admin: bool,
+    **_: object,
+) -> _Wish:
+    """Prepare a set at an RSE."""
+    from dc_inject.backends.rucio.connection import understood  # noqa: PLC0415  costs half a second
+    from dc_inject.backends.rucio.sets import RucioSet  # noqa: PLC0415
+
+    with understood():
+        connection = data_places.rucio(timeout)
+        where = data_places.own_scope(connection, scope)
+        place = RucioSet(connection, storage, rse, where, wanted, lifetime=_lifetime(lifetime or LIFETIME))
+        known = place.prospect()
+        if known.admin and not allow_admin:
+            raise UsageError(
+                f"{known.account} is an administrator's account",
+                "use an ordinary account: admin accounts skip quotas; --allow-admin if you mean it",
+            )
+        facts = {
+            "account": known.account,
+            "scope": where,
+            "scope_owned": where in known.scopes,
+            "quota_left": known.quota_left,
+            "free": known.free,
+        }
+        return _Wish(place, wanted, place.missing(), place.dids, facts)
+
+
+def _foretell(wish: _Wish, at: str, fmt: str) -> None:
+    row = {
+        "set": wish.wanted.name,
+        "at": at,
+        "files": wish.wanted.files,
+        "file_bytes": wish.wanted.bytes,
+        "missing": len(wish.missing),
+        "missing_bytes": len(wish.missing) * wish.wanted.bytes,
+        "first": wish.place.url(wish.missing[0]) if wish.missing else None,
+    }
+    tables.emit(fmt, COLUMNS + (FOR_RUCIO if wish.facts else ()), [row | wish.facts])
+
+
+def _filled(wish: _Wish, parallel: int) -> list[tuple[int, Written]]:
+    try:
+        with _progress(len(wish.missing) * wish.wanted.bytes) as moved:
+            return fill(wish.place, wish.missing, parallel=parallel, moved=moved)
+    except ServiceError as error:
+        if not isinstance(error, Permanent):
+            click.echo("what has arrived is kept: run it again to go on", err=True)
+        raise
+    except KeyboardInterrupt:
+        click.echo("interrupted: what has arrived is kept; run it again to go on", err=True)
+        raise click.exceptions.Exit(130) from None
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Moved]:
+    """Show how far it is: a bar on a terminal, elsewhere nothing."""
+    columns = (
+        TextColumn("uploading"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("uploading", total=total)
+        yield lambda count: progress.advance(task, count)
+
+
+def _tell(wish: _Wish, written: Sequence[tuple[int, Written]]) -> None:
+    """Print how a menu names the set, and say what is not certain of it."""
+    files = [one for _, one in written]
+    if wish.dids:
+        for did in wish.dids:
+            click.echo(did)
+    else:
+        lines = csv.writer(sys.stdout, lineterminator="\n")
+        lines.writerow(["url", "size", "checksum"])
+        lines.writerows([one.url, one.bytes, f"adler32:{one.adler32}"] for one in files)
+    blind = sum(not one.compared for one in files)
+    if blind:
+        click.echo(
+            f"the checksums of {blind} files could not be compared: the storage does not tell any", err=True
+        )
+    wrote = units.format_size(sum(one.bytes for one in files))
+    click.echo(f"made {wish.wanted}; now written, or seen to be there: {len(files)} files ({wrote})", err=True)

@@ -1,0 +1,70 @@
+"""What the commands of `dc-inject data` share: their options, and how they reach a storage and Rucio."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from dc_inject import urls
+from dc_inject.cli import common
+from dc_inject.clock import SystemClock
+from dc_inject.credentials import Credentials
+from dc_inject.errors import UsageError
+from dc_inject.metrics import Silent
+from dc_inject.storage import WebDav, trust
+
+if TYPE_CHECKING:
+    from dc_inject.backends.rucio.connection import Connection
+
+SCOPE = click.option("--scope", help="The scope in Rucio.  [default: user.ACCOUNT]")
+BEFORE = click.option(
+    "--name-prefix",
+    "before",
+    metavar="TEXT",
+    default="",
+    help="What all names in Rucio begin with, where the experiment's policy wants it, such as user.me.",
+)
+
+
+def place(source: str, **rucio_only: object) -> str:
+    """Return a source in its one form; raises UsageError for options that a storage has no use for."""
+    if "://" not in source:
+        return source
+    found = common.Prefix().convert(source, None, None)
+    if urls.parse(found).scheme == "root":
+        raise UsageError("test data are written and deleted by WebDAV", "name the prefix as davs:// or https://")
+    for name, value in rucio_only.items():
+        if value:
+            raise UsageError(f"--{name.replace('_', '-')} is for Rucio, and {found} is a storage", "leave it out")
+    return found
+
+
+@contextmanager
+def storage(timeout: float) -> Iterator[WebDav]:
+    """Give storages as those know us who let us write, with the same credentials as for deleting copies."""
+    credentials = Credentials(os.environ, SystemClock())
+    for warning in credentials.warnings():
+        click.echo(f"dc-inject: {warning}", err=True)
+    made = WebDav(lambda: credentials.access("destination"), verify=trust(os.environ), read=timeout)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def rucio(timeout: float) -> Connection:
+    """Return a connection to Rucio."""
+    from dc_inject.backends.rucio.connection import Connection  # noqa: PLC0415  costs half a second
+
+    return Connection(timeout=timeout, clock=SystemClock(), observer=Silent())
+
+
+def own_scope(connection: Connection, scope: str | None) -> str:
+    """Return the scope that was named, or that of the account's own."""
+    from dc_inject.backends.rucio.identity import account_of  # noqa: PLC0415  costs half a second
+
+    return scope or f"user.{account_of(connection)}"

@@ -1,0 +1,119 @@
+"""Sets of test files at a storage, below one of its prefixes: made, listed and deleted without a catalogue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dc_inject import samples, urls
+from dc_inject.errors import Permanent, UsageError
+from dc_inject.samples import MARK, FileSet
+from dc_inject.storage.nouns import Missing, Storage, Writable
+from dc_inject.storage.upload import Moved, Written, upload
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """A set as a storage has it: how many of its files, and their bytes."""
+
+    set: FileSet
+    files: int
+    bytes: int
+
+
+class StorageSet:
+    """A set of test files below a prefix, which is being made; see `filling.Place`."""
+
+    def __init__(
+        self, storage: Writable, prefix: str, wanted: FileSet, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        """Take where it is to be; nothing is asked before the first call."""
+        self._storage = storage
+        self._prefix = prefix
+        self._set = wanted
+        self._sleep = sleep
+
+    def missing(self) -> Sequence[int]:
+        """Return the numbers of all files: `write` sees of each whether it is there.
+
+        Raises UsageError when a set of this name has other files, and Permanent when there is no such prefix.
+        """
+        if not self._storage.reachable(self._prefix).exists:
+            raise Permanent(f"{self._prefix} does not exist", "make that folder first, or have the site make it")
+        for stock in stocks(self._storage, self._prefix, self._set.name):
+            if stock.set != self._set:
+                raise UsageError(
+                    f"{self._prefix} has a set {stock.set} already",
+                    f"take another name, or drop it: dc-inject data drop {self._prefix} {self._set.name}",
+                )
+        return range(1, self._set.files + 1)
+
+    def unwritten(self) -> Sequence[int]:
+        """Return the numbers of files that a listing does not show whole; raises as `missing` does."""
+        wanted = self.missing()
+        there = {url for url, size in _files(self._storage, self._prefix, self._set) if size == self._set.bytes}
+        return [number for number in wanted if self.url(number) not in there]
+
+    def begin(self) -> None:
+        """Do nothing: folders are made with their files."""
+
+    def url(self, number: int) -> str:
+        """Return where a file has to lie."""
+        return self._set.url(self._prefix, number)
+
+    def write(self, number: int, moved: Moved) -> Written:
+        """Write a file if it is not there."""
+        url, content = self.url(number), self._set.content(number)
+        return upload(self._storage, url, content, below=self._prefix, moved=moved, sleep=self._sleep)
+
+    def keep(self, written: Sequence[tuple[int, Written]]) -> None:
+        """Do nothing: a file that is there is kept."""
+
+    def finish(self) -> None:
+        """Do nothing: a set whose files are there is complete."""
+
+
+def stocks(storage: Storage, prefix: str, name: str = "") -> Iterator[Stock]:
+    """Give the sets below a prefix, or those of one name; one of which only folders are left counts too."""
+    if name and not samples.is_name(name):
+        return
+    top = urls.join(prefix, MARK)
+    for one in _folders(storage, f"{top}/{name}" if name else top):
+        for folder in [one] if name else _folders(storage, one):
+            *_, named, shape = folder.split("/")
+            made = samples.from_folder(named, shape)
+            if made is not None:
+                sizes = [size for _, size in _files(storage, prefix, made)]
+                yield Stock(made, len(sizes), sum(sizes))
+
+
+def drop(storage: Storage, prefix: str, made: FileSet) -> Iterator[int]:
+    """Delete the files of a set and give the size of each; then the folders that are empty.
+
+    What else lies in them, by whatever name, stays, and so do its folders.
+    """
+    for url, size in list(_files(storage, prefix, made)):
+        storage.delete(url)
+        yield size
+    folder = made.folder(prefix)
+    while folder != urls.normal(prefix) and storage.delete_folder_if_empty(folder):
+        folder = urls.parent(folder)
+
+
+def _folders(storage: Storage, url: str) -> list[str]:
+    try:
+        return sorted(found.url for found in storage.list(url, depth=1) if found.folder)
+    except Missing:
+        return []
+
+
+def _files(storage: Storage, prefix: str, made: FileSet) -> Iterator[tuple[str, int]]:
+    """Give URL and size of the files of a set that are there, also of those that were cut off."""
+    ours = {made.url(prefix, number) for number in range(1, made.files + 1)}
+    try:
+        for found in storage.list(made.folder(prefix), depth=1):
+            if not found.folder and found.url in ours:
+                yield found.url, found.bytes or 0
+    except Missing:
+        return
