@@ -89,7 +89,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             getattr(self, f"on_{self.command.lower()}")()
 
-    do_PROPFIND = do_DELETE = do_MKCOL = do_HEAD = do_OPTIONS = handle_method  # noqa: N815  as http.server has it
+    do_PROPFIND = do_DELETE = do_MKCOL = do_HEAD = do_OPTIONS = do_PUT = handle_method  # noqa: N815  as http.server has it
 
     def on_head(self) -> None:
         content = self.server.files.get(self.name)
@@ -109,6 +109,13 @@ class Handler(BaseHTTPRequestHandler):
             self.server.files.pop(path, None)
             self.server.folders.discard(path)
         self.answer(204 if there else 404)
+
+    def on_put(self) -> None:
+        """Write a file; as the RFC says, a folder above it that is missing is a conflict."""
+        if self.name.rpartition("/")[0] not in self.server.folders:
+            return self.answer(409, b"no parent")
+        self.server.files[self.name] = self.body
+        return self.answer(201)
 
     def on_mkcol(self) -> None:
         if self.name in self.server.folders:
