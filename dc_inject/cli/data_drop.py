@@ -76,7 +76,7 @@ def _in_rucio(
     yes: bool,
 ) -> None:
     from dc_inject.backends.rucio import stocks as rucio  # noqa: PLC0415  costs half a second
-    from dc_inject.backends.rucio.connection import understood  # noqa: PLC0415
+    from dc_inject.backends.rucio.connection import understood  # noqa: PLC0415  as said
 
     with understood():
         connection = data_places.rucio(timeout)

@@ -67,7 +67,7 @@ def _at_storage(storage: Storage, prefix: str) -> list[Mapping[str, Any]]:
 
 def _in_rucio(rse: str, scope: str | None, before: str, timeout: float) -> list[Mapping[str, Any]]:
     from dc_inject.backends.rucio import stocks as rucio  # noqa: PLC0415  costs half a second
-    from dc_inject.backends.rucio.connection import understood  # noqa: PLC0415
+    from dc_inject.backends.rucio.connection import understood  # noqa: PLC0415  as said
 
     with understood():
         connection = data_places.rucio(timeout)

@@ -143,7 +143,7 @@ def _at_rse(
 ) -> _Wish:
     """Prepare a set at an RSE."""
     from dc_inject.backends.rucio.connection import understood  # noqa: PLC0415  costs half a second
-    from dc_inject.backends.rucio.sets import RucioSet  # noqa: PLC0415
+    from dc_inject.backends.rucio.sets import RucioSet  # noqa: PLC0415  as said
 
     with understood():
         connection = data_places.rucio(timeout)
