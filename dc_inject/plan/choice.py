@@ -60,7 +60,7 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
     """Choose the items of one line, note by what it was stopped, and return their bytes."""
     flow, pool = line.demand.flow, line.pool
     assert pool is not None
-    slack = int(SLACK * line.demand.due)
+    slack = 0 if flow.once else int(SLACK * line.demand.due)  # of a volume no more than is left of it
     taste = Taste(flow.order, int(flow.grain * line.due), line.seed)
     if flow.job is None:
         line.items = pool.take(line.left, slack, taste, room=room, taken=line.taken, leaving=leaving)
@@ -173,6 +173,8 @@ def why(line: Line) -> Held | None:
     if line.stopped is not None:
         return line.stopped
     if short <= 0:
+        if demand.flow.goal is not None and demand.before is None:
+            return _lacks(line)
         numbers = {"debt": line.want, "cap": line.cap, "forgiven": line.forgiven}
         return Held(demand.before or Hold.NOT_RUNNING, numbers)
     return _lacks(line)
@@ -197,5 +199,7 @@ def _starved(line: Line) -> Held | None:
     if goal is None or isinstance(goal, Again) or line.left <= 0 or line.items:
         return None
     lacks = _lacks(line)
-    waits = lacks.hold is Hold.GRAIN and (goal.once or line.demand.coming > 0)
-    return None if waits else lacks
+    if goal.once and line.pool is not None:
+        smallest = line.pool.smallest(line.taken) or line.pool.smallest(frozenset())
+        return lacks if smallest is None or line.left * 2 >= smallest.bytes else None
+    return None if lacks.hold is Hold.GRAIN and line.demand.coming > 0 else lacks

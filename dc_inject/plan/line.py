@@ -142,7 +142,7 @@ class Table:
             taken=taken,
             free_items=len(pool) - count if pool else 0,
             free_bytes=pool.bytes - size if pool else 0,
-            smallest=smallest.bytes if smallest else 0,
+            smallest=_least(flow, pool, smallest),
             seed=_seed(s.campaign, self._cycle, str(flow.link), flow.link.through),
         )
 
@@ -165,6 +165,16 @@ class Table:
             pool = Pool(_worth_copying(key, self._s.pools[key])) if key in self._s.pools else None
             self._pools[key] = pool, pool.taken_at(self._places) if pool else {}
         return self._pools[key]
+
+
+def _least(flow: Flow, pool: Pool | None, smallest: Item | None) -> int:
+    """Return the bytes of what a debt may wait for: the smallest free item, 0 when there is none.
+
+    Toward a goal what is less than any item waits too, so that it is not due again and again.
+    """
+    if smallest is None and flow.goal is not None and pool is not None:
+        smallest = pool.smallest(frozenset())
+    return smallest.bytes if smallest else 0
 
 
 def _worth_copying(key: PoolKey, items: Sequence[Item]) -> Sequence[Item]:

@@ -114,6 +114,29 @@ def test_a_rule_that_expires_before_it_is_complete_is_given_again(tmp_path):
     assert max(names(one).values()) >= 2, "there are just as many datasets as the volume needs"
 
 
+def test_a_volume_is_done_within_half_a_dataset_also_when_that_empties_the_pool(tmp_path):
+    links = [flow("A", to, 4, goal=Volume(round(part * 50 * GB))) for to, part in (("B", 7.4), ("C", 12.6))]
+    one = world(tmp_path, campaign(links), {"A": items("A", 20, 50 * GB)})
+    one.settings = replace(one.settings, drain=True)
+    one.run()
+    assert {key.link.destination: a.moved // (50 * GB) for key, a in one.ledger.accounts().items()} == {
+        "B": 7,
+        "C": 13,
+    }
+    assert one.clock.now() < START + 8 * CYCLE
+    late = [row for row in one.ledger.rows() if row.cycle.start >= START + 3 * CYCLE]
+    assert not any(row.held or row.due or row.forgiven for row in late)
+
+
+def test_a_volume_that_is_done_stays_so_while_others_are_not(tmp_path):
+    links = [flow("A", "B", 4, goal=Volume(370 * GB)), flow("X", "C", 1, goal=Volume(2 * TB), scenario="other")]
+    one = world(tmp_path, campaign(links), {"A": items("A", 7, 50 * GB), "X": items("X", 200, 10 * GB)})
+    one.run(cycles=12)
+    late = [row for row in one.ledger.rows() if row.key == links[0].key][2:]
+    assert len(late) == 10
+    assert not any(row.held or row.due or row.forgiven for row in late)
+
+
 def test_a_dataset_that_has_gone_is_not_given_again_and_the_pool_is_dry(tmp_path):
     link = flow("A", "B", 4, goal=Volume(2 * TB))
     one = world(tmp_path, campaign([link]), {"A": items("A", 20, 50 * GB)})
