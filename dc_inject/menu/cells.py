@@ -11,6 +11,7 @@ from dc_inject import units
 from dc_inject.errors import Problem
 from dc_inject.menu import nodes, values
 from dc_inject.menu.nodes import Place
+from dc_inject.menu.reading import safe
 from dc_inject.menu.values import WrongError
 
 TOLD = 20  # problems of a table; one wrong setting would make one in every cell
@@ -74,11 +75,11 @@ class Complaints:
 
     def cell(self, row: Row, cell: Cell, message: str, hint: str) -> None:
         """Note what is wrong with a cell."""
-        self._found.append(Problem(self.file, row.line, message, hint, column=cell.column))
+        self._found.append(Problem(self.file, row.line, safe(message), safe(hint), column=cell.column))
 
     def place(self, place: Place, message: str, hint: str) -> None:
         """Note what is wrong with a line."""
-        self._found.append(Problem(place.file, place.line, message, hint))
+        self._found.append(Problem(place.file, place.line, safe(message), safe(hint)))
 
     @property
     def problems(self) -> list[Problem]:
@@ -110,7 +111,10 @@ def rows(data: bytes, complaints: Complaints) -> tuple[str, list[Row]]:
             found.append(Row(number, tuple(_cells(line, separator))))
         except WrongError as error:
             complaints.place(Place(complaints.file, number), error.message, error.hint)
-    return separator, [row for row in found if any(cell.text for cell in row.cells)]
+    full = [row for row in found if any(cell.text for cell in row.cells)]
+    if not full and not complaints:
+        complaints.place(Place(complaints.file, content[0][0]), "the file has no cells", "write `src, dst, Mbps`")
+    return separator, full
 
 
 def amount(text: str, unit: str, decimal: str, separator: str) -> Amount | None:

@@ -122,7 +122,7 @@ class _Reader:
                 sums_row = row
                 continue
             source = self._end(row, name)
-            if source in sources:
+            if source and source in sources:
                 what = f"{source} is here twice, first in line {sources[source]}"
                 self._complaints.cell(row, name, what, "add up the two rows, and keep one")
             sources.setdefault(source, row.line)
@@ -152,7 +152,7 @@ class _Reader:
                 columns[index] = None
                 continue
             name = columns[index] = self._end(head, cell)
-            if name in first:
+            if name and name in first:
                 what = f"{name} is here twice, first in column {first[name] + 1}"
                 self._complaints.cell(head, cell, what, "add up the two columns, and keep one")
             first.setdefault(name, index)
@@ -229,15 +229,17 @@ class _Reader:
         return None
 
     def _end(self, row: Row, cell: Cell) -> str:
-        """Read a name; one that is wrong is complained of, and kept."""
+        """Read a name; one that is wrong is complained of, and nothing."""
         try:
             return _name(cell.text, self._options.names)
         except WrongError as error:
             self._complaints.cell(row, cell, error.message, error.hint)
-        return cell.text
+        return ""
 
     def _add(self, row: Row, cell: Cell, source: str, destination: str, amount: Amount) -> None:
         link = source, destination
+        if not source or not destination:
+            return  # complained of
         if source == destination:
             what = f"{source} is source and destination"
             self._complaints.cell(row, cell, what, "leave it empty: a link has two different ends")

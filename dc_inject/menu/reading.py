@@ -50,7 +50,7 @@ class Reading:
 
     def complain(self, place: Place, message: str, hint: str) -> None:
         """Note a problem; the same one is noted once (an anchor may repeat it)."""
-        problem = Problem(place.file, place.line, _safe(message), _safe(hint))
+        problem = Problem(place.file, place.line, safe(message), safe(hint))
         if problem not in self._seen:
             self._seen.add(problem)
             self.problems.append(problem)
@@ -218,7 +218,7 @@ def _joined(first: Seq, second: Seq) -> list[nodes.Node]:
     return [*first, *(one for one in second if one.place not in known)]
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """Return a text that is safe on a terminal and in a log: what a menu holds is not always."""
     printable = "".join(char if char.isprintable() else "?" for char in text)
     return _URL.sub(lambda url: redaction.scrub(url[0]), printable)

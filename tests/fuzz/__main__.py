@@ -16,7 +16,7 @@ from .cases import SEED, TIMES, properties, ran
 
 MODULES = (
     "tests.menu.test_fuzz", "tests.fuzz.test_names", "tests.fuzz.test_credentials", "tests.fuzz.test_storage",
-    "tests.fuzz.test_rucio", "tests.fuzz.test_fts",
+    "tests.fuzz.test_rucio", "tests.fuzz.test_fts", "tests.fuzz.test_tables",
 )  # fmt: skip
 
 

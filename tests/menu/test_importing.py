@@ -130,6 +130,19 @@ def test_what_is_no_table(data: bytes, message: str) -> None:
     assert message in problem.message
 
 
+def test_no_password_of_a_url_is_told() -> None:
+    """Wherever it stands, and however often."""
+    for form in ("lines", "matrix"):
+        text = "Gb/s,B,davs://u:hunter2@a.b/c,davs://u:hunter2@a.b/c\n" + "davs://u:hunter2@a.b/c,B,1\n" * 3
+        assert "hunter2" not in "".join(str(problem) for problem in problems(text, form=form))
+
+
+def test_cells_that_only_look_like_some() -> None:
+    """A line of separators of lines, say, is no line."""
+    (problem,) = problems("\u2028,\u2028\n")
+    assert problem.message == "the file has no cells"
+
+
 def test_many_problems_are_told_in_part() -> None:
     """Twenty, and how many more there are."""
     found = problems("A,B,1\n" + "A,B,x\n" * 50)
