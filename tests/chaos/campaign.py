@@ -45,15 +45,16 @@ def grid(seed: int) -> Grid:
     return Grid(seed, ACCOUNT, 10**18, ("cms",), (Rse("T0_SEED", 10**15),), Link(1e12, 0.1), {}, {})
 
 
+def server_environment() -> Path:
+    """Return where the servers' own Python environment is."""
+    return Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
+
+
 def bring_up(sandbox: Sandbox, seed: int, *, files: bool = False, db: str = "sqlite") -> None:
     """Bring it up; with storages where there are any to be had."""
-    env = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
     xrootd = Path(os.environ.get("DC_INJECT_SANDBOX_XROOTD") or default_xrootd())
     more: dict[str, Any] = {"storage": "xrootd", "xrootd": xrootd} if files else {}
-    if db == "postgres":
-        postgres.ensure(env)
-        more["db"] = db
-    sandbox.up(grid=grid(seed), env=env, interval=0.3, **more)
+    sandbox.up(grid=grid(seed), env=server_environment(), interval=0.3, db=db, **more)
 
 
 def parts(ground: Ground, size: Size, only: Sequence[str]) -> None:
@@ -97,7 +98,8 @@ def chaos(seed: int, wanted: Wanted, place: Path, record: Path) -> None:
             else:
                 ground = lab.storages(f"F{number}", cycle=CYCLES["fts"])
             tasks.append(partial(parts, ground, size, wanted.only))
-        if "postgres" in wanted.only and size.each and "rucio" in through:
+        on_postgres = "postgres" in wanted.only and size.each and "rucio" in through
+        if on_postgres and postgres.to_be_had(server_environment()):
             catalogue = Sandbox(place / "postgres")
             stack.callback(catalogue.down)
             bring_up(catalogue, seed, db="postgres")

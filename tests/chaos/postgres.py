@@ -12,12 +12,14 @@ import os
 import random
 import sqlite3
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
+from dc_inject.errors import ServiceError
 from dc_inject.sandbox import environment, postgres
 from dc_inject.sandbox.environment import python_of
 from dc_inject.sandbox.state import State
@@ -115,10 +117,17 @@ def lock_errors(folder: Path) -> int:
     return log.count("due to lock timeout") + log.count("could not obtain lock") + log.count("deadlock detected")
 
 
-def ensure(env: Path) -> None:
-    """Put PostgreSQL into the server's environment; raises ServiceError when there is none to be had."""
-    postgres.account()
-    environment.ensure_postgres(env, lambda _line: None)
+def to_be_had(env: Path) -> bool:
+    """Put PostgreSQL into the server's environment; without any, which CI does not allow, say so."""
+    try:
+        postgres.account()
+        environment.ensure_postgres(env, lambda _line: None)
+    except ServiceError as error:
+        if os.environ.get("CI"):
+            raise
+        print(f"nothing is done on PostgreSQL: {error.message}", file=sys.stderr, flush=True)
+        return False
+    return True
 
 
 def locked(ground: Ground, size: Size) -> None:
