@@ -15,6 +15,7 @@ from dc_inject.errors import DcInjectError
 # name -> (module, first line of help): help is printed without importing what only one command needs.
 COMMANDS = {
     "run": ("dc_inject.cli.run", "Inject menus: the main job."),
+    "link": ("dc_inject.cli.link", "Try one link: a mini-challenge in one line."),
     "plan": ("dc_inject.cli.plan", "Show what would be injected; change nothing."),
     "check": ("dc_inject.cli.check", "Check menus; every problem with its line and a hint."),
     "menu": ("dc_inject.cli.menu", "Work with menu files."),

@@ -6,11 +6,11 @@ import contextlib
 import logging
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -30,6 +30,7 @@ from dc_inject.reconcile import backoff
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+Around = Callable[[Callable[[], Campaign], Ledger, Clock], Callable[[], Campaign]]
 
 START_PATIENCE = timedelta(minutes=1)  # at most; how long a service may fail at the start before we give up
 ONCE_MORE = timedelta(seconds=5)  # how long at least credentials are tried again that were refused once
@@ -59,22 +60,7 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 )
 @common.TIMEOUT
 @click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
-def run(
-    menus: tuple[Path, ...],
-    once: bool,
-    until: datetime | None,
-    dry_run: bool,
-    ledger_path: Path | None,
-    links: tuple[str, ...],
-    scale: float,
-    no_drain: bool,
-    end_on_stop: bool,
-    metrics_address: str | None,
-    allow_admin: bool,
-    threads: int,
-    timeout: float,
-    verbose: bool,
-) -> None:
+def run(menus: tuple[Path, ...], *, verbose: bool, **how: Any) -> None:
     r"""Inject MENUS, cycle after cycle, until they end; then wait until nothing of ours is live.
 
     SIGTERM or Ctrl-C stops injecting and leaves rules and jobs live; the next start goes on.
@@ -85,6 +71,32 @@ def run(
     Example, in a crontab: */15 * * * * dc-inject run --once /etc/dc_inject/menus
     """
     common.talk(verbose=verbose)
+    inject(menus, **how)
+
+
+def inject(
+    menus: Sequence[Path],
+    *,
+    once: bool = False,
+    until: datetime | None = None,
+    dry_run: bool = False,
+    ledger_path: Path | None = None,
+    links: Sequence[str] = (),
+    scale: float = 1.0,
+    no_drain: bool = False,
+    end_on_stop: bool = False,
+    metrics_address: str | None = None,
+    allow_admin: bool = False,
+    threads: int = 8,
+    timeout: float = 60.0,
+    around: Around | None = None,
+    stopping: str = "{noun} stay live",
+) -> None:
+    """Do what `run` does; the options are its own.
+
+    `around` may stand between the menus and the engine, which asks for them at each turn of a cycle. `stopping`
+    is said at the first Ctrl-C.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # before there is anything to stop: as Ctrl-C
     drafts = files.read_menus(menus)
     campaign = common.one_campaign(drafts)
@@ -126,7 +138,7 @@ def run(
         executor = ThreadExecutor(clock, threads)
         stack.callback(executor.close)
         engine = Engine(
-            menus=source,
+            menus=around(source, ledger, clock) if around else source,
             ledger=ledger,
             backends=backends,
             identities=identities,
@@ -137,7 +149,7 @@ def run(
                 call_grace=timedelta(seconds=3 * timeout), drain=not no_drain, end_on_stop=end_on_stop
             ),
         )
-        with _signals(engine, common.noun(services)):
+        with _signals(engine, stopping.format(noun=common.noun(services))):
             engine.run(until=until, once=once)
 
 
@@ -162,7 +174,7 @@ def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
 
 
 @contextlib.contextmanager
-def _signals(engine: Engine, noun: str) -> Iterator[None]:
+def _signals(engine: Engine, words: str) -> Iterator[None]:
     """Let the first SIGINT or SIGTERM stop the engine in good order, and the second one leave at once."""
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -170,9 +182,7 @@ def _signals(engine: Engine, noun: str) -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         engine.stop()
-        click.echo(
-            f"{signal.Signals(number).name}: stopping; {noun} stay live; once more to leave at once", err=True
-        )
+        click.echo(f"{signal.Signals(number).name}: stopping; {words}; once more to leave at once", err=True)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

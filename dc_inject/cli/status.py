@@ -19,6 +19,7 @@ from dc_inject.clock import SystemClock
 from dc_inject.errors import UsageError
 from dc_inject.ledger import LedgerView, Line, Row
 from dc_inject.ledger.lock import lock_file
+from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, State
 
 TROUBLES = {  # signals of the engine itself, and how a person reads them
@@ -193,7 +194,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "planned": view.is_planned(cycle),
             "closed": cycle not in view.unclosed(),
         },
-        "rows": [] if cycle is None else [_row(row, goals) for row in view.rows(cycle=cycle)],
+        "rows": rows(view),
         "held_before": [] if cycle is None else [
             _row(row, goals) for row in view.rows(cycle=_before(cycle)) if row.held
         ],
@@ -222,6 +223,12 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def rows(view: Reader) -> list[dict[str, Any]]:
+    """Return the rows of the last cycle, a link each."""
+    cycle, goals = view.last_cycle(), _goals(view)
+    return [] if cycle is None else [_row(row, goals) for row in view.rows(cycle=cycle)]
+
+
 def _before(cycle: Cycle) -> Cycle:
     return Cycle(cycle.start - cycle.length, cycle.length)
 
@@ -246,7 +253,7 @@ def totals(campaign: str, view: LedgerView) -> dict[str, Any]:
     }
 
 
-def _goals(view: LedgerView) -> dict[FlowKey, dict[str, int]]:
+def _goals(view: Reader) -> dict[FlowKey, dict[str, int]]:
     """Return what links are to reach beside their rate, and where they stand."""
     accounts = view.accounts()
     return {
