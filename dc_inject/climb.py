@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from dc_inject import units
 from dc_inject.model import Hold
 
 FOLLOWS = 0.9  # part of what is asked that has to move
@@ -202,7 +203,13 @@ def conclusion(ladder: Ladder, verdicts: Sequence[Verdict]) -> str:
     if any(one.ours for one in bad):
         return f"more could not be asked for ({next(one.hold for one in bad if one.ours)}): the link may take more"
     if not any(one.good for one in verdicts):
-        return f"it does not take what was asked for: {bad[-1].why}"
+        return f"it does not take what was asked for: {_seen(bad[-1])}"
     if not bad and verdicts[-1].rate >= ladder.highest:
         return "it takes at least the most that was to be tried"
-    return bad[-1].why if bad else "the time was over before it was saturated"
+    return _seen(bad[0]) if bad else "the time was over before it was saturated"
+
+
+def _seen(bad: Verdict) -> str:
+    """Say what was seen in a step that was not reached."""
+    rate, moved = units.format_rate(bad.rate), units.format_rate(bad.moved_rate)
+    return f"at {rate} {bad.why}" if bad.failed > FAILS else f"at {rate} only {moved} moved"

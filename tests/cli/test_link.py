@@ -92,7 +92,7 @@ def test_a_search_tells_where_the_link_stands(service, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert [line.split()[1] for line in lines[1:-1]] == ["2", "4", "6", "4"]
     assert [line.split()[-1] for line in lines[1:-1]] == ["step", "step", "back", "stop"]
-    assert lines[-1] == f"{A}:{B} stands at 4 Gb/s: moved does not follow"
+    assert lines[-1] == f"{A}:{B} stands at 4 Gb/s: at 6 Gb/s only 5 Gb/s moved"
     assert states(tmp_path, "mini") <= {State.ENDED, State.GONE, State.WITHDRAWN}
 
 
