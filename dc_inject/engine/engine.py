@@ -158,6 +158,7 @@ class Engine:
         if once:
             return end is not None and now >= end
         if now < (end or self._campaign.end) and not self._reached(now):
+            self._ended_at = None  # a menu may have been given more
             return False
         return not self._desk.settings.drain or self._drained(now)
 

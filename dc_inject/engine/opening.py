@@ -104,7 +104,8 @@ class Opening:
         accounts, extras = self._desk.ledger.accounts(), self._desk.ledger.extras()
         end = max(flow.end for flow in speaking.values())
         ahead = pace.due(speaking.values(), exclusions, sites, cycle.start, end, since)
-        taken = self._desk.ledger.taken(self._desk.clock.now())
+        round_ = any(isinstance(goal, Again) for goal in goals.values())
+        taken = self._desk.ledger.taken(self._desk.clock.now()) if round_ else set()
         landed = self._landed(speaking.values())
         left: dict[FlowKey, Callable[[int], int]] = {}
         for key, aim in goals.items():

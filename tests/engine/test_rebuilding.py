@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ import pytest
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine.rebuilding import Rebuilding
 from dc_inject.errors import LedgerError, Temporary
+from dc_inject.goal import Volume
 from dc_inject.ledger import Ledger
 from dc_inject.ledger.check import check
 from dc_inject.model import State
@@ -249,4 +251,31 @@ def test_nothing_found_is_an_empty_ledger_that_works(tmp_path):
     one = world(tmp_path, campaign(FLOWS[:1]), {"A": items("A", 80)})
     assert rebuild(one).injections == 0
     one.run(cycles=2)
+    accounted_for(one)
+
+
+@pytest.mark.parametrize("through", ["rucio", "fts"])
+def test_a_volume_goes_on_with_what_was_not_given_yet(tmp_path, through):
+    """As far as the services still tell: what is there is neither given nor counted twice."""
+    more = {"goal": Volume(400 * GB), "dwell": timedelta(hours=10), "lifetime_max": timedelta(hours=20)}
+    if through == "fts":
+        links, stock = [file_flow("A", to, 1.6, **more) for to in "BC"], source_files("A", 800)
+    else:
+        links, stock = [flow("A", to, 1.6, **more) for to in "BC"], {"A": items("A", 80, 10 * GB)}
+    one = world(tmp_path, campaign(links), stock, **(FTS if through == "fts" else {}))
+    one.engine().run(until=START + 1.5 * CYCLE)
+    rebuild(one)
+    accounted_for(one)
+    given = {
+        (item.name, "test")
+        for r in one.backend.rules.values()
+        for item in r.injection.item.members or (r.injection.item,)
+    }
+    assert one.ledger.given() == given
+    one.engine().run(until=START + 8 * CYCLE)
+    assert {account.moved for account in one.ledger.accounts().values()} == {400 * GB}
+    times = Counter(
+        item.name for r in one.backend.rules.values() for item in r.injection.item.members or (r.injection.item,)
+    )
+    assert set(times.values()) == {1}
     accounted_for(one)
