@@ -99,6 +99,10 @@ class Permanent(ServiceError):
     """The item will never go to this destination: quarantined, with the reason."""
 
 
+class NoSlices(Permanent):
+    """No part of a dataset can be made for this link: whole datasets have to do."""
+
+
 class Fatal(ServiceError):
     """Nothing works with this service until a person acts: at start the run ends, later all its links hold.
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from dc_inject.goal import Goal
 from dc_inject.shape import Shape
+from dc_inject.slicing import Slicing
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -131,9 +132,8 @@ class Flow:
     """One link of a scenario with its rate and everything a menu says about it, defaults filled in.
 
     `rate` is bytes per second inside [start, end), the highest if there is a `shape`, which says what part of it
-    holds when. `overhead` is a fraction (0.1 injects 10 % more).
-    `grain` is the part of a cycle's worth that one dataset may have before smaller ones are preferred.
-    `priority` (1 to 5) divides our own budgets; `service_priority` is what Rucio or FTS is told.
+    holds when. `overhead` is a fraction. `grain` is the part of a cycle's worth that one dataset may have before
+    smaller ones are preferred. `priority` (1 to 5) divides our budgets; `service_priority` is what Rucio is told.
     """
 
     scenario: str
@@ -157,6 +157,7 @@ class Flow:
     line: int = 0
     stated: bool = False  # its rate was written for this link alone, not shared out
     job: JobOptions | None = None  # through FTS
+    slices: Slicing | None = None  # its datasets may be cut
 
     @property
     def key(self) -> FlowKey:
@@ -354,7 +355,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What a service can take in one piece: a Rucio dataset (`scope:name`), or a bundle of files for one FTS job.
+    """What a service takes in one piece: a dataset (`scope:name`), a slice of one, or a bundle of files for FTS.
 
     The `members` of a bundle are items too: source files, named by their URLs. One may be there more than once.
     """

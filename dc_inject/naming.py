@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from dc_inject import slicing
 from dc_inject.model import Cycle, Injection, Item, Link
+from dc_inject.slicing import Slice, Slicing
 
 # A name space of our own, so that nobody else's uuid5 can be one of our keys.
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "dc_inject/1")
@@ -55,6 +57,20 @@ def bundle(members: Iterable[Item], moment: datetime, number: int) -> str:
     names = [member.name for member in members]
     made = "\n".join((moment.astimezone(UTC).isoformat(), str(number), *names))
     return f"{len(names)} files {hashlib.blake2b(made.encode(), digest_size=12).hexdigest()}"
+
+
+_MARK = re.compile(r"dc_inject-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def sliced(part: Slice, options: Slicing, campaign: str, scenario: str, cycle: datetime, link: Link) -> str:
+    """Return the name of the item that a slice is in a cycle: its temporary dataset, and what is in it."""
+    mark = f"dc_inject-{key(campaign, scenario, cycle, link, str(part))}"
+    return slicing.full_name(options.did(campaign, scenario, mark), part)
+
+
+def is_slice(did: str) -> bool:
+    """Whether a dataset is a temporary one of ours, by its name."""
+    return _MARK.search(did) is not None
 
 
 def metadata(injection: Injection) -> dict[str, object]:

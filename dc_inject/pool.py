@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import translate
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import gcd
 from operator import attrgetter
 
@@ -102,6 +102,7 @@ class Pool:
         self._sizes = [item.bytes for item in self._items]
         self.bytes = sum(self._sizes)
         self.largest = max(self._sizes, default=0)
+        self._named: dict[str, Item] = {}
 
     def __len__(self) -> int:
         return len(self._items)
@@ -124,6 +125,22 @@ class Pool:
         sizes = [item.bytes for item in self._items if item.name in taken]
         return len(sizes), sum(sizes)
 
+    @cached_property
+    def finest(self) -> int:
+        """The smallest mean file size of the items; 0 when there are none."""
+        return min((item.bytes // item.files for item in self._items), default=0)
+
+    def named(self, name: str) -> Item | None:
+        """Return the item of this name."""
+        if not self._named:
+            self._named = {item.name: item for item in self._items}
+        return self._named.get(name)
+
+    def walk(self, seed: int, leaving: AbstractSet[str]) -> Iterator[Item]:
+        """Yield all items once, in an order drawn from a seed; those that leave the source now at the end."""
+        if self._items:
+            yield from self._visit(0, len(self._items), seed, leaving)
+
     def smallest(self, taken: AbstractSet[str], chosen: AbstractSet[str] = frozenset()) -> Item | None:
         """Return the smallest item that is neither taken nor chosen; None when the pool is dry."""
         for item in self._items:
@@ -140,13 +157,15 @@ class Pool:
         room: int | None = None,
         taken: AbstractSet[str] = frozenset(),
         leaving: AbstractSet[str] = frozenset(),
+        over: bool = True,
     ) -> list[Item]:
         """Return the items to inject for a budget, in the order of preference; none that is in `taken`.
 
         Items are taken while their sum is below `budget` and with the next one at most budget + slack. When
         nothing fits any more, the smallest free item goes out if at least half of it is left of the budget.
         So what is left over is less than half of the smallest item that is still free, and what is too much at
-        most slack or half of the last item. Their sum never exceeds `room` (bytes; None: no such limit).
+        most slack or half of the last item; unless `over` is not wanted, then nothing is too much. Their sum never
+        exceeds `room` (bytes; None: no such limit).
         """
         left, fits = budget, budget + slack if room is None else min(budget + slack, room)
         chosen: list[Item] = []
@@ -162,6 +181,8 @@ class Pool:
                 left, fits = left - item.bytes, fits - item.bytes
                 if left <= 0:
                     return chosen
+        if not over:
+            return chosen
         last = self.smallest(taken, {item.name for item in chosen})
         room_left = None if room is None else room - (budget - left)
         if last and last.bytes <= 2 * left and (room_left is None or last.bytes <= room_left):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dc_inject import pool
+from dc_inject import pool, slicing
 from dc_inject.errors import AnotherNow, Permanent
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
 from dc_inject.ports import (
@@ -119,6 +119,7 @@ class SimBackend:
     calls: dict[str, int] = field(default_factory=dict)
     _there: dict[tuple[str, str], _Rule] = field(default_factory=dict)  # what is not deleted, by item, destination
     _seen: datetime | None = None
+    _cut: bool = False  # whether any slice was accepted
 
     def __post_init__(self) -> None:
         """Index the items by source and name."""
@@ -226,11 +227,23 @@ class SimBackend:
         if known is not None:
             return Outcome(injection.key, f"sim-{injection.key}", adopted=True)
         pair = self._place(injection)
-        if pair in self._there:
+        if pair in self._there or self._overlapping(*pair):
             return Outcome(injection.key, error=AnotherNow(f"{pair[0]} is at {pair[1]} already"))
         now = self.clock.now()
+        self._cut = self._cut or slicing.read(injection.item.name) is not None
         self.rules[injection.key] = self._there[pair] = _Rule(injection, now, now + injection.lifetime)
         return Outcome(injection.key, f"sim-{injection.key}")
+
+    def _overlapping(self, name: str, destination: str) -> list[_Rule]:
+        """Return the rules at a destination that have files of a slice, or of a mother of slices."""
+        part = slicing.read(name)
+        found = []
+        for (other, place), rule in self._there.items() if part or self._cut else ():
+            there = slicing.read(other)
+            mother = part.mother if part else name
+            if place == destination and mother == (there.mother if there else other):
+                found += [rule] if part is None or there is None or part.overlaps(there) else []
+        return found
 
     def _place(self, injection: Injection) -> tuple[str, str]:
         """Return what can be at a destination once only: an item, or the copies of one injection."""
@@ -242,6 +255,11 @@ class SimBackend:
         if item is None and first is not None and first.completed is not None and first.ended is None:
             item, until = first.injection.item, first.expires  # a copy that was made here
         rule = self._there.get((candidate.item, candidate.link.destination))
+        if (part := slicing.read(candidate.item)) is not None:
+            mother = self._named.get(candidate.link.source, {}).get(part.mother)
+            if mother is not None and mother.files == part.of:
+                item = Item(candidate.item, mother.bytes * part.files // mother.files, part.files)
+            rule = next(iter(self._overlapping(candidate.item, candidate.link.destination)), None)
         return Sight(
             item=item,
             closed=True,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import plan
+from dc_inject import plan, slicing
 from dc_inject.engine.desk import Desk
 from dc_inject.goal import Onward
 from dc_inject.model import Flow, FlowKey, Hold, Injection
@@ -17,6 +17,7 @@ from dc_inject.ports import Candidate, Sight
 ROUNDS = 4  # of looking and taking another one; what is still missing then stays in the debt
 LOOK_AT_ONCE = 400  # candidates in one bulk call, as measured with Rucio
 GROWN = 1.05  # the largest factor by which an item may have grown since it was weighed
+UNEVEN = 2.0  # the same of a slice, which was weighed by its mother's mean file
 SET_ASIDE = timedelta(hours=1)  # how long an item that is there already, or not whole, is not looked at again
 
 
@@ -85,7 +86,8 @@ def why_not(sight: Sight | None, injection: Injection) -> str:
         return "it does not exist any more"
     if not sight.closed:
         return "it is still open"
-    if sight.item.bytes > GROWN * injection.item.bytes or sight.item.files > GROWN * injection.item.files:
+    most = UNEVEN if slicing.read(injection.item.name) else GROWN
+    if sight.item.bytes > most * injection.item.bytes or sight.item.files > GROWN * injection.item.files:
         return "it has grown since the inventory was read"  # bounds, space and quota were weighed for what it was
     if not sight.item.bytes or not sight.source_complete:
         return "it is not complete at the source"

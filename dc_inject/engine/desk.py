@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,10 +13,12 @@ from dc_inject.engine.calls import Calls
 from dc_inject.errors import Fatal, ServiceError, Temporary
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold
+from dc_inject.plan import Demand
 from dc_inject.ports import Backend, Clock, Identity, Observer
 
 log = logging.getLogger(__name__)
 
+SLICES_AGAIN = timedelta(hours=1)  # after which slices are tried again that the service has refused
 SAY_AGAIN = timedelta(minutes=5)  # trouble that lasts is not said more often
 
 
@@ -56,7 +58,23 @@ class Desk:
     breakers: dict[str, Breaker] = field(default_factory=dict)
     broken: dict[str, Fatal] = field(default_factory=dict)  # service -> what a person has to repair
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
+    whole_until: dict[FlowKey, datetime] = field(default_factory=dict)  # no slices of its datasets till then
     said: dict[Hashable, tuple[datetime, int]] = field(default_factory=dict)  # when, and how often not since
+
+    def no_slices(self, flow: FlowKey, error: ServiceError) -> None:
+        """Let a flow take whole datasets for a while, since parts of them cannot be made, and say why."""
+        hint = f" ({error.hint})" if error.hint else ""
+        self.warn(("slices", error.message), f"{flow}: whole datasets have to do: {error.message}{hint}")
+        self.whole_until[flow] = self.clock.now() + SLICES_AGAIN
+        self.trouble(flow, Hold.GRAIN, f"{error.message}{hint}")
+
+    def with_slices(self, demands: Iterable[Demand]) -> tuple[Demand, ...]:
+        """Return demands of which those that cannot have slices now do not ask for them."""
+        now = self.clock.now()
+        whole = {flow for flow, until in self.whole_until.items() if now < until}
+        return tuple(
+            replace(one, flow=replace(one.flow, slices=None)) if one.flow.key in whole else one for one in demands
+        )
 
     def tell(self, event: str, **numbers: Any) -> None:
         """Tell the observer that something has been done."""

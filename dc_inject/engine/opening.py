@@ -331,7 +331,7 @@ class Opening:
             contact=campaign.contact,
             cycle=cycle,
             now=now,
-            demands=demands,
+            demands=self._desk.with_slices(demands),
             pools=pools,
             taken=frozenset(ledger.taken(now)),
             given=frozenset(ledger.given()) if any(flow.once for flow in flows.values()) else frozenset(),

@@ -12,7 +12,7 @@ from functools import partial
 from dc_inject import pace, plan
 from dc_inject.engine import choosing
 from dc_inject.engine.desk import Desk
-from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
+from dc_inject.errors import AnotherNow, Fatal, NoSlices, Permanent, ServiceError, Temporary
 from dc_inject.model import Cycle, Entry, FlowKey, Hold, Injection, Link, State
 from dc_inject.ports import Outcome
 from dc_inject.reconcile import backoff
@@ -191,6 +191,11 @@ class Releasing:
         match error:
             case AnotherNow() | Permanent() if injection.item.members:
                 self._refused_bundle(injection, error)
+            case NoSlices():
+                self._desk.no_slices(injection.flow, error)
+                self._desk.tell("permanent", service=injection.link.through)
+                self.withdraw({injection.flow}, error.message)
+                self._short.add(injection.flow)
             case AnotherNow():
                 # At least a cycle, then growing: what is refused for replicas in deletion is refused for long.
                 times = self._desk.ledger.times_set_aside(item, destination) + 1
@@ -265,6 +270,7 @@ class Releasing:
         situation = replace(
             situation, now=now, taken=taken, leaving=leaving, given=given_once, rules_last_hour=rules
         )
+        situation = replace(situation, demands=self._desk.with_slices(situation.demands))
         deadline = now + min(cycle.length / 10, cycle.end - now)
         first = plan.refill(situation, room, given)
         chosen, unseen = choosing.usable(self._desk, situation, first, room, deadline, given)

@@ -58,7 +58,7 @@ def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[
     for use in uses:
         flow, least = use[1], smallest_of(use[1])
         hour = rates.peak([flow]).rate * (1 + flow.overhead) * 3600
-        if 0 < hour < least * (1 - ROUNDING):
+        if flow.slices is None and 0 < hour < least * (1 - ROUNDING):
             slow.setdefault((flow.menu, flow.scenario), []).append((hour, least, use))
     for (_, scenario), some in slow.items():
         hour, least, (of, flow) = min(some, key=lambda one: one[0] / one[1])
@@ -67,7 +67,7 @@ def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[
             f"{flow.link}{others} moves {units.format_size(hour)} an hour, less than the smallest dataset or file "
             f"that it may take, {units.format_size(least)}: it will have traffic only now and then"
         )
-        hint = "let this link take smaller datasets, too"
+        hint = "let this link take smaller datasets, too, or `slices` of them"
         yield of, Problem(flow.menu, flow.line, what, hint, "coarse-datasets")
 
 

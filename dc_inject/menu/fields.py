@@ -300,6 +300,8 @@ Onwards = Annotated[
         {"anyOf": [{"type": "string"}, {"type": "object", "additionalProperties": {"type": "string"}}]}
     ),
 ]
+SliceName = Annotated[str, _read(values.slice_name, "{mark}"), _text("{campaign}.{mark}")]
+Scope = Annotated[str, _read(values.scope, "-"), _text("user.dcops")]
 OneEnd = Annotated[End | None, PlainValidator(_end), _text("T1_DE_KIT_Disk")]
 SomeEnds = Annotated[
     Ends | None,

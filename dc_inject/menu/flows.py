@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
+from dc_inject.goal import Keep
 from dc_inject.menu import asks, hops
 from dc_inject.menu.asks import Ask
 from dc_inject.menu.ends import MOST_LINKS, Naming, Pairs
@@ -29,6 +30,9 @@ class Writer:
         flows: list[Flow] = []
         for name, scenario in self._document.scenarios.items():
             made = list(self._scenario(name, scenario)) if scenario.understood else []
+            if scenario.then is not None and any(flow.slices for flow in made):
+                hint = "whole datasets go on: write `datasets: {slices: no}` there"
+                self._complain(scenario.at("then"), "`slices` cannot go with `then`", hint)
             onward = hops.second(name, scenario, made, self._naming, self._complain)
             if scenario.then is not None and scenario.then.tape_agreed is not None:
                 self.tape_agreed |= {flow.link.destination: scenario.then.tape_agreed for flow in onward}
@@ -108,7 +112,11 @@ class Writer:
                 yield _flow(name, pair, part, said, link.place, stated=stated)
 
     def _ask(self, entry: Scenario | LinkEntry, said: Terms) -> Ask | None:
-        return asks.asked(entry, said, ZoneInfo(self._document.timezone), self._complain)
+        ask = asks.asked(entry, said, ZoneInfo(self._document.timezone), self._complain)
+        if said.slices and ask is not None and ask.goal is not None and not isinstance(ask.goal, Keep):
+            hint = "slices are for rates and `keep`: write `datasets: {slices: no}` there"
+            self._complain(entry.place, f"`slices` cannot go with `{ask.goal.kind}`", hint)
+        return ask
 
     def _terms(self, *levels: Scenario | LinkEntry) -> Terms:
         defaults = self._document.defaults
@@ -158,6 +166,7 @@ def _flow(
         dwell=said.dwell,
         overhead=0.0 if ask.goal else said.overhead,  # a goal is what is to arrive
         job=said.job,
+        slices=said.slices,
         menu=place.file,
         line=place.line,
         stated=stated,

@@ -22,6 +22,30 @@ class Lifetime(Mapping):
     max: f.Lasting = Field(None, description="Longest lifetime of a rule")
 
 
+class SlicesEntry(Mapping):
+    """That datasets which are too coarse for a link are cut, and where the parts are made."""
+
+    scope: f.Scope | None = Field(None, description="A scope in which the account may make datasets")
+    name: f.SliceName | None = Field(None, description="Template of the parts' names, with {mark}")
+    at_most: f.Size | None = Field(None, description="The most bytes of a part")
+    never: f.Switch = Field(False, description="Whole datasets, where slices would hold")
+
+
+def _scope(value: object) -> object:
+    """Take a scope for `{scope: ...}`, and the word `no` for `{never: true}`."""
+    if not isinstance(value, Text):
+        return value
+    never = value.strip() == "no"
+    return Map(
+        [(Text("never" if never else "scope", value.place), Text("true", value.place) if never else value)],
+        value.place,
+    )
+
+
+def _or_scope(schema: dict[str, Any]) -> None:
+    schema["anyOf"].append({"type": "string"})
+
+
 class Datasets(Mapping):
     """Which datasets are taken; `did`, `containers` and `file` select together."""
 
@@ -32,6 +56,11 @@ class Datasets(Mapping):
     files: f.Counts = Field(None, description="Bounds on the number of files of a dataset")
     mean_file: f.Sizes = Field(None, description="Bounds on the mean file size of a dataset")
     order: f.TakeOrder | None = Field(None, description="In which order datasets are taken")
+    slices: Annotated[SlicesEntry | None, BeforeValidator(_scope)] = Field(
+        None,
+        description="Cut what is too coarse: a scope of the account's own, or no",
+        json_schema_extra=_or_scope,
+    )
 
 
 class Files(Mapping):
@@ -259,6 +288,7 @@ PARTS.update(
     {
         "the menu itself": Document,
         "`datasets`": Datasets,
+        "`slices`": SlicesEntry,
         "`defaults`": Defaults,
         "a scenario": Scenario,
         "a link of `links`": LinkEntry,

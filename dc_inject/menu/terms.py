@@ -21,6 +21,7 @@ from dc_inject.menu.schema import (
     Windowed,
 )
 from dc_inject.model import DatasetFilter, FileFilter, JobOptions, Order, Verify
+from dc_inject.slicing import MARK, Slicing
 
 T = TypeVar("T")
 
@@ -50,6 +51,7 @@ class Terms:
     overhead: float
     job: JobOptions | None
     shape: ShapeEntry | None
+    slices: Slicing | None
 
 
 def terms(document: Document, levels: Sequence[Overrides], place: Place, complain: Complain) -> Terms:
@@ -87,6 +89,7 @@ def terms(document: Document, levels: Sequence[Overrides], place: Place, complai
         overhead=_or(_first(levels, lambda level: level.overhead), 0.0),
         job=_job(levels) if through == "fts" else None,
         shape=_first(levels, lambda level: level.shape),
+        slices=_slices(levels, through, complain),
     )
 
 
@@ -139,6 +142,24 @@ def _lifetime(levels: Sequence[Overrides], place: Place, complain: Complain) -> 
 def _order(levels: Sequence[Overrides]) -> Order:
     order = _first(levels, lambda level: level.datasets.order if level.datasets is not None else None)
     return Order.LARGEST_FIRST if order is None else Order(order)
+
+
+def _slices(levels: Sequence[Overrides], through: str, complain: Complain) -> Slicing | None:
+    """Return how datasets may be cut: not at all unless the menu says so."""
+    level = next((one for one in levels if one.datasets is not None and one.datasets.slices is not None), None)
+    said = level.datasets.slices if level is not None and level.datasets is not None else None
+    if level is None or said is None or said.never:
+        return None
+    if through == "fts":
+        if not isinstance(level, Defaults):
+            hint = "FTS is given files as it is, and so many as fit: remove `slices`"
+            complain(said.place, "`slices` is only for links through Rucio", hint)
+        return None
+    if said.scope is None:
+        hint = "slices: {scope: user.dcops}, a scope in which the account may make datasets"
+        complain(said.place, "`slices` has no scope", hint)
+        return None
+    return Slicing(said.scope, said.name or MARK, said.at_most or 0)
 
 
 def _datasets(levels: Sequence[Overrides], place: Place, complain: Complain) -> DatasetFilter:

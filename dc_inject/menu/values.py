@@ -308,3 +308,21 @@ def _not(text: str, what: str, right: str) -> NoReturn:
 def finite(value: float) -> bool:
     """Tell whether a rate was understood; NaN stands for one that was not, and was complained of."""
     return math.isfinite(value)
+
+
+def scope(text: str) -> str:
+    """Read a scope of Rucio."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,30}", text):
+        raise WrongError(f"{shown(text)!r} is not a scope", "one of the account's own, such as user.dcops")
+    return text
+
+
+def slice_name(text: str) -> str:
+    """Read the template of the names of slices."""
+    plain = re.sub(r"\{(?:mark|campaign|scenario)\}", "", text)
+    if text.count("{mark}") != 1 or not re.fullmatch(r"[A-Za-z0-9._/#-]{0,60}", plain):
+        raise WrongError(
+            f"{shown(text)!r} is not a template of names",
+            "letters, digits and ._/#- with {mark} once, and {campaign} and {scenario} if wanted",
+        )
+    return text

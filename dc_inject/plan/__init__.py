@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dc_inject import holds, naming, pace
+from dc_inject import holds, naming, pace, slicing
 from dc_inject.holds import Constraint, Destination
 from dc_inject.model import FlowKey, Injection, Link
 from dc_inject.plan.budget import set_budgets
@@ -111,6 +111,9 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
         flow = line.demand.flow
         if item.members:
             item = replace(item, name=naming.bundle(item.members, situation.now, index))
+        elif flow.slices is not None and (part := slicing.read(item.name)) is not None:
+            where = situation.campaign, flow.scenario, situation.cycle.start, flow.link
+            item = replace(item, name=naming.sliced(part, flow.slices, *where))
         injection = Injection(
             key=naming.key(situation.campaign, flow.scenario, situation.cycle.start, flow.link, item.name),
             campaign=situation.campaign,

@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
+from dc_inject import slicing
 from dc_inject.goal import Again
 from dc_inject.holds import HOUR, Constraint
 from dc_inject.model import Held, Hold, Item, Limits
 from dc_inject.plan.budget import cap
 from dc_inject.plan.line import Line, with_overhead
+from dc_inject.plan.slices import Cuts, cut
 from dc_inject.pool import Pool, Taste
 
 SLACK = 0.2  # of a cycle's due, by which a cycle may inject more than its budget
@@ -50,9 +52,9 @@ def choose(
 
 def _look_again(line: Line) -> None:
     """Cap the budget by what lines before this one have left over: it may have to save up for a larger item."""
-    smallest = line.pool.smallest(line.taken) if line.pool else None
-    if smallest is not None and smallest.bytes != line.smallest:
-        line.smallest = smallest.bytes
+    smallest = line.next_size
+    if smallest is not None and smallest != line.smallest:
+        line.smallest = smallest
         cap(line)
 
 
@@ -62,7 +64,9 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
     assert pool is not None
     slack = 0 if flow.once else int(SLACK * line.demand.due)  # of a volume no more than is left of it
     taste = Taste(flow.order, int(flow.grain * line.due), line.seed)
-    if flow.job is None:
+    if line.cuts_at is not None:
+        line.items = _whole_and_cut(line, line.cuts_at, taste, room, leaving, jobs)
+    elif flow.job is None:
         line.items = pool.take(line.left, slack, taste, room=room, taken=line.taken, leaving=leaving)
         names = {item.name for item in line.items}
         line.taken.update(names)
@@ -78,10 +82,24 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
     size = sum(item.bytes for item in line.items)
     line.left -= size
     if line.left > 0:
-        next_one = pool.smallest(line.taken)
-        if next_one and room - size < next_one.bytes <= line.left + max(slack, line.left):
-            line.stopped = tightest.held(next_one.bytes, room - size)
+        next_one = line.next_size
+        if next_one and room - size < next_one <= line.left + max(slack, line.left):
+            line.stopped = tightest.held(next_one, room - size)
     return size
+
+
+def _whole_and_cut(line: Line, cuts: Cuts, taste: Taste, room: int, leaving: set[str], jobs: int) -> list[Item]:
+    """Return the datasets that fit a budget, and slices of others for what is left of it."""
+    assert line.pool is not None
+    items = line.pool.take(line.left, 0, taste, room=room, taken=line.taken, leaving=leaving, over=False)
+    names = {item.name for item in items}
+    line.taken.update(names)
+    size = sum(item.bytes for item in items)
+    left, slices = line.left - size, line.demand.flow.slices
+    grain = (slices.at_most if slices else 0) or max(taste.grain, -(-left // max(jobs, 1)))
+    items += cut(line.pool, cuts, left, room - size, grain, line.seed, leaving)
+    leaving |= {name for item in items for name in slicing.names(item.name)}
+    return items
 
 
 def _copies(pool: Pool, line: Line, slack: int, taste: Taste, room: int) -> list[Item]:
@@ -182,12 +200,12 @@ def why(line: Line) -> Held | None:
 
 def _lacks(line: Line) -> Held:
     """Return why nothing more was chosen for a budget: nothing is free, or all that is free is too large."""
-    next_one = line.pool.smallest(line.taken) if line.pool else None
+    next_one = line.next_size
     if next_one is None:
         resident = line.pool.bytes - line.free_bytes if line.pool else 0
         numbers = {"pool_items": line.free_items, "pool_bytes": line.free_bytes, "resident": resident}
         return Held(Hold.POOL_DRY, numbers)
-    return Held(Hold.GRAIN, {"budget": line.budget, "left": line.left, "smallest": next_one.bytes})
+    return Held(Hold.GRAIN, {"budget": line.budget, "left": line.left, "smallest": next_one})
 
 
 def _starved(line: Line) -> Held | None:

@@ -9,12 +9,14 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from dc_inject import lifetime
+from dc_inject import lifetime, slicing
 from dc_inject.goal import Again, Volume
 from dc_inject.holds import Claim, Cut, Destination
 from dc_inject.model import FileFilter, Flow, Held, Item, PoolKey
 from dc_inject.plan.situation import Demand, Situation
+from dc_inject.plan.slices import Cuts
 from dc_inject.pool import Pool
+from dc_inject.slicing import Slice
 
 FAILING = 0.5  # the part of transfers that fail from which a link counts as failing
 ODD = 1000  # a file this many times smaller than the largest of its source is not injected
@@ -69,11 +71,17 @@ class Line:
     cuts: list[Cut] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     stopped: Held | None = None  # by a limit that datasets are too large or too many for
+    cuts_at: Cuts | None = None  # what is taken of datasets at its destination, where they may be cut; shared
 
     @property
     def due(self) -> int:
         """What is due in this cycle, with overhead."""
         return with_overhead(self.demand.due, self.demand.flow)
+
+    @property
+    def next_size(self) -> int | None:
+        """Bytes of the smallest that may still be chosen."""
+        return next_size(self.pool, self.taken, self.cuts_at)
 
     @property
     def want(self) -> int:
@@ -92,13 +100,19 @@ class Table:
         self._places: dict[str, list[str]] = {}  # by item: where it is taken
         self._given: defaultdict[str, set[str]] = defaultdict(set)  # by scenario: what goes out once, and did
         self.leaving: defaultdict[str, set[str]] = defaultdict(set)
+        self._cuts: dict[str, Cuts] = {}
+        self._parts: defaultdict[str, list[Slice]] = defaultdict(list)  # by place
         for item, place in situation.taken:
-            self._taken[place].add(item)
-            self._places.setdefault(item, []).append(place)
+            if (part := slicing.read(item)) is not None:
+                self._parts[place].append(part)
+            for name in slicing.names(item):
+                if name not in self._taken[place]:
+                    self._taken[place].add(name)
+                    self._places.setdefault(name, []).append(place)
         for item, scenario in situation.given:
             self._given[scenario].add(item)
         for item, place in situation.leaving:
-            self.leaving[place].add(item)
+            self.leaving[place].update(slicing.names(item))
         self._ingress: dict[str, float] = defaultdict(float)
         seconds = situation.cycle.length.total_seconds()
         for demand in sorted(situation.demands, key=_key):
@@ -117,7 +131,10 @@ class Table:
         if flow.once and pool:
             taken = Taken(self._taken[name] if unique else set(self._taken[name]), self._given[flow.scenario])
             count, size = pool.among(taken)
-        smallest = pool.smallest(taken) if pool else None
+        cuts = self._cuts_at(name) if flow.slices and unique and not flow.once else None
+        if cuts and pool:
+            size -= cuts.left(pool)
+        smallest = next_size(pool, taken, cuts)
         life, horizon = self._stays(demand)
         # While it is not known how soon datasets come back, a pool is not paced: it is no harm when it runs dry.
         # Nor where a goal says how often one goes out: once, or whenever it is back.
@@ -143,8 +160,17 @@ class Table:
             free_items=len(pool) - count if pool else 0,
             free_bytes=pool.bytes - size if pool else 0,
             smallest=_least(flow, pool, smallest),
+            cuts_at=cuts,
             seed=_seed(s.campaign, self._cycle, str(flow.link), flow.link.through),
         )
+
+    def _cuts_at(self, place: str) -> Cuts:
+        """Return what is taken of datasets at a destination; shared by its lines."""
+        if place not in self._cuts:
+            parts = self._parts[place]
+            whole = {part.mother for part in parts if (part.mother, place) in self._s.taken}
+            self._cuts[place] = Cuts(parts, whole, self._taken[place])
+        return self._cuts[place]
 
     def _stays(self, demand: Demand) -> tuple[timedelta, timedelta]:
         """Return the lifetime of rules, and for how long each takes up space and keeps its dataset from others."""
@@ -167,14 +193,15 @@ class Table:
         return self._pools[key]
 
 
-def _least(flow: Flow, pool: Pool | None, smallest: Item | None) -> int:
-    """Return the bytes of what a debt may wait for: the smallest free item, 0 when there is none.
+def _least(flow: Flow, pool: Pool | None, smallest: int | None) -> int:
+    """Return the bytes of what a debt may wait for: the smallest that is free, 0 when there is none.
 
     Toward a goal what is less than any item waits too, so that it is not due again and again.
     """
     if smallest is None and flow.goal is not None and pool is not None:
-        smallest = pool.smallest(frozenset())
-    return smallest.bytes if smallest else 0
+        first = pool.smallest(frozenset())
+        smallest = first.bytes if first else 0
+    return smallest or 0
 
 
 def _worth_copying(key: PoolKey, items: Sequence[Item]) -> Sequence[Item]:
@@ -188,11 +215,21 @@ def _worth_copying(key: PoolKey, items: Sequence[Item]) -> Sequence[Item]:
     return [item for item in items if item.bytes * ODD >= largest]
 
 
-def _probe(demand: Demand, smallest: Item | None) -> int | None:
+def next_size(pool: Pool | None, taken: AbstractSet[str], cuts: Cuts | None) -> int | None:
+    """Return the bytes of the smallest that may be chosen: a dataset, or a file of one that may be cut."""
+    if pool is None:
+        return None
+    if cuts is not None:
+        return pool.finest if cuts.any_left(pool) else None
+    smallest = pool.smallest(taken)
+    return smallest.bytes if smallest else None
+
+
+def _probe(demand: Demand, smallest: int | None) -> int | None:
     """Return what a link may still have while most of its transfers fail; None while they do not."""
     if demand.failed <= FAILING:
         return None
-    return max(int(PROBE * demand.due), smallest.bytes if smallest else 0)
+    return max(int(PROBE * demand.due), smallest or 0)
 
 
 def _bears(demand: Demand) -> int | None:

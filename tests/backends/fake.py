@@ -14,6 +14,7 @@ from dc_inject.backends.rucio.errors import Notes
 
 Row = dict[str, Any]
 GB = 10**9
+_ASKED = ("source_replica_expression", "activity", "priority", "purge_replicas", "meta")
 BORN = datetime(2027, 2, 8, 9, 0)  # noqa: DTZ001  Rucio's client gives times without a zone
 
 
@@ -66,6 +67,8 @@ class FakeRucio:
     limits: list[Row] = field(default_factory=list)  # global ones
     unlinked: set[tuple[str, str]] = field(default_factory=set)  # pairs of RSEs without a distance
     may_end: bool = True
+    owned: set[str] = field(default_factory=lambda: {"user.dcops"})  # scopes in which the account makes datasets
+    expiries: dict[tuple[str, str], datetime] = field(default_factory=dict)  # of DIDs
     faults: dict[str, list[Exception]] = field(default_factory=dict)
     losses: dict[str, list[Exception]] = field(default_factory=dict)
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
@@ -147,7 +150,7 @@ class FakeRucio:
         if left is None or left - used <= sum(self.datasets[scope, name].values()):
             raise rucio.InsufficientAccountLimit("There is insufficient quota on any of the target RSE's")
         expires = _naive(self.clock.now() + timedelta(seconds=asked["lifetime"]))
-        kept = {key: asked[key] for key in ("source_replica_expression", "activity", "priority", "purge_replicas")}
+        kept = {key: asked[key] for key in _ASKED}
         return self._rule(
             scope, name, rse, self.account, {**kept, "comments": asked["comment"], "expires_at": expires}
         )
@@ -374,6 +377,27 @@ class FakeClient:
     def list_files(self, scope: str, name: str) -> Iterator[Row]:
         for file, size in self.server.datasets[scope, name].items():
             yield {"scope": scope, "name": file, "bytes": size}
+
+    def add_dataset(self, scope: str, name: str, *, lifetime: int, files: list[Row]) -> bool:
+        server = self.server
+        if scope not in server.owned:
+            raise rucio.AccessDenied(f"Account {server.account} can not add data identifier to scope {scope}")
+        if (scope, name) in server.datasets:
+            raise rucio.DataIdentifierAlreadyExists("Data Identifier already exists!")
+        sizes = {file: size for content in server.datasets.values() for file, size in content.items()}
+        server.datasets[scope, name] = {file["name"]: sizes[file["name"]] for file in files}
+        server.expiries[scope, name] = server.clock.now() + timedelta(seconds=lifetime)
+        return True
+
+    def set_metadata(self, scope: str, name: str, key: str, value: int) -> bool:
+        assert key == "lifetime"
+        self.server.expiries[scope, name] = self.server.clock.now() + timedelta(seconds=value)
+        return True
+
+    def list_replicas(self, dids: list[Row], rse_expression: str) -> Iterator[Row]:
+        for did in dids:
+            there = did["name"] in self.server.replicas.get(rse_expression, ())
+            yield {**did, "rses": {rse_expression: ["davs://x/y"]} if there else {}}
 
     def list_replication_rule_full_history(self, scope: str, name: str) -> Iterator[Row]:
         for rule in self.server.rules.values():

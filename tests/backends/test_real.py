@@ -6,21 +6,23 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rucio.client import Client
-from rucio.common.exception import DatabaseException
+from rucio.common.exception import DatabaseException, DataIdentifierNotFound
 
+from dc_inject import naming
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.clock import SystemClock
-from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.errors import Fatal, NoSlices, Permanent, ServiceError, Temporary
 from dc_inject.model import Cycle, DatasetFilter, Injection, Item, Link
 from dc_inject.ports import Candidate, Status
 from dc_inject.sandbox import Dataset, Rse, Sandbox, make_datasets
+from dc_inject.slicing import Slice, Slicing
 
 from ..conftest import client_for, rucio_config
 from ..sandbox.rules import until
@@ -187,6 +189,51 @@ def test_rules_are_found_by_their_comment(real: Real) -> None:
         (o.key, o.external_id, i.item.files) for i, o in zip(mine, outcomes, strict=True)
     }
     assert not list(real.backend.ours(mine[0].campaign, since=SystemClock().now() + timedelta(hours=1)))
+
+
+def test_a_slice_lives_and_ends(real: Real) -> None:
+    """Made once though asked for twice, moved, ended; its dataset has its own end, and Rucio deletes it then."""
+    mother, now = real.items[0], SystemClock().now()
+    cycle = Cycle.at(now, timedelta(seconds=15))
+    part = Slice(mother.name, 2, mother.files, mother.files)
+
+    def made(scope: str) -> Injection:
+        name = naming.sliced(part, Slicing(scope), "test", "s", cycle.start, real.link)
+        (sight,) = real.backend.look([Candidate(name, real.link)]).values()
+        assert sight.item is not None
+        assert (sight.closed, sight.source_complete, sight.source_locked) == (True, True, True)
+        assert (sight.destination_bytes, sight.destination_locked) == (0, False)
+        assert sight.item.files == mother.files - 1
+        return injection(sight.item, real.link, cycle=cycle)
+
+    assert kind(real, [made("cms")]) == [NoSlices]
+    one = made("user.dcops")
+    (entry,) = live([one], real.backend.submit([one]))
+    (again,) = real.backend.submit([one])
+    assert again.adopted
+    scope, name = one.item.name.split(" ")[0].split(":")
+    assert len(list(real.root.list_files(scope, name))) == part.files
+    assert {found.key for found in real.backend.ours(since=now - timedelta(minutes=1))} >= {one.key}
+    until(lambda: real.backend.observe([entry])[0].status is Status.COMPLETE, 60)
+    assert real.backend.observe([entry])[0].moved == one.item.bytes
+    (removal,) = real.backend.remove([entry])
+    assert not removal.gone
+
+    before = real.root.get_metadata(scope, name)["expired_at"]
+    assert before.replace(tzinfo=UTC) > now + one.lifetime
+    assert [outcome.error for outcome in real.backend.end([entry])] == [None]
+    assert real.root.get_metadata(scope, name)["expired_at"] < before
+    at_last(real.root.set_metadata, scope, name, "lifetime", 0)
+    until(lambda: is_gone(real.root, scope, name), 60)
+    until(lambda: real.backend.remove([entry])[0].gone, 90)
+
+
+def is_gone(root: Client, scope: str, name: str) -> bool:
+    try:
+        root.get_did(scope, name)
+    except DataIdentifierNotFound:
+        return True
+    return False
 
 
 # ---------------------------------------------------------------------------------------- without rights

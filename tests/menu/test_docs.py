@@ -23,6 +23,7 @@ from dc_inject.menu.schema import (
     RseEntry,
     ShapeEntry,
     SiteEntry,
+    SlicesEntry,
     ThenEntry,
 )
 from dc_inject.model import DatasetFilter, Limits
@@ -80,6 +81,7 @@ def test_there_are_examples() -> None:
         FtsEntry,
         ShapeEntry,
         ThenEntry,
+        SlicesEntry,
     ],
 )
 def test_every_key_is_on_the_page(part: type[Mapping]) -> None:

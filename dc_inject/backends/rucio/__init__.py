@@ -17,6 +17,7 @@ from dc_inject.backends.rucio.look import Looking
 from dc_inject.backends.rucio.observing import Observing
 from dc_inject.backends.rucio.replicas import replicas
 from dc_inject.backends.rucio.rules import Rules
+from dc_inject.backends.rucio.slices import Slices
 from dc_inject.backends.rucio.survey import Survey, surveyed
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
 from dc_inject.ports import (
@@ -62,10 +63,11 @@ class RucioBackend:
         """
         self.campaign = campaign
         self.connection = Connection(timeout=timeout, clock=clock, observer=observer, make=make, sleep=sleep)
-        self._rules = Rules(self.connection, self.name, batch_files=batch_files, batch_rules=batch_rules)
-        self._looking = Looking(self.connection)
+        slices = Slices(self.connection)
+        self._rules = Rules(self.connection, self.name, slices, batch_files=batch_files, batch_rules=batch_rules)
+        self._looking = Looking(self.connection, slices)
         self._observing = Observing(self.connection, self._rules, estimates)
-        self._ending = Ending(self.connection, self._rules)
+        self._ending = Ending(self.connection, self._rules, slices)
         self._facts = Facts(self.connection)
 
     def check(self) -> Identity:

@@ -22,8 +22,8 @@ class Did(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Did:
-        """Split `scope:name`; raises Permanent when there is no scope."""
-        scope, colon, name = text.partition(":")
+        """Split `scope:name`, of a slice that of its own dataset; raises Permanent when there is no scope."""
+        scope, colon, name = text.partition(" ")[0].partition(":")
         if not (scope and colon and name):
             raise Permanent(f"{text!r} is no DID", "write scope:name")
         return cls(scope, name)

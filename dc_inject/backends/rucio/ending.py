@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,9 +10,12 @@ from rucio.common.exception import AccessDenied, RuleNotFound
 
 from dc_inject.backends.rucio.connection import Connection
 from dc_inject.backends.rucio.rules import Rules
+from dc_inject.backends.rucio.slices import Slices
 from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.model import Entry
 from dc_inject.ports import Outcome
+
+log = logging.getLogger(__name__)
 
 _NO_RIGHT = "rules end with their lifetime; ask for the right to update rules of this account"
 
@@ -22,6 +26,7 @@ class Ending:
 
     connection: Connection
     rules: Rules
+    slices: Slices
 
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:
         """End each rule now; one that is gone is a success. The first trouble that all share ends the asking."""
@@ -47,6 +52,9 @@ class Ending:
         except ServiceError as error:
             if not _is_gone(error) and not self._has_gone(rule, error):
                 raise
+        trouble = self.slices.ended(entry.injection.item.name)
+        if trouble is not None:
+            log.debug("the dataset of %s stays for its lifetime: %s", entry.injection.item.name, trouble.message)
         return rule
 
     def _has_gone(self, rule: str, error: ServiceError) -> bool:

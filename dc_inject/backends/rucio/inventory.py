@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dc_inject import pool
+from dc_inject import naming, pool
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
@@ -35,8 +35,8 @@ def _locked(
 ) -> Iterator[Item]:
     given: set[str] = set()
     for row in connection.stream("get_dataset_locks_by_rse", source):
-        if row["state"] != "OK":
-            continue
+        if row["state"] != "OK" or naming.is_slice(row["name"]):
+            continue  # what is in a slice is there as a part of its mother
         item = Item(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
         if item.name not in given and pool.matches(item, datasets, in_container=item.name in members):
             given.add(item.name)  # a dataset has a lock for every rule on it

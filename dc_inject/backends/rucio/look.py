@@ -7,10 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from dc_inject import slicing
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
 from dc_inject.backends.rucio.inventory import complete
+from dc_inject.backends.rucio.slices import Slices
 from dc_inject.errors import Permanent
 from dc_inject.model import Item
 from dc_inject.ports import Candidate, Sight
@@ -23,21 +25,27 @@ _PAST = datetime(1970, 1, 1, tzinfo=UTC)
 class Looking:
     """Looks at candidates; remembers for 12 hours when rules that hold datasets at sources expire."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, slices: Slices) -> None:
         """Take the connection to ask."""
         self._connection = connection
+        self._slices = slices
         self._expiries: dict[str, tuple[datetime, datetime | None]] = {}  # rule -> when asked, expiry
         self._lock = threading.Lock()
 
     def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
-        """Return what Rucio says of each candidate: three bulk calls for 200, and one for each new rule."""
-        dids = {candidate.item: Did.read(candidate.item) for candidate in candidates}
+        """Return what Rucio says of each candidate: three bulk calls for 200, and one for each new rule.
+
+        A slice is asked about by its mother, and by its files at the destination: its dataset may not be there
+        yet, or not any more.
+        """
+        parts = {candidate.item: slicing.read(candidate.item) for candidate in candidates}
+        dids = {item: Did.read(part.mother if part else item) for item, part in parts.items()}
         metadata = {Did.of(row): row for row in self._rows("get_metadata_bulk", dids.values())}
         replicas = {
             (Did.of(row), row["rse"]): row for row in self._rows("list_dataset_replicas_bulk", dids.values())
         }
         locks: dict[tuple[Did, str], list[Row]] = defaultdict(list)
-        for row in locks_of(self._connection, dids.values()):
+        for row in locks_of(self._connection, {*dids.values(), *map(Did.read, parts)}):
             locks[Did.of(row), row["rse"]].append(row)
         sights = {}
         for candidate in candidates:
@@ -45,14 +53,20 @@ class Looking:
             at_source, at_destination = (did, candidate.link.source), (did, candidate.link.destination)
             holding = [lock for lock in locks.get(at_source, []) if lock["state"] == "OK"]
             source, destination = replicas.get(at_source), replicas.get(at_destination)
+            part = parts[candidate.item]
             sights[candidate] = Sight(
-                item=_item(candidate.item, metadata.get(did), source),
+                item=self._slices.item(candidate.item, part)
+                if part
+                else _item(candidate.item, metadata.get(did), source),
                 closed=did in metadata and metadata[did]["is_open"] is False,
                 source_complete=source is not None and complete(source),
                 source_locked=bool(holding),
                 source_until=self._until(holding),
-                destination_bytes=_there(destination),
-                destination_locked=at_destination in locks,
+                destination_bytes=self._slices.there(part, candidate.link.destination)
+                if part
+                else _there(destination),
+                destination_locked=at_destination in locks
+                or (Did.read(candidate.item), at_destination[1]) in locks,
             )
         return sights
 

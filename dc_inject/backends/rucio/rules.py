@@ -10,12 +10,13 @@ from datetime import datetime, timedelta
 
 from rucio.common import exception as rucio
 
-from dc_inject import __version__, naming
+from dc_inject import __version__, naming, slicing
 from dc_inject.backends.answers import count, name, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.identity import account_of
-from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
+from dc_inject.backends.rucio.slices import Slices
+from dc_inject.errors import AnotherNow, Fatal, NoSlices, Permanent, ServiceError, Temporary
 from dc_inject.model import Injection, Link
 from dc_inject.ports import Found, Outcome, Status
 from dc_inject.redaction import scrub
@@ -42,7 +43,7 @@ def read(row: Row, service: str) -> Found | None:
     campaign, scenario, cycle = said
     source = row["source_replica_expression"]
     link = Link(name(source) if source else "", name(row["rse_expression"]), service)
-    item = str(Did.of(row))
+    item = _item(row)
     created = utc(row["created_at"])
     if created is None:
         raise ValueError("a rule has no time of its birth")
@@ -66,6 +67,19 @@ def read(row: Row, service: str) -> Found | None:
     )
 
 
+def _item(row: Row) -> str:
+    """Return the name of the item that a rule is for: of a slice, the rule tells what is in it."""
+    did = str(Did.of(row))
+    if not naming.is_slice(did):
+        return did
+    try:
+        told = json.loads(row.get("meta") or "{}")
+        part = slicing.read(told["slice"])
+    except (KeyError, TypeError, ValueError):
+        return did
+    return did if part is None else slicing.full_name(did, part)
+
+
 def status(row: Row) -> Status:
     """Return what a rule's state means; one that is new to us is taken as not yet at work."""
     return _STATUS.get(row["state"], Status.WAITING)
@@ -74,8 +88,11 @@ def status(row: Row) -> Status:
 class Rules:
     """Finds our rules and makes them."""
 
-    def __init__(self, connection: Connection, service: str, *, batch_files: int, batch_rules: int) -> None:
+    def __init__(
+        self, connection: Connection, service: str, slices: Slices, *, batch_files: int, batch_rules: int
+    ) -> None:
         """Take the bounds of one call: a batch is one transaction behind a front end with little patience."""
+        self._slices = slices
         self._connection = connection
         self._service = service
         self._batch_files = batch_files
@@ -112,10 +129,33 @@ class Rules:
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Make a rule for each; one call for as many as can share it, one outcome for each."""
-        outcomes: dict[str, Outcome] = {}
-        for batch in self._batches(injections):
+        outcomes = self._made(injections)
+        for batch in self._batches([injection for injection in injections if injection.key not in outcomes]):
             outcomes |= {outcome.key: outcome for outcome in self._make(batch)}
         return [outcomes[injection.key] for injection in injections]
+
+    def _made(self, injections: Sequence[Injection]) -> dict[str, Outcome]:
+        """Make the datasets of slices; returns the outcomes of those for which there is none."""
+        outcomes: dict[str, Outcome] = {}
+        refused: ServiceError | None = None  # for a reason that others share
+        for injection in injections:
+            part = slicing.read(injection.item.name)
+            if part is None:
+                continue
+            try:
+                if refused is None:
+                    self._slices.make(injection, part)
+                else:
+                    outcomes[injection.key] = Outcome(injection.key, error=refused)
+            except ServiceError as error:
+                told = error
+                if isinstance(error, Temporary):
+                    # If it was made after all, so much the better: what counts is the rule, never asked for.
+                    told = Temporary(error.message, error.hint, hold=error.hold)
+                if isinstance(error, NoSlices) or not isinstance(error, AnotherNow | Permanent):
+                    refused = told
+                outcomes[injection.key] = Outcome(injection.key, error=told)
+        return outcomes
 
     def _batches(self, injections: Sequence[Injection]) -> Iterator[list[Injection]]:
         """Give those that one call can make: alike in all that a call has only one of, few files together."""
@@ -191,7 +231,8 @@ class Rules:
 
 
 def _call(injection: Injection) -> dict[str, object]:
-    """Return what all rules of one call share."""
+    """Return what all rules of one call share; that of a slice tells what is in it, and is made by itself."""
+    part = slicing.read(injection.item.name)
     return {
         "rse_expression": injection.link.destination,
         "source_replica_expression": injection.link.source,
@@ -209,6 +250,7 @@ def _call(injection: Injection) -> dict[str, object]:
                 "campaign": injection.campaign,
                 "scenario": injection.scenario,
                 "contact": injection.contact[:_CONTACT],
+                **({} if part is None else {"slice": str(part)}),
             }
         ),
     }

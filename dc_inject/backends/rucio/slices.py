@@ -1,0 +1,112 @@
+"""Slices: temporary datasets of ours, with some of the files of a dataset that is too coarse for a link."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import timedelta
+
+from rucio.common import exception as rucio
+
+from dc_inject import slicing
+from dc_inject.backends.answers import count
+from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.dids import Did, bulk
+from dc_inject.errors import NoSlices, Permanent, ServiceError
+from dc_inject.model import Injection, Item
+from dc_inject.slicing import Slice
+
+_KEPT = 20  # datasets whose lists of files are kept
+LONGER = timedelta(days=1)  # than its rule lives a slice's dataset
+_AFTER = timedelta(hours=1)  # its rule was ended
+
+_NO_NAME = (rucio.InvalidObject, rucio.InvalidPath)
+_NO_RIGHT = (rucio.AccessDenied, rucio.ScopeNotFound, *_NO_NAME)
+
+
+class Slices:
+    """Makes slices and looks at them; lists of files are read of their mothers, and the last ones kept."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Take the connection to ask."""
+        self._connection = connection
+        self._lists: OrderedDict[str, list[Row]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def files(self, part: Slice) -> list[Row]:
+        """Return the files of a slice; raises Permanent when its mother has gone or changed."""
+        with self._lock:
+            known = self._lists.pop(part.mother, None)
+        if known is None or len(known) != part.of:
+            did = Did.read(part.mother)
+            rows = self._connection.call("list_files", did.scope, did.name)
+            known = [
+                {"scope": row["scope"], "name": row["name"], "bytes": count(row["bytes"])}
+                for row in sorted(rows, key=Did.of)
+            ]
+        with self._lock:
+            self._lists[part.mother] = known
+            while len(self._lists) > _KEPT:
+                self._lists.popitem(last=False)
+        if len(known) != part.of:
+            raise Permanent(f"{part.mother} has {len(known)} files now, not {part.of}")
+        return known[part.first - 1 : part.last]
+
+    def item(self, name: str, part: Slice) -> Item | None:
+        """Return a slice with the bytes that its files have; None when they are not known any more."""
+        try:
+            files = self.files(part)
+        except Permanent:
+            return None
+        return Item(name, sum(file["bytes"] for file in files), len(files))
+
+    def there(self, part: Slice, rse: str) -> int:
+        """Return how many bytes of a slice's files are available at an RSE."""
+        try:
+            sizes = {Did.of(file): file["bytes"] for file in self.files(part)}
+        except Permanent:
+            return 0  # nothing tells its files any more, nor can anybody ask for them
+        rows = bulk(sizes, lambda dids: self._replicas(dids, rse))
+        return sum(sizes.get(Did.of(row), 0) for row in rows if rse in (row.get("rses") or {}))
+
+    def _replicas(self, dids: Sequence[Did], rse: str) -> list[Row]:
+        rows: list[Row] = self._connection.call("list_replicas", [did.row() for did in dids], rse_expression=rse)
+        return rows
+
+    def make(self, injection: Injection, part: Slice) -> None:
+        """Make the dataset of a slice, files and all, in one call; one that is there is that of an earlier call.
+
+        Raises NoSlices where the account may not.
+        """
+        did = Did.read(injection.item.name)
+        files = [Did.of(file).row() for file in self.files(part)]
+        lifetime = math.ceil((injection.lifetime + LONGER) / timedelta(seconds=1))
+        try:
+            self._connection.call("add_dataset", did.scope, did.name, lifetime=lifetime, files=files, writes=True)
+        except Permanent as error:
+            if isinstance(error.__cause__, rucio.DataIdentifierAlreadyExists):
+                return
+            if isinstance(error.__cause__, _NO_RIGHT):
+                hint = f"ask for the right to make datasets in {did.scope}, or name another scope in `slices`"
+                if isinstance(error.__cause__, _NO_NAME):
+                    hint = "write a `name` in `slices` that the experiment's rules for names take"
+                refused = NoSlices(f"no slices can be made in the scope {did.scope}: {error.message}", hint)
+                raise refused from error.__cause__
+            raise
+
+    def ended(self, name: str) -> ServiceError | None:
+        """Let the dataset of a slice go soon, now that its rule was ended; returns what stood in the way.
+
+        That is no failure: it goes by its lifetime in any case.
+        """
+        if slicing.read(name) is None:
+            return None
+        did = Did.read(name)
+        try:
+            seconds = int(_AFTER.total_seconds())
+            self._connection.call("set_metadata", did.scope, did.name, "lifetime", seconds, writes=True)
+        except ServiceError as error:
+            return error
+        return None
