@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from dc_inject.backends.rucio.errors import Notes
 
 Row = dict[str, Any]
 GB = 10**9
-_ASKED = ("source_replica_expression", "activity", "priority", "purge_replicas", "meta")
+_ASKED = ("source_replica_expression", "activity", "priority", "purge_replicas")
 BORN = datetime(2027, 2, 8, 9, 0)  # noqa: DTZ001  Rucio's client gives times without a zone
 
 
@@ -150,7 +151,7 @@ class FakeRucio:
         if left is None or left - used <= sum(self.datasets[scope, name].values()):
             raise rucio.InsufficientAccountLimit("There is insufficient quota on any of the target RSE's")
         expires = _naive(self.clock.now() + timedelta(seconds=asked["lifetime"]))
-        kept = {key: asked[key] for key in _ASKED}
+        kept = {**{key: asked[key] for key in _ASKED}, "meta": json.dumps(asked["meta"])}
         return self._rule(
             scope, name, rse, self.account, {**kept, "comments": asked["comment"], "expires_at": expires}
         )

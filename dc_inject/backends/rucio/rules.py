@@ -73,7 +73,9 @@ def _item(row: Row) -> str:
     if not naming.is_slice(did):
         return did
     try:
-        told = json.loads(row.get("meta") or "{}")
+        told = json.loads(row["meta"])
+        if isinstance(told, str):
+            told = json.loads(told)  # the server writes as JSON what is JSON already
         part = slicing.read(told["slice"])
     except (KeyError, TypeError, ValueError):
         return did
