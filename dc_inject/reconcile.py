@@ -50,12 +50,17 @@ def to_end(
         for entry in entries
         if (
             (entry.state is State.LIVE and entry.present)
-            or (entry.completed_at is not None and entry.completed_at + dwell(entry) <= now)
+            or (entry.completed_at is not None and _passed(entry.completed_at, dwell(entry), now))
             or (entry.expires_at is not None and entry.expires_at <= now and lives_on(entry))
         )
         and entry.state in {State.LIVE, State.COMPLETE}
-        and (entry.end_asked_at is None or entry.end_asked_at + again_after <= now)
+        and (entry.end_asked_at is None or _passed(entry.end_asked_at, again_after, now))
     ]
+
+
+def _passed(moment: datetime, wait: timedelta, now: datetime) -> bool:
+    """Whether so much time has passed since a moment; one in the future was written by a clock that was ahead."""
+    return not now - wait < moment <= now
 
 
 def at_a_pace(entries: Sequence[Entry], every: timedelta, per_hour: int = CANCELS_PER_HOUR) -> list[Entry]:

@@ -188,7 +188,7 @@ class Engine:
         if self._calls.under_way or live:
             return False
         ended = self._desk.ledger.entries(State.ENDED)
-        if self._ended_at is None:
+        if self._ended_at is None or self._ended_at > now:  # the clock may have been ahead for a while
             self._ended_at = now
             left = f"; {len(ended)} are not yet known to be gone from their destinations" if ended else ""
             log.info("nothing of ours is live any more%s", left)

@@ -11,7 +11,6 @@ With `--records FOLDER` what each seed gave is kept, also when it is interrupted
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import os
 import signal
@@ -35,7 +34,7 @@ ALL = [*PARTS, "volume", "postgres"]
 CYCLES = {"rucio": 8, "fts": 4}  # seconds: Rucio takes longer for what planning asks of it
 SIZES = {
     "small": Size(at_steps=12, anywhere=4, faulty=0, each=0, volume_cycles=0, minutes=3),
-    "default": Size(at_steps=60, anywhere=10, faulty=300, each=1, volume_cycles=40, minutes=12),
+    "default": Size(at_steps=40, anywhere=6, faulty=200, each=1, volume_cycles=40, minutes=12),
     "full": Size(300, anywhere=30, faulty=3000, each=1, volume_cycles=40, minutes=60, goal=(1000, 20000)),
 }
 
@@ -57,12 +56,15 @@ def bring_up(sandbox: Sandbox, seed: int, *, files: bool = False, db: str = "sql
     sandbox.up(grid=grid(seed), env=server_environment(), interval=0.3, db=db, **more)
 
 
-def parts(ground: Ground, size: Size, only: Sequence[str]) -> None:
-    """Do in one world one part after the other."""
-    with contextlib.suppress(TimeIsUpError):
-        for name, part in PARTS.items():
-            if name in only:
-                part(ground, size)
+def parts(ground: Ground, size: Size, only: Sequence[str]) -> list[str]:
+    """Do in one world one part after the other; returns those for which the time was up."""
+    wanted = [name for name in PARTS if name in only]
+    for number, name in enumerate(wanted):
+        try:
+            PARTS[name](ground, size)
+        except TimeIsUpError:
+            return [f"{ground.world.service}: {late}" for late in wanted[number:]]
+    return []
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def chaos(seed: int, wanted: Wanted, place: Path, record: Path) -> None:
         lab = Lab(sandbox, place, seed, stack, begun + 60 * size.minutes)
         lab.after_each = lambda: rows.save(record, lab.rows)
         lab.after_each()
-        tasks: list[Callable[[], None]] = []
+        tasks: list[Callable[[], list[str] | None]] = []
         if "volume" in wanted.only and size.volume_cycles and "rucio" in through:
             for part in DELIVERED:
                 ground = lab.ground(f"V{part * 100:.0f}", cycle=15, datasets=150)
@@ -108,13 +110,14 @@ def chaos(seed: int, wanted: Wanted, place: Path, record: Path) -> None:
             tasks.append(partial(postgres.locked, ground, size))
         with ThreadPoolExecutor(len(tasks)) as pool:
             try:
-                for done in [pool.submit(task) for task in tasks]:
-                    done.result()
+                ends = [pool.submit(task) for task in tasks]
+                late = sorted(name for end in ends for name in end.result() or ())
             except BaseException:
                 lab.stop()
                 raise
     found = rows.summed([record])
-    print(f"seed {seed}: {time.monotonic() - begun:.0f} s\n\n{rows.table(found)}\n", flush=True)
+    print(f"seed {seed}: {time.monotonic() - begun:.0f} s\n\n{rows.table(found)}\n")
+    print(f"not done, or not all of it, as the time was up: {', '.join(late) or 'nothing'}\n", flush=True)
 
 
 def enough(files: Sequence[Path], goal: tuple[int, int]) -> bool:
