@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.backends.rucio import RucioBackend
+from dc_inject.clock import SystemClock
+from dc_inject.metrics import Silent
+from dc_inject.model import DatasetFilter, Link
+from dc_inject.ports import Candidate
 from dc_inject.sandbox import Rse, Sandbox
-from tests.conftest import client_for
+from tests.conftest import client_for, rucio_config
 from tests.e2e.tool import Tool, until
 from tests.sandbox.rules import inject, state
 
@@ -59,6 +64,16 @@ def test_a_set_at_an_rse_is_registered_injected_and_erased_with_all_its_copies(s
     assert tool.run("data", "make", source, label, *arguments).out == done.out
     assert on_disk(storage_grid, "XRD1", f"/rucio/{source}") == there
 
+    with rucio_config(storage_grid.config):
+        backend = RucioBackend(campaign="data", clock=SystemClock(), observer=Silent())
+        every = DatasetFilter((f"{dids[0]['scope']}:*",), mean_file=(1, 10**9))
+        until(lambda: len(list(backend.inventory(source, every))) == 2, "Rucio's own sums of the datasets")
+        items = {item.name: (item.bytes, item.files) for item in backend.inventory(source, every)}
+        candidates = [Candidate(name, Link(source, destination)) for name in items]
+        sights = backend.look(candidates).values()
+    assert items == dict(zip(done.out.splitlines(), [(900_000, 3), (600_000, 2)], strict=True))
+    assert all(sight.closed and sight.source_complete and sight.source_locked for sight in sights)
+
     rule = inject(client, dids[0]["scope"], dids[0]["name"], source, destination)
     until(lambda: state(client, rule) == "OK", "the copies")
     copies = on_disk(storage_grid, "XRD2", f"/rucio/{destination}")
@@ -71,6 +86,17 @@ def test_a_set_at_an_rse_is_registered_injected_and_erased_with_all_its_copies(s
     until(lambda: on_disk(storage_grid, "XRD1", f"/rucio/{source}") == {}, "the files at the source go")
     until(lambda: on_disk(storage_grid, "XRD2", f"/rucio/{destination}") == {}, "the copies go")
     assert list(client.list_dids(dids[0]["scope"], [{"name": f"dc_inject-data.{label}.*"}])) == []
+
+
+def test_an_administrator_makes_a_set_that_the_owner_of_the_scope_drops(storage_grid, tool, label):
+    arguments = ("data", "make", "XRD1", label, "--files", 2, "--size", "1MB", "--scope", "user.dcops")
+    before = on_disk(storage_grid, "XRD1", "/rucio/XRD1")
+    refused = tool.run(*arguments, config=storage_grid.root_config, code=2)
+    assert "--allow-admin" in refused.err
+    tool.run(*arguments, "--allow-admin", config=storage_grid.root_config)
+    assert len(on_disk(storage_grid, "XRD1", "/rucio/XRD1")) == len(before) + 2
+    tool.run("data", "drop", "XRD1", label, "--yes")
+    until(lambda: on_disk(storage_grid, "XRD1", "/rucio/XRD1") == before, "the files go")
 
 
 def test_a_set_below_a_prefix_is_made_listed_and_dropped(storage_grid, tool, label):
