@@ -14,6 +14,7 @@ from dc_inject.cli import common, subjects
 from dc_inject.clock import SystemClock
 from dc_inject.errors import UsageError
 from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger.reading import Reader
 from dc_inject.overrides import Kind
 
 VERBS = ("rate", "scale", "pause", "resume")
@@ -58,6 +59,7 @@ def set_(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     who, now = common.who(), SystemClock().now()
     with Ledger.open(path) as ledger:
         subjects.known(ledger, subject)
+        now_due = due_now(ledger, subject)
         if wish.verb == "pause":
             done = ledger.pause(subject, who, why, now)
         elif wish.verb == "resume":
@@ -65,8 +67,17 @@ def set_(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
         else:
             done = ledger.override(subject, Kind(wish.verb), wish.value, who, why, now)
         name = ledger.campaign or path.stem
-    what = f"{name}: {subjects.shown(subject)}: {wish.said}"
+    what = f"{name}: {subjects.shown(subject)}: {wish.said}{now_due if wish.value else ''}"
     click.echo(f"{what}; {heard(path)}" if done else f"{what}: it is so already", err=True)
+
+
+def due_now(view: Reader, subject: str) -> str:
+    """Return in words what a subject is due in the last cycle, so that a slip of the hand is seen."""
+    cycle = view.last_cycle()
+    if cycle is None:
+        return ""
+    due = sum(row.due for row in view.rows(cycle=cycle) if overrides.covers(subject, row.key))
+    return f" (the last cycle: {units.format_rate(due / cycle.length.total_seconds())})"
 
 
 def heard(path: Path) -> str:

@@ -42,7 +42,7 @@ def test_a_link_is_named_in_any_form_and_its_rate_set_and_taken_back(made: Made,
     """With the reason, and nothing is left."""
     done = run("set", *names, "rate", "40Gb/s", "--why", "more")
     assert done.exit_code == 0, done.exception
-    assert f"dc27: {LINK}: rate 40 Gb/s; nobody injects now" in done.stderr
+    assert f"dc27: {LINK}: rate 40 Gb/s (the last cycle: 4 Gb/s); nobody injects now" in done.stderr
     assert what_is_set(made) == [(LINK, Kind.RATE, 5e9, "more")]
     assert "it is so already" in run("set", *names, "rate", "40", "Gb/s").stderr
     assert "no more rate 40 Gb/s" in run("unset", *names).stderr

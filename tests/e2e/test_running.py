@@ -78,6 +78,33 @@ def test_a_run_ends_what_it_made_and_its_metrics_are_the_numbers_of_status(tool,
         assert link["moved_estimated"] == 0
 
 
+def test_a_rate_is_set_from_another_terminal_and_taken_back(tool, three, label):
+    """The cycle after it is due the new rate, and status says by whom and why."""
+    source, one, two = three
+    cycle, campaign = this_cycle(CYCLE), f"set-{label}"
+    menu = tool.menu(
+        campaign, {(source, one): "4 Gb/s", (source, two): "4 Gb/s"}, start=cycle.start, cycles=60, cycle=CYCLE
+    )
+    running = tool.start("run", menu, now=cycle.start)
+    until(lambda: given(tool.entries(campaign)), "a rule")
+    said = tool.run("set", source, one, "rate", "12Gb/s", "--why", "more").err
+    assert "will hear of it" in said
+
+    def targets():
+        rows = tool.status(campaign)["rows"]
+        return {row["destination"]: round(row["target"] * 8 / 1e9, 2) for row in rows}
+
+    until(lambda: targets() == {one: 12, two: 4}, "a cycle with the new rate")
+    (shown,) = tool.status(campaign)["overrides"]
+    assert (shown["subject"], shown["what"], shown["why"]) == (f"{source}:{one}", "rate 12 Gb/s", "more")
+    running.says(f"{source}:{one}: rate 12 Gb/s is set")
+    assert "no more rate 12 Gb/s" in tool.run("unset", campaign, f"{source}->{one}").err
+    until(lambda: targets() == {one: 4, two: 4}, "a cycle with the menu's rate")
+    assert tool.status(campaign)["overrides"] == []
+    running.send(signal.SIGTERM)
+    running.ends()
+
+
 def test_stop_and_resume_from_another_terminal_and_end_afterwards(tool, sandbox, three, label):
     source, one, two = three
     cycle, campaign = this_cycle(CYCLE), f"hands-{label}"
