@@ -126,6 +126,15 @@ class Wrong(SimClock):
             self.true.advance(self.true.now() + slice_)
 
 
+def _alive(one: World, since: datetime, until: datetime) -> list[str]:
+    """Tell which rules the service had all that time: where there are none, there is nothing to look at."""
+    return [
+        rule.injection.item.name
+        for rule in one.backend.rules.values()
+        if rule.created <= since and (rule.ended is None or rule.ended >= until)
+    ]
+
+
 def _whole(one: World) -> None:
     """Ledger and service agree to the byte, nothing is there twice or forgotten, and no row contradicts itself."""
     entries = {entry.injection.key: entry for entry in one.ledger.entries()}
@@ -167,7 +176,8 @@ def test_a_clock_that_steps_an_hour_loses_no_bytes_and_gives_nothing_twice(
     one.clock = Wrong(true, steps)
     one.settings = replace(one.settings, drain=True)
     one.run()
-    assert max(later - earlier for earlier, later in pairwise(looks)) < CYCLE, "nobody looked for long"
+    for earlier, later in pairwise(looks):
+        assert later - earlier < CYCLE or not _alive(one, earlier, earlier + CYCLE), "nobody looked for long"
     rows = [row for row in one.ledger.rows() if row.due]
     assert len({(row.key, row.cycle.start) for row in rows}) == len(rows)
     assert sorted({row.cycle.start for row in rows}) == [START + number * CYCLE for number in range(20)]
