@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dc_inject import slicing
 from dc_inject.model import State
 from dc_inject.sandbox import Link
 from tests.conftest import client_for
@@ -25,7 +26,7 @@ CYCLE = 5  # seconds
 def places(sandbox):
     """Sources with two destinations each, enough for all tests here."""
     label = uuid.uuid4().hex[:8].upper()
-    some = [[f"T2_{label}_{number}_{end}" for end in ("From", "To1", "To2")] for number in range(6)]
+    some = [[f"T2_{label}_{number}_{end}" for end in ("From", "To1", "To2")] for number in range(7)]
     add_stock(sandbox, [one[0] for one in some], [name for one in some for name in one[1:]], count=16)
     return iter(some)
 
@@ -244,3 +245,27 @@ def test_rules_that_an_operator_suspends_are_ended_after_some_minutes_and_made_u
     assert not {entry.external_id for entry in made} & {rule["id"] for rule in rules(sandbox.config, campaign)}
     (link,) = tool.status(campaign, "--summary")["links"]
     assert link["failed_files"] == {"suspended": sum(entry.injection.item.files for entry in made)}
+
+
+def test_a_link_that_is_too_slow_for_its_datasets_is_given_slices(tool, sandbox, three, label):
+    """1 GB a cycle, where no dataset has less than 2: cut, moved, ended and deleted; no file twice at a time."""
+    source, destination, _ = three
+    cycle, campaign = this_cycle(CYCLE), f"slices-{label}"
+    menu = tool.menu(campaign, {(source, destination): "1600 Mb/s"}, start=cycle.start, cycles=4, cycle=CYCLE)
+    menu.write_text(menu.read_text().replace("datasets: {", "datasets: {slices: user.dcops, ", 1))
+    tool.start("run", menu, now=cycle.start).ends()
+    made = [entry for entry in tool.entries(campaign) if entry.accepted_at]
+    assert {entry.state for entry in made} == {State.GONE}
+    there = sorted((slicing.read(e.injection.item.name), e.called_at, e.ended_at) for e in made)
+    assert len(there) >= 3
+    for (part, _, ended), (other, called, _) in pairwise(there):
+        assert not part.overlaps(other) or ended <= called
+    (link,) = tool.status(campaign, "--summary")["links"]
+    assert abs(link["due"] - link["injected"]) <= max(e.injection.item.bytes for e in made)
+    assert link["moved"] == link["injected"] > 0
+    assert rules(sandbox.config, campaign) == []
+    client = client_for(sandbox.config)
+    for entry in made:
+        scope, name = entry.injection.item.name.split(" ")[0].split(":")
+        left = client.get_metadata(scope, name)["expired_at"] - entry.ended_at.replace(tzinfo=None)
+        assert left < timedelta(hours=2)

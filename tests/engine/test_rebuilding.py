@@ -6,17 +6,20 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import combinations
 
 import pytest
 
+from dc_inject import slicing
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine.rebuilding import Rebuilding
 from dc_inject.errors import LedgerError, Temporary
 from dc_inject.goal import Volume
 from dc_inject.ledger import Ledger
 from dc_inject.ledger.check import check
-from dc_inject.model import State
+from dc_inject.model import Item, State
 from dc_inject.ports import Found, Status
+from dc_inject.slicing import Slicing
 from tests.engine.world import (
     CYCLE,
     GB,
@@ -113,6 +116,22 @@ def test_it_goes_on_with_the_next_cycle_without_giving_anything_twice(tmp_path, 
         given = sum(row.injected for row in rows if row.key == key)
         assert abs(given - 3 * due) <= 100 * GB  # neither a burst nor a hole
     assert not [e for e in one.ledger.entries() if e.state is State.REFUSED]
+
+
+def test_slices_are_known_again_and_no_file_goes_where_it_is(tmp_path):
+    """Of two datasets of 5 TB, from before and after: the rules tell what is in each slice."""
+    links = [flow("A", "B", 2, slices=Slicing("user.dcops"))]
+    coarse = [Item(f"cms:/A/data#{n}", 5000 * GB, 1000) for n in range(2)]
+    one = world(tmp_path, campaign(links), {"A": coarse}, may_end=False)
+    one.run(cycles=3)
+    before = len(one.backend.rules)
+    assert rebuild(one).injections == before > 3
+    accounted_for(one)
+    one.run(cycles=3)
+    accounted_for(one)
+    parts = [slicing.read(rule.injection.item.name) for rule in one.backend.rules.values()]
+    assert len(parts) > before
+    assert not [(a, b) for a, b in combinations(parts, 2) if a is None or b is None or a.overlaps(b)]
 
 
 def test_nothing_is_given_to_where_it_is_and_all_of_it_is_ended_and_deleted(tmp_path):
