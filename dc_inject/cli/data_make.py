@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from threading import Lock
 from typing import Any
 
 import click
@@ -193,7 +194,10 @@ def _filled(wish: _Wish, parallel: int) -> list[tuple[int, Written]]:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Moved]:
-    """Show how far it is: a bar on a terminal, elsewhere nothing."""
+    """Show how far it is: a bar on a terminal, elsewhere a line for each tenth."""
+    if not sys.stderr.isatty():
+        yield _Tenths(total).moved
+        return
     columns = (
         TextColumn("uploading"),
         BarColumn(),
@@ -201,9 +205,28 @@ def _progress(total: int) -> Iterator[Moved]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as progress:
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("uploading", total=total)
         yield lambda count: progress.advance(task, count)
+
+
+class _Tenths:
+    """Says it in a line whenever another tenth is done; heard from several threads."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = self._said = 0
+        self._lock = Lock()
+
+    def moved(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            tenth = 10 * self._done // self._total
+            if tenth <= self._said:
+                return
+            self._said = tenth
+        done, total = units.format_size(self._done), units.format_size(self._total)
+        click.echo(f"{done} of {total} are there", err=True)
 
 
 def _tell(wish: _Wish, written: Sequence[tuple[int, Written]]) -> None:

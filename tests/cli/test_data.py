@@ -96,6 +96,13 @@ def test_a_dry_run_writes_nothing_and_tells_what_is_missing(dav, prefix):
     assert (row["missing"], row["first"]) == (0, None)
 
 
+def test_off_a_terminal_each_tenth_is_told_once(dav, prefix):
+    done = run("data", "make", prefix, "one", "--files", "20", "--size", "1kB", "--parallel", "3")
+    told = [line for line in done.stderr.splitlines() if line.endswith("are there")]
+    assert len(told) == 10
+    assert "20 kB of 20 kB are there" in told
+
+
 def test_a_storage_without_checksums_is_told_of(dav, prefix):
     real = dav.tricks
 
