@@ -115,6 +115,11 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
     return Hops(waiting, bound)
 
 
+def may_go_on(entry: Entry, now: datetime, least: timedelta) -> bool:
+    """Whether a first copy lives long enough for a second hop whose rule lives `least`, and reads from it."""
+    return entry.expires_at is None or entry.expires_at >= now + least
+
+
 def to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list[Entry]:
     """Return the live, incomplete entries that expire within `ahead`: the last chance to look at their locks."""
     return [

@@ -239,7 +239,8 @@ class Engine:
         self._cycle, self._plan_at, self._tries = cycle, None, 0
         self._desk.troubles.clear()
         self._following.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
-        self._following.hops = {f.key: f.end for f in self._campaign.flows if isinstance(f.goal, Onward)}
+        hops = [flow for flow in self._campaign.flows if isinstance(flow.goal, Onward)]
+        self._following.hops = {hop.key: (hop.end, hop.lifetime_min) for hop in hops}
         self._releasing.load(cycle)
         self._following.once_a_cycle(self._clock.now())
         if injecting and self._campaign.in_force(cycle.start, cycle.end):

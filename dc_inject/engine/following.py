@@ -42,7 +42,9 @@ class Following:
         # Ends asked for by this process: how often they failed in a row, and when to ask again if so.
         self._asked: dict[str, tuple[int, datetime | None]] = {}
         self.dwell: dict[FlowKey, timedelta] = {}
-        self.hops: dict[FlowKey, datetime] = {}  # second hops, and until when anything goes on there
+        self.hops: dict[
+            FlowKey, tuple[datetime, timedelta]
+        ] = {}  # until when anything goes on, and how long it lives
 
     def round(self, now: datetime, every: timedelta) -> None:
         """Observe all that is in a service, and end what is complete."""
@@ -57,8 +59,7 @@ class Following:
         self._observe([e for e in entries if e.injection.key not in last_chance], exact=False)
         self._observe(settle, exact=True)
         dwell = {e.injection.key: self.dwell.get(e.injection.flow, timedelta(0)) for e in entries}
-        hops = {key for key, end in self.hops.items() if now < end}
-        bound = reconcile.second_hops(entries, hops).bound
+        bound = self._bound(entries, now)
         due = reconcile.to_end(
             [self._as_asked(entry, now) for entry in entries if entry.injection.key not in bound],
             now,
@@ -68,6 +69,17 @@ class Following:
         )
         paced = reconcile.at_a_pace([e for e in due if not self._cleans_up(e)], every)
         self.end([e for e in due if self._cleans_up(e)] + paced)
+
+    def _bound(self, entries: Sequence[Entry], now: datetime) -> set[str]:
+        """Return the keys of what may not be ended yet for the sake of a second hop."""
+        hops = reconcile.second_hops(entries, {key for key, (end, _) in self.hops.items() if now < end})
+        late = {
+            entry.injection.key
+            for key, waiting in hops.waiting.items()
+            for entry in waiting
+            if not reconcile.may_go_on(entry, now, self.hops[key][1])
+        }
+        return set(hops.bound) - late
 
     def ending(self) -> bool:
         """Whether files of jobs that were asked to end are not known to be gone, and are ours to delete."""

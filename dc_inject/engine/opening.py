@@ -132,7 +132,7 @@ class Opening:
             key: [
                 entry.injection.item
                 for entry in waiting[key]
-                if entry.expires_at is None or entry.expires_at >= now + flow.lifetime_min
+                if reconcile.may_go_on(entry, now, flow.lifetime_min)
             ]
             for key, flow in hops.items()
         }
@@ -299,6 +299,7 @@ class Opening:
         since = ledger.begin(now)
         known = (cycle.start - since) / cycle.length >= UNKNOWN_CYCLES
         completion = ledger.completion_times(now - COMPLETION_WINDOW) if known else {}
+        stays = _stays(completion, flows, cycle)
         arriving = self._arriving(cycle, flows)
         failed = ledger.failed_parts(cycle.start - FAILED_CYCLES * cycle.length)
         dues = {row.key: row.due for row in ledger.rows(cycle=cycle)}
@@ -317,7 +318,7 @@ class Opening:
                 held=held[key],
                 before=held_before.hold if key in before and (held_before := before[key].held) else None,
                 saved=_saved(before[key]) if key in before else 0,
-                completion=completion.get(key),
+                completion=stays[key],
                 failed=failed.get(key, 0.0),
                 coming=accounts[key].coming,
                 arriving=arriving.get(key),
@@ -391,6 +392,23 @@ class Opening:
                 deletion_lag=spec.deletion_lag,
             )
         return result
+
+
+def _stays(
+    completion: Mapping[FlowKey, timedelta], flows: Mapping[FlowKey, Flow], cycle: Cycle
+) -> dict[FlowKey, timedelta | None]:
+    """Return the measured times until data of flows may be ended, None while that is unknown.
+
+    A first copy waits for the next plan of its second hop, and for that to complete.
+    """
+    hops = {(key.scenario, key.link.source): key for key, flow in flows.items() if isinstance(flow.goal, Onward)}
+    stays: dict[FlowKey, timedelta | None] = {}
+    for key in flows:
+        own, hop = completion.get(key), hops.get((key.scenario, key.link.destination))
+        second = timedelta(0) if hop is None else completion.get(hop)
+        wait = timedelta(0) if hop is None else cycle.length
+        stays[key] = None if own is None or second is None else own + wait + second
+    return stays
 
 
 def _saved(row: Row) -> int:

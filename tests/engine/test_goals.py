@@ -377,6 +377,36 @@ def test_what_did_not_go_on_in_time_is_left_where_it_is(tmp_path):
         assert rule.expires <= first_ones[rule.injection.item.name].expires
 
 
+def test_what_is_too_old_to_go_on_is_ended(tmp_path):
+    first = flow("A", "B", 4, end=START + CYCLE, lifetime_max=timedelta(hours=3))
+    then = hop("B", "T", 4, lifetime_min=timedelta(hours=1), end=START + timedelta(hours=6))
+    one = world(tmp_path, campaign([first, then]), {"A": items("A", 400, 50 * GB)})
+    one.backend.unwritable.add("T")
+    one.run(cycles=12)
+    rules = one.backend.rules.values()
+    assert rules
+    assert all(timedelta(hours=2) <= rule.ended - rule.created <= timedelta(hours=2, minutes=15) for rule in rules)
+
+
+def test_first_copies_that_wait_count_in_the_space_that_is_planned_with(tmp_path):
+    first, then = flow("A", "B", 4, lifetime_max=timedelta(hours=6)), hop("B", "T", 4)
+    one = world(
+        tmp_path,
+        campaign([first, then]),
+        {"A": items("A", 400, 25 * GB)},
+        speed=lambda _link: 1e9,
+        space={"B": TB},
+    )
+    most = []
+    one.heard.at["observed"] = lambda: most.append(one.backend.sites(["B"])["B"].free)
+    one.run(cycles=24)
+    assert min(most) > 0
+    assert one.backend.rules
+    late = [row for row in one.ledger.rows() if row.key == first.key and row.cycle.start >= START + 12 * CYCLE]
+    assert min(row.injected for row in late) > 0.4 * max(row.injected for row in late), "a steady lower rate"
+    assert min(row.injected for row in late) >= 100 * GB
+
+
 def test_a_second_hop_that_was_refused_is_tried_again(tmp_path):
     first, then = flow("A", "B", 4, goal=Volume(TB), lifetime_max=timedelta(hours=6)), hop("B", "T", 4)
     one = world(tmp_path, campaign([first, then]), {"A": items("A", 100, 50 * GB)})
