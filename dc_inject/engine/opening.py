@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import pace, plan, reconcile, urls
-from dc_inject.engine import choosing
+from dc_inject import pace, plan, urls
+from dc_inject.engine import aiming, choosing
 from dc_inject.engine.desk import Desk
 from dc_inject.engine.inventories import Inventories
 from dc_inject.errors import ServiceError, Temporary
-from dc_inject.goal import Again, Onward, Standing
-from dc_inject.ledger import Pause, Row, Totals
+from dc_inject.goal import Onward
+from dc_inject.ledger import Pause, Row
 from dc_inject.model import (
     Campaign,
     Cycle,
-    Exclusion,
     Flow,
     FlowKey,
     Held,
@@ -77,7 +75,7 @@ class Opening:
         exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
         due = pace.due(flows, exclusions, site_of(campaign), cycle.start, cycle.end, since)
         speaking = pace.flows_now(flows, cycle)
-        left = self._left(speaking, exclusions, site_of(campaign), cycle, since)
+        left = aiming.left(self._desk, speaking, exclusions, site_of(campaign), cycle, since)
         for key, part in due.items():
             pause = paused(pauses, key)
             if pause is not None:
@@ -88,62 +86,6 @@ class Opening:
         extras = {key: round(amount * speaking[key].overhead) for key, (amount, _) in dues.items()}
         goals = {key: flow.goal for key, flow in speaking.items()}
         self._desk.ledger.open_cycle(cycle, dues, self._desk.clock.now(), extras, goals)
-
-    def _left(
-        self,
-        speaking: Mapping[FlowKey, Flow],
-        exclusions: Sequence[Exclusion],
-        sites: Mapping[str, str],
-        cycle: Cycle,
-        since: datetime,
-    ) -> dict[FlowKey, Callable[[int], int]]:
-        """Return, for flows with a goal, what makes of the bytes that a rate asks for what is due toward it."""
-        goals = {key: goal for key, flow in speaking.items() if (goal := flow.goal) is not None}
-        if not goals:
-            return {}
-        accounts, extras = self._desk.ledger.accounts(), self._desk.ledger.extras()
-        end = max(flow.end for flow in speaking.values())
-        ahead = pace.due(speaking.values(), exclusions, sites, cycle.start, end, since)
-        round_ = any(isinstance(goal, Again) for goal in goals.values())
-        taken = self._desk.ledger.taken(self._desk.clock.now()) if round_ else set()
-        landed = self._landed(speaking.values())
-        left: dict[FlowKey, Callable[[int], int]] = {}
-        for key, aim in goals.items():
-            at = accounts.get(key, Totals())
-            account = plan.Account(at.due, at.injected, at.forgiven, at.in_doubt, extras.get(key, 0))
-            free = None
-            if isinstance(aim, Onward):
-                free = sum(item.bytes for item in landed[key] if (item.name, key.link.destination) not in taken)
-            elif isinstance(aim, Again):
-                free = self._free(speaking[key], taken)
-            standing = Standing(at.moved, at.coming, account.debt(0.0), free)
-            left[key] = partial(aim.due, ahead=ahead[key].bytes, at=standing)
-        return left
-
-    def _landed(self, flows: Iterable[Flow]) -> dict[FlowKey, list[Item]]:
-        """Return what has landed and may go on, for each second hop; what is too old for it stays where it is."""
-        hops = {flow.key: flow for flow in flows if isinstance(flow.goal, Onward)}
-        if not hops:
-            return {}
-        now, ledger = self._desk.clock.now(), self._desk.ledger
-        entries = ledger.entries(State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
-        waiting = reconcile.second_hops(entries, hops).waiting
-        return {
-            key: [
-                entry.injection.item
-                for entry in waiting[key]
-                if reconcile.may_go_on(entry, now, flow.lifetime_min)
-            ]
-            for key, flow in hops.items()
-        }
-
-    def _free(self, flow: Flow, taken: AbstractSet[tuple[str, str]]) -> int | None:
-        """Return how many bytes of a flow's pool are not at its destination; None when it was never read."""
-        ledger, service = self._desk.ledger, flow.link.through
-        if ledger.inventory_read_at(service, flow.pool) is None:
-            return None
-        items = ledger.inventory(service, flow.pool)
-        return sum(item.bytes for item in items if (item.name, flow.link.destination) not in taken)
 
     def drain(self, cycle: Cycle) -> None:
         """Open a cycle in which nothing is due, so that what still arrives has a row to be told in."""
@@ -226,7 +168,7 @@ class Opening:
         some = [flow for flow in flows if flow.link.through not in broken]
         wanted = {flow.pool: flow.link.through for flow in some if not isinstance(flow.goal, Onward)}
         pools, never = self._inventories.refresh(wanted, deadline)
-        landed = self._landed(some)
+        landed = aiming.landed(self._desk, some)
         pools |= {flow.pool: landed[flow.key] for flow in some if flow.key in landed}
         last_try = last_try and bool(pools)
         self._complain(
@@ -299,7 +241,7 @@ class Opening:
         since = ledger.begin(now)
         known = (cycle.start - since) / cycle.length >= UNKNOWN_CYCLES
         completion = ledger.completion_times(now - COMPLETION_WINDOW) if known else {}
-        stays = _stays(completion, flows, cycle)
+        stays = aiming.stays(completion, flows, cycle)
         arriving = self._arriving(cycle, flows)
         failed = ledger.failed_parts(cycle.start - FAILED_CYCLES * cycle.length)
         dues = {row.key: row.due for row in ledger.rows(cycle=cycle)}
@@ -392,23 +334,6 @@ class Opening:
                 deletion_lag=spec.deletion_lag,
             )
         return result
-
-
-def _stays(
-    completion: Mapping[FlowKey, timedelta], flows: Mapping[FlowKey, Flow], cycle: Cycle
-) -> dict[FlowKey, timedelta | None]:
-    """Return the measured times until data of flows may be ended, None while that is unknown.
-
-    A first copy waits for the next plan of its second hop, and for that to complete.
-    """
-    hops = {(key.scenario, key.link.source): key for key, flow in flows.items() if isinstance(flow.goal, Onward)}
-    stays: dict[FlowKey, timedelta | None] = {}
-    for key in flows:
-        own, hop = completion.get(key), hops.get((key.scenario, key.link.destination))
-        second = timedelta(0) if hop is None else completion.get(hop)
-        wait = timedelta(0) if hop is None else cycle.length
-        stays[key] = None if own is None or second is None else own + wait + second
-    return stays
 
 
 def _saved(row: Row) -> int:

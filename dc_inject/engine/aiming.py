@@ -1,0 +1,86 @@
+"""Aiming: what flows with a goal are due toward it, and what second hops may take of what has landed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import datetime, timedelta
+from functools import partial
+
+from dc_inject import pace, plan, reconcile
+from dc_inject.engine.desk import Desk
+from dc_inject.goal import Again, Onward, Standing
+from dc_inject.ledger import Totals
+from dc_inject.model import Cycle, Exclusion, Flow, FlowKey, Item, State
+
+
+def left(
+    desk: Desk,
+    speaking: Mapping[FlowKey, Flow],
+    exclusions: Sequence[Exclusion],
+    sites: Mapping[str, str],
+    cycle: Cycle,
+    since: datetime,
+) -> dict[FlowKey, Callable[[int], int]]:
+    """Return, for flows with a goal, what makes of the bytes that a rate asks for what is due toward it."""
+    goals = {key: goal for key, flow in speaking.items() if (goal := flow.goal) is not None}
+    if not goals:
+        return {}
+    accounts, extras = desk.ledger.accounts(), desk.ledger.extras()
+    end = max(flow.end for flow in speaking.values())
+    ahead = pace.due(speaking.values(), exclusions, sites, cycle.start, end, since)
+    round_ = any(isinstance(goal, Again) for goal in goals.values())
+    taken = desk.ledger.taken(desk.clock.now()) if round_ else set()
+    onward = landed(desk, speaking.values())
+    toward: dict[FlowKey, Callable[[int], int]] = {}
+    for key, aim in goals.items():
+        at = accounts.get(key, Totals())
+        account = plan.Account(at.due, at.injected, at.forgiven, at.in_doubt, extras.get(key, 0))
+        free = None
+        if isinstance(aim, Onward):
+            free = sum(item.bytes for item in onward[key] if (item.name, key.link.destination) not in taken)
+        elif isinstance(aim, Again):
+            free = _free(desk, speaking[key], taken)
+        standing = Standing(at.moved, at.coming, account.debt(0.0), free)
+        toward[key] = partial(aim.due, ahead=ahead[key].bytes, at=standing)
+    return toward
+
+
+def landed(desk: Desk, flows: Iterable[Flow]) -> dict[FlowKey, list[Item]]:
+    """Return what has landed and may go on, for each second hop; what is too old for it stays where it is."""
+    hops = {flow.key: flow for flow in flows if isinstance(flow.goal, Onward)}
+    if not hops:
+        return {}
+    now, ledger = desk.clock.now(), desk.ledger
+    entries = ledger.entries(State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
+    waiting = reconcile.second_hops(entries, hops).waiting
+    return {
+        key: [entry.injection.item for entry in waiting[key] if reconcile.may_go_on(entry, now, flow.lifetime_min)]
+        for key, flow in hops.items()
+    }
+
+
+def _free(desk: Desk, flow: Flow, taken: AbstractSet[tuple[str, str]]) -> int | None:
+    """Return how many bytes of a flow's pool are not at its destination; None when it was never read."""
+    ledger, service = desk.ledger, flow.link.through
+    if ledger.inventory_read_at(service, flow.pool) is None:
+        return None
+    items = ledger.inventory(service, flow.pool)
+    return sum(item.bytes for item in items if (item.name, flow.link.destination) not in taken)
+
+
+def stays(
+    completion: Mapping[FlowKey, timedelta], flows: Mapping[FlowKey, Flow], cycle: Cycle
+) -> dict[FlowKey, timedelta | None]:
+    """Return the measured times until data of flows may be ended, None while that is unknown.
+
+    A first copy waits for the next plan of its second hop, and for that to complete.
+    """
+    hops = {(key.scenario, key.link.source): key for key, flow in flows.items() if isinstance(flow.goal, Onward)}
+    found: dict[FlowKey, timedelta | None] = {}
+    for key in flows:
+        own, hop = completion.get(key), hops.get((key.scenario, key.link.destination))
+        second = timedelta(0) if hop is None else completion.get(hop)
+        wait = timedelta(0) if hop is None else cycle.length
+        found[key] = None if own is None or second is None else own + wait + second
+    return found
