@@ -152,6 +152,13 @@ def test_a_scope_of_others_is_refused_before_anything_is_written(lab, server, da
     assert (written(dav), named(server)) == ({}, set())
 
 
+def test_a_name_that_the_schema_refuses_is_told_with_what_to_do(lab, server):
+    server.faults["add_dataset"] = [rucio.InvalidObject("Problem with name: does not match '^/store/'")]
+    with pytest.raises(Permanent, match=r"schema refuses the name user\.dcops:dc_inject-data\.one") as caught:
+        lab.make()
+    assert "--name-prefix" in caught.value.hint
+
+
 def test_an_account_without_a_scope_is_told_so(lab, server):
     server.scopes.clear()
     with pytest.raises(Permanent) as caught:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import os
+import subprocess
+import sys
 from datetime import timedelta
+from threading import Event, Lock
 
 import pytest
 
@@ -17,7 +20,7 @@ from dc_inject.metrics import Silent
 from tests.backends.catalogue import Catalogue
 from tests.backends.fake import FakeRse
 from tests.cli.ledgers import run
-from tests.storage.server import running, status
+from tests.storage.server import hang, running, status
 
 RSE = "T2_XX_SCRATCHDISK"
 
@@ -60,6 +63,31 @@ def made(at, *more):
     done = run("data", "make", at, "one", "--files", "5", "--size", "2kB", *more)
     assert done.exit_code == 0, done.exception
     return done
+
+
+def killed(dav, prefix, arrived: int) -> None:
+    """Kill a making, as no program can answer to, when so many files have arrived and more are on their way."""
+    lock, stuck, left = Lock(), Event(), [arrived]
+
+    def some(handler):
+        if handler.name.rpartition("/")[0] not in dav.folders:
+            return handler.on_put()  # which says that it is missing
+        with lock:
+            left[0] -= 1
+            if left[0] >= 0:
+                return handler.on_put()
+        stuck.set()
+        return hang(handler)
+
+    dav.tricks["PUT"] = some
+    command = [sys.executable, "-m", "dc_inject", "data", "make", prefix, "one", "--files", "5", "--size", "2kB"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        assert stuck.wait(60)
+    finally:
+        process.kill()
+        process.wait(60)
+        del dav.tricks["PUT"]
 
 
 # A storage
@@ -122,6 +150,19 @@ def test_ctrl_c_keeps_what_has_arrived_and_says_how_to_go_on(dav, prefix, monkey
     done = run("data", "make", prefix, "one", "--files", "5", "--size", "2kB")
     assert done.exit_code == 130
     assert "run it again to go on" in done.stderr
+
+
+@pytest.mark.parametrize("arrived", [0, 1, 3])
+def test_killed_at_any_moment_it_goes_on_and_ends_with_the_same_set(dav, prefix, arrived):
+    lists, whole = made(prefix).stdout, dict(dav.files)
+    run("data", "drop", prefix, "one", "--yes")
+    killed(dav, prefix, arrived)
+    assert len(files(dav)) == arrived
+    dav.put("/dc/dc_inject-data/one/5x2000/000005.dat", b"cut off")
+    dav.asked.clear()
+    assert made(prefix).stdout == lists
+    assert dav.files == whole
+    assert sum(line.startswith("PUT") for line in dav.asked) == 5 - arrived
 
 
 def test_trouble_that_passes_says_how_to_go_on_and_a_refusal_what_to_ask_for(dav, prefix, monkeypatch):

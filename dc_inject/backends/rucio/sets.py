@@ -18,6 +18,7 @@ from rucio.common.exception import (
     DataIdentifierNotFound,
     DuplicateRule,
     InsufficientAccountLimit,
+    InvalidObject,
     ScopeNotFound,
 )
 
@@ -34,6 +35,11 @@ from dc_inject.storage import Writable
 from dc_inject.storage.upload import Moved, Written, upload
 
 ASKED = 6  # times at most that Rucio is asked for one thing: a lock of its database must not cost hours of upload
+
+_NAMES = (
+    "put before all names what your experiment wants there (--name-prefix), "
+    "or make the files by the storage's URL prefix, for menus through FTS"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +172,12 @@ class RucioSet:
         hint = f"take --scope with one that {known.account} owns ({own}), or ask Rucio's administrators for one"
         seconds = None if self._lifetime is None else round(self._lifetime.total_seconds())
         with self._ask_for(f"make datasets in the scope {did.scope}", hint):
-            self._unless(DataIdentifierAlreadyExists, "add_dataset", *did, lifetime=seconds)
+            try:
+                self._unless(DataIdentifierAlreadyExists, "add_dataset", *did, lifetime=seconds)
+            except ServiceError as error:
+                if isinstance(error.__cause__, InvalidObject):
+                    raise Permanent(f"Rucio's schema refuses the name {did} ({error.message})", _NAMES) from error
+                raise
         quota = f"ask for quota of {known.account} at {self._rse}: {units.format_size(self._set.total)} are needed"
         with self._ask_for(f"make a rule at {self._rse}", quota):
             self._unless(
