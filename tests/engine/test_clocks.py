@@ -167,7 +167,8 @@ def test_a_clock_that_steps_an_hour_loses_no_bytes_and_gives_nothing_twice(
 ) -> None:
     """In the middle of a cycle, at its turn, taken back or not."""
     made = campaign([flow("A", to, 1.0, end=START + 5 * HOUR) for to in "BC"])
-    one = world(tmp_path, made, {"A": items("A", 120, 10 * GB)}, speed=lambda _link: GB)
+    # Rules that may not be ended are there to be looked at all the time, also when none is made for an hour.
+    one = world(tmp_path, made, {"A": items("A", 300, 10 * GB)}, speed=lambda _link: GB, may_end=False)
     steps = [(START + 2 * HOUR + timedelta(minutes=minute), off)]
     steps += [(steps[0][0] + stays, timedelta(0))] if stays else []
     true = one.clock
