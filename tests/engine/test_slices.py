@@ -11,12 +11,13 @@ import pytest
 
 from dc_inject import slicing
 from dc_inject.backends.sim import SimBackend
+from dc_inject.engine.choosing import why_not
 from dc_inject.errors import NoSlices
-from dc_inject.model import FlowKey, Hold, Injection, Item, Link, State
-from dc_inject.ports import Outcome
+from dc_inject.model import Cycle, FlowKey, Hold, Injection, Item, Link, State
+from dc_inject.ports import Outcome, Sight
 from dc_inject.slicing import Slicing
 
-from .world import CYCLE, GB, TB, World, campaign, flow, world
+from .world import CYCLE, GB, START, TB, World, campaign, flow, world
 
 LINK = Link("A", "B")
 KEY = FlowKey("test", LINK)
@@ -97,3 +98,20 @@ def test_another_link_with_whole_datasets_never_meets_the_slices(tmp_path: Path)
     assert mothers
     assert mothers.isdisjoint(whole)
     assert isinstance(there.backend, SimBackend)
+
+
+@pytest.mark.parametrize(
+    ("name", "factor", "usable"),
+    [
+        ("cms:/A/data#1", 1.04, True),
+        ("cms:/A/data#1", 1.9, False),
+        ("u:dc_inject-1 (cms:/A/data#1 files 1-2 of 9)", 1.9, True),
+        ("u:dc_inject-1 (cms:/A/data#1 files 1-2 of 9)", 2.1, False),
+    ],
+)
+def test_a_slice_may_have_larger_files_than_the_mean(name: str, factor: float, *, usable: bool) -> None:
+    """By which it was weighed; a dataset is weighed by what it is."""
+    item = Item(name, 10 * GB, 2)
+    sight = Sight(Item(name, int(factor * 10 * GB), 2), True, True, True, None, 0, False)
+    one = Injection("", "", Cycle(START, CYCLE), "", LINK, item, START, CYCLE, "", 3, "")
+    assert (why_not(sight, one) == "") is usable
