@@ -87,7 +87,7 @@ def heard(path: Path) -> str:
     if holder is None:
         return "nobody injects now; the next start heeds it"
     when = f", at {cycle.end:%H:%M:%SZ}" if cycle is not None else ""
-    return f"{holder} will hear of it within seconds, and gives more from the next cycle on{when}"
+    return f"{holder} will hear of it within seconds; a higher rate counts from the next cycle on{when}"
 
 
 def spoken(words: Sequence[str]) -> Wish:

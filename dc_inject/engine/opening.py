@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import pace, plan, urls
+from dc_inject import overrides, pace, plan, urls
 from dc_inject.engine import aiming, choosing
 from dc_inject.engine.desk import Desk
 from dc_inject.engine.inventories import Inventories
@@ -54,7 +54,7 @@ class Opened:
 
 def paused(pauses: Iterable[Pause], flow: FlowKey) -> Pause | None:
     """Return the pause that stops this flow, if there is one: of the campaign, its scenario or its link."""
-    return next((p for p in pauses if p.subject in {"*", flow.scenario, str(flow.link)}), None)
+    return next((p for p in pauses if overrides.covers(p.subject, flow)), None)
 
 
 class Opening:

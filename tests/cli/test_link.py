@@ -105,7 +105,7 @@ def test_a_step_that_is_missed_has_an_exit_code_of_its_own(service) -> None:
     assert isinstance(done.exception, ThresholdMissed)
     assert done.exception.exit_code == 5
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["step", "1", "2"]
-    assert "1 of 2 steps were missed" in done.stderr
+    assert "missed: 1 of 2 steps" in done.stderr
 
 
 def test_ctrl_c_ends_the_rules_and_tells_the_verdict_so_far(service, tmp_path: Path) -> None:
