@@ -18,7 +18,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from dc_inject import rates, units
-from dc_inject.goal import Goal, Volume
+from dc_inject.goal import Goal, Onward, Volume
 from dc_inject.model import Campaign, Flow, FlowKey
 
 EVERYTHING = "*"
@@ -82,9 +82,13 @@ def _width(subject: str, flows: Iterable[Flow]) -> int:
 
 
 def _sharing(flows: Iterable[Flow], rate: float) -> list[Flow]:
-    """Return flows that sum to a rate at most, in the proportion of their own highest rates."""
+    """Return flows that sum to a rate at most, in the proportion of their own highest rates.
+
+    Second hops follow their first ones, whose rate alone a scenario says.
+    """
     even = [replace(flow, shape=None, goal=_paced(flow)) for flow in flows]
-    total = rates.peak(even).rate
+    first = [flow for flow in even if not isinstance(flow.goal, Onward)]
+    total = rates.peak(first or even).rate
     return [replace(flow, rate=rate * (flow.rate / total)) for flow in even]
 
 

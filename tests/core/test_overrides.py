@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dc_inject import overrides, pace, rates
 from dc_inject.engine.overriding import lowered
-from dc_inject.goal import Keep, Volume
+from dc_inject.goal import Keep, Onward, Volume
 from dc_inject.overrides import Kind, Override
 from dc_inject.shape import Point, Shape
 from tests.engine.world import CYCLE, START, campaign, flow
@@ -106,6 +106,12 @@ def test_goals_are_scaled_with_their_rates_and_paced_by_a_rate_that_is_set():
     assert [one.goal for one in scaled] == [Volume(50, steady=True), Keep(25)]
     paced = overrides.changed(links, [override("test", "rate", 4.0)])
     assert [one.goal for one in paced] == [Volume(100), Keep(50)]
+
+
+def test_second_hops_follow_the_rate_of_their_scenario_and_have_one_of_their_own():
+    links = [flow("A", "B", 10), flow("A", "C", 30), flow("B", "D", 10, goal=Onward())]
+    assert gbps(*overrides.changed(links, [override("test", "rate", 20e9 / 8)])) == [5, 15, 5]
+    assert gbps(*overrides.changed(links, [override("B:D", "rate", 20e9 / 8)])) == [10, 30, 20]
 
 
 @given(some, some, st.integers(0, CYCLE // timedelta(microseconds=1)))
