@@ -115,6 +115,8 @@ def chaos(seed: int, wanted: Wanted, place: Path, record: Path) -> None:
             except BaseException:
                 lab.stop()
                 raise
+            finally:
+                lab.after_each()  # what came of a campaign beyond its checks
     found = rows.summed([record])
     print(f"seed {seed}: {time.monotonic() - begun:.0f} s\n\n{rows.table(found)}\n")
     print(f"not done, or not all of it, as the time was up: {', '.join(late) or 'nothing'}\n", flush=True)
