@@ -168,7 +168,7 @@ def test_a_clock_that_steps_an_hour_loses_no_bytes_and_gives_nothing_twice(
     """In the middle of a cycle, at its turn, taken back or not."""
     made = campaign([flow("A", to, 1.0, end=START + 5 * HOUR) for to in "BC"])
     # Rules that may not be ended are there to be looked at all the time, also when none is made for an hour.
-    one = world(tmp_path, made, {"A": items("A", 300, 10 * GB)}, speed=lambda _link: GB, may_end=False)
+    one = world(tmp_path, made, {"A": items("A", 80, 50 * GB)}, speed=lambda _link: GB, may_end=False)
     steps = [(START + 2 * HOUR + timedelta(minutes=minute), off)]
     steps += [(steps[0][0] + stays, timedelta(0))] if stays else []
     true = one.clock
@@ -184,6 +184,6 @@ def test_a_clock_that_steps_an_hour_loses_no_bytes_and_gives_nothing_twice(
     assert sorted({row.cycle.start for row in rows}) == [START + number * CYCLE for number in range(20)]
     assert sum(row.due for row in rows) == 2 * 20 * DUE
     for account in one.ledger.accounts().values():
-        assert abs(account.injected + account.forgiven - account.due) <= 10 * GB
+        assert abs(account.injected + account.forgiven - account.due) <= 50 * GB
         assert account.injected >= 0.7 * account.due
     _whole(one)
