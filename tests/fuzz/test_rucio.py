@@ -8,10 +8,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from dc_inject import naming
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.errors import ServiceError
 from dc_inject.model import DatasetFilter, Item, Link, PoolKey
 from dc_inject.ports import Candidate
+from dc_inject.slicing import Slice, Slicing
 from tests.backends.fake import GB, FakeRse, FakeRucio
 from tests.backends.support import ANYTHING, CYCLE, Heard, injection, live
 
@@ -21,7 +23,11 @@ from .ledgers import accepted, ledger_of, tried
 
 LINK = Link("T2_CH_CERN", "T1_DE_KIT_Disk")
 NAMED = DatasetFilter(("cms:/data/RAW#0", "cms:/all"), ("cms:/all",), (), (1, 10**6), (1, 10**15))
-INJECTIONS = [injection(Item(f"cms:/data/RAW#{n}", 6 * GB, 3), LINK) for n in range(4)]
+PART = naming.sliced(Slice("cms:/data/RAW#4", 2, 3, 3), Slicing("user.dcops"), "test", "s", CYCLE.start, LINK)
+INJECTIONS = [
+    *(injection(Item(f"cms:/data/RAW#{n}", 6 * GB, 3), LINK) for n in range(4)),
+    injection(Item(PART, 4 * GB, 2), LINK),
+]
 METHODS = (
     "check", "resolve", "inventory", "named", "replicas", "look", "submit", "again", "observe", "exact", "end",
     "remove", "sites", "ours",
@@ -31,14 +37,21 @@ METHODS = (
 _EXTRA: dict[str, Callable[..., Any]] = {  # what only those ask who copy by FTS
     "get_protocols": lambda _rse: [{"scheme": "davs", "hostname": "a", "port": 1094}],
     "list_replicas": lambda dids, **_: [
-        {"bytes": 10, "adler32": "00000001", "pfns": {f"davs://a:1094/data/{did['name']}": {}}} for did in dids
+        {
+            **did,
+            "bytes": 10,
+            "adler32": "00000001",
+            "pfns": {f"davs://a:1094/data/{did['name']}": {}},
+            "rses": {LINK.destination: ["davs://a:1094/data"]},
+        }
+        for did in dids
     ],
 }
 
 
 def _server() -> FakeRucio:
     server = FakeRucio(rses={LINK.source: FakeRse(), LINK.destination: FakeRse()})
-    for number in range(4):
+    for number in range(5):
         server.add(f"cms:/data/RAW#{number}", LINK.source)
     server.containers["cms", "/all"] = [("cms", "/data/RAW#1"), ("cms", "/data/RAW#2")]
     server.limits = [{"rse_expression": "*", "bytes_remaining": 10**14}]
