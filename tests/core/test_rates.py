@@ -35,16 +35,19 @@ DAILY = shape((0, 0.2), (8, 0.2), (10, 1), (18, 1), (24, 0.2), period=24)
 microseconds = st.integers(-(10**10), 10**11).map(lambda n: START + timedelta(microseconds=n))
 
 
+levels_of_a_menu = st.floats(0, 1).map(lambda level: round(level, 9))  # finer ones drown in the smallest float
+
+
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
     """Any shape: crooked times and levels, jumps, with and without a period."""
     ats = sorted(draw(st.lists(st.integers(0, 10**10), min_size=1, max_size=8)))
-    levels = draw(st.lists(st.floats(0, 1), min_size=len(ats), max_size=len(ats)))
+    levels = draw(st.lists(levels_of_a_menu, min_size=len(ats), max_size=len(ats)))
     points = [Point(timedelta(microseconds=at - ats[0]), level) for at, level in zip(ats, levels, strict=True)]
     period = draw(st.none() | st.integers(10**9, 10**10))
     if period is not None:
         last = points[-1].at + timedelta(microseconds=period)
-        return Shape(draw(microseconds), (*points, Point(last, draw(st.floats(0, 1)))), last)
+        return Shape(draw(microseconds), (*points, Point(last, draw(levels_of_a_menu))), last)
     return Shape(draw(microseconds), tuple(points))
 
 
