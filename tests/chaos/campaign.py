@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ from tests.chaos import postgres, rows
 from tests.chaos.lab import ACCOUNT, RATES, Ground, Lab, TimeIsUpError
 from tests.chaos.parts import DELIVERED, PARTS, Size, volume
 
+Task = Callable[[], list[str] | None]  # returns what there was no time for
 ALL = [*PARTS, "volume", "postgres"]
 CYCLES = {"rucio": 8, "fts": 4}  # seconds: Rucio takes longer for what planning asks of it
 SIZES = {
@@ -77,37 +78,41 @@ class Wanted:
     worlds: int = 1
 
 
+def tracks(lab: Lab, wanted: Wanted, stack: ExitStack) -> Iterator[Task]:
+    """Make the worlds, and give what is done in each; they go side by side."""
+    size, rucio = wanted.size, "rucio" in wanted.through
+    if "volume" in wanted.only and size.volume_cycles and rucio:
+        for part in DELIVERED:
+            ground = lab.ground(f"V{part * 100:.0f}", cycle=15, datasets=150)
+            yield partial(volume, ground, part, size.volume_cycles)
+    some = wanted.through if set(wanted.only) & set(PARTS) else ()
+    for service, number in itertools.product(some, range(1, wanted.worlds + 1)):
+        if service == "rucio":
+            ground = lab.ground(f"R{number}", cycle=CYCLES["rucio"], datasets=60, links=4)
+        else:
+            ground = lab.storages(f"F{number}", cycle=CYCLES["fts"])
+        yield partial(parts, ground, size, wanted.only)
+    if "postgres" in wanted.only and size.each and rucio and postgres.to_be_had(server_environment()):
+        catalogue = Sandbox(lab.folder / "postgres")
+        stack.callback(catalogue.down)
+        bring_up(catalogue, lab.seed, db="postgres")
+        other = catalogue, postgres.PostgresTruth(catalogue.folder, ACCOUNT)
+        ground = lab.ground("P", cycle=CYCLES["rucio"], datasets=60, links=4, other=other)
+        yield partial(postgres.locked, ground, size)
+
+
 def chaos(seed: int, wanted: Wanted, place: Path, record: Path) -> None:
     """Do everything with one seed, in a sandbox of its own; the record is there after each campaign."""
-    begun, size, through = time.monotonic(), wanted.size, wanted.through
+    begun = time.monotonic()
     place.mkdir(exist_ok=True)
     with ExitStack() as stack:
         sandbox = Sandbox(place / "sandbox")
         stack.callback(sandbox.down)
-        bring_up(sandbox, seed, files="fts" in through)
-        lab = Lab(sandbox, place, seed, stack, begun + 60 * size.minutes)
+        bring_up(sandbox, seed, files="fts" in wanted.through)
+        lab = Lab(sandbox, place, seed, stack, begun + 60 * wanted.size.minutes)
         lab.after_each = lambda: rows.save(record, lab.rows)
         lab.after_each()
-        tasks: list[Callable[[], list[str] | None]] = []
-        if "volume" in wanted.only and size.volume_cycles and "rucio" in through:
-            for part in DELIVERED:
-                ground = lab.ground(f"V{part * 100:.0f}", cycle=15, datasets=150)
-                tasks.append(partial(volume, ground, part, size.volume_cycles))
-        some = set(wanted.only) & set(PARTS)
-        for service, number in itertools.product(through if some else (), range(1, wanted.worlds + 1)):
-            if service == "rucio":
-                ground = lab.ground(f"R{number}", cycle=CYCLES["rucio"], datasets=60, links=4)
-            else:
-                ground = lab.storages(f"F{number}", cycle=CYCLES["fts"])
-            tasks.append(partial(parts, ground, size, wanted.only))
-        on_postgres = "postgres" in wanted.only and size.each and "rucio" in through
-        if on_postgres and postgres.to_be_had(server_environment()):
-            catalogue = Sandbox(place / "postgres")
-            stack.callback(catalogue.down)
-            bring_up(catalogue, seed, db="postgres")
-            other = catalogue, postgres.PostgresTruth(catalogue.folder, ACCOUNT)
-            ground = lab.ground("P", cycle=CYCLES["rucio"], datasets=60, links=4, other=other)
-            tasks.append(partial(postgres.locked, ground, size))
+        tasks = list(tracks(lab, wanted, stack))
         with ThreadPoolExecutor(len(tasks)) as pool:
             try:
                 ends = [pool.submit(task) for task in tasks]
