@@ -116,7 +116,7 @@ def storage_grid(sandbox_env: Path, xrootd: Path, tmp_path_factory: pytest.TempP
     """
     longer_than_a_socket_may_be = "sandbox-" * 14
     grid = Sandbox(tmp_path_factory.mktemp("storage") / longer_than_a_socket_may_be)
-    grid.up(grid=_two(read_grid()), env=sandbox_env, interval=0.05, storage="xrootd", xrootd=xrootd)
+    grid.up(grid=_two(read_grid()), env=sandbox_env, interval=0.1, storage="xrootd", xrootd=xrootd)
     try:
         yield grid
     finally:
