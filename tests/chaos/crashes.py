@@ -57,10 +57,10 @@ def killed_anywhere(count: int, dice: random.Random, longest: float) -> list[Wis
     return [{"killed_after": dice.uniform(0.5, longest)} for _ in range(count)]
 
 
-def clock_stepping(hours: Iterable[int]) -> list[Wish]:
-    """Return a life for each step of the clock by so many hours, which is taken back a while later."""
-    there, back = {"event": "observed", "count": 2}, {"event": "observed", "count": 6}
-    return [{"accidents": [{**there, "clock": 3600 * step}, {**back, "clock": -3600 * step}]} for step in hours]
+def clock_stepping(hours: Iterable[int], lasting: float = 10.0) -> list[Wish]:
+    """Return a life for each step of the clock by so many hours, which is taken back some seconds later."""
+    there = {"event": "observed", "count": 2}
+    return [{"accidents": [{**there, "clock": 3600 * step, "lasting": lasting}]} for step in hours]
 
 
 def disk_full(steps: Iterable[tuple[str, int]]) -> list[Wish]:

@@ -9,7 +9,8 @@ of the ledger that has changed something, each request that was sent and each wh
   time since the process has first asked a service to make or to end something; when that does not come within so
   many seconds, at the next step whatever it is. With `"idle": true` steps count from the start.
 - `accidents`: a list of `{"event": NAME, "count": N, ...}`: what happens when a step is heard for the N-th time:
-  `signals` that the process sends to itself, `clock` (seconds by which its clock steps), and `limits` (soft limits
+  `signals` that the process sends to itself, `clock` (seconds by which its clock steps, and back again after so
+  many seconds as `lasting` says), and `limits` (soft limits
   of `setrlimit`, by their names: FSIZE is a full disk), and `spare` (bytes of memory that it gets from then on).
 - `journal`: a file that gets a line for each step: `NAME COUNT`.
 - `deaths`: a file that gets a line of JSON for each death, before it happens: the step, how often it had been
@@ -84,13 +85,22 @@ class Driver:
         patience = float(self.die["after"]) if self.work else HOPELESS
         return time.monotonic() - self.since > patience
 
+    def step(self, by: timedelta) -> None:
+        """Let the clock step."""
+        self.offset += by
+
     def write(self, file: str, line: str) -> None:
         if file in self.wish:
             with Path(self.wish[file]).open("a") as out:
                 out.write(line + "\n")
 
     def happen(self, accident: dict[str, Any]) -> None:
-        self.offset += timedelta(seconds=accident.get("clock", 0))
+        step = timedelta(seconds=accident.get("clock", 0))
+        self.offset += step
+        if "lasting" in accident:
+            back = threading.Timer(accident["lasting"], self.step, (-step,))
+            back.daemon = True
+            back.start()
         limit(accident.get("limits", {}))
         if "spare" in accident:
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
@@ -91,3 +92,26 @@ def test_records_of_several_seeds_add_up(tmp_path, capsys):
     assert "faulty calls by class (10): 504 8, 401 2" in told
     assert tell_violations(rows) == 1
     assert "bytes: lost" in capsys.readouterr().out
+
+
+def test_a_clock_that_steps_for_a_while_steps_back(monkeypatch):
+    """However little happens meanwhile: no step of the process is waited for."""
+    later = []
+    monkeypatch.setattr(
+        driver.threading, "Timer", lambda seconds, do, args: later.append((seconds, do, args)) or Mute()
+    )
+    one = driver.Driver({"accidents": [{"event": "observed", "count": 1, "clock": 3600, "lasting": 10}]})
+    one.hear("observed")
+    assert one.offset == timedelta(hours=1)
+    ((seconds, do, args),) = later
+    do(*args)
+    assert (seconds, one.offset) == (10, timedelta(0))
+
+
+class Mute:
+    """A timer that never fires."""
+
+    daemon = False
+
+    def start(self):
+        pass
