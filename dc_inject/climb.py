@@ -96,6 +96,7 @@ class Verdict:
     moved: int
     failed: float
     hold: Hold | None
+    early: bool = False  # somebody ended it before its time
 
     @property
     def ratio(self) -> float:
@@ -122,11 +123,12 @@ class Verdict:
     @property
     def why(self) -> str:
         """What is wrong, in words; empty when it is good."""
+        early = ", ended early" if self.early else ""
         if self.failed > FAILS:
-            return f"{100 * self.failed:.0f} % failed"
+            return f"{100 * self.failed:.0f} % failed{early}"
         if self.ours:
-            return f"not asked for: {self.hold}"
-        return "" if self.good else "moved does not follow"
+            return f"not asked for: {self.hold}{early}"
+        return "" if self.good else f"moved does not follow{early}"
 
 
 class Next(StrEnum):

@@ -90,14 +90,16 @@ def check(
     except MenuError as error:
         problems = tuple(sorted({*problems, *error.problems}))
     _emit(fmt, problems)
-    errors = sum(1 for problem in problems if strict or _is_error(problem))
+    errors = sum(map(_is_error, problems))
+    warnings = len(problems) - errors
     for sentence in said:
         click.echo(sentence, err=True)
     if campaign is not None:
         click.echo(_sentence(campaign, [] if said else drafts), err=True)
     if problems:
-        click.echo(f"{_count(errors, 'error')}, {_count(len(problems) - errors, 'warning')}", err=True)
-    ctx.exit(4 if service_failed else 2 if errors else 0)
+        counted = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+        click.echo(counted + (" (taken for errors: --strict)" if strict and warnings else ""), err=True)
+    ctx.exit(4 if service_failed else 2 if errors or (strict and warnings) else 0)
 
 
 def _ask(drafts: list[MenuDraft], campaign: Campaign, file_speed: float, timeout: float) -> Answers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +14,12 @@ from dc_inject.cli import common, subjects
 from dc_inject.clock import SystemClock
 from dc_inject.errors import UsageError
 from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger.nouns import Pause
 from dc_inject.ledger.reading import Reader
 from dc_inject.overrides import Kind
 
 VERBS = ("rate", "scale", "pause", "resume")
+MORE = "a higher rate counts from the next cycle on"
 EXAMPLE = "such as: dc-inject set t0-export rate 40Gb/s"
 
 
@@ -66,9 +68,12 @@ def set_(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
             done = ledger.resume(subject, who, why, now)
         else:
             done = ledger.override(subject, Kind(wish.verb), wish.value, who, why, now)
-        name = ledger.campaign or path.stem
+        name, pauses = ledger.campaign or path.stem, ledger.pauses()
     what = f"{name}: {subjects.shown(subject)}: {wish.said}{now_due if wish.value else ''}"
-    click.echo(f"{what}; {heard(path)}" if done else f"{what}: it is so already", err=True)
+    more = "nothing more of it is released then" if wish.verb == "pause" else MORE
+    click.echo(f"{what}; {heard(path, more)}" if done else f"{what}: it is so already", err=True)
+    if wish.verb != "pause":
+        say_stopped(pauses)
 
 
 def due_now(view: Reader, subject: str) -> str:
@@ -80,14 +85,21 @@ def due_now(view: Reader, subject: str) -> str:
     return f" (the last cycle: {units.format_rate(due / cycle.length.total_seconds())})"
 
 
-def heard(path: Path) -> str:
-    """Return who will hear of a change, and when."""
+def say_stopped(pauses: Iterable[Pause]) -> None:
+    """Say what is stopped still, as no rate does anything there."""
+    for one in pauses:
+        since = f"{one.since:%Y-%m-%d %H:%M:%SZ} by {one.who}"
+        click.echo(f"still stopped: {subjects.shown(one.subject)}, since {since}", err=True)
+
+
+def heard(path: Path, more: str = MORE) -> str:
+    """Return who will hear of a change, when, and what it does then."""
     with LedgerView.open(path) as view:
         holder, cycle = view.holder(), view.last_cycle()
     if holder is None:
         return "nobody injects now; the next start heeds it"
-    when = f", at {cycle.end:%H:%M:%SZ}" if cycle is not None else ""
-    return f"{holder} will hear of it within seconds; a higher rate counts from the next cycle on{when}"
+    when = f", at {cycle.end:%H:%M:%SZ}" if cycle is not None and more == MORE else ""
+    return f"{holder} will hear of it within seconds; {more}{when}"
 
 
 def spoken(words: Sequence[str]) -> Wish:

@@ -8,7 +8,7 @@ import click
 
 from dc_inject import overrides
 from dc_inject.cli import common, subjects
-from dc_inject.cli.set import heard
+from dc_inject.cli.set import heard, say_stopped
 from dc_inject.clock import SystemClock
 from dc_inject.ledger import Ledger
 from dc_inject.overrides import Kind
@@ -40,7 +40,7 @@ def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
             done += [overrides.said(one.kind, one.value) for one in ledger.unset(subject, kind, who, why, now)]
         if what in {None, "pause"} and ledger.resume(subject, who, why, now):
             done.append("pause")
-        name, left = ledger.campaign or path.stem, ledger.overrides()
+        name, left, pauses = ledger.campaign or path.stem, ledger.overrides(), ledger.pauses()
     told = f"{name}: {subjects.shown(subject)}: "
     if done:
         click.echo(f"{told}no more {', '.join(done)}; {heard(path)}", err=True)
@@ -49,3 +49,4 @@ def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     for one in left:
         still = f"{subjects.shown(one.subject)}: {overrides.said(one.kind, one.value)}"
         click.echo(f"still set: {still}, since {one.since:%Y-%m-%d %H:%M:%SZ} by {one.who}", err=True)
+    say_stopped(pauses)

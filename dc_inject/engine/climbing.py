@@ -81,7 +81,7 @@ class Climbing:
             if reading.at > step.readings[-1].at:
                 step = replace(step, readings=(*step.readings, reading))
             if len(step.readings) > 1:
-                self.verdicts.append(climb.verdict(step))
+                self.verdicts.append(replace(climb.verdict(step), early=not step.over(self._ladder)))
                 self.decisions.append(Decision(Next.STOP))
         self._over = self._over or self._clock.now()
         self._ledger.unset(str(key.link), Kind.RATE, self._who, "the mini-challenge is over", self._clock.now())

@@ -54,7 +54,10 @@ class Inventories:
             self._failed[pool] = error or Temporary("the service told nothing")
             return
         self._desk.ledger.store_inventory(service, pool, items, self._desk.clock.now())
-        log.info("inventory of %s: %d items", pool.source, len(items))
+        if items:
+            log.info("inventory of %s: %d items", pool.source, len(items))
+        else:
+            log.warning("inventory of %s: nothing there fits the menu's patterns and bounds of sizes", pool.source)
 
     def _age(self, pool: PoolKey) -> timedelta:
         """Return when to read again: staggered by up to a fifth, so that sources do not fall due together."""

@@ -50,6 +50,23 @@ def test_a_link_is_named_in_any_form_and_its_rate_set_and_taken_back(made: Made,
     assert "nothing was set" in run("unset", *names).stderr
 
 
+def test_a_rate_for_what_is_stopped_says_that_it_is(made: Made) -> None:
+    """Also where the stop is of all, and until it is lifted."""
+    assert run("set", "dc27", "*", "pause").exit_code == 0
+    assert "still stopped: all of it, since " in run("set", "us-mesh", "scale", "50%").stderr
+    assert "still stopped: all of it, since " in run("unset", "us-mesh").stderr
+    assert "still stopped" not in run("set", "*", "resume").stderr
+
+
+def test_an_injector_that_runs_is_told_to_stop_at_once(made: Made) -> None:
+    """A rate is given from the next cycle on, a pause holds in this one."""
+    with Ledger.open(made.path) as ledger, ledger.hold("me@vobox"):
+        assert "a higher rate counts from the next cycle on" in run("set", "us-mesh", "scale", "2").stderr
+        paused = run("set", "us-mesh", "pause").stderr
+    assert "nothing more of it is released" in paused
+    assert "next cycle" not in paused
+
+
 def test_scenarios_and_all_of_it_are_scaled_and_stopped(made: Made) -> None:
     """What is still set is told; a pause is the same as that of `stop`."""
     assert run("set", "us-mesh", "scale", "50%").exit_code == 0

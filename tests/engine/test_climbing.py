@@ -88,6 +88,24 @@ def test_files_that_fail_never_count(tmp_path):
     assert "failed" in climb.conclusion(ladder(4, 4, 40), climbs.verdicts)
 
 
+def test_a_step_that_was_cut_short_says_so_where_it_was_not_reached(tmp_path):
+    """Nobody should blame the link for what had no time to move."""
+    link, until = flow("A", "B", 4, end=START + 20 * HOUR), START + 20 * HOUR
+    stock = {"A": items("A", 300, 20 * GB)}
+    made = campaign([link])
+    one = world(tmp_path, made, stock, speed=lambda _link: GBPS)
+    climbs = Climbing(
+        lambda: made,
+        ledger=one.ledger, clock=one.clock, ladder=ladder(4, 4, 40, saturate=False), who="", until=until,
+    )  # fmt: skip
+    one.menus = climbs
+    one.run(cycles=2)
+    climbs.finish(one.ledger, link.key)
+    (last,) = climbs.verdicts
+    assert last.early
+    assert last.why.endswith(", ended early")
+
+
 def test_a_step_that_somebody_ends_early_is_judged_as_far_as_it_got(tmp_path):
     made: list[Campaign] = []
     _, climbs = climbing(tmp_path, capacity=1000, ladder=ladder(4, 4, 40), until=START + HOUR)

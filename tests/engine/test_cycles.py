@@ -296,6 +296,15 @@ def test_a_blocked_destination_is_held_and_other_links_go_on(tmp_path):
     assert abs(rows["C"].injected - DUE) <= 10 * GB
 
 
+def test_a_source_of_which_nothing_fits_is_told_of(tmp_path, caplog):
+    """As patterns and bounds may be wrong, and a person who waits for traffic should hear of it at once."""
+    one = world(tmp_path, campaign([LINK]), {"A": []})
+    one.run(cycles=1)
+    assert "inventory of A: nothing there fits the menu's patterns and bounds of sizes" in [
+        record.getMessage() for record in caplog.records if record.levelname == "WARNING"
+    ]
+
+
 def test_a_source_without_fresh_data_is_held_as_pool_dry_with_numbers(tmp_path):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 2, 5 * GB)}, may_end=False)
     one.run(cycles=3)

@@ -102,6 +102,15 @@ def test_what_has_no_rate_of_its_own(only: dict[str, str], message: str) -> None
     assert caught.value.hint
 
 
+def test_a_link_that_is_not_there() -> None:
+    """Is told with the links that are, as they have to be written."""
+    with pytest.raises(UsageError) as caught:
+        scaled(MENU, "2", link="A->B")
+    assert caught.value.hint
+    assert caught.value.hint.startswith("links: ")
+    assert "A:B" in caught.value.hint
+
+
 def test_one_direction_of_two_has_no_rate_of_its_own() -> None:
     """`both_ways` gives one rate to two links."""
     menu = scenarios("one: {links: [{from: A, to: B, rate: 1 Gb/s, both_ways: true}]}")
