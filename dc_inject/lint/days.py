@@ -31,7 +31,7 @@ def _target(menu: Menu) -> Iterator[Found]:
             f"the rates sum to {units.format_rate(total)}, not to the target of {units.format_rate(menu.target)}, "
             f"{100 * (total / menu.target - 1):+.1f} %"
         )
-        hint = "correct a rate, or the target"
+        hint = "correct a rate, or the target; if it is meant: `accept: [target-differs]`"
         yield menu, Problem(menu.name, menu.target_line, what, hint, "target-differs", outlier=True)
 
 
