@@ -23,10 +23,11 @@ CYCLE = 5  # seconds
 
 
 @pytest.fixture(scope="module")
-def places(sandbox):
-    """Sources with two destinations each, enough for all tests here."""
+def places(sandbox, request):
+    """Sources with two destinations each, one for every test here."""
+    wanted = sum("three" in getattr(item, "fixturenames", ()) for item in request.session.items)
     label = uuid.uuid4().hex[:8].upper()
-    some = [[f"T2_{label}_{number}_{end}" for end in ("From", "To1", "To2")] for number in range(7)]
+    some = [[f"T2_{label}_{number}_{end}" for end in ("From", "To1", "To2")] for number in range(wanted)]
     add_stock(sandbox, [one[0] for one in some], [name for one in some for name in one[1:]], count=16)
     return iter(some)
 
