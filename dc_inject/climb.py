@@ -23,6 +23,7 @@ from dc_inject.model import Hold
 FOLLOWS = 0.9  # part of what is asked that has to move
 FAILS = 0.05  # part of what comes to its end that may fail
 COMPLETIONS = 2  # a step lasts at least so many times the time to completion
+IDLE = 2  # cycles without a byte, for a reason that is not the link's, after which there is no sense in going on
 LONGEST = 4  # times the shortest step: how long the first one lasts, in which nobody knows that time
 
 # Holds for which the link cannot be blamed: we did not ask for as much as we wanted to.
@@ -81,6 +82,19 @@ class Step:
             needed = longest if known is None else COMPLETIONS * known
             shortest = max(ladder.every, needed if first.completion else min(needed, longest))
         return last.at - first.at >= shortest
+
+    @property
+    def hold(self) -> Hold | None:
+        """Why less was injected than was to be: what most of its cycles say, the last of those that say it."""
+        holds = [one.hold for one in self.readings[1:] if one.hold]
+        return max(reversed(holds), key=holds.count, default=None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing could be injected at all so far, and nobody paused it."""
+        since = self.readings[1:]
+        ours = all(one.hold in OURS - {Hold.PAUSED} for one in since)
+        return len(since) >= IDLE and ours and since[-1].injected == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +181,7 @@ def verdict(step: Step) -> Verdict:
         injected=last.injected - first.injected,
         moved=max(moved, 0),
         failed=failed / ended if ended else 0.0,
-        hold=last.hold,
+        hold=step.hold,
     )
 
 

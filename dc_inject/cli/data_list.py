@@ -45,9 +45,17 @@ def list_(source: str | None, scope: str | None, before: str, timeout: float, fm
         with data_places.storage(timeout) as storage:
             rows = _at_storage(storage, at)
         empty = {"scope", "datasets", "rules_elsewhere", "until"} if fmt == "table" else set()
+        _say_if_none(rows, at)
         tables.emit(fmt, [column for column in COLUMNS if column.key not in empty], rows)
     else:
-        tables.emit(fmt, COLUMNS, _in_rucio(at, scope, before, timeout))
+        rows = _in_rucio(at, scope, before, timeout)
+        _say_if_none(rows, at or "Rucio")
+        tables.emit(fmt, COLUMNS, rows)
+
+
+def _say_if_none(rows: list[Mapping[str, Any]], at: str) -> None:
+    if not rows:
+        click.echo(f"no sets of test files at {at}", err=True)
 
 
 def _at_storage(storage: Storage, prefix: str) -> list[Mapping[str, Any]]:

@@ -28,6 +28,7 @@ from dc_inject.menu import addresses
 from dc_inject.model import Campaign, FlowKey, Link
 from dc_inject.ports import Clock
 
+DEFAULT_STEP = timedelta(minutes=30)
 ROUNDS = 2  # how much longer than the steps up a search may take, unless --for says it
 STEPS = (
     tables.Column("step", "step", right=True),
@@ -165,14 +166,16 @@ def _challenge(source: str, destination: str, wanted: Mapping[str, Any], now: da
     if source == destination:
         raise UsageError(f"{source} is source and destination", "a link has two different ends")
     if saturate and not (step and highest):
-        raise UsageError("--until-saturated needs --step and --max", "say how far it may go: --max 100Gb/s")
+        raise UsageError("--until-saturated needs --step and --max", "such as --step 10Gb/s --max 100Gb/s")
     if highest and highest < first:
         raise UsageError("--max is below --rate", "raise --max, or begin lower")
     if wanted["every"] and not step:
         raise UsageError("--every is for steps", "add --step 10Gb/s, or leave it out")
     if not (saturate or lasting):
         raise UsageError("nothing says how long", "such as --for 2h")
-    every = (wanted["every"] or timedelta(minutes=30)) if step else lasting
+    if step and lasting and (wanted["every"] or DEFAULT_STEP) >= lasting:
+        raise UsageError("there is time for one step only", "shorten --every, lengthen --for, or leave out --step")
+    every = (wanted["every"] or DEFAULT_STEP) if step else lasting
     if lasting and not saturate:
         every = min(every, lasting)
     cycle = wanted["cycle"] or link_menu.cycle_for(every)

@@ -64,7 +64,7 @@ class Climbing:
         reading = replace(reading, at=Cycle.at(now, made.cycle).start)
         if self._over is None and reading.at > self._step.readings[-1].at:
             self._step = replace(self._step, readings=(*self._step.readings, reading))
-            if now >= self._until or self._step.over(self._ladder):
+            if now >= self._until or self._step.over(self._ladder) or self._step.idle:
                 self._judge(key, reading)
             self._heard()
         return made if self._over is None else self._ended(made, now)
@@ -89,10 +89,11 @@ class Climbing:
     def _judge(self, key: FlowKey, reading: Reading) -> None:
         """End a step: say what it has shown, and set what comes after it."""
         assert self._step is not None
-        self.verdicts.append(climb.verdict(self._step))
+        idle = self._step.idle
+        self.verdicts.append(replace(climb.verdict(self._step), early=idle and not self._step.over(self._ladder)))
         last = self.verdicts[-1]
         decision = climb.after(self._ladder, self.verdicts)
-        if reading.at >= self._until:
+        if idle or reading.at >= self._until:
             decision = Decision(Next.STOP)
         self.decisions.append(decision)
         log.info("%s", sentence(len(self.verdicts), last, decision))

@@ -156,6 +156,7 @@ def test_an_account_that_may_not_end_is_told_that_rules_stay(service, tmp_path: 
         (("--rate", "2Gb/s", "--for", "1h", "--max", "1Gb/s"), "below --rate"),
         (("--rate", "2Gb/s", "--for", "1h", "--every", "10m"), "--step"),
         (("--rate", "2Gb/s", "--for", "1h", "--cycle", "1h"), "two cycles"),
+        (("--rate", "2Gb/s", "--for", "1h", "--step", "1Gb/s", "--every", "3h"), "one step only"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

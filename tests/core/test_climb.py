@@ -148,6 +148,35 @@ def test_what_was_not_asked_for_says_nothing_of_the_link():
     assert climb.after(LADDER, [good, backlog]) == Decision(Next.BACK, GB)
 
 
+def readings_of(*holds, injected=0):
+    return tuple(
+        Reading(START + n * MINUTE, injected=n * injected, hold=hold) for n, hold in enumerate((None, *holds))
+    )
+
+
+@pytest.mark.parametrize(
+    ("readings", "idle"),
+    [
+        (readings_of(Hold.POOL_DRY), False),
+        (readings_of(Hold.POOL_DRY, Hold.POOL_DRY), True),
+        (readings_of(Hold.POOL_DRY, Hold.POOL_DRY, injected=1), False),
+        (readings_of(Hold.POOL_DRY, None), False),
+        (readings_of(Hold.BACKLOG, Hold.BACKLOG), False),
+        (readings_of(Hold.PAUSED, Hold.PAUSED), False),
+    ],
+)
+def test_a_step_in_which_nothing_can_be_injected_is_soon_known(readings, idle):
+    """Nobody has to wait two hours for it; a pause is somebody's will."""
+    assert Step(GB, readings).idle is idle
+
+
+def test_the_reason_of_a_step_is_that_of_most_of_its_cycles():
+    dry, full = Hold.POOL_DRY, Hold.DESTINATION_FULL
+    assert climb.verdict(Step(GB, readings_of(dry, dry, full))).hold is dry
+    assert climb.verdict(Step(GB, readings_of(dry, full))).hold is full
+    assert climb.verdict(Step(GB, readings_of(None, None))).hold is None
+
+
 def test_fixed_steps_go_up_whatever_comes_and_stay_at_the_highest():
     ladder = Ladder(GB, 30 * MINUTE, 2 * GB, 4 * GB)
     bad = Verdict(GB, START, START, START + 30 * MINUTE, 1800 * GB, 1800 * GB, 0, 0.0, None)

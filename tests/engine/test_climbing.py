@@ -77,6 +77,16 @@ def test_a_pool_that_is_dry_is_not_taken_for_a_link_that_is_full(tmp_path):
     assert "pool-dry" in climb.conclusion(ladder(4, 8, 100), climbs.verdicts)
 
 
+@pytest.mark.parametrize("saturate", [True, False])
+def test_a_source_with_nothing_that_fits_ends_it_after_two_cycles(tmp_path, saturate):
+    steps = ladder(4, 4, 100, saturate=saturate)
+    one, climbs = climbing(tmp_path, capacity=1000, ladder=steps, stock={"A": []})
+    (only,) = climbs.verdicts
+    assert (only.why, only.early) == ("not asked for: pool-dry, ended early", True)
+    assert [decision.what for decision in climbs.decisions] == [Next.STOP]
+    assert one.clock.now() <= START + 4 * CYCLE
+
+
 def test_files_that_fail_never_count(tmp_path):
     """A third of them fails: nothing stands, whatever else moves."""
     link = file_flow("A", "B", 4, end=START + 20 * HOUR)
