@@ -25,7 +25,7 @@ help: ## List what can be made
 demo: $(FTS) ## Bring up a grid with a real Rucio, inject into it, account for every byte (5 min)
 	@$(BIN)/dc-inject demo
 
-test: format-check lint types imports pytest ## Run every check; CI runs exactly this (10 min)
+test: format-check lint types imports pytest ## Run every check; CI runs exactly this (12 min)
 
 format-check: $(READY) ## Check that the code is formatted
 	$(BIN)/ruff format --check .

@@ -22,6 +22,7 @@ from dc_inject.errors import Fatal, Temporary
 from dc_inject.model import Cycle, DatasetFilter, Entry, FileFilter, Injection, Item, JobOptions, Link, State
 from dc_inject.ports import Observation, Status
 from dc_inject.sandbox import Sandbox
+from dc_inject.sandbox.state import write_private
 
 from ..conftest import rucio_config
 from .support import Heard, fts3_or_skip, injection, live
@@ -74,9 +75,7 @@ class Real:
 
 
 def write(file: Path, content: Any) -> None:
-    beside = file.with_suffix(".new")
-    beside.write_text(json.dumps(content))
-    beside.rename(file)
+    write_private(file, json.dumps(content))
 
 
 def until(holds: Callable[[], object], patience: float = 60.0) -> None:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dc_inject import redaction
 from dc_inject.redaction import LONGEST, PART, clean, remember, scrub, trace
+
+
+@pytest.fixture(autouse=True)
+def nothing_met(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget the secrets that other tests let it remember."""
+    monkeypatch.setattr(redaction, "_met", deque(maxlen=redaction.KNOWN))
 
 
 @pytest.mark.parametrize(

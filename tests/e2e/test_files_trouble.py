@@ -14,6 +14,7 @@ import pytest
 
 from dc_inject.model import Cycle, Hold, State
 from dc_inject.sandbox import Sandbox
+from dc_inject.sandbox.state import write_private
 from tests.e2e.files import Storages
 from tests.e2e.tool import Tool, until
 
@@ -36,8 +37,7 @@ def tokens(storage_grid: Sandbox) -> Iterator[Any]:
     folder = storage_grid.folder / "fts"
 
     def write(name: str, content: dict[str, Any]) -> None:
-        (folder / f"{name}.new").write_text(json.dumps(content))
-        (folder / f"{name}.new").replace(folder / name)
+        write_private(folder / name, json.dumps(content))
 
     def good(token: str | None) -> None:
         write("tokens.json", {token: {"vo": "sandbox", "user": "/CN=tester"}} if token else {})
