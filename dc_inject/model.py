@@ -93,6 +93,7 @@ class FileFilter:
     datasets: DatasetFilter | None = None
     pattern: str = "*"
     size: tuple[int, int] = (1, 2**63 - 1)
+    landed: str = ""  # instead: the scenario of which the copies are meant that have landed at the source
 
 
 class Verify(StrEnum):
@@ -131,9 +132,9 @@ class PoolKey(NamedTuple):
 class Flow:
     """One link of a scenario with its rate and everything a menu says about it, defaults filled in.
 
-    `rate` is bytes per second inside [start, end), the highest if there is a `shape`, which says what part of it
-    holds when. `overhead` is a fraction. `grain` is the part of a cycle's worth that one dataset may have before
-    smaller ones are preferred. `priority` (1 to 5) divides our budgets; `service_priority` is what Rucio is told.
+    `rate` is bytes per second inside [start, end), the highest if there is a `shape`, which says what part holds
+    when. `overhead` is a fraction, `grain` the part of a cycle's worth that a dataset may have before smaller ones
+    are preferred. `priority` (1 to 5) divides our budgets; `service_priority` is what Rucio is told.
     """
 
     scenario: str
@@ -213,10 +214,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The brakes of a campaign, which always apply; a menu raises one by naming it.
-
-    `total` and `per_site` (each direction) are bytes per second.
-    """
+    """The brakes, which a menu raises by naming them; `total` and `per_site` (each direction) are in bytes/s."""
 
     total: float = 100e9 / 8
     per_site: float = 50e9 / 8
@@ -407,6 +405,7 @@ class Injection:
     contact: str
     job: JobOptions | None = None  # through FTS
     once: bool = field(default=False, compare=False)  # its item, or members, go out once in their scenario
+    keeps_files: bool = False  # its members are known until it has ended: a second hop needs them
 
     @property
     def flow(self) -> FlowKey:
@@ -419,8 +418,8 @@ class Entry:
     """An injection and what became of it, as the ledger keeps it.
 
     `present` are the bytes that were at the destination already (no traffic: not counted as injected).
-    `failed` are bytes that will not arrive (through FTS: of files that failed or were cancelled), given back to
-    the debt. `moved` are bytes that arrived; `moved_exact` is False while they are estimated from locks.
+    `failed` are bytes that will not arrive (files of FTS that failed or were cancelled), given back to the debt.
+    `moved` are bytes that arrived; `moved_exact` is False while they are estimated from locks.
     """
 
     injection: Injection
@@ -442,6 +441,7 @@ class Entry:
     moved_exact: bool = False
     files_done: int = 0
     files_stuck: int = 0
+    undone: tuple[str, ...] = ()  # the members that did not arrive, of one that keeps its files
     error: str = ""
 
     @property

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
-from dc_inject.model import Entry, FlowKey, State
+from dc_inject.model import Entry, State
 
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=5)
@@ -76,48 +73,6 @@ def at_a_pace(entries: Sequence[Entry], every: timedelta, per_hour: int = CANCEL
 def _turn(entry: Entry) -> tuple[bool, datetime, str]:
     """The oldest first, but those that were asked for in vain behind all others."""
     return (entry.end_asked_at is not None, entry.expires_at or entry.injection.release, entry.injection.key)
-
-
-@dataclass(frozen=True, slots=True)
-class Hops:
-    """What second hops make of what has landed.
-
-    `waiting` are, by second hop, complete first copies that have not gone on. `bound` are the keys of entries that
-    may not be ended yet: first copies until the second one is complete, and that one then until the first is
-    ended, so that what has gone on is known by what exists.
-    """
-
-    waiting: Mapping[FlowKey, Sequence[Entry]]
-    bound: AbstractSet[str]
-
-
-def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
-    """Match first copies with second ones; `entries` are all that are intended, called, live or complete."""
-    known = list(entries) if hops else []
-    landed: dict[tuple[str, str], list[Entry]] = defaultdict(list)
-    gone_on: dict[FlowKey, dict[str, Entry]] = {key: {} for key in hops}
-    for entry in known:
-        flow = entry.injection.flow
-        if flow in gone_on:
-            gone_on[flow][entry.injection.item.name] = entry
-        elif entry.state is State.COMPLETE:
-            landed[flow.scenario, flow.link.destination].append(entry)
-    waiting: dict[FlowKey, list[Entry]] = {}
-    bound: set[str] = set()
-    for hop, seconds in gone_on.items():
-        waiting[hop] = []
-        for first in landed[hop.scenario, hop.link.source]:
-            second = seconds.get(first.injection.item.name)
-            if second is None:
-                waiting[hop].append(first)
-            arrived = second is not None and second.state is State.COMPLETE
-            bound.add(second.injection.key if second is not None and arrived else first.injection.key)
-    return Hops(waiting, bound)
-
-
-def may_go_on(entry: Entry, now: datetime, least: timedelta) -> bool:
-    """Whether a first copy lives long enough for a second hop whose rule lives `least`, and reads from it."""
-    return entry.expires_at is None or entry.expires_at >= now + least
 
 
 def to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list[Entry]:

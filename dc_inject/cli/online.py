@@ -10,6 +10,7 @@ from dc_inject import lint, menu, units
 from dc_inject.cli import common, online_rucio, tables
 from dc_inject.cli.answers import Answers, Use, uses
 from dc_inject.errors import MenuError, Permanent, Problem, ServiceError, Temporary
+from dc_inject.goal import Onward
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey
 from dc_inject.ports import Backend, Identity
@@ -157,7 +158,7 @@ def _ask_files(told: Answers, uses: Sequence[Use], fts: FtsBackend, sources: set
     """Find out how many files each source has for its filter, and whether the first that were listed are there."""
     pools: dict[PoolKey, Use] = {}
     for use in uses:
-        if use[1].link.source in sources:
+        if use[1].link.source in sources and not isinstance(use[1].goal, Onward):
             pools.setdefault(use[1].pool, use)
     for pool, use in pools.items():
         try:

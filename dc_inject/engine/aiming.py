@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import pace, plan, reconcile
+from dc_inject import hops, pace, plan
 from dc_inject.engine.desk import Desk
 from dc_inject.goal import Again, Onward, Standing
 from dc_inject.ledger import Totals
@@ -48,15 +48,15 @@ def left(
 
 def landed(desk: Desk, flows: Iterable[Flow]) -> dict[FlowKey, list[Item]]:
     """Return what has landed and may go on, for each second hop; what is too old for it stays where it is."""
-    hops = {flow.key: flow for flow in flows if isinstance(flow.goal, Onward)}
-    if not hops:
+    onward = {flow.key: flow for flow in flows if isinstance(flow.goal, Onward)}
+    if not onward:
         return {}
     now, ledger = desk.clock.now(), desk.ledger
     entries = ledger.entries(State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
-    waiting = reconcile.second_hops(entries, hops).waiting
+    waiting = hops.second_hops(entries, onward, ledger.quarantined(now)).waiting
     return {
-        key: [entry.injection.item for entry in waiting[key] if reconcile.may_go_on(entry, now, flow.lifetime_min)]
-        for key, flow in hops.items()
+        key: [one.item for one in waiting[key] if hops.may_go_on(one.first, now, flow.lifetime_min)]
+        for key, flow in onward.items()
     }
 
 
@@ -76,10 +76,10 @@ def stays(
 
     A first copy waits for the next plan of its second hop, and for that to complete.
     """
-    hops = {(key.scenario, key.link.source): key for key, flow in flows.items() if isinstance(flow.goal, Onward)}
+    onward = {(key.scenario, key.link.source): key for key, flow in flows.items() if isinstance(flow.goal, Onward)}
     found: dict[FlowKey, timedelta | None] = {}
     for key in flows:
-        own, hop = completion.get(key), hops.get((key.scenario, key.link.destination))
+        own, hop = completion.get(key), onward.get((key.scenario, key.link.destination))
         second = timedelta(0) if hop is None else completion.get(hop)
         wait = timedelta(0) if hop is None else cycle.length
         found[key] = None if own is None or second is None else own + wait + second

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import plan, slicing
+from dc_inject import hops, plan, slicing
 from dc_inject.engine.desk import Desk
 from dc_inject.goal import Onward
 from dc_inject.model import Flow, FlowKey, Hold, Injection
@@ -45,7 +45,7 @@ def usable(
         if not chosen:
             break
         # Files for FTS are not looked at: their copies have names of their own, and FTS says what became of each.
-        good += [injection for injection in chosen if injection.item.members]
+        good += [_bundle(desk, onward.get(one.flow), one) for one in chosen if one.item.members]
         chosen = [injection for injection in chosen if not injection.item.members]
         taken |= {(injection.item.name, injection.link.destination) for injection in chosen}
         given_once |= {(item, one.scenario) for one in (*good, *chosen) if one.once for item in _names(one)}
@@ -56,7 +56,8 @@ def usable(
             if injection.flow in failed:
                 continue
             sight = sights.get(Candidate(injection.item.name, injection.link))
-            made = _within(onward.get(injection.flow), sight, injection)
+            until = sight.source_until if sight else None
+            made = _within(onward.get(injection.flow), until, injection)
             why = why_not(sight, made)
             if why or sight is None or sight.item is None:
                 _set_aside(desk, injection, why)
@@ -72,11 +73,19 @@ def usable(
     return good, frozenset(unseen)
 
 
-def _within(hop: Flow | None, sight: Sight | None, injection: Injection) -> Injection:
-    """Return the injection of a second hop with a lifetime that ends before that of its first copy."""
-    if hop is None or sight is None or sight.source_until is None:
+def _bundle(desk: Desk, hop: Flow | None, injection: Injection) -> Injection:
+    """Return a job as it can be used: that of a second hop no longer than its first copies stay."""
+    if hop is None:
         return injection
-    lifetime = min(injection.lifetime, sight.source_until - injection.release)
+    first = desk.ledger.entry(hops.first_of(injection.item, injection.link.source))
+    return _within(hop, first.expires_at, injection)
+
+
+def _within(hop: Flow | None, until: datetime | None, injection: Injection) -> Injection:
+    """Return the injection of a second hop with a lifetime that ends before that of its first copy."""
+    if hop is None or until is None:
+        return injection
+    lifetime = min(injection.lifetime, until - injection.release)
     return replace(injection, lifetime=lifetime) if lifetime >= hop.lifetime_min else injection
 
 

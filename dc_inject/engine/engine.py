@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from dc_inject import reconcile, redaction
+from dc_inject import hops, redaction
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.checking import Checking
 from dc_inject.engine.closing import Closing, ours_to_delete, say_what_stays
@@ -174,8 +174,8 @@ class Engine:
         aims = self._desk.ledger.goals()  # as the cycle was opened with; a menu may have been edited since
         if any(aims.get(flow.key) != (flow.goal.kind, flow.goal.bytes) for flow in flows if flow.goal):
             return False
-        hops = {flow.key for flow in flows if isinstance(flow.goal, Onward)}
-        if any(reconcile.second_hops(self._desk.ledger.entries(*LIVE), hops).waiting.values()):
+        onward, unfit = {f.key for f in flows if isinstance(f.goal, Onward)}, self._desk.ledger.quarantined(now)
+        if any(hops.second_hops(self._desk.ledger.entries(*LIVE), onward, unfit).waiting.values()):
             return False
         return not self._desk.ledger.entries(State.INTENDED, State.CALLED, State.LIVE)
 
@@ -239,8 +239,8 @@ class Engine:
         self._cycle, self._plan_at, self._tries = cycle, None, 0
         self._desk.troubles.clear()
         self._following.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
-        hops = [flow for flow in self._campaign.flows if isinstance(flow.goal, Onward)]
-        self._following.hops = {hop.key: (hop.end, hop.lifetime_min) for hop in hops}
+        onward = [flow for flow in self._campaign.flows if isinstance(flow.goal, Onward)]
+        self._following.hops = {hop.key: (hop.end, hop.lifetime_min) for hop in onward}
         self._releasing.load(cycle)
         self._following.once_a_cycle(self._clock.now())
         if injecting and self._campaign.in_force(cycle.start, cycle.end):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import reconcile
+from dc_inject import hops, reconcile
 from dc_inject.engine import stalled
 from dc_inject.engine.choosing import SET_ASIDE
 from dc_inject.engine.desk import Desk
@@ -72,14 +72,19 @@ class Following:
 
     def _bound(self, entries: Sequence[Entry], now: datetime) -> set[str]:
         """Return the keys of what may not be ended yet for the sake of a second hop."""
-        hops = reconcile.second_hops(entries, {key for key, (end, _) in self.hops.items() if now < end})
+        onward = {key for key, (end, _) in self.hops.items() if now < end}
+        if not onward:
+            return set()
+        unfit = self._desk.ledger.quarantined(now)
+        found = hops.second_hops(entries, onward, unfit)
         late = {
-            entry.injection.key
-            for key, waiting in hops.waiting.items()
-            for entry in waiting
-            if not reconcile.may_go_on(entry, now, self.hops[key][1])
+            one.first.injection.key
+            for key, waiting in found.waiting.items()
+            for one in waiting
+            if not hops.may_go_on(one.first, now, self.hops[key][1])
         }
-        return set(hops.bound) - late
+        over = {e.injection.key for e in entries if e.expires_at is not None and e.expires_at <= now}
+        return set(found.bound) - late - over
 
     def ending(self) -> bool:
         """Whether files of jobs that were asked to end are not known to be gone, and are ours to delete."""

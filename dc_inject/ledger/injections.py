@@ -40,6 +40,7 @@ _TIMES = (
 )
 _PLAIN = ("external_id", "attempt", "present", "failed", "moved", "files_done", "files_stuck", "error")
 _DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
+_HERE = frozenset({State.LIVE, State.COMPLETE})
 _MOVING = frozenset({State.CALLED, State.LIVE})
 
 
@@ -247,6 +248,7 @@ _GIVEN = (
     "intended_at",
     "members",
     "job",
+    "keeps_files",
 )
 _FIXED = ("key", "account", "cycle", "campaign", "item", *_GIVEN, "external_id", "attempt", "error")
 _INTEND = (
@@ -255,9 +257,10 @@ _INTEND = (
     "not_before = NULL, dropped_at = NULL, error = '' WHERE state IN ('refused', 'withdrawn')"
 )
 _UPDATE = (
-    # Members are kept for the call that names them; whatever follows finds its files by their key and number.
-    "UPDATE injection SET state = ?1, members = iif(?1 IN ('intended', 'called'), members, NULL), "  # noqa: S608  our own words
-    f"moved_exact = ?, "
+    # Members are kept for the call that names them, and for a second hop: whatever else follows finds its files by
+    # their key and number.
+    "UPDATE injection SET state = ?1, members = iif(?1 IN ('intended', 'called') "  # noqa: S608  our own words
+    "OR (keeps_files AND ?1 IN ('live', 'complete')), members, NULL), moved_exact = ?, undone = ?, "
     f"{', '.join(f'{name} = ?' for name in _PLAIN + _TIMES)}, dropped_at = coalesce(dropped_at, ?) WHERE key = ?"
 )
 
@@ -280,6 +283,7 @@ def _columns(injection: Injection, account: int, now: datetime) -> tuple[object,
         stored(now),
         json.dumps([[m.name, m.bytes, m.checksum] for m in injection.item.members]) if injection.job else None,
         None if injection.job is None else _job_text(injection.job),
+        int(injection.keeps_files),
         "",
         0,
         "",
@@ -290,6 +294,7 @@ def _state(entry: Entry, now: datetime) -> tuple[object, ...]:
     return (
         str(entry.state),
         int(entry.moved_exact),
+        json.dumps(entry.undone) if entry.undone and entry.state in _HERE else None,
         *(getattr(entry, name) for name in _PLAIN),
         *(stored_or_none(getattr(entry, name)) for name in _TIMES),
         stored(now) if entry.state in _DROPPED else None,
@@ -312,9 +317,11 @@ def _entry(row: sqlite3.Row) -> Entry:
         service_priority=row["service_priority"],
         contact=row["contact"],
         job=None if row["job"] is None else _job(row["job"]),
+        keeps_files=bool(row["keeps_files"]),
     )
     news: dict[str, Any] = {name: row[name] for name in _PLAIN}
     news |= {name: moment_or_none(row[name]) for name in _TIMES}
+    news["undone"] = () if row["undone"] is None else tuple(json.loads(row["undone"]))
     return Entry(injection, State(row["state"]), moved_exact=bool(row["moved_exact"]), **news)
 
 

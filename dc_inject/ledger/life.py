@@ -72,6 +72,8 @@ def observed(entry: Entry, seen: Observation, now: datetime) -> Entry:
         entry = replace(entry, state=State.COMPLETE, completed_at=now)
         if not entry.failed:
             entry = replace(entry, files_stuck=0)
+        elif entry.injection.keeps_files:
+            entry = replace(entry, undone=seen.undone)
     if entry.state is State.COMPLETE:
         whole = entry.injection.item
         moved = whole.bytes - entry.present - entry.failed

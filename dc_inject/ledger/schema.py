@@ -363,11 +363,17 @@ _VERSION_4 = (  # what a person sets over the menus while they run
     "CREATE UNIQUE INDEX override_in_force ON override (subject, kind) WHERE until IS NULL",
 )
 
+_VERSION_5 = (  # files of jobs that a second hop takes on
+    "ALTER TABLE injection ADD COLUMN keeps_files INTEGER NOT NULL DEFAULT 0 CHECK (keeps_files IN (0, 1))",
+    f"ALTER TABLE injection ADD COLUMN {_text('undone', null=True)}",  # JSON: members that did not arrive
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _VERSION_1,
     _VERSION_2,
     _VERSION_3,
     _VERSION_4,
+    _VERSION_5,
 )  # each brings a ledger to the version of its place, from 1
 VERSION = len(MIGRATIONS)
 

@@ -8,7 +8,7 @@ from dc_inject.goal import Onward
 from dc_inject.menu.ends import Naming
 from dc_inject.menu.nodes import Complain
 from dc_inject.menu.schema import Scenario, ThenEntry
-from dc_inject.model import DatasetFilter, Flow, Link
+from dc_inject.model import DatasetFilter, FileFilter, Flow, Link
 
 
 def second(name: str, scenario: Scenario, flows: Sequence[Flow], naming: Naming, complain: Complain) -> list[Flow]:
@@ -19,31 +19,33 @@ def second(name: str, scenario: Scenario, flows: Sequence[Flow], naming: Naming,
     entry = scenario.then
     if entry is None or not entry.understood or not flows:
         return []
-    if any(flow.link.through == "fts" for flow in flows):
-        what = "`then` is for datasets of Rucio: the copies of jobs through FTS have no dataset that could go on"
-        complain(entry.place, what, "write a second scenario with their destination as its source")
+    services = {flow.link.through for flow in flows}
+    if len(services) > 1:
+        what = "`then`: some of what lands came through Rucio, and some through FTS"
+        complain(entry.place, what, "write a scenario for each of the two")
         return []
+    (through,) = services
     into: dict[str, list[Flow]] = {}
     for flow in flows:
         into.setdefault(flow.link.destination, []).append(flow)
-    targets = dict(_targets(entry, into, naming, complain))
+    targets = dict(_targets(entry, into, through, naming, complain))
     whole = sum(flow.rate for place in targets for flow in into[place])
     return [
-        _onward(name, entry, Link(place, end), into[place], whole if entry.rate is not None else None)
+        _onward(name, entry, Link(place, end, through), into[place], whole if entry.rate is not None else None)
         for place, end in targets.items()
     ]
 
 
 def _targets(
-    entry: ThenEntry, into: Mapping[str, Sequence[Flow]], naming: Naming, complain: Complain
+    entry: ThenEntry, into: Mapping[str, Sequence[Flow]], through: str, naming: Naming, complain: Complain
 ) -> Iterator[tuple[str, str]]:
     """Yield where what lands at a place goes on to; what cannot be is complained of."""
     for first, last in entry.to or ():
-        ends = naming.rses(last, "rucio")
+        ends = naming.rses(last, through)
         if len(ends) > 1 or any(naming.open(end) for end in ends):
             complain(last.place, f"`then`: {last.text} is no single RSE", "name the one RSE that it goes on to")
             continue
-        known = list(into) if first is None else naming.rses(first, "rucio")
+        known = list(into) if first is None else naming.rses(first, through)
         for place in known if ends else ():
             if place == ends[0]:
                 complain(last.place, f"`then`: {place} is where the first hop ends", "name another RSE")
@@ -63,7 +65,7 @@ def _onward(name: str, entry: ThenEntry, link: Link, first: Iterable[Flow], whol
         rate=rate if whole is None or entry.rate is None else entry.rate * rate / whole,
         start=min(flow.start for flow in some),
         end=max(flow.end for flow in some),
-        datasets=DatasetFilter((), landed=name),
+        datasets=DatasetFilter((), landed=name) if one.job is None else FileFilter(landed=name),
         goal=Onward(),
         order=one.order,
         grain=one.grain,
@@ -73,6 +75,7 @@ def _onward(name: str, entry: ThenEntry, link: Link, first: Iterable[Flow], whol
         lifetime_min=one.lifetime_min,
         lifetime_max=one.lifetime_max,
         dwell=one.dwell,
+        job=one.job,
         menu=entry.place.file,
         line=entry.place.line,
     )

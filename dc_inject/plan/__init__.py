@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dc_inject import holds, naming, pace, slicing
+from dc_inject.goal import Onward
 from dc_inject.holds import Constraint, Destination
 from dc_inject.model import FlowKey, Injection, Link
 from dc_inject.plan.budget import set_budgets
@@ -128,6 +129,7 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
             contact=situation.contact,
             job=flow.job,
             once=flow.once,
+            keeps_files=flow.job is not None and (line.goes_on or isinstance(flow.goal, Onward)),
         )
         result.append(injection)
     return tuple(result)

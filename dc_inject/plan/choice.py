@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from dc_inject import slicing
-from dc_inject.goal import Again
+from dc_inject.goal import Again, Onward
 from dc_inject.holds import HOUR, Constraint
 from dc_inject.model import Held, Hold, Item, Limits
 from dc_inject.plan.budget import cap
@@ -66,7 +66,7 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
     taste = Taste(flow.order, int(flow.grain * line.due), line.seed)
     if line.cuts_at is not None:
         line.items = _whole_and_cut(line, line.cuts_at, taste, room, leaving, jobs)
-    elif flow.job is None:
+    elif flow.job is None or isinstance(flow.goal, Onward):  # what goes on has been bundled
         line.items = pool.take(line.left, slack, taste, room=room, taken=line.taken, leaving=leaving)
         names = {item.name for item in line.items}
         line.taken.update(names)
@@ -78,7 +78,8 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
         if flow.once:
             line.taken.update(file.name for file in files)
         whole = sum(file.bytes for file in files)
-        line.items = list(_bundles(files, flow.job.files, max(worth, -(-whole // max(jobs, 1)))))
+        grain = max(worth, -(-whole // max(jobs, 1)))
+        line.items = list(_bundles(files, flow.job.files, grain, apart=line.goes_on))
     size = sum(item.bytes for item in line.items)
     line.left -= size
     if line.left > 0:
@@ -122,15 +123,22 @@ def _copies(pool: Pool, line: Line, slack: int, taste: Taste, room: int) -> list
     return files[:MOST_FILES]
 
 
-def _bundles(files: Sequence[Item], most: int, grain: int) -> Iterator[Item]:
-    """Yield bundles of at most `most` files and, of more than one file, `grain` bytes; names come later."""
+def _bundles(files: Sequence[Item], most: int, grain: int, *, apart: bool) -> Iterator[Item]:
+    """Yield bundles of at most `most` files and, of more than one file, `grain` bytes; names come later.
+
+    With `apart` no bundle has a file twice: which copy of it has arrived is told by the file's name then.
+    """
     members: list[Item] = []
+    names: set[str] = set()
     size = 0
     for file in files:
-        if members and (len(members) == most or size + file.bytes > grain):
+        full = len(members) == most or size + file.bytes > grain or (apart and file.name in names)
+        if members and full:
             yield Item("", size, len(members), members=tuple(members))
             members, size = [], 0
+            names.clear()
         members.append(file)
+        names.add(file.name)
         size += file.bytes
     if members:
         yield Item("", size, len(members), members=tuple(members))

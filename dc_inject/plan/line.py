@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from dc_inject import lifetime, slicing
-from dc_inject.goal import Again, Volume
+from dc_inject.goal import Again, Onward, Volume
 from dc_inject.holds import Claim, Cut, Destination
 from dc_inject.model import FileFilter, Flow, Held, Item, PoolKey
 from dc_inject.plan.situation import Demand, Situation
@@ -72,6 +72,7 @@ class Line:
     items: list[Item] = field(default_factory=list)
     stopped: Held | None = None  # by a limit that datasets are too large or too many for
     cuts_at: Cuts | None = None  # what is taken of datasets at its destination, where they may be cut; shared
+    goes_on: bool = False  # what lands has a second hop
 
     @property
     def due(self) -> int:
@@ -100,6 +101,8 @@ class Table:
         self._places: dict[str, list[str]] = {}  # by item: where it is taken
         self._given: defaultdict[str, set[str]] = defaultdict(set)  # by scenario: what goes out once, and did
         self.leaving: defaultdict[str, set[str]] = defaultdict(set)
+        hops = [demand.flow for demand in situation.demands if isinstance(demand.flow.goal, Onward)]
+        self._onward = {(hop.scenario, hop.link.source, hop.link.through) for hop in hops}
         self._cuts: dict[str, Cuts] = {}
         self._parts: defaultdict[str, list[Slice]] = defaultdict(list)  # by place
         for item, place in situation.taken:
@@ -161,6 +164,7 @@ class Table:
             free_bytes=pool.bytes - size if pool else 0,
             smallest=_least(flow, pool, smallest),
             cuts_at=cuts,
+            goes_on=(flow.scenario, name, flow.link.through) in self._onward,
             seed=_seed(s.campaign, self._cycle, str(flow.link), flow.link.through),
         )
 
@@ -209,7 +213,7 @@ def _worth_copying(key: PoolKey, items: Sequence[Item]) -> Sequence[Item]:
 
     Whoever wants small files has a folder, a list or a pattern of them alone.
     """
-    if not isinstance(key.datasets, FileFilter):
+    if not isinstance(key.datasets, FileFilter) or key.datasets.landed:
         return items
     largest = max((item.bytes for item in items), default=0)
     return [item for item in items if item.bytes * ODD >= largest]

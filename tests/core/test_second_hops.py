@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject import reconcile
-from dc_inject.model import Entry, FlowKey, Injection, Item, Link, State
+from dc_inject import naming
+from dc_inject.hops import Hops, Waiting, first_of, second_hops
+from dc_inject.model import Entry, FlowKey, Injection, Item, JobOptions, Link, State
 from tests.core.builders import CYCLE, START
 
 FIRST, OTHER = FlowKey("one", Link("A", "B")), FlowKey("two", Link("A", "B"))
@@ -30,16 +32,16 @@ def test_what_is_complete_waits_and_is_kept_until_it_has_gone_on() -> None:
     first = entry(FIRST, State.COMPLETE)
     for state in (None, *OPEN):
         second = [] if state is None else [entry(HOP, state)]
-        hops = reconcile.second_hops([first, *second], [HOP])
-        assert hops.waiting == {HOP: [first] if state is None else []}
+        hops = second_hops([first, *second], [HOP])
+        assert hops.waiting == {HOP: [Waiting(first, first.injection.item)] if state is None else []}
         assert hops.bound == {second[0].injection.key if state is State.COMPLETE else first.injection.key}
-    assert reconcile.second_hops([entry(HOP, State.COMPLETE)], [HOP]).bound == set()
+    assert second_hops([entry(HOP, State.COMPLETE)], [HOP]).bound == set()
 
 
 def test_what_is_under_way_or_of_another_scenario_does_not_go_on() -> None:
     """Only what is whole there, in the scenario of the second hop."""
     some = [entry(FIRST, State.LIVE), entry(OTHER, State.COMPLETE, "cms:b")]
-    assert reconcile.second_hops(some, [HOP, ELSEWHERE]) == reconcile.Hops({HOP: [], ELSEWHERE: []}, set())
+    assert second_hops(some, [HOP, ELSEWHERE]) == Hops({HOP: [], ELSEWHERE: []}, set())
 
 
 @given(st.lists(st.tuples(st.sampled_from([FIRST, OTHER, HOP]), st.sampled_from(OPEN), st.sampled_from("abc"))))
@@ -47,9 +49,93 @@ def test_what_is_under_way_or_of_another_scenario_does_not_go_on() -> None:
 def test_of_each_pair_one_is_kept(some: list[tuple[FlowKey, State, str]]) -> None:
     """So that what has gone on is never forgotten, and nothing is kept for ever."""
     entries = list({(flow, name): entry(flow, state, name) for flow, state, name in some}.values())
-    hops = reconcile.second_hops(entries, [HOP])
+    hops = second_hops(entries, [HOP])
     firsts = {e.injection.item.name for e in entries if e.injection.flow == FIRST and e.state is State.COMPLETE}
     assert len(hops.bound) == len(firsts)
     seconds = {e.injection.item.name: e for e in entries if e.injection.flow == HOP}
-    assert {e.injection.item.name for e in hops.waiting[HOP]} == firsts - seconds.keys()
-    assert hops == reconcile.second_hops(reversed(entries), [HOP]) or len(firsts) > 1
+    assert {one.item.name for one in hops.waiting[HOP]} == firsts - seconds.keys()
+    assert hops == second_hops(reversed(entries), [HOP]) or len(firsts) > 1
+
+
+# --------------------------------------------------------------------------- files, through FTS
+
+HERE, THERE, LAST = "davs://a.example.org/dc", "davs://b.example.org/dc", "davs://t.example.org/dc"
+JOB = FlowKey("one", Link(HERE, THERE, "fts"))
+ON = FlowKey("one", Link(THERE, LAST, "fts"))
+
+
+def job(flow: FlowKey, members: tuple[Item, ...], state: State = State.COMPLETE, *, lost: int = 0) -> Entry:
+    """A job whose last `lost` files did not arrive."""
+    size, bad = sum(file.bytes for file in members), members[len(members) - lost :]
+    key = naming.key("camp", flow.scenario, CYCLE.start, flow.link, str(members))
+    injection = Injection(
+        key, "camp", CYCLE, flow.scenario, flow.link,
+        Item(f"{len(members)} files", size, len(members), members=members), START,
+        timedelta(hours=1), "Data Challenge", 3, "me", JobOptions(), keeps_files=True,
+    )  # fmt: skip
+    arrived = size - sum(file.bytes for file in bad)
+    return Entry(injection, state, moved=arrived, undone=tuple(file.name for file in bad))
+
+
+def sources(count: int) -> tuple[Item, ...]:
+    """Files at the source, the n-th one of n bytes."""
+    return tuple(Item(f"{HERE}/data/{n}", n, 1, f"adler32:{n:08x}") for n in range(1, count + 1))
+
+
+def waiting(*entries: Entry, unfit: frozenset[tuple[str, str]] = frozenset()) -> tuple[Item, ...]:
+    """The copies that wait, all together."""
+    found = second_hops(entries, [ON], unfit).waiting[ON]
+    return tuple(file for one in found for file in one.item.members)
+
+
+def test_the_files_of_a_job_that_arrived_go_on_as_the_copies_that_they_are() -> None:
+    """With the size and checksum of what they are copies of; what failed does not go on."""
+    first = job(JOB, sources(4), lost=1)
+    (one,) = second_hops([first], [ON]).waiting[ON]
+    assert [file.name for file in one.item.members] == naming.copies(first.injection)[:3]
+    assert [file.bytes for file in one.item.members] == [1, 2, 3]
+    assert [file.checksum for file in one.item.members] == [file.checksum for file in sources(3)]
+    assert (one.item.files, one.item.bytes) == (3, 6)
+    assert first_of(one.item, THERE) == first.injection.key
+
+
+def test_what_fails_on_its_way_further_waits_again_and_the_first_copy_stays_for_it() -> None:
+    """And what has gone on does not go on again: the second copy stays, too, until the first one has ended."""
+    first = job(JOB, sources(3))
+    copies = waiting(first)
+    for state in OPEN[:3]:
+        under_way = job(ON, copies, state)
+        assert waiting(first, under_way) == ()
+        assert second_hops([first, under_way], [ON]).bound == {first.injection.key}
+    second = job(ON, copies, lost=1)
+    assert waiting(first, second) == copies[2:]
+    assert second_hops([first, second], [ON]).bound == {first.injection.key, second.injection.key}
+    third = job(ON, copies[2:])
+    assert waiting(first, second, third) == ()
+    assert second_hops([first, second, third], [ON]).bound == {second.injection.key, third.injection.key}
+
+
+def test_a_file_that_would_fail_again_keeps_nothing_waiting() -> None:
+    """The first copy may be ended then."""
+    first = job(JOB, sources(2))
+    copies = waiting(first)
+    second = job(ON, copies, lost=1)
+    unfit = frozenset({(copies[1].name, LAST)})
+    assert waiting(first, second, unfit=unfit) == ()
+    assert second_hops([first, second], [ON], unfit).bound == {second.injection.key}
+
+
+def test_files_that_nobody_can_name_do_not_go_on() -> None:
+    """As after a rebuild, or where FTS does not say which files failed."""
+    whole = job(JOB, sources(2))
+    unnamed = replace(whole, injection=replace(whole.injection, item=replace(whole.injection.item, members=())))
+    unsure = replace(job(JOB, sources(2), lost=1), undone=())
+    for first in (unnamed, unsure):
+        assert second_hops([first], [ON]) == Hops({ON: []}, set())
+
+
+def test_a_second_job_of_which_nothing_arrived_is_not_kept() -> None:
+    """Only the first copy is: it goes on with another one."""
+    first = job(JOB, sources(2))
+    second = job(ON, waiting(first), lost=2)
+    assert second_hops([first, second], [ON]).bound == {first.injection.key}

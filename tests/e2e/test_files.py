@@ -11,6 +11,7 @@ import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, State
+from dc_inject.naming import read_copy
 from dc_inject.sandbox import Sandbox
 from tests.e2e.files import Storages, jobs
 from tests.e2e.tool import Tool, until
@@ -151,3 +152,61 @@ def test_killed_at_a_boundary_and_started_again_no_file_goes_out_twice_and_none_
         assert account.injected == account.moved == sum(e.injection.item.bytes for e in accepted.values()), name
         assert account.in_doubt == 0, name
     assert storages.left() == []
+
+
+HOPS = """\
+menu: 1
+campaign: {campaign}
+contact: e2e@example.org
+start: {start}
+end: {end}
+defaults:
+  through: fts
+  cycle: {cycle} s
+  lifetime: {{min: 2 min, max: 10 min}}
+  files: {{folder: src}}
+  jobs: {{files: 3, longest_transfer: 1 s}}
+scenarios:
+  burst:
+    from: {source}
+    to: {landing}
+    volume: {volume} B
+    rate: 16 Mb/s
+    then: {{to: {last}}}
+"""
+
+
+def test_what_has_landed_goes_on_and_its_first_copy_is_deleted(tool, storages, label):
+    """Each file once over each hop, the second from where the first ended; the run ends when all has gone on."""
+    storages.fill(12, 2 * MB)
+    campaign, start = f"hops-{label}", soon(CYCLE)
+    landing, last = (f"{storages.grid.storages[n]}/{storages.label}-{n}" for n in ("XRD2", "XRD3"))
+    menu, stamp = tool.state / "hops.yaml", "%Y-%m-%dT%H:%M:%SZ"
+    sizes = sorted(storages.grid.storage_files("XRD1", f"/{storages.label}").values())
+    menu.write_text(
+        HOPS.format(
+            campaign=campaign, start=start.strftime(stamp), cycle=CYCLE, volume=sum(sizes), landing=landing,
+            end=(start + timedelta(hours=1)).strftime(stamp), source=storages.source("XRD1"), last=last,
+        )
+    )  # fmt: skip
+    tool.run("run", menu)
+    entries = tool.entries(campaign)
+    assert {entry.state for entry in entries} == {State.GONE}
+    moved = {line["destination"]: line["moved"] for line in tool.status(campaign, "--summary")["links"]}
+    assert moved == {landing: sum(sizes), last: sum(sizes)}
+    files = [file for some in jobs(storages.grid, campaign).values() for file in some]
+    assert {file["file_state"] for file in files} == {"FINISHED"}
+    hops = {end: [f for f in files if f["dest_surl"].startswith(end)] for end in (landing, last)}
+    assert sorted(f["source_surl"] for f in hops[last]) == sorted(f["dest_surl"] for f in hops[landing])
+    for some in hops.values():
+        assert sorted(f["filesize"] for f in some) == sizes
+    first = {e.injection.key: e for e in entries if e.injection.link.destination == landing}
+    for entry in entries:
+        if entry.injection.link.destination == last:
+            source = entry.injection.link.source
+            names = [f["source_surl"] for f in hops[last] if f["job_id"] == entry.external_id]
+            (before,) = {first[read_copy(source, name).key] for name in names}
+            assert before.completed_at <= entry.accepted_at
+            assert before.ended_at >= entry.completed_at
+    for name in ("XRD2", "XRD3"):
+        assert storages.grid.storage_files(name, f"/{storages.label}-{name}") == {}

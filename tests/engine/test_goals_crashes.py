@@ -11,10 +11,10 @@ import pytest
 
 from dc_inject.goal import Onward, Volume
 from dc_inject.ledger.check import check
-from dc_inject.model import DatasetFilter, State
+from dc_inject.model import DatasetFilter, FileFilter, State
 from dc_inject.shape import Point, Shape
 from tests.engine.test_crashes import STEPS, Killed
-from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, opened, source_files, world
+from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, opened, source_files, url, world
 
 
 def killed_at(one, step, times):
@@ -60,6 +60,21 @@ def test_a_volume_of_files(tmp_path, step):
     killed_at(one, step, {1, 3})
     assert {account.moved for account in one.ledger.accounts().values()} == {60 * GB}
     times = Counter(file.name for r in one.backend.rules.values() for file in r.injection.item.members)
+    assert (len(times), set(times.values())) == (120, {1})
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_files_with_a_second_hop(tmp_path, step):
+    first = file_flow("A", "B", 0.8, goal=Volume(60 * GB), lifetime_max=timedelta(hours=6))
+    then = file_flow("B", "T", 0.8, datasets=FileFilter(landed="test"), goal=Onward())
+    made = campaign([first, then])
+    one = world(tmp_path, made, source_files("A", 70), speed=lambda _link: 0.08e9, name="fts", cleans_up=False)
+    killed_at(one, step, {1, 3})
+    moved = {key.link.destination: account.moved for key, account in one.ledger.accounts().items()}
+    assert moved == {url("B"): 60 * GB, url("T"): 60 * GB}
+    times = Counter(
+        (f.name, r.injection.link) for r in one.backend.rules.values() for f in r.injection.item.members
+    )
     assert (len(times), set(times.values())) == (120, {1})
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dc_inject.goal import Onward, Volume
-from dc_inject.model import DatasetFilter, Flow
-from tests.menu.texts import LIST, RIGHT, draft, fts, problems, read, scenarios, text
+from dc_inject.model import DatasetFilter, FileFilter, Flow, Link
+from tests.menu.texts import LIST, RIGHT, A, B, draft, fts, problems, read, scenarios, text
 
 GBPS = 1e9 / 8
 BASE = "from: A, to: {B: 3, C: 1}, rate: 40 Gb/s"
@@ -112,7 +112,43 @@ def test_a_second_hop_that_is_a_link_already_is_there_twice() -> None:
     assert "B:A is in the scenario one twice" in found.message
 
 
-def test_through_fts_it_is_refused() -> None:
-    """With the reason."""
-    (found,) = problems(fts(RIGHT.replace("rate:", "then: {to: x}, rate:")), LIST)
-    assert found.message.startswith("`then` is for datasets of Rucio")
+TAPE = "davs://tape.example.org/archive"
+
+
+def test_through_fts_copies_go_on_from_where_they_landed() -> None:
+    """On the terms of the first hop, its jobs included; no list or folder tells which files."""
+    menu = fts(RIGHT.replace("rate:", f"then: {{to: '{TAPE}'}}, jobs: {{files: 50}}, rate:"))
+    first, then = draft(menu, LIST).preview.flows
+    assert then.link == Link(first.link.destination, TAPE, "fts")
+    assert then.datasets == FileFilter(landed="one")
+    assert then.goal == Onward()
+    assert then.job == first.job
+    assert (then.job.files, then.rate) == (50, first.rate)
+
+
+def test_through_fts_a_site_stands_for_its_prefix() -> None:
+    """As it does for other ends."""
+    sites = f"sites: {{TAPE: {{rses: {{'{TAPE}': {{}}}}}}}}"
+    menu = fts(RIGHT.replace("rate:", "then: {to: TAPE}, rate:"), sites=sites)
+    assert draft(menu, LIST).preview.flows[1].link.destination == TAPE
+
+
+@pytest.mark.parametrize(
+    ("scenario", "message"),
+    [
+        (RIGHT.replace("rate:", "then: {to: SOME_RSE}, rate:"), "SOME_RSE is no URL"),
+        (RIGHT.replace("rate:", f"then: {{to: '{B}'}}, rate:"), f"`then`: {B} is where the first hop ends"),
+        (RIGHT.replace("rate:", f"then: {{to: {{'{A}': '{TAPE}'}}}}, rate:"), f"{A} is no destination"),
+    ],
+)
+def test_what_is_wrong_through_fts(scenario: str, message: str) -> None:
+    """One problem each."""
+    (found,) = problems(fts(scenario), LIST)
+    assert message in found.message
+
+
+def test_a_second_hop_through_two_services_is_refused() -> None:
+    """What landed through one is not known to the other."""
+    links = f"{{from: '{A}', to: '{B}', rate: 1 Gb/s}}, {{from: X, to: Y, rate: 1 Gb/s, through: rucio}}"
+    found = problems(fts(f"{{links: [{links}], then: {{to: '{TAPE}'}}}}"), LIST)
+    assert any(one.message.startswith("`then`: some of what lands came through Rucio") for one in found)

@@ -32,6 +32,7 @@ from rucio.db.sqla.session import db_session
 from sqlalchemy import and_, or_, select
 
 from .network import Network
+from .rest import Rest
 from .transfertool import LinkTransfertool, at_host
 
 log = logging.getLogger("sandbox")
@@ -154,6 +155,7 @@ def main(folder: Path) -> None:
     if "fts3" in config_get_list("conveyor", "transfertool"):
         DAEMONS["conveyor-poller-fts"] = lambda: poll("fts3")
     pause, passes = folder / "pause", folder / "passes"
+    rest = Rest(settings["interval"], folder / "hurry")
     done = 0
     while not stop.is_set():
         paused = pause.exists()
@@ -161,7 +163,7 @@ def main(folder: Path) -> None:
             one_pass(stop.is_set)
             done += 1
         tell(passes, done, paused=paused)
-        stop.wait(settings["interval"])
+        rest.wait(stop)
 
 
 if __name__ == "__main__":
