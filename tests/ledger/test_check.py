@@ -284,7 +284,7 @@ def test_the_wanted_tables_are_those_of_a_new_ledger(tmp_path):
     path = of_version_1(tmp_path)
     Ledger.open(path).close()
     assert check(path) == []
-    assert schema.VERSION == 4
+    assert schema.VERSION == 5
 
 
 def test_every_code_is_explained():
