@@ -74,9 +74,10 @@ def files_left(entries: Iterable[Entry]) -> int:
 def next_moment(last: datetime | None, now: datetime, per_hour: float) -> datetime:
     """Return when the next rule may be cancelled: an hour / `per_hour` after the last one, or now.
 
-    Time lost is not made up: after an outage there is no burst.
+    Time lost is not made up: after an outage there is no burst. A last one in the future was written by a clock
+    that was ahead.
     """
-    return now if last is None else max(now, last + timedelta(hours=1) / per_hour)
+    return now if last is None else max(now, min(last, now) + timedelta(hours=1) / per_hour)
 
 
 class Ending:
@@ -140,9 +141,12 @@ class Ending:
         return Standing(*sorts, ending, gone + len(never), in_doubt)
 
     def wait(self, until: datetime) -> None:
-        """Let time pass."""
-        while self._clock.now() < until:
+        """Let time pass; when the clock is put back meanwhile, the moment moves with it."""
+        now = self._clock.now()
+        while now < until:
             self._calls.wait(until)
+            before, now = now, self._clock.now()
+            until -= max(before - now, timedelta(0))
 
     def end(self, complete: Sequence[Entry]) -> Iterator[Outcome]:
         """End complete rules as fast as the services take them; gives each outcome as it comes."""

@@ -89,7 +89,7 @@ def world(count: int, *, moved: float = 0.0) -> World:
         (START, START + timedelta(seconds=2), 600, START + timedelta(seconds=6)),
         (START, START + timedelta(seconds=6), 600, START + timedelta(seconds=6)),
         (START, START + HOUR, 600, START + HOUR),  # time lost is not made up
-        (START + HOUR, START, 600, START + HOUR + timedelta(seconds=6)),  # a clock that stepped back
+        (START + HOUR, START, 600, START + timedelta(seconds=6)),  # a clock that stepped back
         (START, START, 1, START + HOUR),
         (START, START, 0.5, START + 2 * HOUR),
     ],
@@ -97,6 +97,24 @@ def world(count: int, *, moved: float = 0.0) -> World:
 def test_the_pace(last: datetime | None, now: datetime, per_hour: float, moment: datetime) -> None:
     """An hour / rate after the last one, never before now, and no burst after a delay."""
     assert next_moment(last, now, per_hour) == moment
+
+
+class SteppingClock(SimClock):
+    """A clock that is put back by some hours in the middle of a wait."""
+
+    hours = 5
+
+    def advance(self, moment: datetime) -> None:
+        self._now = self._now + (moment - self._now) / 2 - HOUR if self.hours else moment
+        self.hours = max(self.hours - 1, 0)
+
+
+def test_a_clock_that_is_put_back_while_we_wait_does_not_make_the_wait_longer() -> None:
+    """But for what of it had passed."""
+    clock = SteppingClock(START)
+    ending = Ending(backends={}, clock=clock, executor=InlineExecutor(clock), record=None)
+    ending.wait(START + timedelta(minutes=2))
+    assert START - 5 * HOUR <= clock.now() <= START - 5 * HOUR + timedelta(minutes=12)
 
 
 def test_complete_rules_end_at_once_and_in_one_go() -> None:
