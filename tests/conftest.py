@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +30,7 @@ from dc_inject.sandbox import (
     read_grid,
 )
 from dc_inject.sandbox.locking import locked
+from tests import guard
 from tests.engine.world import LEFT_OPEN
 
 HERE = Path(__file__).parent
@@ -39,6 +42,17 @@ settings.load_profile("any machine")
 
 # Folders of tests that wait for services, or simulate days.
 LONG = ("e2e", "chaos", "sandbox", "backends", "engine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have somebody who ends sandboxes when this run is killed."""
+    if guard.MARK in os.environ:
+        return  # a worker, or a run within a run
+    os.environ[guard.MARK] = mark = uuid.uuid4().hex
+    clean = {name: value for name, value in os.environ.items() if name != guard.MARK}
+    command = [sys.executable, str(HERE / "guard.py"), mark]
+    watching = subprocess.Popen(command, stdin=subprocess.PIPE, env=clean, start_new_session=True)
+    config.add_cleanup(lambda: watching.communicate() and os.environ.pop(guard.MARK))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
