@@ -51,7 +51,7 @@ class Moment(click.ParamType[datetime]):
 
 
 class Ends(click.ParamType[str]):
-    """A link, `SOURCE:DESTINATION`, in the one form that menus and ledgers have of it."""
+    """A link, `SOURCE:DESTINATION` or `SOURCE->DESTINATION`, in the one form that menus and ledgers have of it."""
 
     name = "link"
 
@@ -98,10 +98,15 @@ FORMAT = click.option(
     help="How to print what was read.",
 )
 LINKS = click.option(
-    "--link", "links", type=Ends(), multiple=True, metavar="SRC:DST", help="Only this link (may be repeated)."
+    "--link",
+    "links",
+    type=Ends(),
+    multiple=True,
+    metavar="SRC:DST",
+    help="Only this link, also written 'SRC->DST' (may be repeated).",
 )
 SCENARIO = click.option("--scenario", metavar="NAME", help="Only this scenario.")
-LINK = click.option("--link", type=Ends(), metavar="SRC:DST", help="Only this link.")
+LINK = click.option("--link", type=Ends(), metavar="SRC:DST", help="Only this link, also written 'SRC->DST'.")
 WHY = click.option("--why", metavar="TEXT", default="", help="The reason, for the ledger and for others.")
 SCALE = click.option(
     "--scale",
@@ -162,14 +167,6 @@ def known_names(view: Reader, scenario: str | None, link: str | None) -> None:
         if name and known and name not in known:
             near = difflib.get_close_matches(name, known, 1) or sorted(known)[:10]
             raise UsageError(f"this campaign had no {kind} {name!r} so far", f"known: {', '.join(near)}")
-
-
-def subject(view: Reader, scenario: str | None, link: str | None) -> str:
-    """Return what a stop is about: a scenario, a link `SRC:DST`, or `*`; raises UsageError for an unknown name."""
-    if scenario and link:
-        raise UsageError("a stop is for a scenario or for a link, not for both", "give two commands")
-    known_names(view, scenario, link)
-    return scenario or link or "*"
 
 
 def one_campaign(drafts: Sequence[MenuDraft]) -> str:

@@ -35,7 +35,9 @@ class Factor(click.ParamType[Fraction]):
 @click.argument("factor", type=Factor())
 @click.argument("file", metavar="MENU", type=menu_files.PATH)
 @click.option("--scenario", type=NAME, help="Only the rates of this scenario.")
-@click.option("--link", type=common.Ends(), metavar="SRC:DST", help="Only the rates of this link.")
+@click.option(
+    "--link", type=common.Ends(), metavar="SRC:DST", help="Only the rates of this link, also 'SRC->DST'."
+)
 @click.option("--expand", "expanding", is_flag=True, help="Write every link out first, so that each has its rate.")
 @menu_files.OUTPUT
 @menu_files.FORCE

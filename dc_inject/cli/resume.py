@@ -6,35 +6,32 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common
-from dc_inject.clock import SystemClock
-from dc_inject.ledger import Ledger
+from dc_inject.cli import common, subjects, wishes
+from dc_inject.errors import UsageError
 
 
 @click.command()
-@common.CAMPAIGN
+@subjects.WORDS
 @common.SCENARIO
 @common.LINK
 @common.WHY
 @common.LEDGER
-def resume(campaign: str, scenario: str | None, link: str | None, why: str, ledger_path: Path | None) -> None:
-    r"""Lift a stop of a campaign, or of one scenario or link of it.
+def resume(
+    words: tuple[str, ...], scenario: str | None, link: str | None, why: str, ledger_path: Path | None
+) -> None:
+    r"""Lift a stop or a pause of a campaign, or of one scenario or link of it.
 
     What was not injected meanwhile is not made up. A stop of the campaign and stops of its parts are lifted each
-    by itself.
+    by itself. Names are written as for `set`, or with options as for `stop`.
 
     \b
     Example: dc-inject resume dc27-rehearsal
+    Example: dc-inject resume us-mesh
     Example: dc-inject resume dc27-rehearsal --scenario t0-export --why "the tests are over"
     """
-    path = common.existing_ledger(campaign, ledger_path)
-    with Ledger.open(path) as ledger:
-        name = common.own_ledger(ledger, campaign, path)
-        what = common.subject(ledger, scenario, link)
-        done = ledger.resume(what, common.who(), why, SystemClock().now())
-        left = ledger.pauses()
-    words = f"{name}: " + ("injecting" if what == "*" else f"injecting for {what}")
-    click.echo(f"{words} {'goes on, with the next cycle' if done else 'was not stopped'}", err=True)
-    for pause in left:
-        part = "all of it" if pause.subject == "*" else pause.subject
-        click.echo(f"still stopped: {part}, since {pause.since:%Y-%m-%d %H:%M:%SZ} by {pause.who}", err=True)
+    if not (scenario or link):
+        wishes.carry_out(wishes.RESUME, *subjects.found(words, ledger_path), why)
+        return
+    if len(words) > 1:
+        raise UsageError("it is named by words and by an option", "name it once")
+    wishes.carry_out(wishes.RESUME, *subjects.optional(words[0], scenario, link, ledger_path), why)

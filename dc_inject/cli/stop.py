@@ -6,9 +6,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common
-from dc_inject.clock import SystemClock
-from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.cli import common, subjects, wishes
 
 
 @click.command()
@@ -28,18 +26,4 @@ def stop(campaign: str, scenario: str | None, link: str | None, why: str, ledger
     Example: dc-inject stop dc27-rehearsal --why "the LHCOPN is needed"
     Example: dc-inject stop dc27-rehearsal --link T2_CH_CERN:T1_US_FNAL_Disk
     """
-    path = common.existing_ledger(campaign, ledger_path)
-    with Ledger.open(path) as ledger:
-        name = common.own_ledger(ledger, campaign, path)
-        what = common.subject(ledger, scenario, link)
-        done = ledger.pause(what, common.who(), why, SystemClock().now())
-        pause = next(pause for pause in ledger.pauses() if pause.subject == what)
-    words = f"{name}: " + ("injecting" if what == "*" else f"injecting for {what}")
-    if not done:
-        since = f"{pause.since:%Y-%m-%d %H:%M:%SZ} by {pause.who}" + (f" ({pause.why})" if pause.why else "")
-        click.echo(f"{words} is stopped already, since {since}", err=True)
-        return
-    with LedgerView.open(path) as view:
-        holder = view.holder()
-    heard = f"{holder} will hear of it within seconds" if holder else "nobody injects now; the next start heeds it"
-    click.echo(f"{words} is stopped; {heard}", err=True)
+    wishes.carry_out(wishes.PAUSE, *subjects.optional(campaign, scenario, link, ledger_path), why)

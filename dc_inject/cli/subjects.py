@@ -1,4 +1,4 @@
-"""Subjects: what `set` and `unset` are about, a campaign or a part of one, in as few words as will do."""
+"""Subjects: what a person wants changed, a campaign or a part of one, in as few words as will do."""
 
 from __future__ import annotations
 
@@ -7,26 +7,47 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
+
 from dc_inject import ledger
 from dc_inject.cli import common
 from dc_inject.errors import LedgerError, UsageError
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values
 from dc_inject.overrides import EVERYTHING
 
-ARROW = "->"
+METAVAR = "[CAMPAIGN] SCENARIO|SRC DST|'*'"
+WORDS = click.argument("words", nargs=-1, required=True, metavar=METAVAR)
 
 
 def found(names: Sequence[str], path: Path | None) -> tuple[Path, str]:
     """Return the ledger, and the subject in it, that these words name: `[CAMPAIGN] SCENARIO|LINK|*`.
 
-    The first word is a campaign when it has a ledger, or is the file of one, and others follow.
+    The first word is a campaign when it has a ledger, or is the file of one; with nothing after it, it is all of
+    that campaign.
     """
-    words = [part.strip() for name in names for part in name.split(ARROW) if part.strip()]
-    if len(words) > 1 and (common.ledger_named(words[0]) or words[0] in common.campaigns()):
-        return common.existing_ledger(words[0], path), _subject(words[1:])
-    return common.existing_ledger("", path) if path else _only(), _subject(words)
+    words = [part.strip() for name in names for part in name.split(addresses.ARROW) if part.strip()]
+    first, rest = "".join(words[:1]), words[1:]
+    if path is not None:
+        place = common.existing_ledger("", path)
+        if not _is_of(place, first, alone=not rest):
+            rest = words
+    elif _is_campaign(first):
+        place = common.existing_ledger(first)
+    else:
+        place, rest = _only(), words
+    return place, _subject(rest) if rest or not words else EVERYTHING
+
+
+def optional(campaign: str, scenario: str | None, link: str | None, path: Path | None) -> tuple[Path, str]:
+    """Return the ledger of a campaign, and the subject in it that options name; without any, all of it."""
+    if scenario and link:
+        raise UsageError("a stop is for a scenario or for a link, not for both", "give two commands")
+    place = common.existing_ledger(campaign, path)
+    with Ledger.open(place) as own:
+        common.own_ledger(own, campaign, place)
+    return place, scenario or link or EVERYTHING
 
 
 def known(view: Reader, subject: str) -> None:
@@ -67,6 +88,21 @@ def _only() -> Path:
         which = "with an injector" if running else "with a ledger"
         raise UsageError("nothing says which campaign it is about", f"name it first; {which}: {names}")
     return candidates[0]
+
+
+def _is_campaign(word: str) -> bool:
+    return common.ledger_named(word) is not None or word in common.campaigns()
+
+
+def _is_of(place: Path, word: str, *, alone: bool) -> bool:
+    """Tell whether a word names the campaign of this ledger; raises LedgerError when it is that of another one."""
+    with Ledger.open(place) as own:
+        if word == own.campaign:
+            return True
+        if not alone and _is_campaign(word):
+            common.own_ledger(own, word, place)
+            return True
+    return False
 
 
 def _runs(place: Path) -> bool:

@@ -8,7 +8,7 @@ import click
 
 from dc_inject import overrides
 from dc_inject.cli import common, subjects
-from dc_inject.cli.set import heard, say_stopped
+from dc_inject.cli.wishes import heard, say_stopped
 from dc_inject.clock import SystemClock
 from dc_inject.ledger import Ledger
 from dc_inject.overrides import Kind
@@ -17,7 +17,7 @@ WHATS = ("rate", "scale", "pause")
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="[CAMPAIGN] SCENARIO|SRC DST|'*' [rate|scale|pause]")
+@click.argument("words", nargs=-1, required=True, metavar=f"{subjects.METAVAR} [rate|scale|pause]")
 @common.WHY
 @common.LEDGER
 def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:

@@ -14,6 +14,7 @@ from dc_inject.menu.values import WrongError
 
 LONGEST = 700  # characters of a prefix; below it come our own names, and FTS keeps about 1,000 of a URL
 EXAMPLE = "davs://se.example.org:8443/dc27"
+ARROW = "->"  # between the ends of a link, where people write it
 ENDPOINT = "such as https://fts3.example.org:8446"
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
@@ -75,7 +76,13 @@ def pattern(text: str) -> str:
 
 
 def link(text: str) -> str:
-    """Read a link, `SOURCE:DESTINATION`; of two URLs the second begins where a second scheme does."""
+    """Read a link, `SOURCE:DESTINATION` or `SOURCE->DESTINATION`, and return it with the colon.
+
+    Of two URLs the second begins where a second scheme does.
+    """
+    source, arrow, destination = text.partition(ARROW)
+    if arrow:
+        return f"{end_name(source.strip())}:{end_name(destination.strip())}"
     second = _SECOND.search(text)
     if second is None:
         if is_url(text):

@@ -260,7 +260,9 @@ Part = Annotated[float, _read(values.part, 0.25), _PART]
 Count = Annotated[int, _read(values.count, 1), _number(1)]
 Priority = Annotated[int, _read(values.priority, 3), _number(1, 5)]
 Version = Annotated[int, _read(values.version, 1), WithJsonSchema({"const": 1})]
-Switch = Annotated[bool, _read(values.switch, False), WithJsonSchema({"type": "boolean"})]
+Switch = Annotated[
+    bool, _read(values.switch, False), WithJsonSchema({"enum": [True, False, "yes", "no", "on", "off"]})
+]
 Counts = Annotated[tuple[int, int] | None, _read(values.counts, None), _text("1..1000")]
 Sizes = Annotated[tuple[int, int] | None, _read(values.sizes, None), _text("1..20 GB")]
 Moment = Annotated[datetime | None, PlainValidator(_moment), _text("2027-02-08 10:00", "2027-02-08 10:00+01:00")]

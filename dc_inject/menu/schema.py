@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo
 
 from dc_inject.menu import fields as f
+from dc_inject.menu import values
 from dc_inject.menu.fields import MISSING, reading_of
 from dc_inject.menu.mapping import PARTS, Mapping, misplaced
 from dc_inject.menu.nodes import Map, Seq, Text
@@ -32,14 +33,13 @@ class SlicesEntry(Mapping):
 
 
 def _scope(value: object) -> object:
-    """Take a scope for `{scope: ...}`, and the word `no` for `{never: true}`."""
+    """Take a scope for `{scope: ...}`, and a switch for whether there are any: `no` for `{never: true}`."""
     if not isinstance(value, Text):
         return value
-    never = value.strip() == "no"
-    return Map(
-        [(Text("never" if never else "scope", value.place), Text("true", value.place) if never else value)],
-        value.place,
-    )
+    wanted = values.SWITCHES.get(value.strip().lower())
+    if wanted is None:
+        return Map([(Text("scope", value.place), value)], value.place)
+    return Map([(Text("never", value.place), Text("false" if wanted else "true", value.place))], value.place)
 
 
 def _or_scope(schema: dict[str, Any]) -> None:

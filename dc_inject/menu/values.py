@@ -24,6 +24,7 @@ _DECIMAL = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?")
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _CLOCK = re.compile(r"(?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9])")
 _SIZE_UNIT = re.compile(r"[0-9.\s]*(?P<unit>[A-Za-z]+)")
+SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _FIRST_YEAR, _LAST_YEAR = 2000, 2199
 
 
@@ -178,10 +179,11 @@ def priority(text: str) -> int:
 
 
 def switch(text: str) -> bool:
-    """Read true or false."""
-    if text not in {"true", "false"}:
-        _not(text, "true or false", "true or false")
-    return text == "true"
+    """Read true or false, as all of YAML's versions write them: yes, on, no and off too, in any case."""
+    value = SWITCHES.get(text.lower())
+    if value is None:
+        _not(text, "true or false", "true or false (yes, no, on and off are known too)")
+    return value
 
 
 def counts(text: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.errors import UsageError
+from dc_inject.errors import LedgerError, UsageError
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.overrides import Kind
 from tests.cli.ledgers import FNAL, KIT, MESH, Made, make, run
@@ -72,7 +72,7 @@ def test_scenarios_and_all_of_it_are_scaled_and_stopped(made: Made) -> None:
     assert run("set", "us-mesh", "scale", "50%").exit_code == 0
     assert run("set", "dc27", "*", "scale", "0.8").exit_code == 0
     assert run("set", "us-mesh", "pause", "--why", "lunch").exit_code == 0
-    assert "it is so already" in run("set", "us-mesh", "pause").stderr
+    assert "is stopped already, since " in run("set", "us-mesh", "pause").stderr
     shown = json.loads(run("status", "dc27", "--format", "json").stdout)
     assert [(one["subject"], one["what"]) for one in shown["overrides"]] == [
         ("*", "scale 0.8"),
@@ -116,6 +116,69 @@ def test_what_cannot_be_meant_is_refused_and_changes_nothing(
     assert isinstance(error, UsageError)
     assert says in f"{error.message} {error.hint}"
     assert what_is_set(made) == []
+
+
+def changes(made: Made) -> list[tuple[str, str]]:
+    with LedgerView.open(made.path) as view:
+        return [(one.what, one.why) for one in reversed(view.changes(100))]
+
+
+@pytest.mark.parametrize(
+    ("names", "subject"),
+    [
+        (("us-mesh",), "us-mesh"),
+        (("dc27", "us-mesh"), "us-mesh"),
+        (("T2_CH_CERN", "T1_US_FNAL_Disk"), LINK),
+        (("T2_CH_CERN->T1_US_FNAL_Disk",), LINK),
+        (("dc27", LINK), LINK),
+        (("*",), "*"),
+        (("dc27", "*"), "*"),
+        (("dc27",), "*"),
+    ],
+)
+def test_pause_resume_and_scale_do_what_set_does(made: Made, names: tuple[str, ...], subject: str) -> None:
+    """Of a scenario, a link and all of it, in whatever words, also with the ledger's file as an option."""
+    for command in (("pause",), ("resume",), ("pause",), ("resume", "--ledger", str(made.path))):
+        done = run(command[0], *names, *command[1:], "--why", "lunch")
+        assert done.exit_code == 0, done.exception
+    assert "goes on, with the next cycle" in done.stderr
+    assert "was not stopped" in run("resume", *names).stderr
+    scaled = run("scale", *names, "50%")
+    assert scaled.exit_code == 0, scaled.exception
+    assert f"{'all of it' if subject == '*' else subject}: scale 0.5" in scaled.stderr
+    assert changes(made) == [
+        *[(f"{verb} {subject}", "lunch") for verb in ("stop", "resume", "stop", "resume")],
+        (f"set {subject} scale 0.5", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("pause", "us-mush"), "us-mesh"),
+        (("pause", "us-mesh", "lunch"), "us-mesh:lunch"),
+        (("resume", "us-mush"), "us-mesh"),
+        (("resume", "dc27", "us-mesh", "--scenario", "us-mesh"), "once"),
+        (("scale", "0.5"), "us-mesh 0.5"),
+        (("scale", "us-mesh"), "us-mesh 0.5"),
+        (("scale", "us-mesh", "half"), "no scale"),
+        (("pause", ""), "0 names"),
+    ],
+)
+def test_short_commands_refuse_what_cannot_be_meant(made: Made, words: tuple[str, ...], says: str) -> None:
+    """And change nothing."""
+    error = run(*words).exception
+    assert isinstance(error, UsageError)
+    assert says in f"{error.message} {error.hint}"
+    assert changes(made) == []
+
+
+def test_a_ledger_of_another_campaign_is_refused(made: Made) -> None:
+    """Both were named, and only one of them can be meant."""
+    other = make(made.path.with_name("other.sqlite"), {FNAL: 1})
+    error = run("pause", "other", "us-mesh", "--ledger", made.path).exception
+    assert isinstance(error, LedgerError), error
+    assert changes(made) == changes(other) == []
 
 
 def test_of_several_campaigns_the_one_with_an_injector_is_meant(made: Made) -> None:

@@ -27,6 +27,7 @@ def pauses(made: Made) -> tuple[Pause, ...]:
         ((), "*"),
         (("--scenario", "us-mesh"), "us-mesh"),
         (("--link", "T2_CH_CERN:T1_US_FNAL_Disk"), "T2_CH_CERN:T1_US_FNAL_Disk"),
+        (("--link", "T2_CH_CERN->T1_US_FNAL_Disk"), "T2_CH_CERN:T1_US_FNAL_Disk"),
     ],
 )
 def test_a_stop_is_written_with_who_and_why_and_lifted_again(

@@ -141,7 +141,7 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
             "total",
         ),
         (text(x="accept: [rate-outliers]"), 14, "no finding has the code 'rate-outliers'", "rate-outlier"),
-        (text(x="above_production: yes"), 14, "'yes' is not true or false", "true or false"),
+        (text(x="above_production: maybe"), 14, "'maybe' is not true or false", "true or false"),
         (
             text(scenarios=SCENARIO + "\n    service_priority: 4"),
             14,

@@ -59,11 +59,12 @@ exclude:
 @pytest.mark.parametrize(
     ("a", "b"), [(A, B), (B, C), (C, "root://d.example.org:1095//x:y/z"), (C, A), (C, C + "2")]
 )
-def test_a_link_of_an_exclusion_splits_where_the_second_url_begins(a, b):
+@pytest.mark.parametrize("arrow", [":", "->", " -> "])
+def test_a_link_of_an_exclusion_splits_where_the_second_url_begins(a, b, arrow):
     made = read(
         fts(
             f'{{from: "{a}", to: "{b}", rate: 4 Gb/s}}',
-            x=f"exclude:\n  - {{link: '{a}:{b}', from: 2027-02-08 12:00, to: 2027-02-08 13:00, reason: x}}",
+            x=f"exclude:\n  - {{link: '{a}{arrow}{b}', from: 2027-02-08 12:00, to: 2027-02-08 13:00, reason: x}}",
         ),
         LIST,
     )

@@ -20,6 +20,9 @@ def slices(body: str) -> Slicing | None:
     [
         ("", None),
         (", datasets: {slices: no}", None),
+        (", datasets: {slices: False}", None),
+        (", datasets: {slices: off}", None),
+        (", datasets: {slices: {scope: user.dcops, never: on}}", None),
         (", datasets: {slices: user.dcops}", Slicing("user.dcops")),
         (
             ", datasets: {slices: {scope: user.dcops, name: '/{campaign}/{mark}', at_most: 100 GB}}",
@@ -43,6 +46,7 @@ def test_a_link_may_do_without_the_slices_of_its_scenario() -> None:
     [
         (", datasets: {slices: 'a scope'}", "'a scope' is not a scope"),
         (", datasets: {slices: {at_most: 1 TB}}", "`slices` has no scope"),
+        (", datasets: {slices: yes}", "`slices` has no scope"),
         (", datasets: {slices: {scope: user.dcops, name: all-alike}}", "is not a template of names"),
         (", datasets: {slices: {scope: user.dcops, name: '{mark} {mother}'}}", "is not a template of names"),
         (", volume: 1 TB, datasets: {slices: user.dcops}", "`slices` cannot go with `volume`"),

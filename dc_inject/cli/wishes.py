@@ -1,0 +1,96 @@
+"""Wishes: what a person wants of a campaign while it runs or not, carried out in its ledger and said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from dc_inject import overrides, units
+from dc_inject.cli import common, subjects
+from dc_inject.clock import SystemClock
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger.nouns import Pause
+from dc_inject.ledger.reading import Reader
+from dc_inject.overrides import EVERYTHING, Kind
+
+HIGHER = "a higher rate counts from the next cycle on"
+STOPPED = "nothing more of it is released then"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A verb, `pause`, `resume`, `rate` or `scale`, and of the last two the value."""
+
+    verb: str
+    value: float = 0.0
+
+
+PAUSE, RESUME = Wish("pause"), Wish("resume")
+
+
+def carry_out(wish: Wish, path: Path, subject: str, why: str) -> None:
+    """Write into a ledger what is wanted for a subject, `*`, a scenario or a link, and say what comes of it.
+
+    Raises UsageError for a subject that the campaign never had, and LedgerError.
+    """
+    who, now = common.who(), SystemClock().now()
+    with Ledger.open(path) as ledger:
+        subjects.known(ledger, subject)
+        name = ledger.campaign or path.stem
+        if wish == PAUSE:
+            said = _paused(subject, path, ledger.pauses(), done=ledger.pause(subject, who, why, now))
+        elif wish == RESUME:
+            done = ledger.resume(subject, who, why, now)
+            said = f"{_injecting(subject)} {'goes on, with the next cycle' if done else 'was not stopped'}"
+        else:
+            kind, due = Kind(wish.verb), _due_now(ledger, subject)
+            done = ledger.override(subject, kind, wish.value, who, why, now)
+            what = f"{subjects.shown(subject)}: {overrides.said(kind, wish.value)}{due}"
+            said = f"{what}; {heard(path)}" if done else f"{what}: it is so already"
+        left = ledger.pauses()
+    click.echo(f"{name}: {said}", err=True)
+    if wish != PAUSE:
+        say_stopped(left)
+
+
+def heard(path: Path, more: str = HIGHER) -> str:
+    """Return who will hear of a change, when, and what it does then."""
+    with LedgerView.open(path) as view:
+        holder, cycle = view.holder(), view.last_cycle()
+    if holder is None:
+        return "nobody injects now; the next start heeds it"
+    when = f", at {cycle.end:%H:%M:%SZ}" if cycle is not None and more == HIGHER else ""
+    return f"{holder} will hear of it within seconds; {more}{when}"
+
+
+def say_stopped(pauses: Iterable[Pause]) -> None:
+    """Say what is stopped still, as no rate does anything there."""
+    for one in pauses:
+        click.echo(f"still stopped: {subjects.shown(one.subject)}, {_since(one)}", err=True)
+
+
+def _paused(subject: str, path: Path, before: Iterable[Pause], *, done: bool) -> str:
+    if done:
+        return f"{_injecting(subject)} is stopped; {heard(path, STOPPED)}"
+    first = next(pause for pause in before if pause.subject == subject)
+    return f"{_injecting(subject)} is stopped already, {_since(first)}" + (f" ({first.why})" if first.why else "")
+
+
+def _injecting(subject: str) -> str:
+    return "injecting" if subject == EVERYTHING else f"injecting for {subject}"
+
+
+def _since(pause: Pause) -> str:
+    return f"since {pause.since:%Y-%m-%d %H:%M:%SZ} by {pause.who}"
+
+
+def _due_now(view: Reader, subject: str) -> str:
+    """Return in words what a subject is due in the last cycle, so that a slip of the hand is seen."""
+    cycle = view.last_cycle()
+    if cycle is None:
+        return ""
+    due = sum(row.due for row in view.rows(cycle=cycle) if overrides.covers(subject, row.key))
+    return f" (the last cycle: {units.format_rate(due / cycle.length.total_seconds())})"
