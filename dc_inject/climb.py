@@ -23,6 +23,7 @@ from dc_inject.model import Hold
 FOLLOWS = 0.9  # part of what is asked that has to move
 FAILS = 0.05  # part of what comes to its end that may fail
 COMPLETIONS = 2  # a step lasts at least so many times the time to completion
+FEW = 10  # datasets or files in a step: with so many, half a one is 10 % of the half by which a step is judged
 IDLE = 2  # cycles without a byte, for a reason that is not the link's, after which there is no sense in going on
 LONGEST = 4  # times the shortest step: how long the first one lasts, in which nobody knows that time
 
@@ -63,6 +64,15 @@ class Reading:
     failed: int = 0
     completion: timedelta | None = None
     hold: Hold | None = None  # of the last cycle
+
+
+def in_a_step(ladder: Ladder, items: int, size: int) -> float | None:
+    """Return how many datasets (or files) of the pool's mean size the first step holds, if they are too few.
+
+    The pool has so many `items` of `size` bytes together; each later step has a higher rate, so it holds more.
+    """
+    held = ladder.first * ladder.every.total_seconds() / (size / items) if size else FEW
+    return held if held < FEW else None
 
 
 @dataclass(frozen=True, slots=True)

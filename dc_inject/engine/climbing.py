@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dc_inject import climb, units
 from dc_inject.climb import Decision, Ladder, Next, Reading, Step, Verdict
-from dc_inject.ledger import Ledger, Totals
+from dc_inject.ledger import Ledger, Row, Totals
 from dc_inject.model import Campaign, Cycle, FlowKey, State
 from dc_inject.overrides import Kind
 from dc_inject.ports import Clock
 
 log = logging.getLogger(__name__)
 
+FINER = "better a longer --every (or --for), a higher --rate, or smaller ones"
+CUT = "files through FTS (two URL prefixes), or a menu with slices"
 LATELY = timedelta(hours=1)  # how far back the time to completion is measured, at most
 
 
@@ -49,6 +51,7 @@ class Climbing:
         self._patience = patience
         self._step: Step | None = None
         self._over: datetime | None = None
+        self._weighed = False
         self.verdicts: list[Verdict] = []
         self.decisions: list[Decision] = []
 
@@ -64,6 +67,7 @@ class Climbing:
         reading = replace(reading, at=Cycle.at(now, made.cycle).start)
         if self._over is None and reading.at > self._step.readings[-1].at:
             self._step = replace(self._step, readings=(*self._step.readings, reading))
+            self._weigh(key)
             if now >= self._until or self._step.over(self._ladder) or self._step.idle:
                 self._judge(key, reading)
             self._heard()
@@ -85,6 +89,26 @@ class Climbing:
                 self.decisions.append(Decision(Next.STOP))
         self._over = self._over or self._clock.now()
         self._ledger.unset(str(key.link), Kind.RATE, self._who, "the mini-challenge is over", self._clock.now())
+
+    def _weigh(self, key: FlowKey) -> None:
+        """Warn, once, when the source's datasets are so large that steps of a few of them say little."""
+        row = next((row for row in self._rows() if row.key == key and row.pool_items), None)
+        if row is None or self._weighed:
+            return
+        self._weighed = True
+        few = climb.in_a_step(self._ladder, row.pool_items, row.pool_bytes)
+        if few is not None:
+            what, way = ("files", FINER) if key.link.through == "fts" else ("datasets", f"{FINER}, {CUT}")
+            log.warning(
+                "a step of %s at %s holds only %.1f %s of %s, the mean of what the source has: "
+                "one more or less looks like a link that does not follow; %s",
+                units.format_duration(self._ladder.every),
+                units.format_rate(self._ladder.first),
+                few,
+                what,
+                units.format_size(round(row.pool_bytes / row.pool_items)),
+                way,
+            )
 
     def _judge(self, key: FlowKey, reading: Reading) -> None:
         """End a step: say what it has shown, and set what comes after it."""
@@ -128,12 +152,14 @@ class Climbing:
             entry.injection.item.bytes * entry.files_stuck // max(entry.injection.item.files, 1)
             for entry in self._ledger.entries(State.LIVE)
         )
-        cycle = self._ledger.last_cycle()
-        rows = () if cycle is None else self._ledger.rows(cycle=cycle)
-        hold = next((row.held.hold for row in rows if row.key == key and row.held), None)
+        hold = next((row.held.hold for row in self._rows() if row.key == key and row.held), None)
         since = max(now - LATELY, self._step.readings[0].at if self._step else now)
         completion = self._ledger.completion_times(since).get(key)
         return Reading(now, account.moved, account.accepted, account.failed + stuck, completion, hold)
+
+    def _rows(self) -> Sequence[Row]:
+        cycle = self._ledger.last_cycle()
+        return () if cycle is None else self._ledger.rows(cycle=cycle)
 
 
 def sentence(number: int, verdict: Verdict, decision: Decision) -> str:

@@ -108,6 +108,20 @@ def test_a_step_that_is_missed_has_an_exit_code_of_its_own(service) -> None:
     assert "missed: 1 of 2 steps" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("size", "every", "warned"),
+    [(10, "30m", False), (50, "30m", True), (45, "30m", False), (50, "1h", False)],
+)
+def test_steps_of_few_datasets_are_warned_of(service, size: int, every: str, warned: bool) -> None:
+    """Once, when less than ten datasets of the mean size fit into a step of 2 Gb/s, with what is better."""
+    service(stock={A: items(A, 300, size * GB)})
+    done = run("link", A, B, "--rate", "2Gb/s", "--step", "1Gb/s", "--every", every, "--for", "2h")
+    assert done.stderr.count("looks like a link that does not follow") == warned
+    if warned:
+        assert "a step of 30 min at 2 Gb/s holds only 9.0 datasets of 50 GB" in done.stderr
+        assert "--every" in done.stderr
+
+
 def test_ctrl_c_ends_the_rules_and_tells_the_verdict_so_far(service, tmp_path: Path) -> None:
     """Of the step that it cut short, too."""
     calls = []
