@@ -69,9 +69,10 @@ class Reading:
 def in_a_step(ladder: Ladder, items: int, size: int) -> float | None:
     """Return how many datasets (or files) of the pool's mean size the first step holds, if they are too few.
 
-    The pool has so many `items` of `size` bytes together; each later step has a higher rate, so it holds more.
+    The pool has so many `items` (1 or more) of `size` bytes together; each later step
+    has a higher rate, so it holds more.
     """
-    held = ladder.first * ladder.every.total_seconds() / (size / items) if size else FEW
+    held = ladder.first * ladder.every.total_seconds() / (size / items)
     return held if held < FEW else None
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -15,7 +16,7 @@ import click
 from dc_inject import files, menu, rates, units
 from dc_inject.cli import menu_files
 from dc_inject.clock import SystemClock
-from dc_inject.errors import UsageError
+from dc_inject.errors import MenuError, Problem, UsageError
 from dc_inject.menu import MenuDraft, addresses, values
 from dc_inject.menu.writing import Heading
 
@@ -136,12 +137,33 @@ def told(heading: Heading) -> str:
 def checked(text: str, output: Path) -> MenuDraft:
     """Read a menu that was made, and tell its findings; raises MenuError with what cannot work."""
     name = "the new menu" if output == menu_files.STDIN else str(output)
-    draft = menu.read(text, name, files.load)
+    try:
+        draft = menu.read(text, name, files.load)
+    except MenuError as error:
+        raise MenuError(alike(error.problems)) from None
     findings = menu.findings(menu.campaign([draft.preview]))
     menu_files.say(*(f"warning: {finding}" for finding in findings[:TOLD]))
     if len(findings) > TOLD:
         menu_files.say(f"warning: and {len(findings) - TOLD} more, which `dc-inject check` lists")
     return draft
+
+
+def alike(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems with one of each kind (of one hint), which says how many more there are.
+
+    A menu that is made has the same mistake in every link, if it has one.
+    """
+    groups: dict[str, list[Problem]] = {}
+    for problem in problems:
+        groups.setdefault(problem.hint or problem.message, []).append(problem)
+    return [_with(first, more) for first, *more in groups.values()]
+
+
+def _with(first: Problem, more: Sequence[Problem]) -> Problem:
+    if not more:
+        return first
+    said = f"and {len(more)} more like it, to line {more[-1].line}"
+    return replace(first, hint=f"{first.hint}; {said}" if first.hint else said)
 
 
 def together(draft: MenuDraft) -> str:

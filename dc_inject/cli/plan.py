@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from dc_inject.cli import assumed, common, footprint, plots, tables
 from dc_inject.clock import SystemClock
 from dc_inject.engine import Engine, Settings, admit
 from dc_inject.engine.menus import Menus
-from dc_inject.errors import MenuError, Problem
+from dc_inject.errors import DcInjectError, MenuError, Problem, ServiceError, UsageError
 from dc_inject.footprint import Assumptions
 from dc_inject.ledger import Ledger, Row
 from dc_inject.metrics import Silent
@@ -52,6 +53,7 @@ DATASETS = (
     tables.Column("dataset", "dataset, job"),
 )
 
+OFFLINE = "without one, --inventory plans with a CSV of datasets, and --footprint tells what menus mean for sites"
 CYCLES_ONLY = ("at", "cycles", "datasets", "ledger_path", "allow_admin", "timeout")  # not for a footprint
 
 
@@ -119,16 +121,18 @@ def plan(
         stock = read_inventory(inventory)
         backends = {service: _simulated(service, clock, stock) for service in services}
     else:
-        live = common.backends(
-            services,
-            campaign=campaign,
-            clock=SystemClock(),
-            observer=Silent(),
-            timeout=timeout,
-            endpoint=common.menus_endpoint(drafts),
-        )
+        with _asking(ServiceError, UsageError):
+            live = common.backends(
+                services,
+                campaign=campaign,
+                clock=SystemClock(),
+                observer=Silent(),
+                timeout=timeout,
+                endpoint=common.menus_endpoint(drafts),
+            )
         backends = {service: DryBackend(backend, clock) for service, backend in live.items()}
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_asking(ServiceError))
         path = stack.enter_context(common.copy_of(common.ledger_file(ledger_path, campaign)))
         ledger = stack.enter_context(Ledger.open(path))
         identities = admit.identities(backends, allow_admin=allow_admin)
@@ -155,6 +159,8 @@ def plan(
     if not rows:
         begin, end = (f"{m:%Y-%m-%d %H:%M:%SZ}" for m in (source().start, source().end))
         click.echo(f"no menu is in force then: the menus of {campaign} are from {begin} to {end}", err=True)
+        if fmt == "table":
+            return
     if fmt == "table":
         for line in plots.shapes(source().flows):
             click.echo(line, err=True)
@@ -162,6 +168,16 @@ def plan(
         tables.emit(fmt, DATASETS, [_dataset(entry) for entry in entries])
     else:
         tables.emit(fmt, COLUMNS, rows)
+
+
+@contextlib.contextmanager
+def _asking(*errors: type[DcInjectError]) -> Iterator[None]:
+    """Say what can be planned without a service, where one cannot be asked."""
+    try:
+        yield
+    except errors as error:
+        error.hint = f"{error.hint}; {OFFLINE}" if error.hint else OFFLINE
+        raise
 
 
 def _simulated(service: str, clock: SimClock, items: dict[str, list[Item]]) -> SimBackend:

@@ -92,8 +92,8 @@ class Climbing:
 
     def _weigh(self, key: FlowKey) -> None:
         """Warn, once, when the source's datasets are so large that steps of a few of them say little."""
-        row = next((row for row in self._rows() if row.key == key and row.pool_items), None)
-        if row is None or self._weighed:
+        row = next((row for row in self._rows() if row.key == key), None)
+        if row is None or not row.pool_items or not row.pool_bytes or self._weighed:
             return
         self._weighed = True
         few = climb.in_a_step(self._ladder, row.pool_items, row.pool_bytes)

@@ -55,6 +55,16 @@ def test_through_fts(lines: Path, tmp_path: Path) -> None:
     assert "files: {folder: .}" in goal.read_text()
 
 
+def test_a_mistake_of_every_line_is_told_once(lines: Path, tmp_path: Path) -> None:
+    """With its first place, and how many more there are."""
+    lines.write_text("".join(f"T1_A_{n}, T2_B_{n}, 8000\n" for n in range(20)))
+    error = run("menu", "import", lines, "--through", "fts", "-o", tmp_path / "m.yaml").exception
+    assert isinstance(error, MenuError)
+    (problem,) = error.problems
+    assert "T1_A_0 is no URL, but the link goes through FTS" in str(problem)
+    assert f"and 39 more like it, to line {problem.line + 19}" in str(problem)
+
+
 def test_sites_are_included_and_the_only_names(lines: Path, tmp_path: Path) -> None:
     """A name that is not among them is refused where it stands; the include counts from the menu."""
     (tmp_path / "out").mkdir()
