@@ -15,6 +15,8 @@ from datetime import datetime, timedelta
 from dc_inject import naming
 from dc_inject.model import Entry, FlowKey, Item, State
 
+_Place = tuple[str, str, str]  # scenario, where something landed, service
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -29,12 +31,26 @@ class Hops:
     """What second hops make of what has landed.
 
     `waiting` are, by second hop, complete first copies that have not gone on, or not with all of their files.
-    `bound` are the keys of entries that may not be ended yet: first copies until the second ones are complete, and
-    those then until the first is ended, so that what has gone on is known by what exists.
+    `read` are the keys of first copies that a second one is made of, or about to be; `kept` those of second ones
+    that are complete: they stay until the first is ended, so that what has gone on is known by what exists.
     """
 
     waiting: Mapping[FlowKey, Sequence[Waiting]]
-    bound: AbstractSet[str]
+    read: AbstractSet[str]
+    kept: AbstractSet[str]
+
+    def bound(self, now: datetime, least: Mapping[FlowKey, timedelta]) -> set[str]:
+        """Return the keys of what may not be ended yet.
+
+        `least` are the hops with which anything goes on now, and how long what goes on has to live.
+        """
+        able = {
+            one.first.injection.key
+            for hop, lifetime in least.items()
+            for one in self.waiting.get(hop, ())
+            if may_go_on(one.first, now, lifetime)
+        }
+        return able | self.read | self.kept
 
 
 def second_hops(
@@ -42,36 +58,34 @@ def second_hops(
 ) -> Hops:
     """Match first copies with second ones; `entries` are all that are intended, called, live or complete.
 
-    Files that are `unfit` for a destination do not wait: they would fail there again.
+    `hops` are all second hops that there are or were: what has gone on with one does not go on with another. Files
+    that are `unfit` for a destination do not wait for it: they would fail there again.
     """
-    known = list(entries) if hops else []
-    landed: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
-    carriers: dict[FlowKey, dict[str, Entry]] = {key: {} for key in hops}
-    for entry in known:
-        flow = entry.injection.flow
-        if flow in carriers:
-            whole = entry.injection.item
-            names = arrived(entry) if entry.state is State.COMPLETE else whole.members or (whole,)
-            carriers[flow] |= {item.name: entry for item in names}
-        elif entry.state is State.COMPLETE:
-            landed[flow.scenario, flow.link.destination, flow.link.through].append(entry)
-    waiting: dict[FlowKey, list[Waiting]] = {}
-    bound: set[str] = set()
-    for hop, gone_on in carriers.items():
-        waiting[hop] = []
-        for first in landed[hop.scenario, hop.link.source, hop.link.through]:
-            left = []
-            for item in copies(first):
-                second = gone_on.get(item.name)
-                if second is None and (item.name, hop.link.destination) in unfit and first.injection.job:
-                    continue
-                if second is None:
-                    left.append(item)
-                there = second is not None and second.state is State.COMPLETE
-                bound.add(second.injection.key if second is not None and there else first.injection.key)
-            if left:
-                waiting[hop].append(Waiting(first, _whole(first, left)))
-    return Hops(waiting, bound)
+    onward: dict[_Place, list[FlowKey]] = defaultdict(list)
+    for hop in hops:
+        onward[hop.scenario, hop.link.source, hop.link.through].append(hop)
+    firsts: list[tuple[_Place, Entry]] = []
+    seconds: dict[tuple[_Place, str], list[Entry]] = defaultdict(list)
+    for entry in entries if hops else ():
+        (scenario, (source, destination, through)) = entry.injection.flow
+        if entry.injection.flow in onward.get((scenario, source, through), ()):
+            seconds[(scenario, source, through), _made_of(entry)].append(entry)
+        elif entry.state is State.COMPLETE and (scenario, destination, through) in onward:
+            firsts.append(((scenario, destination, through), entry))
+    waiting: dict[FlowKey, list[Waiting]] = {hop: [] for hop in hops}
+    read: set[str] = set()
+    kept: set[str] = set()
+    for place, first in firsts:
+        gone_on = seconds[place, first.injection.item.name if first.injection.job is None else first.injection.key]
+        kept |= {one.injection.key for one in gone_on if one.state is State.COMPLETE and _anything(one)}
+        if any(one.state is not State.COMPLETE for one in gone_on):
+            read.add(first.injection.key)  # all that waits goes on together
+            continue
+        for hop in onward[place]:
+            left = _left(first, gone_on, hop.link.destination, unfit)
+            if left is not None:
+                waiting[hop].append(Waiting(first, left))
+    return Hops(waiting, read, kept)
 
 
 def may_go_on(entry: Entry, now: datetime, least: timedelta) -> bool:
@@ -112,9 +126,30 @@ def first_of(item: Item, source: str) -> str:
     return copy.key
 
 
-def _whole(first: Entry, left: Sequence[Item]) -> Item:
-    """Return what goes on together, named as the first copy is."""
+def _made_of(second: Entry) -> str:
+    """Return what a second copy is made of: a dataset, or the job with this key."""
+    item = second.injection.item
+    copy = naming.read_copy(second.injection.link.source, item.members[0].name) if item.members else None
+    return copy.key if copy else item.name
+
+
+def _anything(second: Entry) -> bool:
+    """Whether anything of a complete second copy has arrived."""
+    return second.injection.job is None or second.moved > 0
+
+
+def _left(
+    first: Entry, gone_on: Sequence[Entry], destination: str, unfit: AbstractSet[tuple[str, str]]
+) -> Item | None:
+    """Return what has not gone on, together and named as the first copy is; None when there is nothing.
+
+    Of second ones of which it is not known what failed, all files have gone on: none goes on twice.
+    """
     item = first.injection.item
     if first.injection.job is None:
-        return item
-    return Item(item.name, sum(file.bytes for file in left), len(left), members=tuple(left))
+        return None if gone_on else item
+    gone: set[str] = set()
+    for one in gone_on:
+        gone |= {file.name for file in one.injection.item.members} - set(one.undone)
+    left = tuple(file for file in copies(first) if file.name not in gone and (file.name, destination) not in unfit)
+    return Item(item.name, sum(file.bytes for file in left), len(left), members=left) if left else None

@@ -11,7 +11,7 @@ from dc_inject import hops, pace, plan
 from dc_inject.engine.desk import Desk
 from dc_inject.goal import Again, Onward, Standing
 from dc_inject.ledger import Totals
-from dc_inject.model import Cycle, Exclusion, Flow, FlowKey, Item, State
+from dc_inject.model import Cycle, Entry, Exclusion, Flow, FlowKey, Item, State
 
 
 def left(
@@ -51,13 +51,20 @@ def landed(desk: Desk, flows: Iterable[Flow]) -> dict[FlowKey, list[Item]]:
     onward = {flow.key: flow for flow in flows if isinstance(flow.goal, Onward)}
     if not onward:
         return {}
-    now, ledger = desk.clock.now(), desk.ledger
-    entries = ledger.entries(State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
-    waiting = hops.second_hops(entries, onward, ledger.quarantined(now)).waiting
+    now = desk.clock.now()
+    entries = desk.ledger.entries(State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
+    waiting = going_on(desk, entries, onward).waiting
     return {
         key: [one.item for one in waiting[key] if hops.may_go_on(one.first, now, flow.lifetime_min)]
         for key, flow in onward.items()
     }
+
+
+def going_on(desk: Desk, entries: Iterable[Entry], onward: Iterable[FlowKey]) -> hops.Hops:
+    """Return what second hops make of what exists: those of the menus, and those that a menu had."""
+    had = (key for key, (kind, _) in desk.ledger.goals().items() if kind == Onward.kind)
+    known = {*onward, *had}
+    return hops.second_hops(entries, known, desk.ledger.quarantined(desk.clock.now()) if known else set())
 
 
 def _free(desk: Desk, flow: Flow, taken: AbstractSet[tuple[str, str]]) -> int | None:

@@ -45,7 +45,8 @@ def usable(
         if not chosen:
             break
         # Files for FTS are not looked at: their copies have names of their own, and FTS says what became of each.
-        good += [_bundle(desk, onward.get(one.flow), one) for one in chosen if one.item.members]
+        bundles = (_bundle(desk, onward.get(one.flow), one) for one in chosen if one.item.members)
+        good += [bundle for bundle in bundles if bundle is not None]
         chosen = [injection for injection in chosen if not injection.item.members]
         taken |= {(injection.item.name, injection.link.destination) for injection in chosen}
         given_once |= {(item, one.scenario) for one in (*good, *chosen) if one.once for item in _names(one)}
@@ -57,7 +58,7 @@ def usable(
                 continue
             sight = sights.get(Candidate(injection.item.name, injection.link))
             until = sight.source_until if sight else None
-            made = _within(onward.get(injection.flow), until, injection)
+            made = _within(desk, onward.get(injection.flow), until, injection)
             why = why_not(sight, made)
             if why or sight is None or sight.item is None:
                 _set_aside(desk, injection, why)
@@ -73,19 +74,24 @@ def usable(
     return good, frozenset(unseen)
 
 
-def _bundle(desk: Desk, hop: Flow | None, injection: Injection) -> Injection:
-    """Return a job as it can be used: that of a second hop no longer than its first copies stay."""
+def _bundle(desk: Desk, hop: Flow | None, injection: Injection) -> Injection | None:
+    """Return a job as it can be used; None for one of a second hop whose first copies end too soon after it."""
     if hop is None:
         return injection
-    first = desk.ledger.entry(hops.first_of(injection.item, injection.link.source))
-    return _within(hop, first.expires_at, injection)
+    until = desk.ledger.entry(hops.first_of(injection.item, injection.link.source)).expires_at
+    made = _within(desk, hop, until, injection)
+    if until is not None and made.release + made.lifetime > until:
+        desk.trouble(injection.flow, Hold.POOL_DRY, "what has landed will be deleted too soon")
+        return None
+    return made
 
 
-def _within(hop: Flow | None, until: datetime | None, injection: Injection) -> Injection:
-    """Return the injection of a second hop with a lifetime that ends before that of its first copy."""
+def _within(desk: Desk, hop: Flow | None, until: datetime | None, injection: Injection) -> Injection:
+    """Return the injection of a second hop with a lifetime that ends a look before that of its first copy."""
     if hop is None or until is None:
         return injection
-    lifetime = min(injection.lifetime, until - injection.release)
+    look = injection.cycle.length / desk.settings.looks_per_cycle
+    lifetime = min(injection.lifetime, until - look - injection.release)
     return replace(injection, lifetime=lifetime) if lifetime >= hop.lifetime_min else injection
 
 

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from dc_inject import hops, redaction
+from dc_inject import redaction
+from dc_inject.engine import aiming
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.checking import Checking
 from dc_inject.engine.closing import Closing, ours_to_delete, say_what_stays
@@ -174,8 +175,9 @@ class Engine:
         aims = self._desk.ledger.goals()  # as the cycle was opened with; a menu may have been edited since
         if any(aims.get(flow.key) != (flow.goal.kind, flow.goal.bytes) for flow in flows if flow.goal):
             return False
-        onward, unfit = {f.key for f in flows if isinstance(f.goal, Onward)}, self._desk.ledger.quarantined(now)
-        if any(hops.second_hops(self._desk.ledger.entries(*LIVE), onward, unfit).waiting.values()):
+        onward = {flow.key for flow in flows if isinstance(flow.goal, Onward)}
+        waiting = aiming.going_on(self._desk, self._desk.ledger.entries(*LIVE), onward).waiting
+        if any(waiting[hop] for hop in onward):
             return False
         return not self._desk.ledger.entries(State.INTENDED, State.CALLED, State.LIVE)
 
@@ -240,6 +242,7 @@ class Engine:
         self._desk.troubles.clear()
         self._following.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
         onward = [flow for flow in self._campaign.flows if isinstance(flow.goal, Onward)]
+        onward.sort(key=lambda flow: flow.end)  # of the same hop in several menus the last one counts
         self._following.hops = {hop.key: (hop.end, hop.lifetime_min) for hop in onward}
         self._releasing.load(cycle)
         self._following.once_a_cycle(self._clock.now())

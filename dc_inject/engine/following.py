@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import hops, reconcile
-from dc_inject.engine import stalled
+from dc_inject import reconcile
+from dc_inject.engine import aiming, stalled
 from dc_inject.engine.choosing import SET_ASIDE
 from dc_inject.engine.desk import Desk
 from dc_inject.engine.removals import InARun
@@ -71,20 +71,14 @@ class Following:
         self.end([e for e in due if self._cleans_up(e)] + paced)
 
     def _bound(self, entries: Sequence[Entry], now: datetime) -> set[str]:
-        """Return the keys of what may not be ended yet for the sake of a second hop."""
-        onward = {key for key, (end, _) in self.hops.items() if now < end}
-        if not onward:
-            return set()
-        unfit = self._desk.ledger.quarantined(now)
-        found = hops.second_hops(entries, onward, unfit)
-        late = {
-            one.first.injection.key
-            for key, waiting in found.waiting.items()
-            for one in waiting
-            if not hops.may_go_on(one.first, now, self.hops[key][1])
-        }
-        over = {e.injection.key for e in entries if e.expires_at is not None and e.expires_at <= now}
-        return set(found.bound) - late - over
+        """Return the keys of what may not be ended yet for the sake of a second hop.
+
+        What is about to go on reads from its first copy as well as what is on its way.
+        """
+        least = {key: lifetime for key, (end, lifetime) in self.hops.items() if now < end}
+        intents = self._desk.ledger.entries(State.INTENDED)
+        bound = aiming.going_on(self._desk, [*entries, *intents], self.hops).bound(now, least)
+        return bound - {e.injection.key for e in entries if e.expires_at is not None and e.expires_at <= now}
 
     def ending(self) -> bool:
         """Whether files of jobs that were asked to end are not known to be gone, and are ours to delete."""

@@ -18,6 +18,11 @@ HOP, ELSEWHERE = FlowKey("one", Link("B", "T")), FlowKey("one", Link("C", "T"))
 OPEN = (State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
 
 
+def bound(hops: Hops) -> set[str]:
+    """What may not be ended while all second hops go on."""
+    return hops.bound(START, dict.fromkeys(hops.waiting, timedelta(hours=1)))
+
+
 def entry(flow: FlowKey, state: State, name: str = "cms:a") -> Entry:
     """A dataset on a link, in a state."""
     injection = Injection(
@@ -34,14 +39,14 @@ def test_what_is_complete_waits_and_is_kept_until_it_has_gone_on() -> None:
         second = [] if state is None else [entry(HOP, state)]
         hops = second_hops([first, *second], [HOP])
         assert hops.waiting == {HOP: [Waiting(first, first.injection.item)] if state is None else []}
-        assert hops.bound == {second[0].injection.key if state is State.COMPLETE else first.injection.key}
-    assert second_hops([entry(HOP, State.COMPLETE)], [HOP]).bound == set()
+        assert bound(hops) == {second[0].injection.key if state is State.COMPLETE else first.injection.key}
+    assert bound(second_hops([entry(HOP, State.COMPLETE)], [HOP])) == set()
 
 
 def test_what_is_under_way_or_of_another_scenario_does_not_go_on() -> None:
     """Only what is whole there, in the scenario of the second hop."""
     some = [entry(FIRST, State.LIVE), entry(OTHER, State.COMPLETE, "cms:b")]
-    assert second_hops(some, [HOP, ELSEWHERE]) == Hops({HOP: [], ELSEWHERE: []}, set())
+    assert second_hops(some, [HOP, ELSEWHERE]) == Hops({HOP: [], ELSEWHERE: []}, set(), set())
 
 
 @given(st.lists(st.tuples(st.sampled_from([FIRST, OTHER, HOP]), st.sampled_from(OPEN), st.sampled_from("abc"))))
@@ -51,7 +56,7 @@ def test_of_each_pair_one_is_kept(some: list[tuple[FlowKey, State, str]]) -> Non
     entries = list({(flow, name): entry(flow, state, name) for flow, state, name in some}.values())
     hops = second_hops(entries, [HOP])
     firsts = {e.injection.item.name for e in entries if e.injection.flow == FIRST and e.state is State.COMPLETE}
-    assert len(hops.bound) == len(firsts)
+    assert len(bound(hops)) == len(firsts)
     seconds = {e.injection.item.name: e for e in entries if e.injection.flow == HOP}
     assert {one.item.name for one in hops.waiting[HOP]} == firsts - seconds.keys()
     assert hops == second_hops(reversed(entries), [HOP]) or len(firsts) > 1
@@ -106,13 +111,13 @@ def test_what_fails_on_its_way_further_waits_again_and_the_first_copy_stays_for_
     for state in OPEN[:3]:
         under_way = job(ON, copies, state)
         assert waiting(first, under_way) == ()
-        assert second_hops([first, under_way], [ON]).bound == {first.injection.key}
+        assert bound(second_hops([first, under_way], [ON])) == {first.injection.key}
     second = job(ON, copies, lost=1)
     assert waiting(first, second) == copies[2:]
-    assert second_hops([first, second], [ON]).bound == {first.injection.key, second.injection.key}
+    assert bound(second_hops([first, second], [ON])) == {first.injection.key, second.injection.key}
     third = job(ON, copies[2:])
     assert waiting(first, second, third) == ()
-    assert second_hops([first, second, third], [ON]).bound == {second.injection.key, third.injection.key}
+    assert bound(second_hops([first, second, third], [ON])) == {second.injection.key, third.injection.key}
 
 
 def test_a_file_that_would_fail_again_keeps_nothing_waiting() -> None:
@@ -122,7 +127,7 @@ def test_a_file_that_would_fail_again_keeps_nothing_waiting() -> None:
     second = job(ON, copies, lost=1)
     unfit = frozenset({(copies[1].name, LAST)})
     assert waiting(first, second, unfit=unfit) == ()
-    assert second_hops([first, second], [ON], unfit).bound == {second.injection.key}
+    assert bound(second_hops([first, second], [ON], unfit)) == {second.injection.key}
 
 
 def test_files_that_nobody_can_name_do_not_go_on() -> None:
@@ -131,11 +136,50 @@ def test_files_that_nobody_can_name_do_not_go_on() -> None:
     unnamed = replace(whole, injection=replace(whole.injection, item=replace(whole.injection.item, members=())))
     unsure = replace(job(JOB, sources(2), lost=1), undone=())
     for first in (unnamed, unsure):
-        assert second_hops([first], [ON]) == Hops({ON: []}, set())
+        assert second_hops([first], [ON]) == Hops({ON: []}, set(), set())
 
 
 def test_a_second_job_of_which_nothing_arrived_is_not_kept() -> None:
     """Only the first copy is: it goes on with another one."""
     first = job(JOB, sources(2))
     second = job(ON, waiting(first), lost=2)
-    assert second_hops([first, second], [ON]).bound == {first.injection.key}
+    assert bound(second_hops([first, second], [ON])) == {first.injection.key}
+
+
+def test_what_has_gone_on_with_a_hop_that_was_does_not_go_on_with_the_one_that_is() -> None:
+    """And its first copy stays while it is read, although nothing goes on with that hop any more."""
+    was = FlowKey("one", Link(THERE, "davs://u.example.org/dc", "fts"))
+    first = job(JOB, sources(3))
+    for state in OPEN[:3]:
+        found = second_hops([first, job(was, waiting(first), state)], [ON, was])
+        assert found == Hops({ON: [], was: []}, {first.injection.key}, set())
+        assert found.bound(START, {ON: timedelta(hours=1)}) == {first.injection.key}
+    found = second_hops([first, job(was, waiting(first), lost=1)], [ON, was])
+    assert [file.name for file in found.waiting[ON][0].item.members] == naming.copies(first.injection)[2:]
+
+
+def test_of_a_second_job_of_which_nobody_knows_what_failed_nothing_goes_on_twice() -> None:
+    """Neither what arrived nor what failed, since that cannot be told apart."""
+    first = job(JOB, sources(3))
+    second = replace(job(ON, waiting(first), lost=1), undone=())
+    assert waiting(first, second) == ()
+
+
+def test_what_is_too_old_is_not_kept_for_a_hop_and_what_is_read_always() -> None:
+    """`bound` are those that can still go on with a hop at which anything goes on."""
+    first = replace(job(JOB, sources(3)), expires_at=START + timedelta(hours=1))
+    key = first.injection.key
+    found = second_hops([first], [ON])
+    assert found.bound(START, {ON: timedelta(hours=1)}) == {key}
+    assert found.bound(START, {ON: timedelta(hours=1, seconds=1)}) == set()
+    assert found.bound(START, {}) == set()
+    assert second_hops([first, job(ON, waiting(first), State.LIVE)], [ON]).bound(START, {}) == {key}
+    asked = replace(first, end_asked_at=START)
+    assert second_hops([asked], [ON]).bound(START, {ON: timedelta(hours=1)}) == set()
+
+
+def test_files_of_a_link_that_was_no_second_hop_before_stand_for_no_copies() -> None:
+    """A menu may have been edited."""
+    first = job(JOB, sources(3))
+    plain = job(ON, (Item(f"{THERE}/data/1", 1, 1),), State.LIVE)
+    assert len(waiting(first, plain)) == 3
