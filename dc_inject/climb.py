@@ -225,7 +225,9 @@ def conclusion(ladder: Ladder, verdicts: Sequence[Verdict]) -> str:
         return "nothing is known: no step was long enough"
     if not ladder.saturate:
         missed = sum(not one.good for one in verdicts)
-        return f"missed: {missed} of {len(verdicts)} steps" if missed else "every step was reached"
+        return (
+            f"missed: {missed} of {units.counted(len(verdicts), 'steps')}" if missed else "every step was reached"
+        )
     bad = [one for one in verdicts if not one.good]
     if any(one.ours for one in bad):
         return f"more could not be asked for ({next(one.hold for one in bad if one.ours)}): the link may take more"

@@ -179,3 +179,13 @@ def _scaled(value: float, unit: str) -> str:
             return f"{value:.3g} {prefix}{unit}"
         value /= 1000
     return f"{value:.4g} E{unit}"
+
+
+def counted(number: int, things: str, one: str = "") -> str:
+    """Return a number with what it counts, which is given in the plural: `2 links`, `1 link`, `1 rule or job`.
+
+    `one` is what to say of a single thing where it is more than the plural without its `s`.
+    """
+    if number != 1:
+        return f"{number} {things}"
+    return f"1 {one or ' or '.join(part.removesuffix('s') for part in things.split(' and '))}"

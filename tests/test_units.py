@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dc_inject.units import (
+    counted,
     format_duration,
     format_rate,
     format_size,
@@ -187,3 +188,20 @@ def test_amounts_are_written_with_three_digits_and_a_decimal_prefix(value, rate,
 )
 def test_a_duration_is_written_by_its_two_largest_units(seconds, text):
     assert format_duration(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize(
+    ("number", "things", "one", "said"),
+    [
+        (0, "links", "", "0 links"),
+        (1, "links", "", "1 link"),
+        (2, "links", "", "2 links"),
+        (1, "more links", "", "1 more link"),
+        (1, "rules and jobs", "", "1 rule or job"),
+        (3, "rules and jobs", "", "3 rules and jobs"),
+        (1, "copies", "copy", "1 copy"),
+        (2, "copies", "copy", "2 copies"),
+    ],
+)
+def test_what_is_counted_is_singular_where_there_is_one(number: int, things: str, one: str, said: str) -> None:
+    assert counted(number, things, one) == said

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dc_inject import pool, slicing
+from dc_inject import pool, slicing, units
 from dc_inject.errors import AnotherNow, Permanent
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
 from dc_inject.ports import (
@@ -292,7 +292,7 @@ class SimBackend:
                 file.name for file in (failed if done else rule.injection.item.members if rule.ended else ())
             ),
             unfit=tuple(sorted({file.name for file in failed})) if self.tells_unfit else (),
-            error=f"{len(failed)} of {item.files} files failed" if failed else "",
+            error=f"{len(failed)} of {units.counted(item.files, 'files')} failed" if failed else "",
             expires_at=rule.expires,
         )
 

@@ -97,7 +97,7 @@ def check(
     if campaign is not None:
         click.echo(_sentence(campaign, [] if said else drafts), err=True)
     if problems:
-        counted = f"{_count(errors, 'error')}, {_count(warnings, 'warning')}"
+        counted = f"{units.counted(errors, 'errors')}, {units.counted(warnings, 'warnings')}"
         click.echo(counted + (" (taken for errors: --strict)" if strict and warnings else ""), err=True)
     ctx.exit(4 if service_failed else 2 if errors or (strict and warnings) else 0)
 
@@ -150,14 +150,12 @@ def _sentence(campaign: Campaign, drafts: list[MenuDraft]) -> str:
     start, end = (moment.strftime("%Y-%m-%dT%H:%MZ") for moment in (campaign.start, campaign.end))
     rate = units.format_rate(rates.peak(flows).rate)
     sentence = (
-        f"{campaign.name}: {_count(links, 'link')} in {_count(scenarios, 'scenario')}, {rate} together, "
-        f"from {start} to {end}"
+        f"{campaign.name}: {units.counted(links, 'links')} in {units.counted(scenarios, 'scenarios')}, "
+        f"{rate} together, from {start} to {end}"
     )
     expressions = len({expression for draft in drafts for expression in draft.expressions})
     if expressions:
-        sentence += f"; {_count(expressions, 'RSE expression')} counted as one RSE each, until `run` resolves them"
+        sentence += (
+            f"; {units.counted(expressions, 'RSE expressions')} counted as one RSE each, until `run` resolves them"
+        )
     return sentence
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -58,10 +58,12 @@ def _at_storage(storage: Storage, prefix: str, name: str, *, dry_run: bool, yes:
     for stock in found:
         size = units.format_size(stock.bytes)
         if _go(
-            f"delete {stock.files} files ({size}) of the set {stock.set} at {prefix}", dry_run=dry_run, yes=yes
+            f"delete {units.counted(stock.files, 'files')} ({size}) of the set {stock.set} at {prefix}",
+            dry_run=dry_run,
+            yes=yes,
         ):
             gone = list(at_storage.drop(storage, prefix, stock.set))
-            click.echo(f"deleted {len(gone)} files ({units.format_size(sum(gone))})", err=True)
+            click.echo(f"deleted {units.counted(len(gone), 'files')} ({units.format_size(sum(gone))})", err=True)
 
 
 def _in_rucio(
@@ -86,18 +88,19 @@ def _in_rucio(
             raise _unknown(name, f"{rse} in the scope {where}")
         for stock in found:
             size, rules = units.format_size(stock.bytes), sum(stock.elsewhere.values())
-            also = f", with {rules} rules on them at {', '.join(sorted(stock.elsewhere))}" if rules else ""
+            places, datasets = ", ".join(sorted(stock.elsewhere)), units.counted(len(stock.datasets), "datasets")
+            also = f", with {units.counted(rules, 'rules')} on them at {places}" if rules else ""
             what = (
-                f"erase {len(stock.datasets)} datasets, {stock.files} files ({size}), of the set {stock.set}{also}"
+                f"erase {datasets}, {units.counted(stock.files, 'files')} ({size}), of the set {stock.set}{also}"
             )
             if not _go(what, dry_run=dry_run, yes=yes):
                 continue
             dark = rucio.sweep(connection, storage, stock, rse)
             rucio.erase(connection, stock)
             if dark:
-                click.echo(f"deleted {dark} files that were not registered", err=True)
+                click.echo(f"deleted {units.counted(dark, 'files')} beside them, never registered", err=True)
             click.echo(
-                f"erased {len(stock.datasets)} datasets; files and rules remain until Rucio's daemons "
+                f"erased {datasets}; files and rules remain until Rucio's daemons "
                 "(undertaker, reaper) have been there: `dc-inject data list` shows the set until then",
                 err=True,
             )

@@ -242,7 +242,12 @@ def _tell(wish: _Wish, written: Sequence[tuple[int, Written]]) -> None:
     blind = sum(not one.compared for one in files)
     if blind:
         click.echo(
-            f"the checksums of {blind} files could not be compared: the storage does not tell any", err=True
+            f"the checksums of {units.counted(blind, 'files')} could not be compared: "
+            "the storage does not tell any",
+            err=True,
         )
     wrote = units.format_size(sum(one.bytes for one in files))
-    click.echo(f"made {wish.wanted}; now written, or seen to be there: {len(files)} files ({wrote})", err=True)
+    click.echo(
+        f"made {wish.wanted}; now written, or seen to be there: {units.counted(len(files), 'files')} ({wrote})",
+        err=True,
+    )

@@ -180,7 +180,9 @@ def _left_in_rucio(ledger: Path) -> list[str]:
             for e in view.entries()
             if e.injection.link.through == "rucio"
         ]
-    _step(f"asking Rucio for rules of ours, and for {len(places)} datasets at their destinations")
+    _step(
+        f"asking Rucio for rules of ours, and for {units.counted(len(places), 'datasets')} at their destinations"
+    )
     executor = ThreadExecutor(clock, 1)
     deadline = clock.now() + DELETED_WITHIN
     while True:
@@ -190,15 +192,16 @@ def _left_in_rucio(ledger: Path) -> list[str]:
             break
         executor.wait(clock.now() + timedelta(seconds=1))
     executor.close()
-    faults = [f"{rules} rules of ours are left in Rucio"] if rules else []
+    faults = [f"{units.counted(rules, 'rules')} of ours left in Rucio"] if rules else []
     return faults + [f"{place.item} is still at {place.link.destination}" for place in there]
 
 
 def _left_on_storages(grid: Sandbox) -> list[str]:
     """Look at the storages' disks for copies of ours; what Rucio copied is asked for in Rucio."""
     left = [path for name in grid.storages for path in grid.storage_files(name, "/copies")]
-    _step(f"looking at the disks of {len(grid.storages)} storages: {len(left)} copies of ours")
-    return [f"{len(left)} files of ours are left on storages, such as {left[0]}"] if left else []
+    disks, copies = units.counted(len(grid.storages), "storages"), units.counted(len(left), "copies", "copy")
+    _step(f"looking at the disks of {disks}: {copies} of ours")
+    return [f"{units.counted(len(left), 'files')} of ours left on storages, such as {left[0]}"] if left else []
 
 
 def _step(line: str) -> None:

@@ -137,7 +137,9 @@ def end(
             _confirm(yes=yes)
         if work:
             if ledger is not None:
-                what = f"end {len(standing.complete)} {noun}" + (f", cancel {len(doomed)}" if doomed else "")
+                what = f"end {units.counted(len(standing.complete), noun)}" + (
+                    f", cancel {len(doomed)}" if doomed else ""
+                )
                 ledger.change(common.who(), what, "", clock.now())
             last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
             outcomes = itertools.chain(ending.end(standing.complete), ending.cancel(doomed, rate, last))
@@ -161,33 +163,36 @@ def _link(entry: Entry) -> str:
 
 def _say(standing: Standing, noun: str, left: int, *, cancel: bool, rate: float) -> None:
     """Say what is there, and what would be done, before anything is."""
-    lines = [f"{len(standing.complete)} complete {noun}: will be ended at once"] if standing.complete else []
+    lines = []
+    if standing.complete:
+        lines.append(f"{units.counted(len(standing.complete), f'complete {noun}')}: will be ended at once")
     if left:
-        lines.append(f"{left} files of ended jobs: will be deleted at their destinations")
+        lines.append(f"{units.counted(left, 'files')} of ended jobs: will be deleted at their destinations")
     if standing.overdue:
-        lines.append(f"{len(standing.overdue)} {noun} past their lifetime: {_cancelled(standing.overdue, rate)}")
-    count = len(standing.unfinished)
-    if count and cancel:
-        lines.append(f"{count} unfinished {noun}: {_cancelled(standing.unfinished, rate)}")
-    elif count:
-        files = files_left(standing.unfinished)
+        overdue = units.counted(len(standing.overdue), noun)
+        lines.append(f"{overdue} past the lifetime: {_cancelled(standing.overdue, rate)}")
+    unfinished = units.counted(len(standing.unfinished), f"unfinished {noun}")
+    if standing.unfinished and cancel:
+        lines.append(f"{unfinished}: {_cancelled(standing.unfinished, rate)}")
+    elif standing.unfinished:
+        files = units.counted(files_left(standing.unfinished), "files")
         last = max((e.expires_at for e in standing.unfinished if e.expires_at), default=None)
         until = f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else ""
-        lines.append(f"{count} unfinished {noun} with {files} files under way: left to their lifetime{until}")
+        lines.append(f"{unfinished} with {files} under way: left to the lifetime{until}")
     for number, words in (
-        (standing.ending, "are ending already"),
-        (standing.gone, "are gone already"),
-        (standing.in_doubt, "are in doubt: the next start of `run` finds out"),
+        (standing.ending, "ending already"),
+        (standing.gone, "gone already"),
+        (standing.in_doubt, "in doubt: the next start of `run` finds out"),
     ):
         if number:
-            lines.append(f"{number} {noun} {words}")
+            lines.append(f"{units.counted(number, noun)} {words}")
     for line in lines or [f"no {noun} to end"]:
         click.echo(line, err=True)
 
 
 def _cancelled(entries: Sequence[Entry], rate: float) -> str:
     time = units.format_duration(timedelta(hours=(len(entries) - 1) / rate))
-    return f"will be ended in {time}; cancels {files_left(entries)} files under way"
+    return f"will be ended in {time}; cancels {units.counted(files_left(entries), 'files')} under way"
 
 
 def _missed(noun: str, clock: Clock, entries: Sequence[Entry], again_at: datetime) -> None:
@@ -228,9 +233,11 @@ def _carry_out(outcomes: Iterator[Outcome], work: int, noun: str, clock: Clock) 
         click.echo(f"interrupted: {tally.ended} ended, {left} left; run it again to go on", err=True)
         raise click.exceptions.Exit(130) from None
     if tally.error is not None:
-        message = f"{tally.ended} of {work} {noun} ended, {work - tally.ended} not: {tally.error.message}"
+        message = (
+            f"{tally.ended} of {units.counted(work, noun)} ended, {work - tally.ended} not: {tally.error.message}"
+        )
         raise ServiceError(message, tally.error.hint or "run it again to go on")
-    click.echo(f"{tally.ended} {noun} ended", err=True)
+    click.echo(f"{units.counted(tally.ended, noun)} ended", err=True)
 
 
 def _look_again(ending: Ending, ours: removal.Ours, backends: Mapping[str, Backend], clock: Clock) -> None:

@@ -51,8 +51,8 @@ def check(ctx: click.Context, campaign: str, ledger_path: Path | None, fmt: str)
         tables.emit(fmt, COLUMNS, [_row(one) for one in found])
     errors = _errors(found)
     notes = len(found) - len(errors)
-    words = _count(len(errors), "contradiction") if errors else "no contradiction"
-    click.echo(f"{path}: {words}" + (f", {_count(notes, 'note')}" if notes else ""), err=True)
+    words = units.counted(len(errors), "contradictions") if errors else "no contradiction"
+    click.echo(f"{path}: {words}" + (f", {units.counted(notes, 'notes')}" if notes else ""), err=True)
     if errors:
         click.echo("hint: docs/ledger.md says what each code means, and how to go on", err=True)
     ctx.exit(3 if errors else 0)
@@ -105,7 +105,7 @@ def _copied(path: Path, file: Path) -> str:
             view.copy_to(copy)
         if errors := _errors(contradictions(copy)):
             raise LedgerError(
-                f"not kept: the copy of {path} has {_count(len(errors), 'contradiction')}, such as: "
+                f"not kept: the copy of {path} has {units.counted(len(errors), 'contradictions')}, such as: "
                 f"{errors[0].subject}: {errors[0].message} [{errors[0].code}]",
                 "`dc-inject ledger check` tells them all; `cp` copies the file with its -wal as it is",
             )
@@ -114,15 +114,11 @@ def _copied(path: Path, file: Path) -> str:
         place.keep(copy, file)
     entries = sum(count for count, _ in counts.values())
     size = units.format_size(file.stat().st_size)
-    return f"{size}: {entries} injections, the last cycle is {cycle or 'none yet'}"
+    return f"{size}: {units.counted(entries, 'injections')}, the last cycle is {cycle or 'none yet'}"
 
 
 def _errors(found: Sequence[Finding]) -> list[Finding]:
     return [one for one in found if not one.note]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _row(one: Finding) -> dict[str, str]:

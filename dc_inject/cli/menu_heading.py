@@ -170,7 +170,7 @@ def together(draft: MenuDraft) -> str:
     """Return how many links a menu has, and what they sum to."""
     flows = draft.preview.flows
     links = len({flow.link for flow in flows})
-    return f"{links} link{'' if links == 1 else 's'}, {units.format_rate(rates.peak(flows).rate)} together"
+    return f"{units.counted(links, 'links')}, {units.format_rate(rates.peak(flows).rate)} together"
 
 
 def _tomorrow(zone: ZoneInfo) -> datetime:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject import files, menu
+from dc_inject import files, menu, units
 from dc_inject.cli import menu_files, menu_heading
 from dc_inject.cli.menu_heading import NAME
 from dc_inject.menu import importing, writing
@@ -58,10 +58,11 @@ def import_(
     found = importing.read(data, name, importing.Options(unit or "", decimal or "", form or "", names))
     scenario = scenario or _scenario(file)
     heading = menu_heading.heading(given, scenario, _beside(sites, output) if sites else "")
+    origin, links = os.path.basename(name), units.counted(len(found.links), "links")  # noqa: PTH119  it may be `stdin`
     text = writing.menu(
         heading,
         [
-            f"Imported from {os.path.basename(name)}, {_count(len(found.links))} with {found.total} together.",  # noqa: PTH119  it may be `stdin`
+            f"Imported from {origin}, {links} with {found.total} together.",
             "`dc-inject check` says what is wrong or odd in it; docs/menus.md explains every key.",
         ],
         found.total,
@@ -88,7 +89,3 @@ def _beside(part: Path, output: Path) -> str:
     """Return the path of a part as the menu has to name it."""
     folder = Path() if output == menu_files.STDIN else output.parent
     return os.path.relpath(part, folder)
-
-
-def _count(number: int) -> str:
-    return f"{number} link{'' if number == 1 else 's'}"

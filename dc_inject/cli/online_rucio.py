@@ -118,6 +118,8 @@ def _pools(told: Answers, some: Iterable[Use], rucio: RucioBackend) -> None:
         except ServiceError as error:
             told.said.append(f"the datasets of {pool.source} cannot be told: {error.message}")
         else:
-            told.said.append(f"{pool.source}: {stock.datasets} datasets, {units.format_size(stock.bytes)}")
+            told.said.append(
+                f"{pool.source}: {units.counted(stock.datasets, 'datasets')}, {units.format_size(stock.bytes)}"
+            )
     identity = told.identities.get("rucio")
     told.take(lint.pools(told.campaign, stocks, may_end=identity is not None and identity.may_end is True))

@@ -29,7 +29,7 @@ def shapes(flows: Iterable[Flow]) -> Iterator[str]:
         yield from (f"  |{row}|" for row in bars(columns, top))
         yield f"  {start:%Y-%m-%d %H:%MZ} to {end:%Y-%m-%d %H:%MZ}"
     if len(groups) > MOST:
-        yield f"and {len(groups) - MOST} more shapes"
+        yield f"and {units.counted(len(groups) - MOST, 'more shapes')}"
 
 
 def bars(values: Sequence[float], top: float, height: int = HEIGHT) -> list[str]:

@@ -127,7 +127,7 @@ def _make(
             patience=timedelta(seconds=3 * timeout),
         )
         rebuilt = rebuilding.rebuild(ledger, _found(backends, campaign, since))
-        what = f"ledger rebuild: {rebuilt.injections} injections found"
+        what = f"ledger rebuild: {units.counted(rebuilt.injections, 'injections')} found"
         ledger.change(common.who(), what, "the ledger was lost", clock.now())
         ledger.note("this ledger was made anew; not known: " + "; ".join(UNKNOWN), clock.now())
     return rebuilt
@@ -162,7 +162,7 @@ def _found(backends: Mapping[str, Backend], campaign: str, since: datetime | Non
 def _say(rebuilt: Rebuilt) -> None:
     """Say what was found, and what nobody can know."""
     click.echo(
-        f"{rebuilt.injections} injections found ({units.format_size(rebuilt.bytes)}), "
+        f"{units.counted(rebuilt.injections, 'injections')} found ({units.format_size(rebuilt.bytes)}), "
         f"{rebuilt.complete} of them complete",
         err=True,
     )

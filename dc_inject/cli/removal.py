@@ -61,11 +61,14 @@ def remove(ending: Ending, ours: Ours, backends: Mapping[str, Backend], clock: C
             tally.add(removal, entries[removal.key].injection)
             if clock.now() >= told + TELL_EVERY:
                 told = clock.now()
-                click.echo(f"{tally.gone} of {tally.files} files are known to be gone", err=True)
+                click.echo(f"known to be gone: {tally.gone} of {units.counted(tally.files, 'files')}", err=True)
     except KeyboardInterrupt:
-        click.echo(f"interrupted: {tally.gone} of {tally.files} files are gone; run it again to go on", err=True)
+        click.echo(
+            f"interrupted: {tally.gone} of {units.counted(tally.files, 'files')} gone; run it again to go on",
+            err=True,
+        )
         raise click.exceptions.Exit(130) from None
-    click.echo(f"{tally.gone} files are known to be gone from their destinations", err=True)
+    click.echo(f"known to be gone from their destinations: {units.counted(tally.gone, 'files')}", err=True)
     if tally.later:
         click.echo(_once_more(tally.later), err=True)
     if tally.stays:
@@ -74,7 +77,7 @@ def remove(ending: Ending, ours: Ours, backends: Mapping[str, Backend], clock: C
         most = max(tally.stays.values(), key=lambda stay: stay.jobs)
         jobs = sum(stay.jobs for stay in tally.stays.values())
         raise ServiceError(
-            f"files of {jobs} jobs are still at their destinations; of {most.jobs}: {most.why}",
+            f"files of {units.counted(jobs, 'jobs')} are still at their destinations; of {most.jobs}: {most.why}",
             "the ledger keeps them: run it again when that is repaired",
         )
 
@@ -116,9 +119,10 @@ class _Tally:
         """Give a line for each destination where files stay, those with the most first."""
         lines = sorted(self.stays.items(), key=lambda item: (-item[1].files, item[0]))
         for destination, stay in lines[:SHOWN]:
-            yield f"{destination}: {stay.files} files of {stay.jobs} jobs stay: {stay.why}"
+            files, jobs = units.counted(stay.files, "files"), units.counted(stay.jobs, "jobs")
+            yield f"{destination}: {files} of {jobs} left there: {stay.why}"
         if len(lines) > SHOWN:
-            yield f"... and {len(lines) - SHOWN} more destinations"
+            yield f"... and {units.counted(len(lines) - SHOWN, 'more destinations')}"
 
 
 def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> None:
@@ -140,15 +144,15 @@ def say_what_lives_on(ours: Ours, backends: Mapping[str, Backend], noun: str, cl
     last = max((e.expires_at for e in alive if e.expires_at), default=None)
     left = [e for e in alive if e.end_asked_at is None]
     when = f" after {last:%Y-%m-%d %H:%M:%SZ}, or with --cancel" if left and last and last > clock.now() else ""
-    click.echo(f"not finished: {len(alive)} {noun} are not over; run it again{when}", err=True)
+    click.echo(f"not finished: {units.counted(len(alive), noun)} not over; run it again{when}", err=True)
 
 
 def _once_more(later: Sequence[Removal]) -> str:
     moment = max((removal.again_at for removal in later if removal.again_at), default=None)
     when = f" after {moment:%Y-%m-%d %H:%M:%SZ}" if moment else " later"
     return (
-        f"{len(later)} jobs had transfers that failed or were cancelled, which may still write: "
-        f"they are deleted now; look once more{when}, with this command or `run`"
+        f"{units.counted(len(later), 'jobs')} had transfers that failed or were cancelled, which may still write: "
+        f"what is there is deleted now; look once more{when}, with this command or `run`"
     )
 
 

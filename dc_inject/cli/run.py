@@ -202,10 +202,13 @@ def _say_configuration(campaign: Campaign, identities: Iterable[Identity], path:
     for menu in campaign.menus:
         total, limits = rates.peak(menu.flows).rate, menu.limits
         window = f"{menu.start:%Y-%m-%d %H:%M:%SZ} to {menu.end:%Y-%m-%d %H:%M:%SZ}"
-        lines.append(f"{menu.name}: {window}, {len(menu.flows)} links, {units.format_rate(total)}")
+        lines.append(
+            f"{menu.name}: {window}, {units.counted(len(menu.flows), 'links')}, {units.format_rate(total)}"
+        )
         lines.append(
             f"limits: {units.format_rate(limits.total)} in total, {units.format_rate(limits.per_site)} a site, "
-            f"{limits.rules_per_hour} rules an hour, {limits.files_in_flight} files in flight"
+            f"{units.counted(limits.rules_per_hour, 'rules')} an hour, "
+            f"{units.counted(limits.files_in_flight, 'files')} in flight"
         )
     lines.append(f"cycle {units.format_duration(campaign.cycle)}; ledger {path}")
     for line in lines:

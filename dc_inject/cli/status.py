@@ -380,7 +380,7 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     for right in shown["rights"]:
         yield _right(right, broken=right["service"] in broken)
     if shown["set_aside"]:
-        yield f"set aside: {shown['set_aside']} datasets or files for a destination"
+        yield f"set aside for a destination: {shown['set_aside']}, datasets or files"
     if shown["notes"]:
         yield f"notes: the last is of {shown['notes'][0]['at']}; --format json shows them"
 

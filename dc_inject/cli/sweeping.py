@@ -146,7 +146,7 @@ def _newest(stray: Stray) -> datetime:
 
 
 def _sum(strays: Sequence[Stray]) -> str:
-    return f"{len(strays)} files ({units.format_size(sum(stray.bytes for stray in strays))})"
+    return f"{units.counted(len(strays), 'files')} ({units.format_size(sum(stray.bytes for stray in strays))})"
 
 
 def _delete(sweeper: Sweeper, strays: Sequence[Stray], clock: Clock) -> None:
@@ -162,11 +162,13 @@ def _delete(sweeper: Sweeper, strays: Sequence[Stray], clock: Clock) -> None:
                     hint = hint or error.hint
             if clock.now() >= told + removal.TELL_EVERY:
                 told = clock.now()
-                click.echo(f"{done} of {len(urls)} files deleted", err=True)
+                click.echo(f"{done} of {units.counted(len(urls), 'files')} deleted", err=True)
     except KeyboardInterrupt:
-        click.echo(f"interrupted: {done} of {len(urls)} files deleted; run it again to go on", err=True)
+        click.echo(
+            f"interrupted: {done} of {units.counted(len(urls), 'files')} deleted; run it again to go on", err=True
+        )
         raise click.exceptions.Exit(130) from None
-    click.echo(f"{done} files deleted", err=True)
+    click.echo(f"{units.counted(done, 'files')} deleted", err=True)
     if errors:
         message, count = errors.most_common(1)[0]
-        raise Permanent(f"{errors.total()} files are still there; of {count}: {message}", hint)
+        raise Permanent(f"{units.counted(errors.total(), 'files')} still there; of {count}: {message}", hint)

@@ -93,15 +93,16 @@ def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
     due, injected = sum(row.due for row in rows), sum(row.injected for row in rows)
     moved = sum(row.moved for row in rows)
     made = {noun: sum(row.rules for row in rows if row.key.link.through == s) for s, noun in NOUNS.items()}
-    what = " and ".join(f"{count} {noun}" for noun, count in made.items() if count) or "nothing"
+    what = " and ".join(units.counted(count, noun) for noun, count in made.items() if count) or "nothing"
     held: dict[str, int] = {}
     for row in rows:
         if row.held is not None:
             held[row.held.hold] = held.get(row.held.hold, 0) + 1
     reasons = ", ".join(f"{count} {hold}" for hold, count in sorted(held.items()))
     return (
-        f"cycle {cycle}: {len(rows)} links, due {units.format_size(due)}, injected {units.format_size(injected)} "
-        f"in {what}, moved {units.format_size(moved)}" + (f"; held: {reasons}" if reasons else "")
+        f"cycle {cycle}: {units.counted(len(rows), 'links')}, due {units.format_size(due)}, "
+        f"injected {units.format_size(injected)} in {what}, moved {units.format_size(moved)}"
+        + (f"; held: {reasons}" if reasons else "")
     )
 
 
@@ -118,8 +119,8 @@ def say_what_stays(desk: Desk) -> None:
         return
     places = sorted({injection.link.destination for injection in left})
     log.warning(
-        "files of %d jobs are not known to be gone from %s%s: the next run, or `dc-inject end %s`, deletes them",
-        len(left),
+        "files of %s are not known to be gone from %s%s: the next run, or `dc-inject end %s`, deletes them",
+        units.counted(len(left), "jobs"),
         ", ".join(places[:3]),
         f" and {len(places) - 3} more" if len(places) > 3 else "",
         desk.campaign_name,

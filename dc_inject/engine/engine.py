@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from dc_inject import redaction
+from dc_inject import redaction, units
 from dc_inject.engine import aiming
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.checking import Checking
@@ -185,14 +185,15 @@ class Engine:
         """Whether nothing of ours is live, and its bytes are gone or were waited for long enough."""
         live = self._desk.ledger.entries(*LIVE)
         if live and all((e.expires_at or e.called_at or now) + DELETED_WITHIN <= now for e in live):
-            self._lost = f"nothing is heard of {len(live)} rules and jobs that are long past their lifetime"
+            what = units.counted(len(live), "rules and jobs")
+            self._lost = f"nothing is heard of {what} long after the end of their lifetime"
             return True
         if self._calls.under_way or live:
             return False
         ended = self._desk.ledger.entries(State.ENDED)
         if self._ended_at is None or self._ended_at > now:  # the clock may have been ahead for a while
             self._ended_at = now
-            left = f"; {len(ended)} are not yet known to be gone from their destinations" if ended else ""
+            left = f"; not yet known to be gone from their destinations: {len(ended)}" if ended else ""
             log.info("nothing of ours is live any more%s", left)
         wait = self._desk.settings.wait_deleted_cycles * self._campaign.cycle
         if ours_to_delete(self._desk, ended):
@@ -203,7 +204,7 @@ class Engine:
         """Hear the answers that are under way; the rest is in the ledger and goes on at the next start."""
         deadline = self._clock.now() + GRACE
         if self._stopping and self._calls.under_way:
-            log.info("waiting at most %d s for %d answers", GRACE.seconds, self._calls.under_way)
+            log.info("waiting at most %d s for %s", GRACE.seconds, units.counted(self._calls.under_way, "answers"))
         if self._desk.settings.end_on_stop and self._stopping:
             self._releasing.withdraw(None, "stopped")
             self._hear(deadline)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
+from dc_inject import units
 from dc_inject.engine.desk import Desk
 from dc_inject.errors import ServiceError, Temporary
 from dc_inject.model import Item, PoolKey
@@ -55,7 +56,7 @@ class Inventories:
             return
         self._desk.ledger.store_inventory(service, pool, items, self._desk.clock.now())
         if items:
-            log.info("inventory of %s: %d items", pool.source, len(items))
+            log.info("inventory of %s: %s", pool.source, units.counted(len(items), "items"))
         else:
             log.warning("inventory of %s: nothing there fits the menu's patterns and bounds of sizes", pool.source)
 

@@ -62,7 +62,7 @@ def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[
             slow.setdefault((flow.menu, flow.scenario), []).append((hour, least, use))
     for (_, scenario), some in slow.items():
         hour, least, (of, flow) = min(some, key=lambda one: one[0] / one[1])
-        others = f" (and {len(some) - 1} more links of {scenario})" if len(some) > 1 else ""
+        others = f" (and {units.counted(len(some) - 1, 'more links')} of {scenario})" if len(some) > 1 else ""
         what = (
             f"{flow.link}{others} moves {units.format_size(hour)} an hour, less than the smallest dataset or file "
             f"that it may take, {units.format_size(least)}: it will have traffic only now and then"

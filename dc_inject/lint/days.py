@@ -75,7 +75,7 @@ def _scenarios(campaign: Campaign) -> Iterator[Found]:
     for (first, second), some in shared.items():
         menu, flow = min(some, key=_place)
         links = len({flow.link for _, flow in some})
-        where = f"{flow.link}" + (f" and {links - 1} more links" if links > 1 else "")
+        where = f"{flow.link}" + (f" and {units.counted(links - 1, 'more links')}" if links > 1 else "")
         what = f"{first} and {second} use {where} at one time"
         what += ": the network's monitoring cannot tell their moved bytes apart"
         hint = "the ledger can; give them other times, or `accept: [scenarios-overlap]`"

@@ -83,7 +83,7 @@ def _small(
     for (_, scenario), some in found.items():
         need, stay, (menu, flow) = max(some, key=lambda one: one[0] / stocks[one[2][1].pool].bytes)
         stock = stocks[flow.pool]
-        others = f" (and {len(some) - 1} more links of {scenario})" if len(some) > 1 else ""
+        others = f" (and {units.counted(len(some) - 1, 'more links')} of {scenario})" if len(some) > 1 else ""
         what = (
             f"{flow.link}{others} needs {units.format_size(need)} of different datasets in the "
             f"{units.format_duration(stay)} until they may be used again, and {flow.link.source} has "

@@ -86,7 +86,7 @@ class Complaints:
         """The problems, at most as many as a person wants to read."""
         if len(self._found) <= TOLD:
             return self._found
-        more = f"and {len(self._found) - TOLD} more problems in this file"
+        more = f"and {units.counted(len(self._found) - TOLD, 'more problems')} in this file"
         line = self._found[TOLD].line
         return [*self._found[:TOLD], Problem(self.file, line, more, "mend those before it first")]
 

@@ -76,7 +76,7 @@ def _listings(menu: Menu, complain: Complain) -> None:
         if not sources.has_any_below(listing, source):
             complain(
                 Place(flow.menu, flow.line),
-                f"none of the {len(listing.files)} files of {listing.name} is below {source}",
+                f"none of the {units.counted(len(listing.files), 'files')} of {listing.name} is below {source}",
                 "list files of this source, by URL or by path, or correct the source",
             )
 

@@ -69,9 +69,9 @@ def others(before: Campaign, after: Campaign) -> Iterator[str]:
                 terms.add(key)
                 names |= differing
     if times:
-        yield f"{_count(len(times), 'link')} at other times or with other shapes"
+        yield f"{units.counted(len(times), 'links')} at other times or with other shapes"
     if terms:
-        yield f"{_count(len(terms), 'link')} with other terms: {', '.join(sorted(names))}"
+        yield f"{units.counted(len(terms), 'links')} with other terms: {', '.join(sorted(names))}"
     for what in ("exclusions", "limits"):
         if [getattr(menu, what) for menu in before.menus] != [getattr(menu, what) for menu in after.menus]:
             yield f"other {what}"
@@ -82,7 +82,7 @@ def sentence(before: Campaign, after: Campaign, most: int = 5) -> str:
     links = [one for one in changes(before, after) if one.kind == "link"]
     parts = [f"{one.scenario} {one.name} {_rate(one.before)} -> {_rate(one.after)}" for one in links[:most]]
     if len(links) > most:
-        parts.append(f"and {_count(len(links) - most, 'link')} more")
+        parts.append(f"and {units.counted(len(links) - most, 'links')} more")
     total = [rates.peak(campaign.flows).rate for campaign in (before, after)]
     if not near(*total):
         parts.append(f"in total {_rate(total[0])} -> {_rate(total[1])}")
@@ -146,7 +146,3 @@ def same_goal(one: Flow, other: Flow) -> bool:
 def near(one: float, other: float) -> bool:
     """Tell whether two rates or volumes are the same, but for what floats may lose, and a byte."""
     return abs(one - other) <= NEAR * max(one, other) + 1
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

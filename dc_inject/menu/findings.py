@@ -134,8 +134,8 @@ def _unused(menu: Menu) -> Iterator[Problem]:
         below = tuple({f"{flow.link.source}/" for flow in flows})
         left = [file.name for file in listing.files if "://" in file.name and not file.name.startswith(below)]
         if left:
-            count = f"{len(left)} of its {len(listing.files)} files"
-            what = f"{listing.name}: {count} are below no source, such as {left[0]}"
+            count = f"{len(left)} of its {units.counted(len(listing.files), 'files')}"
+            what = f"{listing.name}: below no source: {count}, such as {left[0]}"
             hint = "is there a typo in host or path? if they are for another menu: `accept: [unused-files]`"
             yield _finding(flows[0], "unused-files", what, hint)
 
@@ -148,7 +148,7 @@ def _unsized(menu: Menu) -> Iterator[Problem]:
             continue
         seen.add(listing)
         if number := sources.unsized(listing):
-            what = f"{listing.name} has no size for {number} of its {len(listing.files)} files"
+            what = f"{listing.name} has no size for {number} of its {units.counted(len(listing.files), 'files')}"
             hint = "each is asked for at the storage; list sizes, or `accept: [unsized-files]`"
             yield _finding(flow, "unsized-files", what, hint)
 

@@ -161,7 +161,7 @@ class _Reader:
     def _too_wide(self, head: Row, row: Row) -> None:
         extra = next((cell for cell in row.cells[len(head.cells) :] if cell.text), None)
         if extra is not None:
-            what = f"{len(row.cells)} cells, but {len(head.cells)} columns"
+            what = f"{units.counted(len(row.cells), 'cells')}, but {units.counted(len(head.cells), 'columns')}"
             self._complaints.cell(row, extra, what, _apart_hint(self._separator))
 
     def _check_sums(
@@ -296,4 +296,4 @@ def _count(row: Row, separator: str) -> tuple[str, str]:
     last = [cell.text for cell in row.cells[2:]]
     if separator == "," and len(last) > 1 and all(re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?", text) for text in last):
         return f"{','.join(last)} has separators of thousands", f"write {''.join(last)}"
-    return f"{count} cell{'' if count == 1 else 's'} where 3 are expected", "a line is `source, destination, rate`"
+    return f"{units.counted(count, 'cells')} where 3 are expected", "a line is `source, destination, rate`"

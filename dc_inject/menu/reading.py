@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from dc_inject import redaction
+from dc_inject import redaction, units
 from dc_inject.errors import Problem
 from dc_inject.menu import nodes, sources
 from dc_inject.menu.nodes import Map, Place, Seq, Text
@@ -104,7 +104,9 @@ class Reading:
                         return rows
                 elif len(stripped) > len(head):
                     self.complain(
-                        place, f"{len(stripped)} cells, but {len(head)} columns", "quote cells with commas"
+                        place,
+                        f"{units.counted(len(stripped), 'cells')}, but {units.counted(len(head), 'columns')}",
+                        "quote cells with commas",
                     )
                 else:
                     rows.append(Map([(k, v) for k, v in zip(head, stripped, strict=False) if v], place))

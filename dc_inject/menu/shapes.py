@@ -113,7 +113,11 @@ def _steps(levels: _Levels, start: datetime) -> Shape | None:
     held = list(islice(cycle(entry.hold), wanted)) if len(entry.hold) == 1 else list(entry.hold)
     if len(held) != wanted:
         more = "one for each step" if entry.repeat else "one for each step but the last, which stays"
-        levels.complain("hold", f"{len(held)} times for {len(entry.steps)} steps", f"write one time, or {more}")
+        levels.complain(
+            "hold",
+            f"{units.counted(len(held), 'times')} for {units.counted(len(entry.steps), 'steps')}",
+            f"write one time, or {more}",
+        )
         return None
     shape = _stairs(start, levels.told("steps", *entry.steps), held, "steps")
     return shape if entry.repeat else Shape(start, shape.points, kind="steps")

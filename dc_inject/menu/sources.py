@@ -104,7 +104,7 @@ class _Reader:
         if not files and not self._problems:
             self._note(Place(self._file, 1), "the list names no file", "write one URL or path a line")
         if self._problems > TOLD:
-            more = f"and {self._problems - TOLD} more problems in this list"
+            more = f"and {units.counted(self._problems - TOLD, 'more problems')} in this list"
             self._complain(Place(self._file, self._next), more, "mend those before it first")
         return None if self._problems else Listing(name, digest, tuple(files))
 
@@ -196,7 +196,14 @@ def _heads(cells: list[str]) -> list[str]:
 
 def _entry(line: int, heads: list[str], row: list[str]) -> Entry:
     if len(row) > len(heads):
-        return Entry(line, "", wrong=(f"{len(row)} cells, but {len(heads)} columns", "quote cells with commas"))
+        return Entry(
+            line,
+            "",
+            wrong=(
+                f"{units.counted(len(row), 'cells')}, but {units.counted(len(heads), 'columns')}",
+                "quote cells with commas",
+            ),
+        )
     told = {head: cell.strip() for head, cell in zip(heads, row, strict=False)}
     return Entry(line, told.get("url", told.get("path", "")), told.get("size", ""), told.get("checksum", ""))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from dc_inject import urls
+from dc_inject import units, urls
 from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.storage import listing
 from dc_inject.storage.listing import Row, Unreadable
@@ -178,7 +178,11 @@ class WebDav:
                 if len(folder.children) + folder.strangers > most:
                     raise Permanent(f"PROPFIND {where}: too many entries", "take a folder with fewer in it")
         if folder.strangers:
-            log.warning("%d entries of %s are not believed: they are not right below it", folder.strangers, where)
+            log.warning(
+                "not believed, as not right below %s: %s",
+                where,
+                units.counted(folder.strangers, "entries", "entry"),
+            )
         return folder
 
     def _rows(self, answer: Answer, url: str) -> Iterator[Row]:

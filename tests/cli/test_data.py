@@ -271,11 +271,11 @@ def test_sets_in_rucio_are_listed_and_dropped_after_asking(server, dav):
     assert json.loads(run("data", "list", "OTHER", "--format", "json").stdout) == []
     server._rule("user.dcops", row["set"] and min(server.datasets)[1], "B", "dcops", {"comments": "dc_inject/1"})
     done = run("data", "drop", RSE, "one")
-    assert "1 rules on them at B" in done.stderr
+    assert "1 rule on them at B" in done.stderr
     assert set(server.expired.values()) != {None}
     assert "nothing was deleted" in done.stderr
     done = run("data", "drop", RSE, "one", "--yes")
-    assert "erased 1 datasets" in done.stderr
+    assert "erased 1 dataset" in done.stderr
     server.clock.time += timedelta(seconds=2)
     assert len(server.tidy()) >= 5
     assert isinstance(run("data", "drop", RSE, "one", "--yes").exception, UsageError)

@@ -69,7 +69,7 @@ def test_a_job_that_is_there_again_at_the_second_look_goes_on(
     fts.instead.append(("GET", "/jobs", (404, {"job_id": id_, "http_status": "404 Not Found"})))
     done = world.end("--yes")
     assert done.exit_code == 0, done.exception
-    assert "1 unfinished jobs" in done.stderr
+    assert "1 unfinished job" in done.stderr
     assert world.states() == {State.LIVE: 1}
     assert fts.jobs[id_].state == "ACTIVE"
 
@@ -81,7 +81,7 @@ def test_a_job_past_its_lifetime_is_cancelled_at_fts(made: tuple[World[FtsBacken
     world.clock.advance(START + LIFETIME)
     done = world.end("--yes")
     assert done.exit_code == 0, done.exception
-    assert "1 jobs past their lifetime" in done.stderr
+    assert "1 job past the lifetime" in done.stderr
     assert [one.state for one in fts.jobs.values()] == ["CANCELED"]
     assert world.states() == {State.ENDED: 1}
     world.clock.advance(START + LIFETIME + timedelta(hours=1))

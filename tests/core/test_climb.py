@@ -183,6 +183,6 @@ def test_fixed_steps_go_up_whatever_comes_and_stay_at_the_highest():
     assert climb.after(ladder, [bad]) == Decision(Next.UP, 3 * GB)
     assert climb.after(ladder, [replace(bad, rate=3 * GB)]) == Decision(Next.UP, 4 * GB)
     assert climb.after(ladder, [replace(bad, rate=4 * GB)]) == Decision(Next.SAME, 4 * GB)
-    assert climb.conclusion(ladder, [bad]) == "missed: 1 of 1 steps"
+    assert climb.conclusion(ladder, [bad]) == "missed: 1 of 1 step"
     assert bad.why == "moved does not follow"
     assert not replace(bad, moved=round(bad.asked * FOLLOWS), failed=0.06).good

@@ -88,7 +88,7 @@ def test_a_link_that_is_too_slow_for_a_dataset_an_hour():
     flows = [flow("A", to, 1, datasets=large(500)) for to in "BC"]
     (problem,) = found(day(*flows, flow("A", "D", 10, datasets=large(500))))
     assert problem.code == "coarse-datasets"
-    assert "A:B (and 1 more links of one) moves 450 GB an hour" in problem.message
+    assert "A:B (and 1 more link of one) moves 450 GB an hour" in problem.message
     assert "500 GB" in problem.message
 
 
@@ -153,7 +153,7 @@ def test_scenarios_that_share_a_link_at_one_time():
     more = flow("A", "C", 1), flow("A", "C", 1, "two", menu="two.yaml", line=4)
     (problem,) = found(day(one, more[0]), day(two, more[1], name="two.yaml"))
     assert (problem.code, problem.file, problem.line) == ("scenarios-overlap", "two.yaml", 3)
-    assert "one and two use A:B and 1 more links at one time: the network's monitoring" in problem.message
+    assert "one and two use A:B and 1 more link at one time: the network's monitoring" in problem.message
 
 
 def test_scenarios_on_other_links_or_at_other_times_can_be_told_apart():

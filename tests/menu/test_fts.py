@@ -293,4 +293,4 @@ def test_files_that_no_source_has_are_a_finding():
     files = {"s.csv": f"url,size\n{A}/1,1 GB\n{A.replace('example', 'exmaple')}/2,1 GB\n3,1 GB\n"}
     (found,) = menu.findings(menu.campaign([read(content, files)]))
     assert (found.code, found.outlier) == ("unused-files", False)
-    assert "1 of its 3 files are below no source" in found.message
+    assert "below no source: 1 of its 3 files" in found.message

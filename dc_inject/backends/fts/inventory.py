@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from dc_inject import naming, pool, urls
+from dc_inject import naming, pool, units, urls
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import Trouble
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
@@ -100,9 +100,9 @@ class Inventory:
             raise _of_source(trouble.last)
         if unknown:
             log.warning(
-                "%d files of %s are left out: they are empty, or the storage tells no size, such as %s",
-                len(unknown),
+                "left out of %s: %s, empty or without a size that the storage tells, such as %s",
                 source,
+                units.counted(len(unknown), "files"),
                 unknown[0],
             )
 

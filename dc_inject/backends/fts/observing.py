@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from dc_inject import urls
+from dc_inject import units, urls
 from dc_inject.backends.answers import count
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.jobs import Jobs
@@ -160,7 +160,7 @@ def _sources(files: Iterable[Row]) -> tuple[str, ...]:
 
 def _said(failed: Sequence[Row], files: int, scrub: Callable[[str], str]) -> str:
     reason = next((str(file["reason"]) for file in failed if file.get("reason")), "FTS gives no reason")
-    return f"{len(failed)} of {files} files failed, such as: {scrub(reason)}"
+    return f"{len(failed)} of {units.counted(files, 'files')} failed, such as: {scrub(reason)}"
 
 
 def _unknown(row: Row) -> bool:

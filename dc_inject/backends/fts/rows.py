@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dc_inject import units
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Slow
 from dc_inject.backends.fts.jobs import AT_ONCE
@@ -70,7 +71,11 @@ class Rows:
                 if untold and not any(found.values()) and len(untold) == len(left):
                     raise
                 if untold:
-                    log.warning("FTS does not tell of the files of %d jobs: %s", len(untold), error.message)
+                    log.warning(
+                        "FTS does not tell of the files of %s: %s",
+                        units.counted(len(untold), "jobs"),
+                        error.message,
+                    )
                 found |= {job: {} for job in untold}
             left = {job: files for job, files in left.items() if job not in found}
         if whole:

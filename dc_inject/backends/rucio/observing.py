@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from rucio.common.exception import RuleNotFound
 
+from dc_inject import units
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
@@ -79,7 +80,7 @@ class Observing:
             try:
                 seen[entry.injection.key] = self._closely(entry, exact=False)
             except ServiceError as error:
-                log.debug("no progress of %d rules: %s", len(entries) - len(seen), error.message)
+                log.debug("no progress of %s: %s", units.counted(len(entries) - len(seen), "rules"), error.message)
                 break
         return seen
 

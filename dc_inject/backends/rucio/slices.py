@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from rucio.common import exception as rucio
 
-from dc_inject import slicing
+from dc_inject import slicing, units
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
@@ -51,7 +51,7 @@ class Slices:
             while len(self._lists) > _KEPT:
                 self._lists.popitem(last=False)
         if len(known) != part.of:
-            raise Permanent(f"{part.mother} has {len(known)} files now, not {part.of}")
+            raise Permanent(f"{part.mother} has {units.counted(len(known), 'files')} now, not {part.of}")
         return known[part.first - 1 : part.last]
 
     def item(self, name: str, part: Slice) -> Item | None:
