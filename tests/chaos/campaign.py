@@ -35,7 +35,7 @@ Task = Callable[[], list[str] | None]  # returns what there was no time for
 ALL = [*PARTS, "volume", "postgres"]
 CYCLES = {"rucio": 8, "fts": 4}  # seconds: Rucio takes longer for what planning asks of it
 # What is done one after the other in one world; Rucio takes longer, so its parts go side by side.
-TOGETHER = {"rucio": (("kills", "storms"), ("classes", "accidents")), "fts": (tuple(PARTS),)}
+TOGETHER = {"rucio": (("kills", "storms"), ("classes",), ("accidents",)), "fts": (tuple(PARTS),)}
 SIZES = {
     "small": Size(at_steps=12, anywhere=4, faulty=0, each=0, volume_cycles=0, minutes=3),
     "default": Size(at_steps=40, anywhere=6, faulty=200, each=1, volume_cycles=40, minutes=12),

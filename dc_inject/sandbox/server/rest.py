@@ -44,7 +44,7 @@ class Rest:
 
     def _quiet(self) -> bool:
         try:
-            return not self._written() and not _under_way()
+            return not self._written() and not under_way()
         except SQLAlchemyError:  # a database that is away is no reason to end
             log.exception("it cannot be told whether there is anything to do")
             return False
@@ -58,7 +58,7 @@ class Rest:
         return version != before
 
 
-def _under_way() -> bool:
-    """Whether Rucio waits for transfers, which it hears of only by asking."""
+def under_way() -> bool:
+    """Whether Rucio has transfers to submit, to ask for, or to finish."""
     with db_session(DatabaseOperationType.READ) as session:
         return session.query(models.Request).first() is not None
