@@ -20,7 +20,7 @@ from fts3.rest.client.request import Request
 
 from dc_inject import __version__, naming
 from dc_inject.backends.fts.errors import Notes
-from dc_inject.backends.fts.jobs import hours_in_queue
+from dc_inject.backends.fts.lasting import hours_in_queue
 from dc_inject.model import Injection, JobOptions
 from dc_inject.storage.nouns import Access
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from dc_inject import naming, urls
-from dc_inject.backends.fts.jobs import hours_in_queue
+from dc_inject.backends.fts.lasting import hours_in_queue
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import Trouble
 from dc_inject.errors import Permanent, ServiceError

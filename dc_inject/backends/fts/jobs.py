@@ -5,8 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from math import ceil
 from typing import TypeVar
 
 from dc_inject import urls
@@ -20,8 +18,6 @@ from dc_inject.ports import Outcome
 AT_ONCE = 100  # ids that FTS takes in a call
 _FTS = uuid.UUID("01874efb-4735-4595-bc9c-591aef8240c9")  # FTS's name space of job ids
 _SHARED = frozenset({0, 429, 503})  # statuses that the next job would get as well; 0 is none at all
-
-_HOUR = timedelta(hours=1)
 
 T = TypeVar("T")
 
@@ -95,11 +91,6 @@ class Jobs:
             else Outcome(key, job)
             for key, job in ids.items()
         ]
-
-
-def hours_in_queue(injection: Injection) -> int:
-    """Return how many hours FTS may keep files of a job in its queue; it counts in whole ones."""
-    return max(1, ceil(injection.lifetime / _HOUR))
 
 
 def parts(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from dc_inject import naming, urls
 from dc_inject.backends.fts.folders import Folders
-from dc_inject.backends.fts.jobs import hours_in_queue
+from dc_inject.backends.fts.lasting import hours_in_queue
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import GIVE_UP_AFTER, Trouble
 from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
