@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dc_inject.ledger import Ledger
@@ -39,3 +41,26 @@ def test_a_plan_and_a_dry_run_change_nothing_and_choose_what_once_then_injects(t
 
     tool.run("run", "--once", menu, now=cycle.end - cycle.length / 4)  # twice is the same as once
     assert len(given(tool.entries(campaign))) == len(first)
+
+
+EXPRESSIONS = """\
+menu: 1
+campaign: expressions
+contact: e2e@example.org
+start: 2027-02-08 10:00
+end: 2027-02-08 14:00
+defaults: {datasets: {did: "cms:*", mean_file: 1 GB..4 GB}}
+scenarios:
+  us: {from: T2_CH_CERN, to: "tier=2&country=US", rate: 9 Gb/s}   # whatever is there
+"""
+
+
+def test_expressions_are_written_out_as_rucio_means_them_now_and_the_menu_is_right_there(tool):
+    menu, links = tool.state / "m.yaml", tool.state / "links.yaml"
+    menu.write_text(EXPRESSIONS)
+    assert "nobody says what tier=2&country=US means" in tool.run("menu", "expand", menu, code=2).err
+    tool.run("menu", "expand", "--online", menu, "-o", links)
+    written = re.findall(r"- {from: T2_CH_CERN, to: (\S+), rate: 3 Gb/s}", links.read_text())
+    assert written == ["T2_US_Caltech", "T2_US_MIT", "T2_US_Nebraska"]
+    checked = tool.run("check", "--online", links)
+    assert "T2_CH_CERN" in checked.out + checked.err
