@@ -44,7 +44,9 @@ class Speed(click.ParamType[float]):
 @click.option(
     "--file-speed",
     type=Speed(),
-    help="How fast one file moves through FTS [default: 25 MB/s as planned; of what FTS tells 6 MB/s as seen].",
+    default=menu.FILE_SPEED,
+    show_default=f"{units.format_size(menu.FILE_SPEED)}/s, as in DC24",
+    help="How fast one file moves through FTS.",
 )
 @common.TIMEOUT
 @common.FORMAT
@@ -54,7 +56,7 @@ def check(
     menus: tuple[Path, ...],
     strict: bool,
     asking: bool,
-    file_speed: float | None,
+    file_speed: float,
     timeout: float,
     fmt: str,
 ) -> None:
@@ -80,12 +82,12 @@ def check(
     try:
         drafts = files.read_menus(menus)
         campaign = menu.campaign([draft.preview for draft in drafts])
-        problems = lint.findings(campaign, file_speed or lint.FAST_FILE)
+        problems = lint.findings(campaign, file_speed)
         if asking:
             common.talk(quiet=True)
-            told = _ask(drafts, campaign, file_speed or menu.FILE_SPEED, timeout)
+            told = _ask(drafts, campaign, file_speed, timeout)
             campaign, said, service_failed = told.campaign, told.said, told.service_failed
-            found = lint.findings(campaign, file_speed or lint.FAST_FILE, told.limits)
+            found = lint.findings(campaign, file_speed, told.limits)
             problems = tuple(sorted({*found, *told.problems}))
     except MenuError as error:
         problems = tuple(sorted({*problems, *error.problems}))

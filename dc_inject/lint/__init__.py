@@ -10,15 +10,16 @@ from collections.abc import Collection
 from dc_inject import menu
 from dc_inject.errors import Problem
 from dc_inject.lint import capacity, days
-from dc_inject.lint.capacity import FAST_FILE
 from dc_inject.lint.pools import Stock, pools
 from dc_inject.lint.rooms import rooms
 from dc_inject.model import Campaign
 
-__all__ = ["FAST_FILE", "Stock", "findings", "pools", "rooms"]
+__all__ = ["Stock", "findings", "pools", "rooms"]
 
 
-def findings(campaign: Campaign, file_speed: float = FAST_FILE, told: Collection[str] = ()) -> tuple[Problem, ...]:
+def findings(
+    campaign: Campaign, file_speed: float = menu.FILE_SPEED, told: Collection[str] = ()
+) -> tuple[Problem, ...]:
     """Return all findings that need no service, but for those that their menu accepts.
 
     `file_speed` is how fast one file moves, in bytes per second. `told` are services (`fts`) whose real limits are

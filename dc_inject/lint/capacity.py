@@ -10,7 +10,6 @@ from dc_inject.errors import Problem
 from dc_inject.footprint import Assumptions, footprint, stock
 from dc_inject.model import Campaign, DatasetFilter, Flow, Menu, Site
 
-FAST_FILE = 25e6  # bytes per second of one file: the most that ATLAS planned with for DC24 (Final Report)
 ROUNDING = 1e-6
 Found = tuple[Menu, Problem]
 Use = tuple[Menu, Flow]
@@ -90,18 +89,24 @@ def _transfers(uses: Sequence[Use], file_speed: float) -> Iterator[Found]:
             source, destination = urls.host_key(source), urls.host_key(destination)
         links.setdefault((source, destination), []).append(use)
     most = Assumptions().link_limit
+    found: dict[tuple[str, str], list[tuple[float, str, Use]]] = {}
     for (source, destination), some in links.items():
         rate = rates.peak(replace(flow, rate=flow.rate * (1 + flow.overhead)) for _, flow in some).rate
-        need = menu.needed(rate, file_speed)
-        if need > most * (1 + ROUNDING):
+        if menu.needed(rate, file_speed) > most * (1 + ROUNDING):
             of, flow = largest(some)
-            what = (
-                f"{source} -> {destination}: {units.format_rate(rate)} need {need:.0f} transfers at a time, and "
-                f"FTS usually allows {most}; {most} files at {units.format_size(file_speed)}/s are "
-                f"{units.format_rate(most * file_speed)}"
+            found.setdefault((flow.menu, flow.scenario), []).append(
+                (rate, f"{source} -> {destination}", (of, flow))
             )
-            hint = "have FTS's operators raise its limit on this link, and if they did: `accept: [fts-link-limit]`"
-            yield of, Problem(flow.menu, flow.line, what, hint, "fts-link-limit")
+    for (_, scenario), more in found.items():
+        rate, link, (of, flow) = max(more, key=lambda one: one[0])
+        others = f" (and {units.counted(len(more) - 1, 'more links')} of {scenario})" if len(more) > 1 else ""
+        what = (
+            f"{link}{others}: {units.format_rate(rate)} need {menu.needed(rate, file_speed):.0f} transfers at a "
+            f"time, and FTS usually allows {most}; {most} files at {units.format_size(file_speed)}/s are "
+            f"{units.format_rate(most * file_speed)}"
+        )
+        hint = "have FTS's operators raise its limit on this link, and if they did: `accept: [fts-link-limit]`"
+        yield of, Problem(flow.menu, flow.line, what, hint, "fts-link-limit")
 
 
 def largest(uses: Iterable[Use]) -> Use:

@@ -9,11 +9,13 @@ import pytest
 from tests.cli.ledgers import run
 from tests.menu.texts import text
 
+ONE = "scenarios: {one: {from: A, to: B, rate: 9 Gb/s}}"
+
 
 @pytest.fixture
 def menu(tmp_path):
     path = tmp_path / "m.yaml"
-    path.write_text(text(x="target: 10 Gb/s"))
+    path.write_text(text(x="target: 9 Gb/s", scenarios=ONE))
     return path
 
 
@@ -23,11 +25,11 @@ def codes(done) -> list[str]:
 
 def test_a_warning_ends_with_0_and_strictly_with_2(tmp_path):
     path = tmp_path / "m.yaml"
-    path.write_text(text(x="target: 12 Gb/s"))
+    path.write_text(text(x="target: 12 Gb/s", scenarios=ONE))
     done = run("check", path, "--format", "json")
     assert (done.exit_code, codes(done)) == (0, ["target-differs"])
     (row,) = json.loads(done.stdout)
-    assert (row["severity"], row["line"], row["outlier"]) == ("warning", 14, True)
+    assert (row["severity"], row["line"], row["outlier"]) == ("warning", 10, True)
     assert "0 errors, 1 warning" in done.stderr
     strict = run("check", path, "--strict")
     assert strict.exit_code == 2
@@ -40,11 +42,13 @@ def test_what_is_right_ends_with_0_even_strictly(menu):
 
 
 def test_the_speed_of_a_file_can_be_told_offline(menu):
-    """10 Gb/s are 208 files at 6 MB/s."""
-    assert codes(run("check", menu, "--format", "json", "--file-speed", "6 MB/s")) == ["fts-link-limit"]
+    """9 Gb/s are 187 files at 6 MB/s, and 225 at 5 MB/s."""
+    assert codes(run("check", menu, "--format", "json", "--file-speed", "5 MB/s")) == ["fts-link-limit"]
 
 
 def test_windows_are_checked_over_all_menus_of_a_folder(tmp_path):
-    (tmp_path / "1.yaml").write_text(text())
-    (tmp_path / "2.yaml").write_text(text(start="start: 2027-02-09 11:00", end="end: 2027-02-10 10:00"))
+    (tmp_path / "1.yaml").write_text(text(scenarios=ONE))
+    (tmp_path / "2.yaml").write_text(
+        text(start="start: 2027-02-09 11:00", end="end: 2027-02-10 10:00", scenarios=ONE)
+    )
     assert codes(run("check", tmp_path, "--format", "json")) == ["window-gap"]

@@ -117,10 +117,11 @@ def test_expired_data_that_nobody_has_deleted(check, server):
 
 def test_a_pool_that_is_too_small_and_one_that_is_empty(check, server):
     """With the right to end rules the shortest lifetime counts."""
+    accept = "accept: [fts-link-limit]"
     twice = RIGHT.replace("8 Gb/s", "16 Gb/s")
-    assert check(twice)[1] == {}
+    assert check(twice, accept=accept)[1] == {}
     server.may_end = False
-    code, found, _ = check(twice)
+    code, found, _ = check(twice, accept=accept)
     assert (code, list(found)) == (0, ["pool-small"])
     code, found, _ = check(RIGHT.replace("from: A", "from: C"))
     assert (code, list(found)) == (2, ["no-source-files"])

@@ -9,6 +9,7 @@ import pytest
 
 from dc_inject import lint, menu
 from dc_inject.errors import Problem
+from dc_inject.footprint import Assumptions
 from dc_inject.model import (
     Campaign,
     DatasetFilter,
@@ -86,7 +87,7 @@ def large(files: int) -> DatasetFilter:
 def test_a_link_that_is_too_slow_for_a_dataset_an_hour():
     """1 Gb/s are 450 GB an hour; datasets have 500 files of 1 GB at least."""
     flows = [flow("A", to, 1, datasets=large(500)) for to in "BC"]
-    (problem,) = found(day(*flows, flow("A", "D", 10, datasets=large(500))))
+    (problem,) = found(day(*flows, flow("A", "D", 9, datasets=large(500))))
     assert problem.code == "coarse-datasets"
     assert "A:B (and 1 more link of one) moves 450 GB an hour" in problem.message
     assert "500 GB" in problem.message
@@ -112,19 +113,29 @@ def test_files_of_a_list_count_as_they_are():
 
 
 def test_a_link_that_needs_more_transfers_than_fts_runs():
-    """200 files at 25 MB/s are 40 Gb/s, all scenarios on the link together."""
-    both = [flow("A", "B", 20, end=START + HOUR), flow("A", "B", 21, "two", start=START + HOUR)]
+    """200 files at 6 MB/s are 9.6 Gb/s, all scenarios on the link together."""
+    both = [flow("A", "B", 5, end=START + HOUR), flow("A", "B", 6, "two", start=START + HOUR)]
     assert codes(day(*both)) == []
-    assert codes(day(flow("A", "B", 40))) == []
-    (problem,) = found(day(flow("A", "B", 40.1)))
+    assert codes(day(flow("A", "B", 9.6))) == []
+    (problem,) = found(day(flow("A", "B", 9.7)))
     assert problem.code == "fts-link-limit"
-    assert "40.1 Gb/s need 200 transfers at a time, and FTS usually allows 200" in problem.message
-    assert codes(day(flow("A", "B", 20), flow("A", "B", 21, "two"))) == ["fts-link-limit", "scenarios-overlap"]
+    assert "9.7 Gb/s need 202 transfers at a time, and FTS usually allows 200" in problem.message
+    assert codes(day(flow("A", "B", 5), flow("A", "B", 6, "two"))) == ["fts-link-limit", "scenarios-overlap"]
+
+
+def test_of_a_scenario_the_link_is_named_that_needs_the_most_transfers():
+    """One finding each, however many links they have."""
+    more = [flow("A", to, rate) for to, rate in (("B", 10), ("C", 12), ("D", 9))]
+    one, two = found(day(*more, flow("A", "E", 11, "two")))
+    assert one.message.startswith("A -> C (and 1 more link of one): 12 Gb/s need 250 transfers")
+    assert two.message.startswith("A -> E: 11 Gb/s need 229 transfers")
 
 
 def test_how_fast_a_file_moves_can_be_told():
-    assert codes(day(flow("A", "B", 9.7)), file_speed=6e6) == ["fts-link-limit"]
-    assert codes(day(flow("A", "B", 9.6)), file_speed=6e6) == []
+    """As the footprint has it; without a word, with the same speed."""
+    assert Assumptions().file_speed == menu.FILE_SPEED
+    assert codes(day(flow("A", "B", 40.1)), file_speed=25e6) == ["fts-link-limit"]
+    assert codes(day(flow("A", "B", 40)), file_speed=25e6) == []
 
 
 def test_real_limits_of_fts_count_instead_of_the_usual_ones():
@@ -139,9 +150,9 @@ def test_real_limits_of_fts_count_instead_of_the_usual_ones():
 
 def test_the_top_of_a_shape_is_what_counts():
     low = Shape(START, (Point(timedelta(0), 0.5),))
-    assert codes(day(flow("A", "B", 50, shape=low))) == []
+    assert codes(day(flow("A", "B", 19, shape=low))) == []
     high = Shape(START, (Point(timedelta(0), 0.5), Point(HOUR, 1.0), Point(HOUR, 0.0)))
-    assert codes(day(flow("A", "B", 50, shape=high))) == ["fts-link-limit"]
+    assert codes(day(flow("A", "B", 19, shape=high))) == ["fts-link-limit"]
 
 
 # --------------------------------------------------------------------------- scenarios
@@ -200,11 +211,11 @@ def test_a_gap_is_told_at_the_menu_that_comes_late():
 
 def test_a_day_whose_sum_differs_from_its_target():
     """By more than 1 %; `run` wants it accepted."""
-    (problem,) = found(day(flow("A", "B", 10), target=12 * GBIT, target_line=4))
+    (problem,) = found(day(flow("A", "B", 9), target=10 * GBIT, target_line=4))
     assert (problem.code, problem.line, problem.outlier) == ("target-differs", 4, True)
-    assert "the rates sum to 10 Gb/s, not to the target of 12 Gb/s, -16.7 %" in problem.message
-    assert codes(day(flow("A", "B", 10), target=10.1 * GBIT)) == []
-    assert codes(day(flow("A", "B", 10), target=10.11 * GBIT)) == ["target-differs"]
+    assert "the rates sum to 9 Gb/s, not to the target of 10 Gb/s, -10.0 %" in problem.message
+    assert codes(day(flow("A", "B", 9), target=9.09 * GBIT)) == []
+    assert codes(day(flow("A", "B", 9), target=9.1 * GBIT)) == ["target-differs"]
 
 
 # --------------------------------------------------------------------------- all

@@ -61,7 +61,7 @@ def test_a_pool_that_is_too_small_for_a_link():
     assert "A:B needs 8.1 TB of different datasets in the 2 h 15 min" in message
     assert "A has 100 with 8 TB" in message
     ((_, message),) = stocked(Stock(100, 4000 * GB, GB))
-    assert "A:B (and 1 more links of one)" in message
+    assert "A:B (and 1 more link of one)" in message
 
 
 def test_where_rules_may_be_ended_the_shortest_lifetime_counts():

@@ -40,9 +40,9 @@ from tests.menu.real import (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_menu_is_right_and_has_no_finding(name: str) -> None:
-    """But for the plans for the HL-LHC: nine or eleven links, which the README tells of."""
+    """But for the plans for the HL-LHC: links of some scenarios, which the README tells of."""
     found = Counter(problem.code for problem in lint.findings(campaign(name)))
-    assert found == ({"fts-link-limit": 11 if "full" in name else 9} if name.startswith("hllhc/") else {})
+    assert found == ({"fts-link-limit": 3 if "full" in name else 2} if name.startswith("hllhc/") else {})
 
 
 @pytest.mark.parametrize("name", ["cms", "atlas"])
