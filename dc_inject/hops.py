@@ -20,10 +20,16 @@ _Place = tuple[str, str, str]  # scenario, where something landed, service
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A first copy, and what of it has not gone on: its dataset, or a bundle of those of its files."""
+    """A first copy, the bytes of it that wait, and complete second ones with which a part has gone on already."""
 
     first: Entry
-    item: Item
+    bytes: int
+    gone_on: tuple[Entry, ...] = ()
+
+    def named(self, entries: Mapping[str, Entry]) -> Waiting:
+        """Return it with these entries, by their keys, instead: with the names of their files, say."""
+        gone_on = tuple(entries[one.injection.key] for one in self.gone_on)
+        return Waiting(entries[self.first.injection.key], self.bytes, gone_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +59,11 @@ class Hops:
         return able | self.read | self.kept
 
 
-def second_hops(
-    entries: Iterable[Entry], hops: Collection[FlowKey], unfit: AbstractSet[tuple[str, str]] = frozenset()
-) -> Hops:
+def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
     """Match first copies with second ones; `entries` are all that are intended, called, live or complete.
 
-    `hops` are all second hops that there are or were: what has gone on with one does not go on with another. Files
-    that are `unfit` for a destination do not wait for it: they would fail there again.
+    `hops` are all second hops that there are or were: what has gone on with one does not go on with another. The
+    files need not be named: there may be millions.
     """
     onward: dict[_Place, list[FlowKey]] = defaultdict(list)
     for hop in hops:
@@ -67,25 +71,43 @@ def second_hops(
     firsts: list[tuple[_Place, Entry]] = []
     seconds: dict[tuple[_Place, str], list[Entry]] = defaultdict(list)
     for entry in entries if hops else ():
-        (scenario, (source, destination, through)) = entry.injection.flow
+        (scenario, (source, destination, through)), item = entry.injection.flow, entry.injection.item
         if entry.injection.flow in onward.get((scenario, source, through), ()):
-            seconds[(scenario, source, through), _made_of(entry)].append(entry)
+            made_of = naming.copied_by(item.name) if entry.injection.job else item.name
+            seconds[(scenario, source, through), made_of].append(entry)
         elif entry.state is State.COMPLETE and (scenario, destination, through) in onward:
             firsts.append(((scenario, destination, through), entry))
     waiting: dict[FlowKey, list[Waiting]] = {hop: [] for hop in hops}
     read: set[str] = set()
     kept: set[str] = set()
     for place, first in firsts:
-        gone_on = seconds[place, first.injection.item.name if first.injection.job is None else first.injection.key]
+        gone_on = seconds[place, first.injection.key if first.injection.job else first.injection.item.name]
         kept |= {one.injection.key for one in gone_on if one.state is State.COMPLETE and _anything(one)}
         if any(one.state is not State.COMPLETE for one in gone_on):
             read.add(first.injection.key)  # all that waits goes on together
-            continue
-        for hop in onward[place]:
-            left = _left(first, gone_on, hop.link.destination, unfit)
-            if left is not None:
-                waiting[hop].append(Waiting(first, left))
+        elif size := _lacking(first, gone_on):
+            for hop in onward[place]:
+                waiting[hop].append(Waiting(first, size, tuple(gone_on)))
     return Hops(waiting, read, kept)
+
+
+def left(waiting: Waiting, destination: str, unfit: AbstractSet[tuple[str, str]] = frozenset()) -> Item | None:
+    """Return what has not gone on, together and named as the first copy is; None when there is nothing.
+
+    The files of its entries have to be named. Those that are `unfit` for a destination do not wait for it: they
+    would fail there again. Of second ones of which it is not known what failed none goes on twice.
+    """
+    first = waiting.first
+    item = first.injection.item
+    if first.injection.job is None:
+        return None if waiting.gone_on else item
+    gone: set[str] = set()
+    for one in waiting.gone_on:
+        gone |= {file.name for file in one.injection.item.members} - set(one.undone)
+    files = tuple(
+        file for file in copies(first) if file.name not in gone and (file.name, destination) not in unfit
+    )
+    return Item(item.name, sum(file.bytes for file in files), len(files), members=files) if files else None
 
 
 def may_go_on(entry: Entry, now: datetime, least: timedelta) -> bool:
@@ -119,37 +141,16 @@ def arrived(entry: Entry) -> tuple[Item, ...]:
     return there if sum(member.bytes for member in there) == entry.moved else ()
 
 
-def first_of(item: Item, source: str) -> str:
-    """Return the key of the injection whose copies a bundle of a second hop is made of."""
-    copy = naming.read_copy(source, item.members[0].name)
-    assert copy is not None, "only copies of ours go on"
-    return copy.key
-
-
-def _made_of(second: Entry) -> str:
-    """Return what a second copy is made of: a dataset, or the job with this key."""
-    item = second.injection.item
-    copy = naming.read_copy(second.injection.link.source, item.members[0].name) if item.members else None
-    return copy.key if copy else item.name
-
-
 def _anything(second: Entry) -> bool:
     """Whether anything of a complete second copy has arrived."""
     return second.injection.job is None or second.moved > 0
 
 
-def _left(
-    first: Entry, gone_on: Sequence[Entry], destination: str, unfit: AbstractSet[tuple[str, str]]
-) -> Item | None:
-    """Return what has not gone on, together and named as the first copy is; None when there is nothing.
-
-    Of second ones of which it is not known what failed, all files have gone on: none goes on twice.
-    """
-    item = first.injection.item
+def _lacking(first: Entry, gone_on: Sequence[Entry]) -> int:
+    """Return how many bytes second copies lack of the first; 0 where nobody knows which files those are."""
     if first.injection.job is None:
-        return None if gone_on else item
-    gone: set[str] = set()
-    for one in gone_on:
-        gone |= {file.name for file in one.injection.item.members} - set(one.undone)
-    left = tuple(file for file in copies(first) if file.name not in gone and (file.name, destination) not in unfit)
-    return Item(item.name, sum(file.bytes for file in left), len(left), members=left) if left else None
+        return 0 if gone_on else first.injection.item.bytes
+    if not first.injection.keeps_files or (first.failed and not first.undone):
+        return 0
+    gone = sum(one.moved if one.undone else one.injection.item.bytes for one in gone_on)
+    return max(first.moved - gone, 0)

@@ -49,14 +49,22 @@ def read_comment(text: str | None) -> tuple[str, str, datetime] | None:
     return said if comment(*said) == text else None  # else the key would not come out
 
 
-def bundle(members: Iterable[Item], moment: datetime, number: int) -> str:
+def bundle(members: Iterable[Item], moment: datetime, number: int, source: str = "") -> str:
     """Return the name of the bundle of files that was made as number so and so of a link, at a moment.
 
-    The same files may go out to the same place in one cycle again, as another bundle.
+    The same files may go out to the same place in one cycle again, as another bundle. With the `source` prefix
+    of a second hop the name says the key of the job whose copies they are.
     """
     names = [member.name for member in members]
     made = "\n".join((moment.astimezone(UTC).isoformat(), str(number), *names))
-    return f"{len(names)} files {hashlib.blake2b(made.encode(), digest_size=12).hexdigest()}"
+    name = f"{len(names)} files {hashlib.blake2b(made.encode(), digest_size=12).hexdigest()}"
+    copy = read_copy(source, names[0]) if source else None
+    return f"{name} copied by {copy.key}" if copy else name
+
+
+def copied_by(bundle: str) -> str:
+    """Return the key of the job whose copies a bundle is made of, from its name; empty for one of other files."""
+    return bundle.partition(" copied by ")[2]
 
 
 _MARK = re.compile(r"dc_inject-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import accumulate
 
 from dc_inject import hops, pace, plan
 from dc_inject.engine.desk import Desk
 from dc_inject.goal import Again, Onward, Standing
 from dc_inject.ledger import Totals
 from dc_inject.model import Cycle, Entry, Exclusion, Flow, FlowKey, Item, State
+from dc_inject.plan.choice import MOST_FILES
+
+FAR = datetime.max.replace(tzinfo=UTC)
 
 
 def left(
@@ -31,14 +37,15 @@ def left(
     ahead = pace.due(speaking.values(), exclusions, sites, cycle.start, end, since)
     round_ = any(isinstance(goal, Again) for goal in goals.values())
     taken = desk.ledger.taken(desk.clock.now()) if round_ else set()
-    onward = landed(desk, speaking.values())
+    onward = _able(desk, speaking.values())
     toward: dict[FlowKey, Callable[[int], int]] = {}
     for key, aim in goals.items():
         at = accounts.get(key, Totals())
         account = plan.Account(at.due, at.injected, at.forgiven, at.in_doubt, extras.get(key, 0))
         free = None
         if isinstance(aim, Onward):
-            free = sum(item.bytes for item in onward[key] if (item.name, key.link.destination) not in taken)
+            names = ((one.first.injection.item.name, one.bytes) for one in onward[key])
+            free = sum(size for name, size in names if (name, key.link.destination) not in taken)
         elif isinstance(aim, Again):
             free = _free(desk, speaking[key], taken)
         standing = Standing(at.moved, at.coming, account.debt(0.0), free)
@@ -47,7 +54,20 @@ def left(
 
 
 def landed(desk: Desk, flows: Iterable[Flow]) -> dict[FlowKey, list[Item]]:
-    """Return what has landed and may go on, for each second hop; what is too old for it stays where it is."""
+    """Return what has landed and may go on, for each second hop; what is too old for it stays where it is.
+
+    Where jobs have more files than one cycle can have, it is what will be deleted first.
+    """
+    found: dict[FlowKey, list[Item]] = {}
+    for key, some in _able(desk, flows).items():
+        some.sort(key=lambda one: (one.first.expires_at or FAR, one.first.injection.key))
+        files = accumulate(one.first.injection.item.files if one.first.injection.job else 0 for one in some)
+        found[key] = [item for _, item in _left(desk, key, some[: bisect(list(files), MOST_FILES) + 1])]
+    return found
+
+
+def _able(desk: Desk, flows: Iterable[Flow]) -> dict[FlowKey, list[hops.Waiting]]:
+    """Return what waits for second hops and lives long enough to go on."""
     onward = {flow.key: flow for flow in flows if isinstance(flow.goal, Onward)}
     if not onward:
         return {}
@@ -55,16 +75,37 @@ def landed(desk: Desk, flows: Iterable[Flow]) -> dict[FlowKey, list[Item]]:
     entries = desk.ledger.entries(State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
     waiting = going_on(desk, entries, onward).waiting
     return {
-        key: [one.item for one in waiting[key] if hops.may_go_on(one.first, now, flow.lifetime_min)]
+        key: [one for one in waiting[key] if hops.may_go_on(one.first, now, flow.lifetime_min)]
         for key, flow in onward.items()
     }
 
 
 def going_on(desk: Desk, entries: Iterable[Entry], onward: Iterable[FlowKey]) -> hops.Hops:
-    """Return what second hops make of what exists: those of the menus, and those that a menu had."""
-    had = (key for key, (kind, _) in desk.ledger.goals().items() if kind == Onward.kind)
-    known = {*onward, *had}
-    return hops.second_hops(entries, known, desk.ledger.quarantined(desk.clock.now()) if known else set())
+    """Return what second hops make of what exists: those of the menus, and those that a menu had.
+
+    Where files are known that would fail again it is looked which ones are left: those do not wait.
+    """
+    menus = set(onward)
+    had = {key for key, (kind, _) in desk.ledger.goals().items() if kind == Onward.kind}
+    found = hops.second_hops(entries, menus | had)
+    waiting = dict(found.waiting)
+    minding = {place for _, place in desk.ledger.quarantined(desk.clock.now())} if menus else set()
+    for hop in menus:
+        if hop.link.destination in minding:
+            again = _left(desk, hop, [one for one in waiting[hop] if one.gone_on])
+            untouched = [one for one in waiting[hop] if not one.gone_on]
+            waiting[hop] = untouched + [replace(one, bytes=item.bytes) for one, item in again]
+    return replace(found, waiting=waiting)
+
+
+def _left(desk: Desk, hop: FlowKey, waiting: Sequence[hops.Waiting]) -> list[tuple[hops.Waiting, Item]]:
+    """Return those of which anything has not gone on and may, with what that is."""
+    if not waiting:
+        return []
+    keys = [entry.injection.key for one in waiting for entry in (one.first, *one.gone_on)]
+    named, unfit = desk.ledger.with_files(keys), desk.ledger.quarantined(desk.clock.now())
+    left = ((one, hops.left(one.named(named), hop.link.destination, unfit)) for one in waiting)
+    return [(one, item) for one, item in left if item is not None]
 
 
 def _free(desk: Desk, flow: Flow, taken: AbstractSet[tuple[str, str]]) -> int | None:

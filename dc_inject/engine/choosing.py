@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import hops, plan, slicing
+from dc_inject import naming, plan, slicing
 from dc_inject.engine.desk import Desk
 from dc_inject.goal import Onward
 from dc_inject.model import Flow, FlowKey, Hold, Injection
@@ -78,7 +78,7 @@ def _bundle(desk: Desk, hop: Flow | None, injection: Injection) -> Injection | N
     """Return a job as it can be used; None for one of a second hop whose first copies end too soon after it."""
     if hop is None:
         return injection
-    until = desk.ledger.entry(hops.first_of(injection.item, injection.link.source)).expires_at
+    until = desk.ledger.entry(naming.copied_by(injection.item.name)).expires_at
     made = _within(desk, hop, until, injection)
     if until is not None and made.release + made.lifetime > until:
         desk.trouble(injection.flow, Hold.POOL_DRY, "what has landed will be deleted too soon")

@@ -23,10 +23,6 @@ from dc_inject.ledger.schema import ENDS
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item, JobOptions, State, Verify
 from dc_inject.ports import Observation, Outcome
 
-_JOINED = (
-    "SELECT injection.*, scenario, source, destination, through, length FROM injection "
-    "JOIN account ON account.id = injection.account JOIN cycle ON cycle.start = injection.cycle"
-)
 _TIMES = (
     "not_before",
     "called_at",
@@ -39,6 +35,15 @@ _TIMES = (
     "observed_at",
 )
 _PLAIN = ("external_id", "attempt", "present", "failed", "moved", "files_done", "files_stuck", "error")
+_KEPT = (
+    *("key", "cycle", "campaign", "item", "bytes", "files", "release", "lifetime", "activity", "service_priority"),
+    *("contact", "state", "job", "keeps_files", "undone", "moved_exact", *_PLAIN, *_TIMES),
+)
+_COLUMNS = f"{', '.join(f'injection.{name}' for name in _KEPT)}, scenario, source, destination, through, length"
+_FROM = "FROM injection JOIN account ON account.id = injection.account JOIN cycle ON cycle.start = injection.cycle"
+_WITH_FILES = f"SELECT {_COLUMNS}, members {_FROM}"
+# There may be millions of files, of which most readers want to know nothing.
+_PLAINLY = f"SELECT {_COLUMNS}, iif(state IN ('intended', 'called'), members, NULL) AS members {_FROM}"
 _DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
 _HERE = frozenset({State.LIVE, State.COMPLETE})
 _MOVING = frozenset({State.CALLED, State.LIVE})
@@ -48,16 +53,24 @@ class InjectionReader(AccountReader, GivenReader):
     """What can be read of injections."""
 
     def entries(self, *states: State, cycle: Cycle | None = None, since: datetime | None = None) -> list[Entry]:
-        """Return entries in these states (or in any), of one cycle, or of those from a start on, by release."""
+        """Return entries in these states (or in any), of one cycle, or of those from a start on, by release.
+
+        Files are named in those that are still to be asked for; `with_files` names those of others.
+        """
         found = self._entries(states, cycle, since)
         return sorted(found, key=lambda e: (e.injection.cycle, e.injection.release, e.injection.key))
 
     def entry(self, key: str) -> Entry:
         """Return the entry of a key; raises LedgerError when there is none."""
-        row = self._db.row(f"{_JOINED} WHERE key = ?", key)
+        row = self._db.row(f"{_WITH_FILES} WHERE key = ?", key)
         if row is None:
             raise LedgerError(f"the ledger {self._db.path} knows no injection {key}")
         return _entry(row)
+
+    def with_files(self, keys: Iterable[str]) -> dict[str, Entry]:
+        """Return entries by their keys, with the names of their files as far as they are kept."""
+        rows = self._db.rows_among(_WITH_FILES + " WHERE key IN ({})", list(dict.fromkeys(keys)))
+        return {row["key"]: _entry(row) for row in rows}
 
     def taken(self, now: datetime) -> set[tuple[str, str]]:
         """Return every (item, destination) that is resident or on its way through Rucio, or set aside now."""
@@ -133,7 +146,7 @@ class InjectionReader(AccountReader, GivenReader):
         if since is not None:
             conditions.append("cycle >= ?")
             values.append(stored(since))
-        for row in self._db.stream(f"{_JOINED} WHERE {' AND '.join(conditions)}", *values):
+        for row in self._db.stream(f"{_PLAINLY} WHERE {' AND '.join(conditions)}", *values):
             yield _entry(row)
 
 
@@ -219,7 +232,7 @@ class Injections(InjectionReader, Given):
 
     def _found(self, keys: Sequence[str]) -> list[Entry]:
         return [
-            _entry(row) for row in self._db.rows_among(_JOINED + " WHERE key IN ({})", list(dict.fromkeys(keys)))
+            _entry(row) for row in self._db.rows_among(_PLAINLY + " WHERE key IN ({})", list(dict.fromkeys(keys)))
         ]
 
     def _save(

@@ -111,7 +111,8 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
         line, item = lines[i], lines[i].items[index]
         flow = line.demand.flow
         if item.members:
-            item = replace(item, name=naming.bundle(item.members, situation.now, index))
+            source = flow.link.source if isinstance(flow.goal, Onward) else ""
+            item = replace(item, name=naming.bundle(item.members, situation.now, index, source))
         elif flow.slices is not None and (part := slicing.read(item.name)) is not None:
             where = situation.campaign, flow.scenario, situation.cycle.start, flow.link
             item = replace(item, name=naming.sliced(part, flow.slices, *where))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject import naming
-from dc_inject.hops import Hops, Waiting, first_of, second_hops
+from dc_inject.hops import Hops, Waiting, left, second_hops
 from dc_inject.model import Entry, FlowKey, Injection, Item, JobOptions, Link, State
 from tests.core.builders import CYCLE, START
 
@@ -38,7 +38,7 @@ def test_what_is_complete_waits_and_is_kept_until_it_has_gone_on() -> None:
     for state in (None, *OPEN):
         second = [] if state is None else [entry(HOP, state)]
         hops = second_hops([first, *second], [HOP])
-        assert hops.waiting == {HOP: [Waiting(first, first.injection.item)] if state is None else []}
+        assert hops.waiting == {HOP: [Waiting(first, 5)] if state is None else []}
         assert bound(hops) == {second[0].injection.key if state is State.COMPLETE else first.injection.key}
     assert bound(second_hops([entry(HOP, State.COMPLETE)], [HOP])) == set()
 
@@ -58,7 +58,7 @@ def test_of_each_pair_one_is_kept(some: list[tuple[FlowKey, State, str]]) -> Non
     firsts = {e.injection.item.name for e in entries if e.injection.flow == FIRST and e.state is State.COMPLETE}
     assert len(bound(hops)) == len(firsts)
     seconds = {e.injection.item.name: e for e in entries if e.injection.flow == HOP}
-    assert {one.item.name for one in hops.waiting[HOP]} == firsts - seconds.keys()
+    assert {one.first.injection.item.name for one in hops.waiting[HOP]} == firsts - seconds.keys()
     assert hops == second_hops(reversed(entries), [HOP]) or len(firsts) > 1
 
 
@@ -66,20 +66,21 @@ def test_of_each_pair_one_is_kept(some: list[tuple[FlowKey, State, str]]) -> Non
 
 HERE, THERE, LAST = "davs://a.example.org/dc", "davs://b.example.org/dc", "davs://t.example.org/dc"
 JOB = FlowKey("one", Link(HERE, THERE, "fts"))
-ON = FlowKey("one", Link(THERE, LAST, "fts"))
+ON, FORMER = (FlowKey("one", Link(THERE, to, "fts")) for to in (LAST, "davs://u.example.org/dc"))
 
 
 def job(flow: FlowKey, members: tuple[Item, ...], state: State = State.COMPLETE, *, lost: int = 0) -> Entry:
     """A job whose last `lost` files did not arrive."""
     size, bad = sum(file.bytes for file in members), members[len(members) - lost :]
-    key = naming.key("camp", flow.scenario, CYCLE.start, flow.link, str(members))
+    name = naming.bundle(members, START, 0, flow.link.source)
+    key = naming.key("camp", flow.scenario, CYCLE.start, flow.link, name)
     injection = Injection(
         key, "camp", CYCLE, flow.scenario, flow.link,
-        Item(f"{len(members)} files", size, len(members), members=members), START,
+        Item(name, size, len(members), members=members), START,
         timedelta(hours=1), "Data Challenge", 3, "me", JobOptions(), keeps_files=True,
     )  # fmt: skip
     arrived = size - sum(file.bytes for file in bad)
-    return Entry(injection, state, moved=arrived, undone=tuple(file.name for file in bad))
+    return Entry(injection, state, moved=arrived, failed=size - arrived, undone=tuple(file.name for file in bad))
 
 
 def sources(count: int) -> tuple[Item, ...]:
@@ -87,21 +88,33 @@ def sources(count: int) -> tuple[Item, ...]:
     return tuple(Item(f"{HERE}/data/{n}", n, 1, f"adler32:{n:08x}") for n in range(1, count + 1))
 
 
+def unnamed(one: Entry) -> Entry:
+    """The same without the names of its files."""
+    return replace(one, injection=replace(one.injection, item=replace(one.injection.item, members=())))
+
+
+def goes_on(*entries: Entry, unfit: frozenset[tuple[str, str]] = frozenset()) -> list[Item]:
+    """What waits for a hop; the files are named for those alone that wait."""
+    found = second_hops(map(unnamed, entries), {ON, FORMER}).waiting[ON]
+    named = {entry.injection.key: entry for entry in entries}
+    items = (left(one.named(named), LAST, unfit) for one in found)
+    return [item for item in items if item is not None]
+
+
 def waiting(*entries: Entry, unfit: frozenset[tuple[str, str]] = frozenset()) -> tuple[Item, ...]:
     """The copies that wait, all together."""
-    found = second_hops(entries, [ON], unfit).waiting[ON]
-    return tuple(file for one in found for file in one.item.members)
+    return tuple(file for item in goes_on(*entries, unfit=unfit) for file in item.members)
 
 
 def test_the_files_of_a_job_that_arrived_go_on_as_the_copies_that_they_are() -> None:
     """With the size and checksum of what they are copies of; what failed does not go on."""
     first = job(JOB, sources(4), lost=1)
-    (one,) = second_hops([first], [ON]).waiting[ON]
-    assert [file.name for file in one.item.members] == naming.copies(first.injection)[:3]
-    assert [file.bytes for file in one.item.members] == [1, 2, 3]
-    assert [file.checksum for file in one.item.members] == [file.checksum for file in sources(3)]
-    assert (one.item.files, one.item.bytes) == (3, 6)
-    assert first_of(one.item, THERE) == first.injection.key
+    (item,) = goes_on(first)
+    assert [file.name for file in item.members] == naming.copies(first.injection)[:3]
+    assert [file.bytes for file in item.members] == [1, 2, 3]
+    assert [file.checksum for file in item.members] == [file.checksum for file in sources(3)]
+    assert (item.name, item.files, item.bytes) == (first.injection.item.name, 3, 6)
+    assert naming.copied_by(naming.bundle(item.members, START, 0, THERE)) == first.injection.key
 
 
 def test_what_fails_on_its_way_further_waits_again_and_the_first_copy_stays_for_it() -> None:
@@ -121,22 +134,23 @@ def test_what_fails_on_its_way_further_waits_again_and_the_first_copy_stays_for_
 
 
 def test_a_file_that_would_fail_again_keeps_nothing_waiting() -> None:
-    """The first copy may be ended then."""
+    """For that destination."""
     first = job(JOB, sources(2))
     copies = waiting(first)
     second = job(ON, copies, lost=1)
     unfit = frozenset({(copies[1].name, LAST)})
+    assert waiting(first, second) == copies[1:]
     assert waiting(first, second, unfit=unfit) == ()
-    assert bound(second_hops([first, second], [ON], unfit)) == {second.injection.key}
 
 
 def test_files_that_nobody_can_name_do_not_go_on() -> None:
     """As after a rebuild, or where FTS does not say which files failed."""
     whole = job(JOB, sources(2))
-    unnamed = replace(whole, injection=replace(whole.injection, item=replace(whole.injection.item, members=())))
+    rebuilt = replace(whole, injection=replace(whole.injection, keeps_files=False))
     unsure = replace(job(JOB, sources(2), lost=1), undone=())
-    for first in (unnamed, unsure):
+    for first in (rebuilt, unsure):
         assert second_hops([first], [ON]) == Hops({ON: []}, set(), set())
+    assert goes_on(unnamed(whole)) == []
 
 
 def test_a_second_job_of_which_nothing_arrived_is_not_kept() -> None:
@@ -148,14 +162,12 @@ def test_a_second_job_of_which_nothing_arrived_is_not_kept() -> None:
 
 def test_what_has_gone_on_with_a_hop_that_was_does_not_go_on_with_the_one_that_is() -> None:
     """And its first copy stays while it is read, although nothing goes on with that hop any more."""
-    was = FlowKey("one", Link(THERE, "davs://u.example.org/dc", "fts"))
-    first = job(JOB, sources(3))
+    first, was = job(JOB, sources(3)), FORMER
     for state in OPEN[:3]:
         found = second_hops([first, job(was, waiting(first), state)], [ON, was])
         assert found == Hops({ON: [], was: []}, {first.injection.key}, set())
         assert found.bound(START, {ON: timedelta(hours=1)}) == {first.injection.key}
-    found = second_hops([first, job(was, waiting(first), lost=1)], [ON, was])
-    assert [file.name for file in found.waiting[ON][0].item.members] == naming.copies(first.injection)[2:]
+    assert waiting(first, job(was, waiting(first), lost=1)) == waiting(first)[2:]
 
 
 def test_of_a_second_job_of_which_nobody_knows_what_failed_nothing_goes_on_twice() -> None:

@@ -140,3 +140,19 @@ def test_whatever_happens_to_jobs_of_a_second_hop_all_goes_on_once_and_the_accou
     assert set(times_gone_on(one, first).values()) == {1}
     assert not read_in_vain(one, first)
     assert not [found for found in contradictions(one.ledger.path) if not found.note]
+
+
+def test_of_more_than_a_cycle_can_have_goes_on_what_will_be_deleted_first(tmp_path, monkeypatch):
+    """No more files are looked up than that; all that waits is due all the same."""
+    first = file_flow("A", "B", 0.8, end=START + 3 * CYCLE, **LONG)
+    then = file_hop("B", "T", 8, start=START + 3 * CYCLE)
+    monkeypatch.setattr("dc_inject.engine.aiming.MOST_FILES", 40)
+    one = world(tmp_path, campaign([first, then]), source_files("A", 400), **FTS)
+    one.run(cycles=4)
+    (row,) = (row for row in one.ledger.rows() if row.key == then.key and row.cycle.start == START + 3 * CYCLE)
+    assert row.due > 4 * row.injected == 4 * 50 * GB
+    gone_on = times_gone_on(one, first)
+    jobs = sorted(jobs_of(one, first), key=lambda rule: (rule.expires, rule.injection.key))
+    assert {name for rule in jobs[:5] for name in _copies(rule.injection)} == gone_on.keys()
+    one.run(cycles=6)
+    assert len(times_gone_on(one, first)) == 270
