@@ -235,6 +235,9 @@ def _written(challenge: MiniChallenge) -> Path:
 def _show(ledger: Ledger) -> None:
     """Show how the link stands, as `status` does."""
     if rows := status.rows(ledger):
+        cycle = ledger.last_cycle()
+        if cycle is not None and (since := status.joined(ledger, cycle)):
+            click.echo(status.said_late(f"{since:%Y-%m-%dT%H:%M:%SZ}"), err=True)
         tables.console(err=True).print(tables.table(status.ROWS, rows))
 
 

@@ -193,10 +193,11 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "end": tables.moment(cycle.end),
             "planned": view.is_planned(cycle),
             "closed": cycle not in view.unclosed(),
+            "joined": tables.moment(joined(view, cycle)),
         },
         "rows": rows(view),
         "held_before": [] if cycle is None else [
-            _row(row, goals) for row in view.rows(cycle=_before(cycle)) if row.held
+            _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
         ],
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
         "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
@@ -226,7 +227,17 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
 def rows(view: Reader) -> list[dict[str, Any]]:
     """Return the rows of the last cycle, a link each."""
     cycle, goals = view.last_cycle(), _goals(view)
-    return [] if cycle is None else [_row(row, goals) for row in view.rows(cycle=cycle)]
+    return [] if cycle is None else [_row(row, goals, view.since) for row in view.rows(cycle=cycle)]
+
+
+def joined(view: Reader, cycle: Cycle) -> datetime | None:
+    """Return since when a cycle is due anything, where the campaign began in the middle of it."""
+    return view.since if view.since is not None and cycle.start < view.since < cycle.end else None
+
+
+def said_late(since: str) -> str:
+    """Say of the first cycle why less is due than its rate times its length."""
+    return f"begun late: due counts from {since} on"
 
 
 def _before(cycle: Cycle) -> Cycle:
@@ -296,10 +307,11 @@ def _sums(lines: Sequence[Line], failures: Mapping[FlowKey, Mapping[str, int]]) 
     }
 
 
-def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]]) -> dict[str, Any]:
+def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | None) -> dict[str, Any]:
+    begin = row.cycle.start if since is None or since >= row.cycle.end else max(row.cycle.start, since)
     return {
         **_link(row.key),
-        "target": row.due / row.cycle.length.total_seconds(),
+        "target": row.due / (row.cycle.end - begin).total_seconds(),
         "due": row.due,
         "budget": row.budget,
         "injected": row.injected,
@@ -370,7 +382,8 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield "cycle: none so far"
     else:
         state = "closed" if cycle["closed"] else "planned" if cycle["planned"] else "open, not planned"
-        yield f"cycle: {cycle['start']} to {cycle['end']}, {state}"
+        late = f"; {said_late(cycle['joined'])}" if cycle["joined"] else ""
+        yield f"cycle: {cycle['start']} to {cycle['end']}, {state}{late}"
     for trouble in shown["troubles"]:
         what = TROUBLES[trouble["what"]].format(of=trouble["of"])
         yield f"trouble: {what}, since {trouble['since']}: {trouble['why']}"

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sqlite3
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,23 @@ def test_what_stands_now_is_told_in_words(made: Made) -> None:
         "notes: the last is of 2027-02-08T10:00:00Z",
     ):
         assert part in text, part
+
+
+@pytest.mark.parametrize(("late", "rate"), [(5, 6e9), (0, 4e9), (20, 4e9)])
+def test_a_first_cycle_that_was_begun_late_shows_the_rate_that_was_asked_for(
+    tmp_path: Path, late: int, rate: float
+) -> None:
+    """Its due is that of the rest, and a note says so; 450 GB in 10 of 15 minutes are 6 Gb/s."""
+    begun = CYCLE.start + timedelta(minutes=late)
+    with Ledger.open(tmp_path / "dc27.sqlite") as ledger:
+        ledger.begin(begun)
+    path = make(tmp_path / "dc27.sqlite", {FNAL: 1}).path
+    told = json.loads(run("status", path, "--format", "json").stdout)
+    assert told["rows"][0]["target"] == rate / 8
+    assert told["rows"][0]["due"] == 450 * GB
+    assert told["cycle"]["joined"] == ("2027-02-08T10:05:00Z" if late == 5 else None)
+    note = "planned; begun late: due counts from 2027-02-08T10:05:00Z on"
+    assert (note in run("status", path).stdout) == (late == 5)
 
 
 def test_the_holder_of_the_ledger_is_named(made: Made) -> None:
