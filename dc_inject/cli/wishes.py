@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from dc_inject import overrides, units
-from dc_inject.cli import common, subjects
+from dc_inject.cli import common, in_force, subjects
 from dc_inject.clock import SystemClock
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.nouns import Pause
@@ -37,6 +37,7 @@ def carry_out(wish: Wish, path: Path, subject: str, why: str) -> None:
     Raises UsageError for a subject that the campaign never had, and LedgerError.
     """
     who, now = common.who(), SystemClock().now()
+    limits: tuple[str, ...] = ()
     with Ledger.open(path) as ledger:
         subjects.known(ledger, subject)
         name = ledger.campaign or path.stem
@@ -50,8 +51,11 @@ def carry_out(wish: Wish, path: Path, subject: str, why: str) -> None:
             done = ledger.override(subject, kind, wish.value, who, why, now)
             what = f"{subjects.shown(subject)}: {overrides.said(kind, wish.value)}{due}"
             said = f"{what}; {heard(path)}" if done else f"{what}: it is so already"
+            limits = tuple(in_force.held_by(ledger, subject, kind, now))
         left = ledger.pauses()
     click.echo(f"{name}: {said}", err=True)
+    for limit in limits:
+        click.echo(f"warning: {limit}", err=True)
     if wish != PAUSE:
         say_stopped(left)
 

@@ -10,11 +10,12 @@ from collections.abc import Collection
 from dc_inject import menu
 from dc_inject.errors import Problem
 from dc_inject.lint import capacity, days
+from dc_inject.lint.brakes import over_limits
 from dc_inject.lint.pools import Stock, pools
 from dc_inject.lint.rooms import rooms
 from dc_inject.model import Campaign
 
-__all__ = ["Stock", "findings", "pools", "rooms"]
+__all__ = ["Stock", "findings", "over_limits", "pools", "rooms"]
 
 
 def findings(

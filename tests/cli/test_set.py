@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.backends.sim import SimClock
+from dc_inject.cli import wishes
 from dc_inject.errors import LedgerError, UsageError
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.overrides import Kind
-from tests.cli.ledgers import FNAL, KIT, MESH, Made, make, run
+from tests.cli.ledgers import FNAL, KIT, MESH, START, Made, make, run
 
 LINK = "T2_CH_CERN:T1_US_FNAL_Disk"
 
@@ -191,4 +193,85 @@ def test_of_several_campaigns_the_one_with_an_injector_is_meant(made: Made) -> N
         assert "me@vobox" in run("set", "t0-export", "scale", "2").stderr
     assert (what_is_set(made), len(what_is_set(other))) == ([], 1)
     assert run("set", "t0-export", "scale", "2", "--ledger", made.path).exit_code == 0
+    assert len(what_is_set(made)) == 1
+
+
+MENU = """
+menu: 1
+campaign: dc27
+contact: dc@example.org
+start: 2027-02-08 10:00
+end: 2027-02-09 10:00
+limits: {total: 60 Gb/s, per_site: 30 Gb/s}
+include: [sites.yaml]
+defaults: {datasets: {did: "cms:*"}}
+scenarios:
+  t0-export: {from: T2_CH_CERN, to: [T1_US_FNAL_Disk, T1_DE_KIT_Disk], rate: 8 Gb/s}
+  us-mesh: {mesh: [T2_US_MIT, T2_US_Nebraska], rate: 8 Gb/s}
+"""
+SITES = "sites: {KIT: {wan: 100 Gb/s, max_ingress: 9 Gb/s, rses: {T1_DE_KIT_Disk: {}}}}"
+
+
+@pytest.fixture
+def in_force(made: Made, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the menu that is in force in the campaign, with the sites that it includes."""
+    monkeypatch.setattr(wishes, "SystemClock", lambda: SimClock(START))
+    folder = made.path.parent
+    (folder / "sites.yaml").write_text(SITES)
+    with Ledger.open(made.path) as ledger:
+        ledger.put_in_force([(str(folder / "m.yaml"), "digest", MENU)], START)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "limits"),
+    [
+        (("T2_CH_CERN->T1_US_FNAL_Disk", "rate", "20Gb/s"), []),
+        (
+            ("T2_CH_CERN->T1_US_FNAL_Disk", "rate", "29Gb/s"),
+            ["egress of T2_CH_CERN sums to 33 Gb/s, above limits."],
+        ),
+        (
+            ("t0-export", "rate", "19Gb/s"),
+            ["ingress of KIT sums to 9.5 Gb/s, above sites.KIT.max_ingress, 9 Gb/s"],
+        ),
+        (
+            ("us-mesh", "rate", "53Gb/s"),
+            ["the rates sum to 61 Gb/s, above limits.total, 60 Gb/s: the rest will be"],
+        ),
+        (("us-mesh", "scale", "10"), ["above limits.per_site"] * 4 + ["above limits.total"]),
+        (("us-mesh", "scale", "0.5"), []),
+    ],
+)
+def test_a_rate_above_a_limit_names_the_limit_that_holds_it(
+    made: Made, in_force: Path, words: tuple[str, ...], limits: list[str]
+) -> None:
+    """Of sites and in total, as the menus in force have them; it is set all the same."""
+    assert (in_force / "sites.yaml").exists()
+    for _ in range(2):  # also when it is so already
+        done = run("set", *words)
+        assert done.exit_code == 0, done.exception
+        warned = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+        for line, limit in zip(sorted(warned), sorted(limits), strict=True):
+            assert limit in line
+    assert len(what_is_set(made)) == 1
+
+
+def test_a_limit_that_others_exceed_is_not_told_of_this_link(made: Made, in_force: Path) -> None:
+    """And nothing is said of menus that are over."""
+    assert run("set", "T2_CH_CERN->T1_US_FNAL_Disk", "rate", "35Gb/s").stderr.count("warning: ") == 2
+    assert "warning" not in run("set", "us-mesh", "rate", "9Gb/s").stderr
+    over = MENU.replace("2027-02", "2027-01")
+    with Ledger.open(made.path) as ledger:
+        ledger.put_in_force([(str(in_force / "m.yaml"), "other", over)], START)
+    assert "warning" not in run("set", "us-mesh", "rate", "90Gb/s").stderr
+
+
+def test_menus_that_cannot_be_read_keep_nothing_from_being_set(made: Made, in_force: Path) -> None:
+    """It is said that the limits are not known here."""
+    (in_force / "sites.yaml").unlink()
+    done = run("set", "us-mesh", "rate", "90Gb/s")
+    assert done.exit_code == 0, done.exception
+    assert "warning: whether a limit holds it cannot be told from here: " in done.stderr
+    assert "sites.yaml" in done.stderr
     assert len(what_is_set(made)) == 1

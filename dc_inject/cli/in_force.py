@@ -1,0 +1,47 @@
+"""The menus in force, as a ledger keeps them, for what a command says of them beside an injector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from dc_inject import files, lint, menu, overrides
+from dc_inject.errors import MenuError
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import Campaign
+from dc_inject.overrides import Kind
+
+
+def held_by(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[str]:
+    """Say which limits hold what is set for a subject now, and no other would; or that nobody can know.
+
+    Others are taken to have what the menus say and what is set for them: what `run --scale` or `--link` leaves
+    of it is not in the ledger.
+    """
+    try:
+        campaign = _campaign(view, now)
+    except MenuError as error:
+        yield f"whether a limit holds it cannot be told from here: {error.problems[0]}"
+        return
+    if campaign is None:
+        return
+    known = view.overrides()
+    others = [one for one in known if (one.subject, one.kind) != (subject, kind)]
+    before = lint.over_limits(overrides.overlaid(campaign, others))
+    for limit in lint.over_limits(overrides.overlaid(campaign, known)):
+        if limit not in before:
+            yield limit
+
+
+def _campaign(view: Reader, now: datetime) -> Campaign | None:
+    """Return the menus in force that are not over; None if there are none. Raises MenuError.
+
+    Their texts are in the ledger, and what they include is read from its files.
+    """
+    drafts = [menu.read(one.text, one.name, files.load) for one in view.menus_in_force()]
+    menus = [
+        draft.resolve({text: view.resolution(service, text) or (text,) for service, text in draft.expressions})
+        for draft in drafts
+    ]
+    left = [one for one in menus if one.end > now]
+    return menu.campaign(left) if left else None
