@@ -166,7 +166,10 @@ def known_names(view: Reader, scenario: str | None, link: str | None) -> None:
     ):
         if name and known and name not in known:
             near = difflib.get_close_matches(name, known, 1) or sorted(known)[:10]
-            raise UsageError(f"this campaign had no {kind} {name!r} so far", f"known: {', '.join(near)}")
+            raise UsageError(
+                f"the campaign {view.campaign or view.path.stem} had no {kind} {name!r} so far",
+                f"known: {', '.join(near)}",
+            )
 
 
 def one_campaign(drafts: Sequence[MenuDraft]) -> str:

@@ -211,7 +211,7 @@ def _judge_files(told: Answers, use: Use, fts: FtsBackend, count: int, size: int
         told.find(use, "no-source-files", f"{source} has no file that the menu takes", hint)
         return
     most = " or more" if count == ENOUGH else ""
-    told.said.append(f"{source}: {count} files{most}, {units.format_size(size)}")
+    told.said.append(f"{source}: {units.counted(count, 'files')}{most}, {units.format_size(size)}")
     if not _listed_by_storage(use[1]):  # else they have just been seen
         _look_at(told, use, fts, first)
 
