@@ -6,7 +6,8 @@ import contextlib
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,9 @@ from dc_inject.clock import SystemClock
 from dc_inject.engine.ending import THREADS, Ending, Standing, files_left
 from dc_inject.errors import ServiceError, UsageError
 from dc_inject.executor import ThreadExecutor
+from dc_inject.goal import Onward
+from dc_inject.hops import second_hops
+from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
 from dc_inject.model import Entry, State
 from dc_inject.ports import Backend, Clock, Outcome
@@ -80,10 +84,10 @@ def end(
 ) -> None:
     r"""End rules and jobs of a campaign, or of one scenario or link of it, before their lifetime is over.
 
-    Complete ones end at once. Unfinished ones are left to their lifetime: ending them cancels their transfers,
-    which has jammed FTS before. With --cancel they end too, at a pace; so do jobs past their lifetime, always.
-    What will happen is said first, and asked for. No injector may hold the ledger meanwhile; what is gone already
-    is fine; Ctrl-C keeps what is done.
+    Complete ones end at once, but not while unfinished second hops read from them. Unfinished ones are left to
+    their lifetime: ending them cancels their transfers, which has jammed FTS before. With --cancel they end
+    too, at a pace; so do jobs past their lifetime, always. What will happen is said first, and asked for. No
+    injector may hold the ledger meanwhile; what is gone already is fine; Ctrl-C keeps what is done.
 
     Rucio deletes what it is left with. Through FTS nobody does: the files of ended jobs are deleted at their
     destinations here, until they are known to be gone. A file is ours by its whole path and mark, or not at all.
@@ -130,8 +134,9 @@ def end(
         noun = common.noun(services)
         standing = ending.look(entries, partial(_missed, noun, clock))
         doomed = standing.overdue + (standing.unfinished if cancel else ())
+        standing, spared = _sparing(standing, _read(ledger, doomed) if ledger is not None else set())
         files = removal.left(ours, backends) if ledger is not None else 0
-        _say(standing, noun, files, cancel=cancel, rate=rate)
+        _say(standing, noun, files, spared, cancel=cancel, rate=rate)
         work = len(standing.complete) + len(doomed)
         if work or files:
             _confirm(yes=yes)
@@ -161,11 +166,27 @@ def _link(entry: Entry) -> str:
     return str(entry.injection.link)
 
 
-def _say(standing: Standing, noun: str, left: int, *, cancel: bool, rate: float) -> None:
+def _read(ledger: Ledger, doomed: Sequence[Entry]) -> AbstractSet[str]:
+    """Return the keys of first copies that second ones, unfinished and not `doomed` themselves, are made of."""
+    onward = {key for key, (kind, _) in ledger.goals().items() if kind == Onward.kind}
+    ends = {entry.injection.key for entry in doomed}
+    return second_hops([e for e in ledger.entries(*IN_SERVICE) if e.injection.key not in ends], onward).read
+
+
+def _sparing(standing: Standing, read: AbstractSet[str]) -> tuple[Standing, int]:
+    """Return how things stand without complete ones that are read, and how many those are."""
+    some = tuple(entry for entry in standing.complete if entry.injection.key not in read)
+    return replace(standing, complete=some), len(standing.complete) - len(some)
+
+
+def _say(standing: Standing, noun: str, left: int, spared: int, *, cancel: bool, rate: float) -> None:
     """Say what is there, and what would be done, before anything is."""
     lines = []
     if standing.complete:
         lines.append(f"{units.counted(len(standing.complete), f'complete {noun}')}: will be ended at once")
+    if spared:
+        what = units.counted(spared, f"complete {noun}")
+        lines.append(f"{what}: left, since unfinished second hops read from the copies")
     if left:
         lines.append(f"{units.counted(left, 'files')} of ended jobs: will be deleted at their destinations")
     if standing.overdue:

@@ -210,7 +210,10 @@ class Engine:
             self._hear(deadline)
             self._following.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
             self._hear(deadline)
-            self._following.end(self._desk.ledger.entries(State.COMPLETE))
+            live = self._desk.ledger.entries(*LIVE)
+            read = aiming.going_on(self._desk, live, ()).read
+            ready = [e for e in live if e.state is State.COMPLETE and e.injection.key not in read]
+            self._following.end(ready)
             self._hear(deadline)
             while self._following.ending() and self._clock.now() < deadline:  # their files are deleted then
                 self._following.round(self._clock.now(), timedelta(0))

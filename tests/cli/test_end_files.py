@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dc_inject import naming
 from dc_inject.errors import Permanent, ServiceError, Temporary
+from dc_inject.goal import Onward
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Entry, State
+from dc_inject.model import Entry, Item, Link, State
 from dc_inject.ports import Observation, Outcome, Removal, Status
 from tests.cli.ending import FLOW, LIFETIME, LINK, Files, command, job, world_of_files
-from tests.cli.ledgers import GB, START
+from tests.cli.ledgers import CYCLE, GB, START
 
 
 @pytest.fixture
@@ -264,3 +267,30 @@ def test_folders_stay_while_files_are_to_be_looked_at_once_more(world: Files) ->
     world.service.remove = lambda entries: [Removal(e.injection.key, gone=False, again_at=later) for e in entries]
     assert world.end("--yes", "--cancel").exit_code == 0
     assert world.service.tidied == []
+
+
+@pytest.mark.parametrize(
+    "options", [[], ["--link", "davs://a.example.org/dc:davs://b.example.org/dc", "--cancel"]]
+)
+def test_copies_that_a_second_hop_reads_from_are_left(world: Files, options: list[str]) -> None:
+    whole = job(0)
+    copies = tuple(Item(url, GB, 1) for url in naming.copies(whole))
+    link = Link(LINK.destination, "davs://t.example.org/dc", "fts")
+    item = Item(naming.bundle(copies, START, 0, link.source), 10 * GB, 10, members=copies)
+    key = naming.key("dc27", "export", CYCLE.start, link, item.name)
+    second = replace(whole, key=key, link=link, item=item)
+    with Ledger.open(world.path, synchronous="OFF") as ledger:
+        ledger.open_cycle(
+            CYCLE.next, {FLOW: (0, None), second.flow: (0, None)}, START, goals={second.flow: Onward()}
+        )
+        ledger.add_injections([second], START)
+        ledger.call([key], START)
+        ledger.answer(world.service.submit([second]), START, {})
+    done = world.end("--yes", *options)
+    assert done.exit_code == 0, done.exception
+    assert "1 complete job: left, since unfinished second hops read from the copies" in done.stderr
+    assert world.state(whole.key) is State.COMPLETE
+    assert world.service.rules[whole.key].ended is None
+    world.service.rules[key].completed = world.clock.now()
+    done = world.end("--yes", "--cancel")
+    assert world.states() == {State.GONE: 6}

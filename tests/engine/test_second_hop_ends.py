@@ -156,3 +156,18 @@ def test_of_more_than_a_cycle_can_have_goes_on_what_will_be_deleted_first(tmp_pa
     assert {name for rule in jobs[:5] for name in _copies(rule.injection)} == gone_on.keys()
     one.run(cycles=6)
     assert len(times_gone_on(one, first)) == 270
+
+
+def test_end_on_stop_leaves_what_a_second_hop_reads_from(tmp_path):
+    first, then = file_flow("A", "B", 0.8, **LONG), file_hop("B", "T", 0.4)
+    one = world(tmp_path, campaign([first, then]), source_files("A", 400), speed=slow(0.02e9), **FTS)
+    one.settings = replace(one.settings, end_on_stop=True)
+    engine = one.engine()
+    one.heard.at["answered"] = lambda: engine.stop() if one.clock.now() > START + 3 * CYCLE else None
+    engine.run(until=START + 5 * CYCLE)
+    unfinished = {n for rule in jobs_of(one, then) if not rule.completed for n in _sources(rule.injection)}
+    for rule in jobs_of(one, first):
+        assert (rule.ended is None) == (
+            rule.completed is None or not unfinished.isdisjoint(_copies(rule.injection))
+        )
+    assert {rule.ended is None for rule in jobs_of(one, first)} == {True, False}
