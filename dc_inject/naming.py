@@ -49,17 +49,20 @@ def read_comment(text: str | None) -> tuple[str, str, datetime] | None:
     return said if comment(*said) == text else None  # else the key would not come out
 
 
-def bundle(members: Iterable[Item], moment: datetime, number: int, source: str = "") -> str:
+def bundle(members: Iterable[Item], moment: datetime, number: int) -> str:
     """Return the name of the bundle of files that was made as number so and so of a link, at a moment.
 
-    The same files may go out to the same place in one cycle again, as another bundle. With the `source` prefix
-    of a second hop the name says the key of the job whose copies they are.
+    The same files may go out to the same place in one cycle again, as another bundle.
     """
     names = [member.name for member in members]
     made = "\n".join((moment.astimezone(UTC).isoformat(), str(number), *names))
-    name = f"{len(names)} files {hashlib.blake2b(made.encode(), digest_size=12).hexdigest()}"
-    copy = read_copy(source, names[0]) if source else None
-    return f"{name} copied by {copy.key}" if copy else name
+    return f"{len(names)} files {hashlib.blake2b(made.encode(), digest_size=12).hexdigest()}"
+
+
+def of_copies(bundle: str, source: str, file: str) -> str:
+    """Return the name of a bundle for a second hop, which says whose copies below a prefix its files are."""
+    copy = read_copy(source, file)
+    return f"{bundle} copied by {copy.key}" if copy else bundle
 
 
 def copied_by(bundle: str) -> str:

@@ -14,9 +14,10 @@ from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
-from dc_inject import urls
+from dc_inject import naming, urls
 from dc_inject.engine.calls import Calls
 from dc_inject.errors import LedgerError
+from dc_inject.goal import Onward
 from dc_inject.ledger import Ledger, life
 from dc_inject.model import Campaign, Cycle, Entry, Flow, FlowKey, Injection, Item, JobOptions, State
 from dc_inject.plan import Plan
@@ -121,6 +122,9 @@ class Rebuilding:
         lifetime = flow.lifetime_max if flow else LIFETIME
         if found.expires_at is not None:
             lifetime = max(found.expires_at - found.created_at, timedelta(0))
+        name = found.item
+        if flow and isinstance(flow.goal, Onward) and found.sources:
+            name = naming.of_copies(name, flow.link.source, found.sources[0])
         through_fts, once = found.link.through == "fts", flow is not None and flow.once
         injection = Injection(
             key=found.key,
@@ -128,7 +132,7 @@ class Rebuilding:
             cycle=cycle,
             scenario=found.scenario,
             link=flow.link if flow else found.link,
-            item=Item(found.item, found.bytes or 0, found.files, members=_files(found) if once else ()),
+            item=Item(name, found.bytes or 0, found.files, members=_files(found) if once else ()),
             release=found.created_at,
             lifetime=lifetime,
             activity=flow.activity if flow else "",

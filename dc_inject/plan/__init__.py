@@ -111,8 +111,9 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
         line, item = lines[i], lines[i].items[index]
         flow = line.demand.flow
         if item.members:
-            source = flow.link.source if isinstance(flow.goal, Onward) else ""
-            item = replace(item, name=naming.bundle(item.members, situation.now, index, source))
+            item = replace(item, name=naming.bundle(item.members, situation.now, index))
+            if isinstance(flow.goal, Onward):
+                item = replace(item, name=naming.of_copies(item.name, flow.link.source, item.members[0].name))
         elif flow.slices is not None and (part := slicing.read(item.name)) is not None:
             where = situation.campaign, flow.scenario, situation.cycle.start, flow.link
             item = replace(item, name=naming.sliced(part, flow.slices, *where))

@@ -276,7 +276,7 @@ def test_copies_that_a_second_hop_reads_from_are_left(world: Files, options: lis
     whole = job(0)
     copies = tuple(Item(url, GB, 1) for url in naming.copies(whole))
     link = Link(LINK.destination, "davs://t.example.org/dc", "fts")
-    item = Item(naming.bundle(copies, START, 0, link.source), 10 * GB, 10, members=copies)
+    item = Item(naming.of_copies("10 files", link.source, copies[0].name), 10 * GB, 10, members=copies)
     key = naming.key("dc27", "export", CYCLE.start, link, item.name)
     second = replace(whole, key=key, link=link, item=item)
     with Ledger.open(world.path, synchronous="OFF") as ledger:

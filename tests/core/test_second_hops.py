@@ -72,7 +72,7 @@ ON, FORMER = (FlowKey("one", Link(THERE, to, "fts")) for to in (LAST, "davs://u.
 def job(flow: FlowKey, members: tuple[Item, ...], state: State = State.COMPLETE, *, lost: int = 0) -> Entry:
     """A job whose last `lost` files did not arrive."""
     size, bad = sum(file.bytes for file in members), members[len(members) - lost :]
-    name = naming.bundle(members, START, 0, flow.link.source)
+    name = naming.of_copies(naming.bundle(members, START, 0), flow.link.source, members[0].name)
     key = naming.key("camp", flow.scenario, CYCLE.start, flow.link, name)
     injection = Injection(
         key, "camp", CYCLE, flow.scenario, flow.link,
@@ -114,7 +114,7 @@ def test_the_files_of_a_job_that_arrived_go_on_as_the_copies_that_they_are() -> 
     assert [file.bytes for file in item.members] == [1, 2, 3]
     assert [file.checksum for file in item.members] == [file.checksum for file in sources(3)]
     assert (item.name, item.files, item.bytes) == (first.injection.item.name, 3, 6)
-    assert naming.copied_by(naming.bundle(item.members, START, 0, THERE)) == first.injection.key
+    assert naming.copied_by(naming.of_copies("3 files", THERE, item.members[0].name)) == first.injection.key
 
 
 def test_what_fails_on_its_way_further_waits_again_and_the_first_copy_stays_for_it() -> None:

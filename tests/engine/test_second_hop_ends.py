@@ -13,6 +13,7 @@ from dc_inject.errors import Permanent, Temporary
 from dc_inject.goal import Volume
 from dc_inject.ledger.check import check as contradictions
 from dc_inject.model import Campaign
+from tests.engine.test_rebuilding import rebuild
 from tests.engine.test_second_hops import FTS, file_hop, hop, jobs_of
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
@@ -171,3 +172,17 @@ def test_end_on_stop_leaves_what_a_second_hop_reads_from(tmp_path):
             rule.completed is None or not unfinished.isdisjoint(_copies(rule.injection))
         )
     assert {rule.ended is None for rule in jobs_of(one, first)} == {True, False}
+
+
+def test_after_a_rebuild_what_is_on_its_way_further_keeps_its_first_copy(tmp_path):
+    """Nothing more of what is there goes on; what is injected from then on does."""
+    first, then = file_flow("A", "B", 0.8, **LONG), file_hop("B", "T", 0.8)
+    one = world(tmp_path, campaign([first, then]), source_files("A", 400), speed=slow(0.05e9), **FTS)
+    one.run(cycles=3)
+    before = times_gone_on(one, first)
+    rebuild(one)
+    one.run(cycles=8)
+    assert not read_in_vain(one, first)
+    after = times_gone_on(one, first)
+    assert set(after.values()) == {1}
+    assert len(after) > len(before)
