@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from dc_inject.goal import Onward, Volume
@@ -152,3 +154,15 @@ def test_a_second_hop_through_two_services_is_refused() -> None:
     links = f"{{from: '{A}', to: '{B}', rate: 1 Gb/s}}, {{from: X, to: Y, rate: 1 Gb/s, through: rucio}}"
     found = problems(fts(f"{{links: [{links}], then: {{to: '{TAPE}'}}}}"), LIST)
     assert any(one.message.startswith("`then`: some of what lands came through Rucio") for one in found)
+
+
+def test_what_lands_with_different_lifetimes_goes_on_with_the_widest_whatever_the_order() -> None:
+    """A second copy that ended long before the first one would be made again."""
+    links = [
+        "{from: A, to: B, rate: 3 Gb/s, lifetime: {min: 30 min, max: 2 h}}",
+        "{from: F, to: B, rate: 1 Gb/s, lifetime: {min: 1 h, max: 6 h}}",
+    ]
+    for some in (links, links[::-1]):
+        flows = read(scenarios(f"one: {{links: [{', '.join(some)}], then: {{to: D}}}}")).flows
+        (then,) = (flow for flow in flows if isinstance(flow.goal, Onward))
+        assert (then.lifetime_min, then.lifetime_max) == (timedelta(minutes=30), timedelta(hours=6))
