@@ -73,7 +73,12 @@ _HOLDS: dict[type[Exception], str] = {
     rucio.RSEWriteBlocked: "destination-unavailable",
 }
 _STATUS = re.compile(r"http status code: (\d{3})")
-_DATABASE = re.compile(r"\([\w.]+\.(OperationalError|DatabaseError|DeadlockDetected)\) ")
+# Locks, deadlocks and lost connections, as some calls pass them on. Rucio says "badly formatted" of any statement
+# with an id that failed; the ids that we send are its own.
+_DATABASE = re.compile(
+    r"\([\w.]+\.(OperationalError|DatabaseError|DeadlockDetected)\) "
+    r"|A StatementError occurred while|Badly formatted (rule id|input) \("
+)
 
 
 @dataclass(slots=True)
@@ -128,7 +133,7 @@ def _meant(error: Exception, notes: Notes, *, writes: bool, making: bool) -> Ser
     if type(error) is rucio.RucioException and (status := _STATUS.search(str(error))):
         return _by_status(int(status[1]), text)
     if type(error) is rucio.RucioException and _DATABASE.search(text):
-        return Temporary(f"Rucio's database is busy: {text}")  # a lock or deadlock, as some calls pass it on
+        return Temporary(f"Rucio's database is busy: {text}")
     if isinstance(error, rucio.RucioException):
         return Permanent(text, _hint(error))
     if making or isinstance(error, OSError):
