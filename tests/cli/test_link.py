@@ -122,6 +122,15 @@ def test_steps_of_few_datasets_are_warned_of(service, size: int, every: str, war
         assert "--every" in done.stderr
 
 
+def test_through_fts_files_are_counted(service) -> None:
+    """There is nothing to slice."""
+    service(stock=source_files("A", 100), name="fts", cleans_up=False)
+    ends = ("link", url("A"), url("B"), "--fts", "https://fts.example.org:8446")
+    done = run(*ends, "--rate", "10Mb/s", "--for", "1h")
+    assert "holds only 4.5 files of 1 GB" in done.stderr
+    assert "slices" not in done.stderr
+
+
 def test_ctrl_c_ends_the_rules_and_tells_the_verdict_so_far(service, tmp_path: Path) -> None:
     """Of the step that it cut short, too."""
     calls = []
