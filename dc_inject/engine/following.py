@@ -73,12 +73,14 @@ class Following:
     def _bound(self, entries: Sequence[Entry], now: datetime) -> set[str]:
         """Return the keys of what may not be ended yet for the sake of a second hop.
 
-        What is about to go on reads from its first copy as well as what is on its way.
+        What is about to go on reads from its first copy as well as what is on its way. Such a copy may outlive its
+        lifetime, by the time that it takes to cancel what reads from it; nothing else does.
         """
         least = {key: lifetime for key, (end, lifetime) in self.hops.items() if now < end}
         intents = self._desk.ledger.entries(State.INTENDED)
-        bound = aiming.going_on(self._desk, [*entries, *intents], self.hops).bound(now, least)
-        return bound - {e.injection.key for e in entries if e.expires_at is not None and e.expires_at <= now}
+        found = aiming.going_on(self._desk, [*entries, *intents], self.hops)
+        over = {e.injection.key for e in entries if e.expires_at is not None and e.expires_at <= now}
+        return (found.bound(now, least) - over) | found.read
 
     def ending(self) -> bool:
         """Whether files of jobs that were asked to end are not known to be gone, and are ours to delete."""

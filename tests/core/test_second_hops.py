@@ -175,6 +175,7 @@ def test_of_a_second_job_of_which_nobody_knows_what_failed_nothing_goes_on_twice
     first = job(JOB, sources(3))
     second = replace(job(ON, waiting(first), lost=1), undone=())
     assert waiting(first, second) == ()
+    assert second_hops([first, second], [ON]) == Hops({ON: []}, set(), {second.injection.key})
 
 
 def test_what_is_too_old_is_not_kept_for_a_hop_and_what_is_read_always() -> None:

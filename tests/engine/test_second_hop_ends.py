@@ -186,3 +186,24 @@ def test_after_a_rebuild_what_is_on_its_way_further_keeps_its_first_copy(tmp_pat
     after = times_gone_on(one, first)
     assert set(after.values()) == {1}
     assert len(after) > len(before)
+
+
+def test_a_second_copy_that_cannot_be_cancelled_yet_is_waited_for(tmp_path):
+    """Both have to go at the end of their lifetimes; what is read goes last."""
+    first = file_flow("A", "B", 0.8, end=START + CYCLE, lifetime_max=timedelta(hours=2))
+    one = world(
+        tmp_path,
+        campaign([first, file_hop("B", "T", 0.8, end=START + 12 * CYCLE)]),
+        source_files("A", 400),
+        speed=slow(0.001e9),
+        **FTS,
+    )
+
+    def fault(method, subject):
+        if method == "end" and subject[0].injection.link != first.link and one.clock.now() < START + 10 * CYCLE:
+            raise Temporary("it cannot be cancelled now", lost=False)
+
+    one.backend.fault = fault
+    one.run(cycles=16)
+    assert not read_in_vain(one, first)
+    assert all(rule.ended and rule.ended < START + 11 * CYCLE for rule in one.backend.rules.values())
