@@ -140,7 +140,8 @@ class Contradictions(LedgerView):
             yield Finding("state-times", row["key"], "it was dropped, and nobody knows when")
         for row in self._db.rows(
             "SELECT key, state FROM injection "
-            "WHERE members IS NOT NULL AND (state NOT IN ('intended', 'called') OR job IS NULL)"
+            "WHERE (members IS NOT NULL AND (job IS NULL OR state NOT IN ('intended', 'called') "
+            "AND NOT (keeps_files AND state IN ('live', 'complete')))) OR (undone IS NOT NULL AND members IS NULL)"
         ):
             yield Finding("members-left", row["key"], f"it is {row['state']}, and its files are still named")
         for row in self._db.rows(

@@ -190,17 +190,18 @@ def test_after_a_rebuild_what_is_on_its_way_further_keeps_its_first_copy(tmp_pat
 
 def test_a_second_copy_that_cannot_be_cancelled_yet_is_waited_for(tmp_path):
     """Both have to go at the end of their lifetimes; what is read goes last."""
-    first = file_flow("A", "B", 0.8, end=START + CYCLE, lifetime_max=timedelta(hours=2))
+    first = file_flow("A", "B", 4, end=START + CYCLE, lifetime_max=timedelta(hours=2))
     one = world(
         tmp_path,
-        campaign([first, file_hop("B", "T", 0.8, end=START + 12 * CYCLE)]),
-        source_files("A", 400),
+        campaign([first, file_hop("B", "T", 4, end=START + 12 * CYCLE)]),
+        source_files("A", 800),
         speed=slow(0.001e9),
         **FTS,
     )
 
     def fault(method, subject):
-        if method == "end" and subject[0].injection.link != first.link and one.clock.now() < START + 10 * CYCLE:
+        seconds = method == "end" and any(entry.injection.link != first.link for entry in subject)
+        if seconds and one.clock.now() < START + 10 * CYCLE:
             raise Temporary("it cannot be cancelled now", lost=False)
 
     one.backend.fault = fault

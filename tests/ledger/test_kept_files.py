@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+
 import pytest
 
+from dc_inject.ledger.check import check
 from dc_inject.model import Item, JobOptions, State
 from dc_inject.ports import Observation, Outcome, Status
 from tests.ledger.world import CYCLE, GB, MINUTE, START, injection, opened, started
@@ -14,6 +18,11 @@ FILES = tuple(Item(f"davs://a.example.org/dc/{n}", 25 * GB, 1, f"adler32:0000000
 def job(*, keeps_files):
     """A job of four files."""
     return injection(item=Item("4 files", 100 * GB, 4, members=FILES), job=JobOptions(), keeps_files=keeps_files)
+
+
+def agrees(ledger):
+    """See that `ledger check` finds nothing wrong with the names of files."""
+    assert [found for found in check(ledger.path) if found.code == "members-left"] == []
 
 
 def seen(ledger, key):
@@ -41,11 +50,13 @@ def test_files_are_named_as_long_as_somebody_needs_them(tmp_path, keeps_files):
         for minute in range(2):
             ledger.observe([Observation(made.key, Status.COMPLETE, "job", **some)], START + minute * MINUTE)
             assert seen(ledger, made.key) == ((), kept, lost if keeps_files else ())
+        agrees(ledger)
         ledger.observe([Observation(made.key, Status.COMPLETE, "job")], START + 2 * MINUTE)
         assert seen(ledger, made.key) == ((), kept, lost if keeps_files else ())
         ledger.ended([made.key], CYCLE.end)
         assert seen(ledger, made.key) == ((), (), ())
         assert ledger.entry(made.key).state is State.ENDED
+        agrees(ledger)
 
 
 def test_an_intent_that_was_dropped_and_comes_back_names_its_files_again(tmp_path):
@@ -57,3 +68,16 @@ def test_an_intent_that_was_dropped_and_comes_back_names_its_files_again(tmp_pat
         ledger.add_injections([made], START)
         assert seen(ledger, made.key) == (FILES, FILES, ())
         assert ledger.entry(made.key).injection == made
+
+
+def test_names_that_are_left_where_nobody_needs_them_are_found(tmp_path):
+    made = job(keeps_files=True)
+    with opened(tmp_path) as ledger:
+        started(ledger, made)
+        ledger.call([made.key], START)
+        ledger.answer([Outcome(made.key, "job")], START, {})
+        agrees(ledger)
+    for wrong in ("keeps_files = 0", "keeps_files = 1, members = NULL, undone = '[]'"):
+        with contextlib.closing(sqlite3.connect(tmp_path / "dc27.sqlite")) as db, db:
+            db.execute(f"UPDATE injection SET {wrong}")
+        assert "members-left" in {found.code for found in check(tmp_path / "dc27.sqlite")}
