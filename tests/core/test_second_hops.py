@@ -151,6 +151,7 @@ def test_files_that_nobody_can_name_do_not_go_on() -> None:
     for first in (rebuilt, unsure):
         assert second_hops([first], [ON]) == Hops({ON: []}, set(), set())
     assert goes_on(unnamed(whole)) == []
+    assert goes_on(replace(job(JOB, sources(2), lost=1), undone=("another name",))) == []
 
 
 def test_a_second_job_of_which_nothing_arrived_is_not_kept() -> None:

@@ -9,10 +9,11 @@ from datetime import timedelta
 import pytest
 
 from dc_inject import naming
+from dc_inject.engine.aiming import stays
 from dc_inject.errors import Permanent, Temporary
 from dc_inject.goal import Volume
 from dc_inject.ledger.check import check as contradictions
-from dc_inject.model import Campaign
+from dc_inject.model import Campaign, Cycle
 from tests.engine.test_rebuilding import rebuild
 from tests.engine.test_second_hops import FTS, file_hop, hop, jobs_of
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
@@ -112,7 +113,70 @@ def test_what_is_about_to_go_on_keeps_its_first_copy_and_ends_before_it(tmp_path
     assert not read_in_vain(one, first)
     ends = {copy: rule.expires for rule in jobs_of(one, first) for copy in naming.copies(rule.injection)}
     for rule in jobs_of(one, then):
-        assert rule.expires <= ends[rule.injection.item.members[0].name]
+        assert rule.expires < ends[rule.injection.item.members[0].name]
+
+
+def test_what_waits_to_be_asked_for_again_keeps_its_first_copy(tmp_path):
+    """Also when by then nothing more of that age would go on."""
+    first = file_flow("A", "B", 0.8, end=START + CYCLE, lifetime_max=timedelta(hours=2))
+    then = file_hop("B", "T", 0.8, end=START + 12 * CYCLE, lifetime_min=timedelta(minutes=100))
+    one = world(tmp_path, campaign([first, then]), source_files("A", 400), speed=slow(0.1e9), **FTS)
+
+    def fault(method, subject):
+        if method == "submit" and subject[0].link == then.link and one.clock.now() < START + 1.6 * CYCLE:
+            raise Temporary("try again later")
+
+    one.backend.fault = fault
+    one.run(cycles=12)
+    assert min(rule.created for rule in jobs_of(one, then)) >= START + 1.6 * CYCLE
+    assert not read_in_vain(one, first)
+
+
+def test_a_second_copy_ends_with_its_own_lifetime_where_that_is_shorter(tmp_path):
+    """As after an edit of the menu; one of its files fails each time, for which the first copies stay."""
+    first = file_flow("A", "B", 0.8, end=START + CYCLE, **LONG)
+    then = file_hop("B", "T", 0.8, end=START + 20 * CYCLE, lifetime_max=timedelta(hours=1))
+    bad = {f"{url('B')}/"}
+
+    def failing(file):
+        return any(file.name.startswith(place) and "/0000-" in file.name for place in bad)
+
+    one = world(tmp_path, campaign([first, then]), source_files("A", 400), failing=failing, **FTS)
+    one.run(cycles=12)
+    assert jobs_of(one, then)
+    for rule in jobs_of(one, then):
+        assert rule.expires + CYCLE > one.clock.now() or rule.ended <= rule.expires + timedelta(minutes=10)
+
+
+def test_nothing_is_chosen_of_what_is_set_aside_or_too_old(tmp_path):
+    first = flow("A", "B", 4, end=START + CYCLE, lifetime_max=timedelta(hours=3), dwell=timedelta(hours=3))
+    then = hop("B", "T", 4, end=START + timedelta(hours=6))
+    one = world(tmp_path, campaign([first, then]), {"A": items("A", 100, 50 * GB)})
+    names = [item.name for item in items("A", 100)]
+
+    def aside():
+        for name in names:
+            one.ledger.quarantine(name, "T", "it is bad", START, until=START + 9.5 * CYCLE)
+
+    aside()
+    one.run(cycles=11)
+    rows = [row for row in one.ledger.rows() if row.key == then.key]
+    assert {row.due for row in rows} == {0}, "too old when it could have gone on"
+    assert {row.pool_items for row in rows[1:]} == {0}
+    assert not jobs_of(one, then)
+
+
+def test_a_first_copy_stays_until_the_next_plan_and_for_the_second_hop():
+    """What is planned with for the space that it takes."""
+    hour, cycle = timedelta(hours=1), Cycle(START, CYCLE)
+    flows = {one.key: one for one in (flow("A", "B", 1), flow("A", "C", 1), hop("B", "T", 1))}
+    first, plain, then = flows
+    assert stays({first: hour, plain: hour, then: 2 * hour}, flows, cycle) == {
+        first: 3 * hour + CYCLE,
+        plain: hour,
+        then: 2 * hour,
+    }
+    assert stays({first: hour, plain: hour}, flows, cycle) == {first: None, plain: hour, then: None}
 
 
 def test_whatever_happens_to_jobs_of_a_second_hop_all_goes_on_once_and_the_account_is_exact(tmp_path):
