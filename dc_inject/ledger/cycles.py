@@ -139,11 +139,12 @@ class Cycles(Injections, CycleReader):
             self.add_injections(plan.injections, now)
 
     def forgive(self, cycle: Cycle, amounts: Mapping[FlowKey, int]) -> None:
-        """Forgive more of what flows were due in an open cycle."""
+        """Forgive more of what flows were due in a cycle; one that is closed already never changes."""
         with self._db.write():
             accounts = self._account_ids(amounts)
             self._db.run_many(
-                "UPDATE cycle_row SET forgiven = forgiven + ? WHERE cycle = ? AND account = ?",
+                "UPDATE cycle_row SET forgiven = forgiven + ?1 WHERE cycle = ?2 AND account = ?3 "
+                "AND EXISTS (SELECT 1 FROM cycle WHERE start = ?2 AND closed_at IS NULL)",
                 ((amount, stored(cycle.start), accounts[key]) for key, amount in amounts.items() if amount > 0),
             )
 

@@ -55,3 +55,20 @@ def test_a_rule_that_is_made_long_after_anybody_waited_for_it_is_found_and_count
     assert {entry.state for entry in entries(one, late)} == {State.LIVE}
     account = next(iter(one.ledger.accounts().values()))
     assert account.injected == sum(rule.injection.item.bytes for rule in one.backend.rules.values())
+
+
+def test_a_pause_drops_what_was_lost_in_a_cycle_that_a_run_has_closed_before_its_end(tmp_path):
+    """A closed cycle never changes: its bytes stay in the debt."""
+    one = world(tmp_path, campaign([LINK]), {"A": items("A", 100, 5 * GB)})
+
+    def lose(method, _subject):
+        if method == "submit":
+            raise Temporary("no answer", lost=True)
+
+    one.backend.fault = lose
+    one.engine().run(until=START + CYCLE / 3)
+    assert not one.ledger.unclosed()
+    one.ledger.pause("*", "somebody", "enough", one.clock.now())
+    one.run(cycles=2)
+    assert {entry.state for entry in one.ledger.entries()} == {State.WITHDRAWN}
+    assert [(row.due, row.forgiven) for row in one.ledger.rows()] == [(112_500_000_000, 0), (0, 0), (0, 0)]

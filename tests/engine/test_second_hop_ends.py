@@ -179,6 +179,16 @@ def test_a_first_copy_stays_until_the_next_plan_and_for_the_second_hop():
     assert stays({first: hour, plain: hour}, flows, cycle) == {first: None, plain: hour, then: None}
 
 
+def test_a_run_does_not_end_before_what_has_just_landed_has_gone_on(tmp_path):
+    """Also when nothing is on its way, and nothing was due in this cycle."""
+    first, then = file_flow("A", "B", 0.8, goal=Volume(10 * GB), **LONG), file_hop("B", "T", 0.8)
+    one = world(tmp_path, campaign([first, then]), source_files("A", 400), speed=lambda _link: 1e7, **FTS)
+    one.settings = replace(one.settings, drain=True)
+    one.run()
+    assert one.ledger.accounts()[then.key].moved == 10 * GB
+    assert one.clock.now() < START + timedelta(hours=3)
+
+
 def test_whatever_happens_to_jobs_of_a_second_hop_all_goes_on_once_and_the_account_is_exact(tmp_path):
     """Refused for good, lost before and after they were carried out: what was due is what was moved."""
     first, then = file_flow("A", "B", 0.8, goal=Volume(90 * GB), **LONG), file_hop("B", "T", 0.4)
