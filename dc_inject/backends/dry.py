@@ -31,8 +31,9 @@ class DryBackend:
         return self._real.inventory(source, datasets)
 
     def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
-        """Look at the real service."""
-        return self._real.look(candidates)
+        """Look at the real service; what has landed in the simulation is there."""
+        landed = {candidate: sight for candidate, sight in self._sim.look(candidates).items() if sight.item}
+        return {**self._real.look(candidates), **landed}
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Accept in the simulation; the real service hears nothing."""
