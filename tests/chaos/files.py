@@ -27,25 +27,35 @@ accept: [rate-outlier]
 defaults:
   through: fts
   cycle: {cycle} s
-  lifetime: {{min: {lifetime} s, max: {lifetime} s}}
+  lifetime: {{min: {least} s, max: {lifetime} s}}
   files: {{folder: src}}
   jobs: {{files: 5, longest_transfer: 1 s}}
 scenarios:
   test:
+    then: {{to: {{"{landing}": "{onward}"}}}}
     links:
 """
 
 
 class FileWorld(World):
-    """Files go from one storage to the two others, beside files of other people."""
+    """Files go from one storage to the two others, and on from the last, beside files of other people."""
 
     @property
     def source(self) -> str:
         return f"{self.sandbox.storages['XRD1']}/{self.label.lower()}"
 
     @property
-    def destinations(self) -> list[str]:
+    def landings(self) -> list[str]:
         return [f"{self.sandbox.storages[name]}/{self.label.lower()}-copies" for name in ("XRD2", "XRD3")]
+
+    @property
+    def onward(self) -> str:
+        """Where what has landed at the last storage goes on to."""
+        return f"{self.sandbox.storages['XRD2']}/{self.label.lower()}-onward"
+
+    @property
+    def destinations(self) -> list[str]:
+        return [*self.landings, self.onward]
 
     def furnish(self, count: int = FILES, size: int = SIZE) -> None:
         """Put files at the source, and other people's at the destinations."""
@@ -63,9 +73,9 @@ class FileWorld(World):
         end = start + cycles * length
         head = MENU.format(
             campaign=self.campaign, start=start.strftime(stamp), end=end.strftime(stamp), cycle=self.cycle,
-            lifetime=lifetime,
+            lifetime=lifetime, least=lifetime // 4, landing=self.landings[-1], onward=self.onward,
         )  # fmt: skip
-        links = [f'      - {{from: "{self.source}", to: "{to}", rate: {rate}}}\n' for to in self.destinations]
+        links = [f'      - {{from: "{self.source}", to: "{to}", rate: {rate}}}\n' for to in self.landings]
         self.menu.write_text(head + "".join(links))
         return end
 
@@ -91,7 +101,7 @@ class FileTruth(Truth):
                     found[job["job_id"]].ended = datetime.fromtimestamp(job["job_finished"], UTC)
         for file in files:
             if (rule := found.get(file["job_id"])) is not None:
-                rule.source = self._end(file["source_surl"], [self.world.source])
+                rule.source = self._end(file["source_surl"], [self.world.source, *self.world.landings])
                 rule.destination = self._end(file["dest_surl"], self.world.destinations)
                 rule.copies.append(file["dest_surl"])
                 if file["file_state"] == "FINISHED":
@@ -107,8 +117,8 @@ class FileTruth(Truth):
 
     def left(self) -> Iterator[str]:
         """Tell which copies of ours still lie at the destinations."""
-        for name in ("XRD2", "XRD3"):
-            for path in self.world.sandbox.storage_files(name, f"/{self.world.label.lower()}-copies"):
+        for name, folder in (("XRD2", "copies"), ("XRD3", "copies"), ("XRD2", "onward")):
+            for path in self.world.sandbox.storage_files(name, f"/{self.world.label.lower()}-{folder}"):
                 if "of-others" not in path:
                     yield f"{path} lies at {name}"
 
