@@ -11,7 +11,7 @@ import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, State
-from dc_inject.naming import read_copy
+from dc_inject.naming import copied_by, read_copy
 from dc_inject.sandbox import Sandbox
 from tests.e2e.files import Storages, jobs
 from tests.e2e.tool import Tool, until
@@ -194,7 +194,8 @@ def test_what_has_landed_goes_on_and_its_first_copy_is_deleted(tool, storages, l
     assert {entry.state for entry in entries} == {State.GONE}
     moved = {line["destination"]: line["moved"] for line in tool.status(campaign, "--summary")["links"]}
     assert moved == {landing: volume, last: volume}
-    files = [file for some in jobs(storages.grid, campaign).values() for file in some]
+    told = jobs(storages.grid, campaign)
+    files = [file for some in told.values() for file in some]
     assert {file["file_state"] for file in files} == {"FINISHED"}
     hops = {end: [f for f in files if f["dest_surl"].startswith(end)] for end in (landing, last)}
     assert sorted(f["source_surl"] for f in hops[last]) == sorted(f["dest_surl"] for f in hops[landing])
@@ -202,8 +203,9 @@ def test_what_has_landed_goes_on_and_its_first_copy_is_deleted(tool, storages, l
     for entry in entries:
         if entry.injection.link.destination == last:
             source = entry.injection.link.source
-            names = [f["source_surl"] for f in hops[last] if f["job_id"] == entry.external_id]
-            (before,) = {first[read_copy(source, name).key] for name in names}
+            (key,) = {read_copy(source, file["source_surl"]).key for file in told[entry.external_id]}
+            before = first[key]
+            assert copied_by(entry.injection.item.name) == key
             assert before.completed_at <= entry.accepted_at
             assert before.ended_at >= entry.completed_at
     for name in ("XRD2", "XRD3"):

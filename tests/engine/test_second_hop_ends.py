@@ -87,6 +87,19 @@ def test_an_edited_menu_leaves_the_first_copies_of_what_is_on_its_way_further(tm
     assert bool(jobs_of(one, other)) == (after == "elsewhere")
 
 
+def test_jobs_from_before_an_edit_that_brings_second_hops_do_not_go_on_and_do_not_stay(tmp_path):
+    first, then = file_flow("A", "B", 0.8, **LONG), file_hop("B", "T", 0.8)
+    flows = [[first]]
+    one = world(tmp_path, lambda: campaign(flows[0]), source_files("A", 400), speed=lambda _link: 0.1e9, **FTS)
+    one.run(cycles=2)
+    before = {name for rule in jobs_of(one, first) for name in _copies(rule.injection)}
+    flows[0] = [first, then]
+    one.run(cycles=4)
+    assert times_gone_on(one, first)
+    assert before.isdisjoint(times_gone_on(one, first))
+    assert all(rule.ended for rule in jobs_of(one, first) if before.intersection(_copies(rule.injection)))
+
+
 def test_what_landed_on_one_day_goes_on_on_the_next(tmp_path):
     """Whatever the order of their menus."""
     days = [(START, END), (END, START + 12 * CYCLE)]
@@ -118,8 +131,8 @@ def test_what_is_about_to_go_on_keeps_its_first_copy_and_ends_before_it(tmp_path
 
 def test_what_waits_to_be_asked_for_again_keeps_its_first_copy(tmp_path):
     """Also when by then nothing more of that age would go on."""
-    first = file_flow("A", "B", 0.8, end=START + CYCLE, lifetime_max=timedelta(hours=2))
-    then = file_hop("B", "T", 0.8, end=START + 12 * CYCLE, lifetime_min=timedelta(minutes=100))
+    first = file_flow("A", "B", 4, end=START + CYCLE, lifetime_max=timedelta(hours=2))
+    then = file_hop("B", "T", 4, end=START + 12 * CYCLE, lifetime_min=timedelta(minutes=100))
     one = world(tmp_path, campaign([first, then]), source_files("A", 400), speed=slow(0.1e9), **FTS)
 
     def fault(method, subject):
