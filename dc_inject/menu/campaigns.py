@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dc_inject import units
 from dc_inject.errors import MenuError, Problem
-from dc_inject.menu import checks, flows
+from dc_inject.menu import checks, flows, hops
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.model import Campaign, Flow, Menu
 
@@ -48,6 +48,7 @@ def campaign(menus: Sequence[Menu]) -> Campaign:
         every = tuple(flow for menu in menus for flow in menu.flows)
         checks.copies_apart(every, complain)
         flows.check_twice(every, complain)
+        hops.check_one_way(every, complain)
         _check_limits(menus, complain)
     if problems:
         raise MenuError(problems)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dc_inject.goal import Onward
 from dc_inject.menu.ends import Naming
-from dc_inject.menu.nodes import Complain
+from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Scenario, ThenEntry
 from dc_inject.model import DatasetFilter, FileFilter, Flow, Link
 
@@ -34,6 +34,22 @@ def second(name: str, scenario: Scenario, flows: Sequence[Flow], naming: Naming,
         _onward(name, entry, Link(place, end, through), into[place], whole if entry.rate is not None else None)
         for place, end in targets.items()
     ]
+
+
+def check_one_way(flows: Iterable[Flow], complain: Complain) -> None:
+    """Complain where what lands in a scenario would go on to two places at one time: each copy goes on once."""
+    known: dict[tuple[str, str, str], list[Flow]] = {}
+    for flow in flows:
+        if not isinstance(flow.goal, Onward):
+            continue
+        others = known.setdefault((flow.scenario, flow.link.source, flow.link.through), [])
+        for other in others:
+            if other.link != flow.link and other.start < flow.end and flow.start < other.end:
+                what = f"`then`: what lands at {flow.link.source} in the scenario {flow.scenario} goes on to "
+                what += f"{other.link.destination} at the same time, by {other.menu}:{other.line}"
+                hint = "give the scenarios two names, or the menus windows that do not overlap"
+                complain(Place(flow.menu, flow.line), what, hint)
+        others.append(flow)
 
 
 def _targets(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from dc_inject import menu
+from dc_inject.errors import MenuError
 from dc_inject.goal import Onward, Volume
 from dc_inject.model import DatasetFilter, FileFilter, Flow, Link
 from tests.menu.texts import LIST, RIGHT, A, B, draft, fts, problems, read, scenarios, text
@@ -166,3 +169,22 @@ def test_what_lands_with_different_lifetimes_goes_on_with_the_widest_whatever_th
         flows = read(scenarios(f"one: {{links: [{', '.join(some)}], then: {{to: D}}}}")).flows
         (then,) = (flow for flow in flows if isinstance(flow.goal, Onward))
         assert (then.lifetime_min, then.lifetime_max) == (timedelta(minutes=30), timedelta(hours=6))
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_what_lands_goes_on_to_one_place_at_a_time(wrong: bool) -> None:
+    """Also where several menus have the scenario: at once that is wrong, one after the other it is not."""
+    first, second = (
+        read(scenarios(f"one: {{from: {start}, to: B, rate: 4 Gb/s, then: {{to: {to}}}}}"), name=f"{to}.yaml")
+        for start, to in (("A", "D"), ("F", "E"))
+    )
+    change = first.start if wrong else first.start + (first.end - first.start) / 2
+    early = replace(first, flows=tuple(replace(flow, end=flow.end if wrong else change) for flow in first.flows))
+    late = replace(second, flows=tuple(replace(flow, start=change) for flow in second.flows))
+    if not wrong:
+        assert len(menu.campaign([early, late]).flows) == 4
+        return
+    with pytest.raises(MenuError) as error:
+        menu.campaign([early, late])
+    (problem,) = error.value.problems
+    assert "goes on to D at the same time, by D.yaml" in problem.message
