@@ -105,7 +105,8 @@ def test_nothing_is_changed_anywhere(check, fts, storage, tmp_path: Path) -> Non
     (tmp_path / "files.txt").write_text("in/f01\nin/f02\n")
     listed = check(defaults="defaults: {through: fts, files: {list: files.txt}}")  # sizes have to be asked for
     assert f"{SOURCE}: 2 files, 2 GB" in listed.stderr
-    check()
+    onward = check(scenarios=TOP["scenarios"].replace("rate", 'then: {to: "davs://c:1096/dc"}, rate'))
+    assert (onward.exit_code, onward.stdout) == (0, ""), "what lands is not there yet, and nothing is missing"
     assert {method for method, _, _ in fts.seen} == {"GET"}
     assert {verb for verb, _ in storage.asked} <= {"reachable", "verbs", "list", "look"}
 
