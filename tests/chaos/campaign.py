@@ -36,8 +36,8 @@ ALL = [*PARTS, "volume", "postgres"]
 CYCLES = {"rucio": 8, "fts": 4}  # seconds: Rucio takes longer for what planning asks of it
 # What is done one after the other in one world, beside the other worlds: most of the time is waiting.
 TOGETHER = {
-    "rucio": (("kills", "storms"), ("classes",), ("accidents",)),
-    "fts": (("kills", "storms"), ("classes", "accidents")),
+    "rucio": (("kills", "storms"), ("classes",), ("accidents",), ("two-at-once", "credentials")),
+    "fts": (("kills", "storms"), ("classes", "accidents", "credentials")),
 }
 SIZES = {
     "small": Size(at_steps=12, anywhere=4, faulty=0, each=0, volume_cycles=0, minutes=3),

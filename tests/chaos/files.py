@@ -9,8 +9,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import Path
 
 from dc_inject.model import Cycle
+from dc_inject.sandbox.locking import locked
+from dc_inject.sandbox.state import write_private
 from tests.chaos.truth import Others, Rule, Truth
 from tests.chaos.world import World
 
@@ -57,8 +61,28 @@ class FileWorld(World):
     def destinations(self) -> list[str]:
         return [*self.landings, self.onward]
 
+    @property
+    def _token(self) -> Path:
+        return self.config.parent / "fts-token"
+
+    def identify(self) -> None:
+        """Put a new token of the same person into the tool's file."""
+        token = self.sandbox.issue_token(self.label).read_text()
+        self.secrets.add(token)
+        write_private(self._token, token)
+
+    def revoke(self) -> None:
+        """Let all tokens that were issued for it be of the past."""
+        file = self.sandbox.folder / "fts" / "tokens.json"
+        with locked(self.sandbox.folder, lambda _line: None):
+            known = json.loads(file.read_text())
+            ended = {token: {**whose, "expires": 0.0} for token, whose in known.items() if token in self.secrets}
+            write_private(file, json.dumps(known | ended))
+
     def furnish(self, count: int = FILES, size: int = SIZE) -> None:
         """Put files at the source, and other people's at the destinations."""
+        self.more = {**self.more, "DC_INJECT_FTS_TOKEN_FILE": str(self._token)}
+        self.identify()
         for number in range(count):
             self.sandbox.put("XRD1", f"/{self.label.lower()}/src/{number:03}", size + number, seed=number)
         for name in ("XRD2", "XRD3"):
@@ -87,13 +111,13 @@ class FileTruth(Truth):
     world: FileWorld
 
     def rules(self, campaign: str) -> dict[str, Rule]:
-        """Return every job that the campaign ever had, by its id."""
+        """Return every job that the campaign ever had, by its id; `*` stands for any."""
         with closing(self._jobs()) as db:
             jobs = db.execute("SELECT * FROM job").fetchall()
             files = db.execute("SELECT * FROM file").fetchall()
         found: dict[str, Rule] = {}
         for job in jobs:
-            if (json.loads(job["job_metadata"]) or {}).get("campaign") == campaign:
+            if fnmatchcase((json.loads(job["job_metadata"]) or {}).get("campaign", ""), campaign):
                 found[job["job_id"]] = Rule(
                     job["job_id"], "", "", "", datetime.fromtimestamp(job["submit_time"], UTC)
                 )
@@ -134,7 +158,7 @@ class FileTruth(Truth):
         return [], found
 
     def tokens(self) -> set[str]:
-        """Nobody needs one there."""
+        """FTS gives none out: the world knows those that it has got."""
         return set()
 
     def _jobs(self) -> sqlite3.Connection:

@@ -46,7 +46,7 @@ class Before:
 
     @classmethod
     def of(cls, world: World, truth: Truth) -> Before:
-        return cls(truth.others(world.label))
+        return cls(truth.others(world.places))
 
 
 def check(world: World, truth: Truth, before: Before, *, drained: bool = True) -> list[Violation]:
@@ -55,7 +55,7 @@ def check(world: World, truth: Truth, before: Before, *, drained: bool = True) -
         entries, notes = view.entries(), view.notes()
     rules = truth.rules(world.campaign)
     found = [*_lives(world, [text for _, text in notes]), *_known(entries, rules), *_existing(entries, rules)]
-    found += _once(entries, rules, truth)
+    found += [*_once(entries, truth.rules(everyone(world)), truth), *_untouched(entries, rules)]
     if drained:
         found += [*_over(entries, rules), *_bytes(world, entries, rules)]
         found += [Violation("drained", told) for told in truth.left()]
@@ -74,9 +74,15 @@ def between(world: World, truth: Truth) -> list[Violation]:
     answered = {
         key: rule for key, rule in rules.items() if (rule.item, rule.destination, rule.source) not in asked
     }
-    found = [*_existing(entries, rules), *_known(entries, answered), *_once(entries, rules, truth)]
+    found = [*_existing(entries, rules), *_known(entries, answered), *_untouched(entries, rules)]
+    found += _once(entries, truth.rules(everyone(world)), truth)
     found += [Violation("ledger", str(one)) for one in ledger_check.check(world.ledger) if not one.note]
     return [*found, *_lifetimes(rules)]
+
+
+def everyone(world: World) -> str:
+    """Name all campaigns that there ever were at a world's places, whoever ran them."""
+    return f"chaos-{world.places}*"
 
 
 def _place(entry: Entry) -> tuple[str, str, str]:
@@ -136,6 +142,14 @@ def _once(entries: list[Entry], rules: dict[str, Rule], truth: Truth) -> Iterato
         for (_, ended), (born, _) in pairwise(sorted(some, key=lambda life: life[0])):
             if ended is None or born < ended:
                 yield Violation("once", f"the ledger gave {item} to {destination} at {born} while it was there")
+
+
+def _untouched(entries: list[Entry], rules: dict[str, Rule]) -> Iterator[Violation]:
+    """Nobody but its own injector has ended a rule: another one, with a ledger of its own, least of all."""
+    for entry in entries:
+        rule = rules.get(entry.external_id)
+        if rule is not None and entry.end_asked_at is None and len(set(rule.expiries)) > 1:
+            yield Violation("others", f"rule {rule.id} was ended, and not by the ledger that has made it")
 
 
 def _over(entries: list[Entry], rules: dict[str, Rule]) -> Iterator[Violation]:
@@ -209,7 +223,7 @@ def _secrets(world: World, truth: Truth) -> Iterator[Violation]:
     """No password and no token is in any file or output of ours."""
     parser = configparser.ConfigParser()
     parser.read(world.config)
-    secrets = {parser.get("client", "password"), *truth.tokens()}
+    secrets = {parser.get("client", "password"), *world.secrets, *truth.tokens()}
     for file in world.folder.rglob("*"):
         if file.is_file() and world.config.parent not in file.parents and not _clean(file, secrets):
             yield Violation("secrets", f"a credential is in {file}")
@@ -222,6 +236,6 @@ def _clean(file: Path, secrets: set[str]) -> bool:
 
 def _others(world: World, truth: Truth, before: Before) -> Iterator[Violation]:
     """Other people's rules and replicas are as they were."""
-    for what, was, now in zip(("rules", "replicas"), before.others, truth.others(world.label), strict=True):
+    for what, was, now in zip(("rules", "replicas"), before.others, truth.others(world.places), strict=True):
         for one in set(was) - set(now):
             yield Violation("others", f"of other people's {what}, {one} is not as it was")

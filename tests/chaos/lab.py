@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from dc_inject.sandbox import Sandbox
@@ -30,6 +31,10 @@ class TimeIsUpError(Exception):
     """What is left has to wait for another time."""
 
 
+def _alone() -> Ground:
+    raise LookupError("only in a lab there is room for a second one")
+
+
 @dataclass
 class Ground:
     """A world that runs one campaign after the other; `rows` are what came of it."""
@@ -41,6 +46,7 @@ class Ground:
     until: float  # when no campaign is begun any more, on the monotonic clock
     rows: list[Row] = field(default_factory=list)
     after_each: Callable[[], None] = lambda: None  # campaign
+    beside: Callable[[], Ground] = _alone  # gives a second injector at the same places
     _counted: int = 0  # lives of this campaign that are in a row
     _drained: bool = True  # whether it was seen to have nothing left
 
@@ -76,12 +82,10 @@ class Ground:
         Each takes `least` seconds at least; then its life is killed, and the invariants are checked. At last the
         campaign is drained and all is checked, which goes to the row `last`.
         """
-        begun = self._begin(last, CALM, LONG)
-        for row, weather in rows:
-            self._spell(row, weather, faulty, least)
-        self.world.proxy.begin(self.seed, CALM)
-        self._drain(last)
-        self._end(last, begun)
+        with self.endless(last, CALM):
+            for row, weather in rows:
+                self._spell(row, weather, faulty, least)
+            self.world.proxy.begin(self.seed, CALM)
 
     def _spell(self, row: Row, weather: Weather, faulty: int, least: float) -> None:
         world, begun = self.world, time.monotonic()
@@ -108,8 +112,12 @@ class Ground:
 
         The invariants are checked after each.
         """
-        begun = self._begin(row, weather, LONG)
-        deadline, world, wanted = begun + LIFE * kills, self.world, aim.at_work + kills
+        with self.endless(row, weather):
+            self.die(row, aim, kills)
+
+    def die(self, row: Row, aim: Aim, kills: int) -> None:
+        """Let so many lives of an endless campaign die at their steps, in the middle of work."""
+        deadline, world, wanted = time.monotonic() + LIFE * kills, self.world, aim.at_work + kills
         while aim.at_work < wanted and time.monotonic() < min(deadline, self.until):
             done = world.run(aim.wish())
             if done.code == KILLED:
@@ -120,8 +128,22 @@ class Ground:
                 break
         if aim.at_work < wanted and time.monotonic() > deadline:
             row.violations.append(f"{world.campaign}: {wanted - aim.at_work} lives came to no step in time")
-        self._drain(row)
         row.steps, row.at_work = aim.met.copy(), aim.at_work
+
+    @contextmanager
+    def endless(self, row: Row, weather: Weather) -> Iterator[None]:
+        """Begin a campaign whose menu does not end; after the block it is drained, and all is checked.
+
+        What the block asserts and does not hold is a violation.
+        """
+        begun = self._begin(row, weather, LONG)
+        try:
+            yield
+        except AssertionError as error:
+            row.violations.append(f"{self.world.campaign} (seed {self.seed}): {error}")
+            self.world.lives[-1].process.kill()
+            self.world.lives[-1].process.wait()
+        self._drain(row)
         self._end(row, begun)
 
     def _begin(self, row: Row, weather: Weather, cycles: int, grace: int = 0) -> float:
@@ -220,8 +242,22 @@ class Lab:
         world.furnish()
         return self._kept(world, FileTruth(self.sandbox.folder / "fts" / "fts.db", "", world))
 
+    def beside(self, first: World) -> Ground:
+        """Make a second injector at a world's places, of the same account, and with all else of its own."""
+        sandbox, number = first.sandbox, len(self.grounds)
+        with self._lock:
+            proxy = self._stack.enter_context(Proxy(sandbox.url, self.seed))
+        world = World(
+            sandbox, self.folder / f"{first.folder.name}-{number}", f"{first.label}-{number}", proxy, first.cycle,
+            links=first.links, places=first.places,
+        )  # fmt: skip
+        return self._kept(world, Truth(sandbox.folder / "rucio.db", ACCOUNT))
+
     def _kept(self, world: World, truth: Truth) -> Ground:
         before = invariants.Before.of(world, truth)
-        ground = Ground(world, truth, before, self.seed, self.until, after_each=self.after_each)
+        ground = Ground(
+            world, truth, before, self.seed, self.until, after_each=self.after_each,
+            beside=partial(self.beside, world),
+        )  # fmt: skip
         self.grounds.append(ground)
         return ground

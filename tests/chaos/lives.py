@@ -78,5 +78,10 @@ class Life:
     def age(self) -> float:
         return time.monotonic() - self.started
 
+    @property
+    def said(self) -> str:
+        """What it has said until now; nothing before its output has a file."""
+        return self.err.read_text() if self.err.exists() else ""
+
     def ended(self, patience: float = PATIENCE) -> Done:
         return Done(self.process.wait(patience), self.out.read_text(), self.err.read_text())

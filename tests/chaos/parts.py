@@ -6,13 +6,20 @@ A new part is a function that takes a ground and a size, and a line in `PARTS`.
 from __future__ import annotations
 
 import random
+import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import LedgerView, Row
+from dc_inject.model import Hold, State
 from tests.chaos import crashes
 from tests.chaos.lab import Ground
-from tests.chaos.proxy import Fault, Weather
+from tests.chaos.lives import Life
+from tests.chaos.proxy import CALM, Fault, Weather
+from tests.chaos.world import ALL, DONE, LEDGER, World
+from tests.e2e.tool import until
 
 SHARE = {"rucio": 0.5, "fts": 1.0}  # of the kills: Rucio takes longer for what a life does first
 CHAIN = 40  # lives that are killed in one campaign
@@ -24,6 +31,11 @@ ALONE = {Fault.AWAY: 0.03}  # part of calls that a fault hits which comes alone
 OFTEN = 0.30  # all others
 ENOUGH = 12  # calls that each meets
 PATIENT = 5  # seconds that a call may take where volume is measured: a busy machine is no fault of the service
+KILLS_OF_EACH = 3  # of two at once
+RATE_OF_EACH = "5 Gb/s"  # of each link, so that both want nearly all in each cycle of
+FEW = "cms:*RAW#00*"  # which are ten datasets
+MINUTES = 150.0  # seconds, in which what was refused is used again
+CYCLES_HELD = 1  # after the first one that is held, in which credentials that have ended are not renewed
 DELIVERED = {0.05: 0.995, 0.30: 0.98}  # part of calls that are faulty -> part of due that has to be injected
 
 
@@ -101,6 +113,112 @@ def accidents(ground: Ground, size: Size) -> None:
     world.harmed = False
 
 
+def two_at_once(ground: Ground, size: Size) -> None:
+    """Let a second injector want the same ledger; let two with ledgers of their own share links and datasets."""
+    row = ground.row("two on one ledger")
+    for _ in range(size.each):
+        with ground.endless(row, KILLING):
+            refused(ground.world)
+    both = [ground, ground.beside()] if size.each else []
+    for number in range(size.each):
+        with ThreadPoolExecutor(len(both)) as pool:
+            for done in [pool.submit(beside, one, number) for one in both]:
+                done.result()
+
+
+def refused(world: World) -> None:
+    """Live beside another life on the same ledger, which is told who holds it; then die, so that nobody does."""
+    life = started(world)
+    other = world.run()
+    del world.lives[-1]  # it is no life of the campaign
+    assert other.code == LEDGER, f"exit code {other.code} of a second one: {other.err}"
+    assert f"process {life.process.pid} on " in other.err, f"it was not told who holds it: {other.err}"
+    life.process.kill()
+    life.process.wait()
+
+
+def started(world: World) -> Life:
+    """Start until one is past its start, at which it ends when a service is away."""
+    life = world.start_run()
+
+    def at_work() -> bool:
+        nonlocal life
+        if life.process.poll() is not None:
+            life = world.start_run()
+        return "; ledger " in life.said
+
+    wait(world, at_work, "a life that works")
+    return life
+
+
+def wait(world: World, done: Callable[[], bool], what: str) -> None:
+    """Wait for something that has to come within minutes on a busy machine, or for the end of it all."""
+    until(lambda: world.over or done(), f"{what}, in {world.campaign}", MINUTES)
+    if world.over:
+        raise InterruptedError
+
+
+def beside(ground: Ground, number: int) -> None:
+    """Die again and again beside another one, which does so too."""
+    world, row = ground.world, ground.row("two ledgers side by side")
+    dice = random.Random(f"{ground.seed} beside {number} {world.label}")
+    # Long enough for both to want what both have planned, as lives begin with the same cycle.
+    aim = crashes.Aim(world.folder / f"beside-{number}", dice, after=world.cycle)
+    world.rate, world.did = RATE_OF_EACH, FEW
+    with ground.endless(row, KILLING):
+        ground.die(row, aim, KILLS_OF_EACH)
+        world.proxy.weather = CALM  # an end whose answer was a lie is asked for again minutes later
+    world.rate, world.did = "", ALL
+    met = sum(entry.state is State.REFUSED and "rule" in entry.error for entry in world.entries())
+    row.remarks.append(f"{met} refused for the other's rule")
+
+
+def credentials(ground: Ground, size: Size) -> None:
+    """Let credentials end in the middle, with faulty calls, and renew them in their file cycles later."""
+    row = ground.row("credentials that end")
+    for _ in range(size.each):
+        ground.world.identify()
+        with ground.endless(row, KILLING):
+            renewed(ground.world)
+            ground.world.proxy.weather = CALM
+
+
+def renewed(world: World) -> None:
+    """Live once: at work, held for the credentials that have ended, and at work again when there are new ones."""
+    life, begun = started(world), datetime.now(UTC)
+
+    def given(since: datetime) -> bool:
+        given = {e.injection.link.destination for e in world.entries() if e.accepted_at and e.accepted_at > since}
+        return given >= set(world.landings)
+
+    def first(row: Row) -> bool:
+        return row.key.link.destination in world.landings
+
+    wait(world, lambda: given(begun), "something is given to all")
+    world.revoke()
+    ended = datetime.now(UTC)
+
+    def held() -> bool:
+        """Whether it is held long enough; after it knows, for nothing else: a service may be away before."""
+        rows = [row for row in world.rows() if row.closed and row.cycle.start >= ended and first(row)]
+        known = min((row.cycle.start for row in rows if _hold(row) is Hold.CREDENTIALS), default=None)
+        holds = {(row.cycle, _hold(row)) for row in rows if known is not None and row.cycle.start > known}
+        assert {hold for _, hold in holds} <= {Hold.CREDENTIALS}, f"held for {holds}"
+        return len(holds) >= CYCLES_HELD
+
+    wait(world, held, "cycles that are held for the credentials")
+    world.identify()
+    again = datetime.now(UTC)
+    wait(world, lambda: given(again), "something is given to all with new credentials")
+    assert life.process.poll() is None, "it was not to start again"
+    life.process.send_signal(signal.SIGTERM)
+    assert life.ended().code == DONE
+
+
+def _hold(row: Row) -> Hold | None:
+    return row.held.hold if row.held is not None else None
+
+
 def volume(ground: Ground, part: float, cycles: int) -> None:
     """Inject what is due, with so many faulty calls and one cycle of grace."""
     row = ground.row(f"volume, {part:.0%} faulty")
@@ -119,4 +237,6 @@ PARTS: dict[str, Callable[[Ground, Size], None]] = {
     "storms": storms,
     "classes": classes,
     "accidents": accidents,
+    "two-at-once": two_at_once,
+    "credentials": credentials,
 }

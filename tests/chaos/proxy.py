@@ -123,6 +123,7 @@ class Proxy:
         self.faults: Counter[Fault] = Counter()
         self.requests = 0
         self.log: list[str] = []
+        self.refused: tuple[str, ...] = ()  # how Rucio's tokens begin that have ended, whatever Rucio remembers
         self._numbers: Counter[str] = Counter()
         self._away_until = 0.0
         self._lock = threading.Lock()
@@ -235,6 +236,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.proxy.turn_away()
             return self._drop(reset=True)
         body = self._body()
+        token = self.headers.get("X-Rucio-Auth-Token", "")
+        if token.startswith(self.proxy.refused) and not self.path.startswith("/auth/"):
+            return self._refuse()
         blow = self.proxy.blow(self.command, self.path)
         try:
             self._pass(body) if blow is None else self._strike(blow, body)
@@ -260,8 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._carry_out(body)
                 self._say(int(blow.fault[:3]), HTML, {"Content-Type": "text/html"})
             case Fault.S401:
-                headers = {"ExceptionClass": "CannotAuthenticate", "ExceptionMessage": "Cannot authenticate"}
-                self._say(401, json.dumps(headers).encode(), headers)
+                self._refuse()
             case Fault.HTML:
                 self._say(200, HTML, {"Content-Type": "text/html"})
             case Fault.HTML_AFTER:
@@ -281,6 +284,10 @@ class _Handler(BaseHTTPRequestHandler):
                 for piece in _slices(words, 40):
                     self.wfile.write(piece)
                     time.sleep(blow.seconds / 40)
+
+    def _refuse(self) -> None:
+        headers = {"ExceptionClass": "CannotAuthenticate", "ExceptionMessage": "Cannot authenticate"}
+        self._say(401, json.dumps(headers).encode(), headers)
 
     def _body(self) -> bytes:
         if "chunked" in self.headers.get("Transfer-Encoding", ""):

@@ -46,6 +46,7 @@ def _violated(entries, rules):
         *invariants._known(entries, told),
         *invariants._existing(entries, told),
         *invariants._once(entries, told, truth),
+        *invariants._untouched(entries, told),
         *invariants._over(entries, told),
         *invariants._lifetimes(told),
     ]
@@ -68,6 +69,7 @@ def test_what_is_as_it_should_be_violates_nothing():
         ("drained", [replace(_entry(1), state=State.LIVE)], [_rule(1)]),
         ("lifetime", [_entry(1)], [_rule(1, expiries=[START + 600 * SECOND, START + 601 * SECOND])]),
         ("lifetime", [_entry(1)], [_rule(1, ended=START + 600 * SECOND + 2 * invariants.CLEANING)]),
+        ("others", [_entry(1)], [_rule(1, expiries=[START + 600 * SECOND, START + 5 * SECOND])]),
         ("once", [_entry(1), replace(_entry(1), external_id="rule-2")], [_rule(1), _rule(2, item="cms:/data#1")]),
     ],
 )
@@ -77,4 +79,5 @@ def test_each_promise_is_seen_to_be_broken(promise, entries, rules):
 
 def test_an_end_that_was_asked_for_twice_is_no_prolongation():
     expiries = [START + 600 * SECOND, START + 5 * SECOND, START + 7 * SECOND]
-    assert _violated([_entry(1)], [_rule(1, expiries=expiries)]) == set()
+    asked = _entry(1, end_asked_at=START + 4 * SECOND)
+    assert _violated([asked], [_rule(1, expiries=expiries)]) == set()

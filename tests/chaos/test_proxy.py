@@ -99,6 +99,16 @@ def test_each_fault_carries_the_request_out_or_not_as_it_says(proxy, service, fa
     assert len(proxy.log) == 1
 
 
+def test_a_token_that_has_ended_is_refused_whatever_the_service_remembers_and_counts_as_no_fault(proxy, service):
+    proxy.refused = ("us-old-",)
+    for token, status in (("us-old-unknown-123", 401), ("us-new-unknown-123", 201)):
+        answer = requests.post(f"{proxy.url}/rules/", data=b"x", headers={"X-Rucio-Auth-Token": token}, timeout=30)
+        assert answer.status_code == status
+    old = {"X-Rucio-Auth-Token": "us-old-unknown-123"}  # which a client sends along when it asks for another one
+    assert requests.post(f"{proxy.url}/auth/userpass", data=b"x", headers=old, timeout=30).status_code == 201
+    assert (len(service.done), proxy.faults.total()) == (2, 0)
+
+
 def test_the_same_seed_deals_the_same_faults_to_the_same_requests_in_any_order(service):
     """Whatever else is asked between them."""
     drawn = []

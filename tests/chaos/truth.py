@@ -16,7 +16,7 @@ Others = tuple[list[tuple[object, ...]], list[tuple[object, ...]]]  # rules and 
 # Rucio keeps what a rule was at its birth and at its end, and most changes between.
 _RULES = """
     SELECT {time}, id, scope || ':' || name AS item, rse_expression, source_replica_expression, comments,
-           created_at, updated_at, expires_at FROM {table} WHERE account = ? AND comments LIKE ?
+           created_at, updated_at, expires_at FROM {table} WHERE comments GLOB ?
 """
 _OTHERS = """
     SELECT id, account, scope, name, rse_expression, state, expires_at, locks_ok_cnt, locks_replicating_cnt,
@@ -54,7 +54,7 @@ class Truth:
     account: str
 
     def rules(self, campaign: str) -> dict[str, Rule]:
-        """Return every rule that the campaign ever had, by its id as the tool writes it."""
+        """Return every rule that the campaign ever had, by its id as the tool writes it; `*` stands for any."""
         with closing(self._open()) as db:
             found = self._remembered(db, campaign)
             sizes = dict(db.execute("SELECT scope || ':' || name, bytes FROM dids WHERE did_type = 'D'"))
@@ -70,7 +70,7 @@ class Truth:
         rows = []
         for table in ("rules_hist_recent", "rules_history", "rules"):
             query = _RULES.format(table=table, time="2 AS at" if table == "rules" else "1 AS at")
-            rows += db.execute(query, (self.account, f"dc_inject/1 {campaign} %")).fetchall()
+            rows += db.execute(query, (f"dc_inject/1 {campaign} *",)).fetchall()
         alive = {row["id"] for row in rows if row["at"] == 2}
         last: dict[str, datetime] = {}
         for row in sorted(rows, key=lambda row: (row["at"], row["updated_at"])):
@@ -111,6 +111,7 @@ class Truth:
     def _open(self) -> sqlite3.Connection:
         db = sqlite3.connect(f"file:{self.database}?mode=ro", uri=True, timeout=30)
         db.row_factory = sqlite3.Row
+        db.execute("BEGIN")  # what is read from now on is one state, while daemons and others go on
         return db
 
 

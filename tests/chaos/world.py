@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import configparser
+import contextlib
+import io
 import json
 import os
 import random
+import secrets
 import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dc_inject.model import Cycle
+from dc_inject.errors import LedgerError
+from dc_inject.ledger import LedgerView, Row
+from dc_inject.model import Cycle, Entry
 from dc_inject.sandbox import Dataset, Rse, Sandbox
+from dc_inject.sandbox.state import write_private
 from tests.chaos.lives import PATIENCE, Life, Process
 from tests.chaos.proxy import Proxy
 from tests.conftest import client_for
@@ -25,7 +32,8 @@ from tests.e2e.tool import Done, until
 GB = 10**9
 FOREIGN = "production"
 BETWEEN = 0.05  # seconds from a death to the next start, as a supervisor has them
-DONE, SERVICE, KILLED = 0, 4, -9
+DONE, LEDGER, SERVICE, KILLED = 0, 3, 4, -9
+ALL = "cms:*"
 STAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 MENU = """\
@@ -40,7 +48,7 @@ accept: [rate-outlier]
 defaults:
   cycle: {cycle} s
   lifetime: {{min: {lifetime} s, max: {lifetime} s}}
-  datasets: {{did: ["cms:*"], files: 1..100, mean_file: 0.1..20 GB}}
+  datasets: {{did: ["{did}"], files: 1..100, mean_file: 0.1..20 GB}}
 scenarios:
   test:
     links:
@@ -59,6 +67,7 @@ class World:
     links: int = 2  # from one source
     timeout: int = 2  # seconds of a call; three times as much and a request counts as never made
     rate: str = ""  # of each link
+    did: str = ALL  # datasets that are taken
     number: int = 0  # of the campaign: a world may see several, one after the other
     lives: list[Life] = field(default_factory=list)  # of this campaign
     codes: Counter[int] = field(default_factory=Counter)  # of all
@@ -66,11 +75,14 @@ class World:
     service: str = "rucio"
     patience: float = PATIENCE
     over: bool = False  # whether somebody has stopped it all
+    secrets: set[str] = field(default_factory=set)  # that it was given, beside its first password
+    places: str = ""  # the label in the names of places and datasets, which two worlds may share
     harmed: bool = False  # whether the machine itself fails: then a life may end in any way
     on_death: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         """Make the folder, and a rucio.cfg that leads to the proxy."""
+        self.places = self.places or self.label
         self.folder.mkdir(parents=True, mode=0o700)
         config = self.sandbox.config.read_text().replace(self.sandbox.url, self.proxy.url)
         token = self.sandbox.config.parent  # every client has its token file there: ours must not be shared
@@ -93,11 +105,16 @@ class World:
 
     @property
     def source(self) -> str:
-        return f"T2_{self.label}_From"
+        return f"T2_{self.places}_From"
 
     @property
     def destinations(self) -> list[str]:
-        return [f"T2_{self.label}_To{number}" for number in range(1, self.links + 1)]
+        return [f"T2_{self.places}_To{number}" for number in range(1, self.links + 1)]
+
+    @property
+    def landings(self) -> list[str]:
+        """Those that get what is at the source: all of them here."""
+        return self.destinations
 
     @property
     def menu(self) -> Path:
@@ -107,12 +124,24 @@ class World:
     def ledger(self) -> Path:
         return self.folder / "dc_inject" / f"{self.campaign}.sqlite"
 
+    def entries(self) -> list[Entry]:
+        """Return all that this campaign's ledger has, and nothing before it is one."""
+        with contextlib.suppress(LedgerError), LedgerView.open(self.ledger) as view:
+            return view.entries()
+        return []
+
+    def rows(self) -> Sequence[Row]:
+        """Return its rows; nothing before it is a ledger."""
+        with contextlib.suppress(LedgerError), LedgerView.open(self.ledger) as view:
+            return view.rows()
+        return ()
+
     # ------------------------------------------------------------------ the grid
 
     def furnish(self, count: int, size: int = GB) -> None:
         """Make the RSEs, `count` datasets at the source, and what other people have at our destinations."""
-        dice = random.Random(self.label)
-        names = [f"/Chaos_{self.label}/v1/RAW#{number:03}" for number in range(count)]
+        dice = random.Random(self.places)
+        names = [f"/Chaos_{self.places}/v1/RAW#{number:03}" for number in range(count)]
         sizes = [[round(size * dice.uniform(0.4, 0.6)) for _ in range(dice.choice((1, 2)))] for _ in names]
         datasets = [Dataset("cms", name, tuple(some)) for name, some in zip(names, sizes, strict=True)]
         rses = [Rse(self.source, 10**16), *(Rse(name, 10**16) for name in self.destinations)]
@@ -139,13 +168,47 @@ class World:
         last = end + grace * length
         head = MENU.format(
             campaign=self.campaign, start=start.strftime(stamp), end=last.strftime(stamp), cycle=self.cycle,
-            lifetime=lifetime,
+            lifetime=lifetime, did=self.did,
         )  # fmt: skip
         parts = [f"rate: {rate}, end: {end.strftime(stamp)}"]
         parts += [f"rate: 1 kb/s, start: {end.strftime(stamp)}"] * bool(grace)
         links = [f"from: {self.source}, to: {to}, {part}" for to in self.destinations for part in parts]
         self.menu.write_text(head + "".join(f"      - {{{link}}}\n" for link in links))
         return last
+
+    # ------------------------------------------------------------------ who the tool is
+
+    def identify(self) -> None:
+        """Put a new name and password of the account into the tool's file; those of before end."""
+        settings = self._settings()
+        client = settings["client"]
+        self._end_tokens(client["username"])
+        client["username"] = f"{self.label}-{len(self.secrets)}"
+        client["password"] = secrets.token_urlsafe(24)
+        client_for(self.sandbox.root_config).add_identity(
+            client["account"], client["username"], "USERPASS", "chaos@example.org", password=client["password"]
+        )
+        self.secrets.add(client["password"])
+        text = io.StringIO()
+        settings.write(text)
+        write_private(self.config, text.getvalue())
+
+    def revoke(self) -> None:
+        """Let Rucio know the name in the tool's file no more, nor any token that it had.
+
+        Rucio remembers tokens in its memory: that they have ended is what the proxy says.
+        """
+        client = self._settings()["client"]
+        client_for(self.sandbox.root_config).del_identity(client["account"], client["username"], "USERPASS")
+        self._end_tokens(client["username"])
+
+    def _settings(self) -> configparser.ConfigParser:
+        settings = configparser.ConfigParser()
+        settings.read(self.config)
+        return settings
+
+    def _end_tokens(self, name: str) -> None:
+        self.proxy.refused += (f"{self._settings()['client']['account']}-{name}-",)  # as Rucio makes them
 
     # ------------------------------------------------------------------ lives of the tool
 
