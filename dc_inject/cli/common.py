@@ -78,11 +78,22 @@ class Prefix(click.ParamType[str]):
             self.fail(f"{message} ({hint})" if hint else message, param, ctx)
 
 
+class Campaign(click.Argument):
+    """A campaign that has a ledger, or the ledger itself; who names none is told which there are."""
+
+    def process_value(self, ctx: click.Context, value: object) -> object:
+        """Return the name; raises UsageError, with the campaigns that have a ledger, when there is none."""
+        try:
+            return super().process_value(ctx, value)
+        except click.MissingParameter:
+            raise UsageError(f"which campaign? `{ctx.command_path} CAMPAIGN`", _known()) from None
+
+
 log = logging.getLogger(__name__)
 
 TIME = Moment()
 MENUS = click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path))
-CAMPAIGN = click.argument("campaign", metavar="CAMPAIGN|LEDGER")
+CAMPAIGN = click.argument("campaign", cls=Campaign, metavar="CAMPAIGN|LEDGER")
 LEDGER = click.option(
     "--ledger",
     "ledger_path",
@@ -139,9 +150,12 @@ def existing_ledger(campaign: str, path: Path | None = None) -> Path:
     found = named or ledger.default_path(campaign, os.environ)
     if found.is_file():
         return found
-    folder, known = ledger.default_folder(os.environ), ", ".join(campaigns()) or "none"
     missing = "there is no ledger" if named else f"campaign {campaign!r} has no ledger"
-    raise LedgerError(f"{missing} at {found}", f"campaigns with a ledger in {folder}: {known}")
+    raise LedgerError(f"{missing} at {found}", _known())
+
+
+def _known() -> str:
+    return f"campaigns with a ledger in {ledger.default_folder(os.environ)}: {', '.join(campaigns()) or 'none'}"
 
 
 def campaigns() -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dc_inject.errors import LedgerError
-from dc_inject.ledger import lock, place, schema
+from dc_inject.ledger import lock, place, schema, trouble
 from dc_inject.ledger.trouble import translated
 from dc_inject.model import EPOCH
 
@@ -214,15 +214,24 @@ class Database:
 # --------------------------------------------------------------------------- files
 
 
-def _make(path: Path) -> None:
-    """Make the file, for us alone, in a folder that is ours alone when we have to make it."""
+_MEND = "mend that (the rights, the mount) and start again: another ledger would begin the campaign anew"
+_ELSEWHERE = "name a file in a folder that you may write to, by --ledger or XDG_STATE_HOME"
+
+
+def _make(path: Path, hint: str = _ELSEWHERE) -> None:
+    """Make the file, for us alone, in a folder that is ours alone when we have to make it.
+
+    `hint` is for where no file may be made; one that is there already has to be mended.
+    """
     try:
         place.make_folder(path.parent)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
+        if trouble.full(error):
+            raise trouble.of_system(path, error) from error
         raise LedgerError(
             f"the ledger {path} cannot be opened for writing: {error.strerror}",
-            "name a file in a folder that you may write to, by --ledger or XDG_STATE_HOME",
+            _MEND if os.path.lexists(path) else hint,
         ) from None
     try:
         known = os.fstat(handle)
@@ -247,11 +256,11 @@ def _keep_old(path: Path, number: int) -> None:
     copy = path.with_name(f"{path.name}.v{number}-backup-{written:%Y%m%dT%H%M%SZ}")
     uri = f"{path.absolute().as_uri()}?mode=ro"  # a connection that writes, as ours does, cannot copy
     with translated(path), contextlib.closing(sqlite3.connect(uri, uri=True)) as old:
-        _copy(old, copy)
+        _copy(old, copy, _MEND)
 
 
-def _copy(connection: sqlite3.Connection, path: Path) -> None:
-    _make(path)
+def _copy(connection: sqlite3.Connection, path: Path, hint: str = _ELSEWHERE) -> None:
+    _make(path, hint)
     with translated(path), contextlib.closing(sqlite3.connect(path)) as copy:
         connection.backup(copy)
 
@@ -291,5 +300,5 @@ def _refuse_version(path: Path, number: int | None, *, exactly: bool = False) ->
     if exactly and number < schema.VERSION:
         raise LedgerError(
             f"{path} is not (yet) a ledger of this version ({number} instead of {schema.VERSION})",
-            "`dc-inject run` (`stop`, `end`) makes it one, and keeps it as it was in a file beside it",
+            "the next `dc-inject run` of this campaign (or `stop`, `end`) migrates it, and keeps a copy",
         )

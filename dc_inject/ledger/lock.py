@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from dc_inject.errors import LedgerError
+from dc_inject.ledger import trouble
 
 _PAUSE = 0.05  # seconds between two tries
 _LEAST = 5  # tries: somebody who only asks who holds the lock has it for an instant
@@ -28,6 +29,8 @@ def held(path: Path, who: str, patience: timedelta) -> Iterator[None]:
     try:
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
+        if trouble.full(error):
+            raise trouble.of_system(path, error) from error
         hint = "check the rights on it and on its folder"
         raise LedgerError(f"the lock {file} cannot be had: {error.strerror}", hint) from None
     try:
@@ -37,8 +40,10 @@ def held(path: Path, who: str, patience: timedelta) -> Iterator[None]:
                 f"{path} is in use: {_said(handle)} injects with it since {since:%Y-%m-%d %H:%M:%SZ}",
                 "one injector per ledger; `dc-inject stop` stops injecting from any terminal",
             )
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps({"who": who, "pid": os.getpid(), "host": os.uname().nodename}).encode(), 0)
+        try:
+            _say(handle, who)
+        except OSError as error:
+            raise trouble.of_system(path, error) from error
         try:
             yield
         finally:
@@ -79,6 +84,12 @@ def _taken(handle: int, kind: int, tries: int) -> bool:
         else:
             return True
     return False
+
+
+def _say(handle: int, who: str) -> None:
+    """Write who holds the lock; raises OSError, on a full disk say."""
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, json.dumps({"who": who, "pid": os.getpid(), "host": os.uname().nodename}).encode(), 0)
 
 
 def _said(handle: int) -> str:

@@ -1,8 +1,9 @@
-"""What SQLite's errors mean to a person, and what to do about them."""
+"""What errors of SQLite and of the file system mean to a person, and what to do about them."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise _ledger_error(path, error) from error
+        raise _ledger_error(path, getattr(error, "sqlite_errorname", ""), str(error)) from error
     except OverflowError as error:
         raise LedgerError(f"a number is too large for the ledger {path}", "check rates and sizes") from error
 
@@ -39,9 +40,24 @@ _MEANINGS = (  # the beginning of SQLite's name of an error, what it means, what
 )
 
 
-def _ledger_error(path: Path, error: sqlite3.Error) -> LedgerError:
-    name = getattr(error, "sqlite_errorname", "")
+_OF_SYSTEM = {  # an errno, and SQLite's name of the same trouble; any other is one of the disk
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "SQLITE_FULL"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "SQLITE_READONLY"),
+}
+
+
+def of_system(path: Path, error: OSError) -> LedgerError:
+    """Return what an error of the file system means for a ledger: what SQLite's own of the same trouble does."""
+    return _ledger_error(path, _OF_SYSTEM.get(error.errno or 0, "SQLITE_IOERR"), error.strerror or str(error))
+
+
+def full(error: OSError) -> bool:
+    """Whether a disk, or a quota on it, is full."""
+    return error.errno in {errno.ENOSPC, errno.EDQUOT}
+
+
+def _ledger_error(path: Path, name: str, said: str) -> LedgerError:
     for start, meaning, hint in _MEANINGS:
         if name.startswith(start):
-            return LedgerError(f"the ledger {path}: {meaning} ({error})", hint)
-    return LedgerError(f"the ledger {path}: {error}", "please report it with this message")
+            return LedgerError(f"the ledger {path}: {meaning} ({said})", hint)
+    return LedgerError(f"the ledger {path}: {said}", "please report it with this message")

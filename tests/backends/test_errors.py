@@ -61,6 +61,20 @@ def test_each_error_has_its_class(error: Exception, kind: type[ServiceError]) ->
 
 
 @pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (rucio.DatabaseException("An unknown Database Exception has occurred."), "its database does not"),
+        (rucio.RucioException("('(sqlite3.OperationalError) database is locked',)"), "its database does not"),
+        (rucio.RucioException(BARE.format(502)), "there is an answer, but Rucio does not work"),
+    ],
+)
+def test_where_there_is_an_answer_the_hint_is_to_ask_the_operators(error: Exception, hint: str) -> None:
+    """`ping` would otherwise send people to their rucio.cfg."""
+    assert hint in (translate(error, Notes()).hint or "")
+    assert "operators" in (translate(error, Notes()).hint or "")
+
+
+@pytest.mark.parametrize(
     "kind", [k for _, k in inspect.getmembers(rucio, inspect.isclass) if issubclass(k, rucio.RucioException)]
 )
 def test_no_error_of_rucio_escapes(kind: type[rucio.RucioException]) -> None:

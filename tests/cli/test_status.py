@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dc_inject.errors import LedgerError
+from dc_inject.errors import LedgerError, UsageError
 from dc_inject.goal import Keep, Volume
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.overrides import Kind
@@ -161,6 +161,21 @@ def test_a_campaign_without_a_ledger_is_told_which_have_one(
     assert error.exit_code == 3
     assert "dc29" in error.message
     assert "dc28" in (error.hint or "")
+
+
+def test_who_names_no_campaign_is_told_which_have_a_ledger(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A usage error, exit code 2, with the same list as for a wrong name."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "state" / "dc_inject"
+    folder.mkdir(parents=True)
+    (folder / "dc28.sqlite").write_bytes(made.path.read_bytes())
+    for command in ("status", "stop", "end"):
+        error = run(command).exception
+        assert isinstance(error, UsageError)
+        assert "which campaign?" in error.message
+        assert (error.hint or "").endswith(f"{folder}: dc28")
 
 
 def test_the_default_place_is_found_by_name(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 import stat
 import subprocess
@@ -12,16 +14,17 @@ from pathlib import Path
 import pytest
 
 from dc_inject.errors import LedgerError
-from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, place, schema
+from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, lock, place, schema
 from tests.ledger.world import CYCLE, START, dues, injection, opened, started
 
 
 def refused(match, call, *args, **more):
-    """Assert that a call is refused with this message and a hint, and with no error of SQLite in its text."""
+    """Assert that a call is refused with this message and a hint, and with no error of SQLite; return it."""
     with pytest.raises(LedgerError, match=match) as error:
         call(*args, **more)
     assert error.value.hint
     assert error.value.exit_code == 3
+    return error.value
 
 
 def mode(path: Path) -> int:
@@ -177,6 +180,49 @@ def test_a_full_disk_is_said_and_loses_nothing_that_was_written(tmp_path):
         run("PRAGMA max_page_count = 1000000")
         ledger.add_injections(many, START)
         assert len(ledger.entries()) == 2001
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_is_full_at_the_start_is_said_as_in_a_run(tmp_path, monkeypatch, code):
+    """The lock's file is the first thing written; the ledger's own is the first thing made."""
+
+    def fail(*_):
+        raise OSError(code, os.strerror(code))
+
+    with opened(tmp_path) as ledger:
+        monkeypatch.setattr("dc_inject.ledger.lock.os.pwrite", fail)
+        error = refused("the disk is full", ledger.hold("me").__enter__)
+        assert "make room and start again" in error.hint
+        monkeypatch.undo()
+        with ledger.hold("me"):
+            assert lock.holder(ledger.path)
+    monkeypatch.setattr("dc_inject.ledger.database.place.make_folder", fail)
+    assert "make room" in refused("the disk is full", Ledger.open, tmp_path / "new.sqlite").hint
+
+
+def test_another_trouble_with_the_lock_is_no_bug_of_ours(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("dc_inject.ledger.lock.os.pwrite", fail)
+    with opened(tmp_path) as ledger:
+        refused("the disk does not work", ledger.hold("me").__enter__)
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_only_where_there_is_no_ledger_yet_another_place_is_the_hint(tmp_path, monkeypatch, exists):
+    """A second, empty ledger of a campaign that lives would begin it anew."""
+    opened(tmp_path).close()
+    path = tmp_path / ("dc27.sqlite" if exists else "new.sqlite")
+
+    def fail(*_):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("dc_inject.ledger.database.os.open", fail)
+        hint = refused("cannot be opened for writing: Read-only file system", Ledger.open, path).hint
+    assert ("--ledger" in hint) is not exists
+    assert ("mend that" in hint) is exists
 
 
 def test_a_ledger_that_another_process_keeps_locked_is_said(tmp_path):

@@ -86,7 +86,10 @@ def test_who_only_reads_migrates_nothing_and_says_who_does(tmp_path):
     refused("not \\(yet\\) a ledger of this version \\(1 instead of 5\\)", LedgerView.open, path)
     with pytest.raises(LedgerError) as error:
         LedgerView.open(path)
-    assert "`dc-inject run`" in error.value.hint
+    assert (
+        "the next `dc-inject run` of this campaign (or `stop`, `end`) migrates it, and keeps a copy"
+        in error.value.hint
+    )
     assert path.read_bytes() == before
     assert not backups(path)
 

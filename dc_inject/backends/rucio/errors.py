@@ -58,7 +58,9 @@ _ANOTHER = (
     rucio.ReplicationRuleCreationTemporaryFailed,  # replicas at the destination are still being deleted
     rucio.MissingSourceReplica,
 )
+_OPERATORS = "there is an answer, but Rucio does not work: ask its operators"
 _HINTS: dict[type[Exception], str] = {
+    rucio.DatabaseException: "Rucio answers, but its database does not: ask its operators",
     rucio.InsufficientAccountLimit: "ask for more quota at this destination, or let rules end sooner",
     rucio.RSEOverQuota: "the destination is over its own limit: wait, or take another one",
     rucio.RSEWriteBlocked: "the site does not take data now: wait, or exclude it",
@@ -121,7 +123,7 @@ def translate(error: Exception, notes: Notes, *, writes: bool = False, making: b
 def _meant(error: Exception, notes: Notes, *, writes: bool, making: bool) -> ServiceError:
     text = scrub(_text(error, notes), notes.secrets)
     if isinstance(error, _PERSON) and notes.status >= 500:
-        return Temporary(text)  # the door is broken, not the key
+        return Temporary(text, _OPERATORS)  # the door is broken, not the key
     if isinstance(error, _PERSON):
         return Fatal(text, _credentials_hint(error), hold="credentials")
     if isinstance(error, _CONFIGURATION):
@@ -133,7 +135,7 @@ def _meant(error: Exception, notes: Notes, *, writes: bool, making: bool) -> Ser
     if type(error) is rucio.RucioException and (status := _STATUS.search(str(error))):
         return _by_status(int(status[1]), text)
     if type(error) is rucio.RucioException and _DATABASE.search(text):
-        return Temporary(f"Rucio's database is busy: {text}")
+        return Temporary(f"Rucio's database is busy: {text}", _HINTS[rucio.DatabaseException])
     if isinstance(error, rucio.RucioException):
         return Permanent(text, _hint(error))
     if making or isinstance(error, OSError):
@@ -152,7 +154,7 @@ def _by_status(status: int, text: str) -> ServiceError:
         return Permanent(text, "the request is too large for the server")
     if status == 429:
         return Temporary(text, "the server asks for fewer calls: lower rules_per_hour")
-    return Temporary(text)
+    return Temporary(text, _OPERATORS if status >= 500 else None)
 
 
 def _text(error: Exception, notes: Notes) -> str:
