@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,8 @@ from dc_inject.storage.nouns import VERBS
 
 if TYPE_CHECKING:
     from dc_inject.backends.fts import StorageEnd
+
+SAY_AFTER = 3.0  # seconds without an answer, after which it is said what is waited for
 
 
 def _left(seconds: float) -> str:
@@ -83,8 +87,12 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
         endpoint=common.menus_endpoint(drafts),
     )
     failed: list[ServiceError] = []
-    rows = [_row(backend, clock, failed) for backend in backends.values()]
-    ends = _storages(drafts, backends)
+    rows = []
+    for service, backend in backends.items():
+        with _waiting(f"waiting for an answer from {service}, up to {timeout:g} s for each call (--timeout)"):
+            rows.append(_row(backend, clock, failed))
+    with _waiting("waiting for answers from the storages"):
+        ends = _storages(drafts, backends)
     if ends and not any(end["reachable"] is not False for end in ends):
         failed.insert(
             0, Temporary("no storage of these menus can be reached", "check the network, and their ports")
@@ -94,6 +102,18 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
         click.echo(f"dc-inject: {early.message}", err=True)
     if failed:
         raise failed[-1]
+
+
+@contextlib.contextmanager
+def _waiting(what: str) -> Iterator[None]:
+    """Say what is waited for when the block takes more than a few seconds: silence looks as if we hung."""
+    timer = threading.Timer(SAY_AFTER, click.echo, [f"dc-inject: {what}"], {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _emit(fmt: str, rows: Sequence[dict[str, Any]], ends: Sequence[Mapping[str, Any]]) -> None:

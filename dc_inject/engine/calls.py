@@ -50,11 +50,12 @@ class Calls:
             raise failures[0]
 
     def gather(
-        self, tasks: Mapping[K, Callable[[], Any]], deadline: datetime
+        self, tasks: Mapping[K, Callable[[], Any]], deadline: datetime, service: Callable[[K], str]
     ) -> tuple[dict[K, Any], dict[K, ServiceError]]:
         """Run tasks and wait for all of them or the deadline; return results, and errors of the others.
 
-        Continuations of other tasks run meanwhile. A task that is late counts as failed; its result is dropped.
+        Continuations of other tasks run meanwhile. A task that is late counts as failed; its result is dropped,
+        and its error names the `service` of the task.
         """
         results: dict[K, Any] = {}
         errors: dict[K, ServiceError] = {}
@@ -72,9 +73,9 @@ class Calls:
             self.start(task, keep(name))
         while len(results) + len(errors) < len(tasks) and self._clock.now() < deadline and not self.stopping:
             self.wait(deadline)
-        late = Temporary("no answer before the deadline of this cycle", lost=True)
-        failed = {name: errors.get(name, late) for name in tasks if name not in results}
-        return dict(results), failed
+        late = [name for name in tasks if name not in results and name not in errors]
+        errors |= {name: Temporary(f"no answer from {service(name)} in time", lost=True) for name in late}
+        return dict(results), {name: errors[name] for name in tasks if name in errors}
 
     @property
     def under_way(self) -> int:

@@ -129,7 +129,7 @@ def _look(
             parts[service, source, start] = part
             candidates = [Candidate(injection.item.name, injection.link) for injection in part]
             tasks[service, source, start] = partial(desk.backends[service].look, candidates)
-    results, errors = desk.calls.gather(tasks, deadline)
+    results, errors = desk.calls.gather(tasks, deadline, lambda name: name[0])
     failed: set[FlowKey] = set()
     for name, error in errors.items():
         flows = {injection.flow for injection in parts[name]}

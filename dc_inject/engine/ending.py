@@ -222,19 +222,19 @@ class Ending:
         if self._record is not None:
             keys = [entry.injection.key for _, part in batches for entry in part]
             self._record.end_asked(keys, self._clock.now())
-        tasks: dict[object, Callable[[], Any]] = {}
+        tasks: dict[tuple[str, int], Callable[[], Any]] = {}
         for number, (service, part) in enumerate(batches):
             backend = self._backends[service]
-            tasks[number] = partial(backend.end, part)
+            tasks[service, number] = partial(backend.end, part)
         results, errors = self._gather(tasks)
         outcomes: list[Outcome] = []
-        for number, (_, part) in enumerate(batches):
-            failed = [Outcome(entry.injection.key, error=errors.get(number)) for entry in part]
-            outcomes += results.get(number, failed)
+        for number, (service, part) in enumerate(batches):
+            failed = [Outcome(entry.injection.key, error=errors.get((service, number))) for entry in part]
+            outcomes += results.get((service, number), failed)
         return outcomes
 
     def _observe(self, entries: Sequence[Entry], *, exact: bool = False) -> dict[str, Observation]:
-        tasks: dict[object, Callable[[], Any]] = {}
+        tasks: dict[tuple[str, int], Callable[[], Any]] = {}
         for service, some in _by_service(entries).items():
             backend = self._backends[service]
             for start in range(0, len(some), OBSERVE_AT_ONCE):
@@ -249,9 +249,9 @@ class Ending:
         return {observation.key: observation for observation in observations}
 
     def _gather(
-        self, tasks: Mapping[object, Callable[[], Any]]
-    ) -> tuple[dict[object, Any], dict[object, ServiceError]]:
-        return self._calls.gather(tasks, self._clock.now() + self._patience)
+        self, tasks: Mapping[tuple[str, int], Callable[[], Any]]
+    ) -> tuple[dict[tuple[str, int], Any], dict[tuple[str, int], ServiceError]]:
+        return self._calls.gather(tasks, self._clock.now() + self._patience, lambda name: name[0])
 
 
 def _updated(entry: Entry, seen: Observation) -> Entry:

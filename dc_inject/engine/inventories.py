@@ -43,10 +43,9 @@ class Inventories:
         unread = {pool for pool, service in wanted.items() if ledger.inventory_read_at(service, pool) is None}
         while unread & self._reading and self._desk.clock.now() < deadline and not calls.stopping:
             calls.wait(deadline)
-        still = Temporary("its inventory is still being read")
         unread = {pool for pool in unread if ledger.inventory_read_at(wanted[pool], pool) is None}
         pools = {pool: ledger.inventory(service, pool) for pool, service in wanted.items() if pool not in unread}
-        return pools, {pool: self._failed.get(pool, still) for pool in unread}
+        return pools, {pool: self._failed.get(pool) or _still(wanted[pool], pool) for pool in unread}
 
     def _take(self, service: str, pool: PoolKey, items: list[Item] | None, error: ServiceError | None) -> None:
         """Keep what a source told, whenever it did."""
@@ -64,6 +63,10 @@ class Inventories:
         """Return when to read again: staggered by up to a fifth, so that sources do not fall due together."""
         digest = hashlib.blake2b(repr(pool).encode(), digest_size=4).digest()
         return self._desk.settings.inventory_age * (1 - 0.2 * int.from_bytes(digest) / 2**32)
+
+
+def _still(service: str, pool: PoolKey) -> Temporary:
+    return Temporary(f"no answer from {service} yet: the inventory of {pool.source} is still being read")
 
 
 def _read(backend: Backend, pool: PoolKey) -> list[Item]:

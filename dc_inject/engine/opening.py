@@ -142,7 +142,7 @@ class Opening:
             for start in range(0, len(rses), RSES_AT_ONCE):
                 part = rses[start : start + RSES_AT_ONCE]
                 tasks[service, start] = partial(desk.backends[service].sites, part)
-        results, errors = desk.calls.gather(tasks, deadline)
+        results, errors = desk.calls.gather(tasks, deadline, lambda name: name[0])
         self._complain(errors, last_try=last_try and bool(results))
         facts = {(service, name): fact for (service, _), some in results.items() for name, fact in some.items()}
         now = desk.clock.now()

@@ -199,12 +199,13 @@ class Rebuilding:
         by_service: dict[str, list[T]] = defaultdict(list)
         for thing, service in things:
             by_service[service].append(thing)
-        tasks: dict[object, Callable[[], Mapping[K, A]]] = {
+        tasks: dict[tuple[str, int], Callable[[], Mapping[K, A]]] = {
             (service, start): partial(question, self._backends[service], some[start : start + AT_ONCE])
             for service, some in by_service.items()
             for start in range(0, len(some), AT_ONCE)
         }
-        answers, errors = self._calls.gather(tasks, self._clock.now() + self._patience * len(tasks))
+        deadline = self._clock.now() + self._patience * len(tasks)
+        answers, errors = self._calls.gather(tasks, deadline, lambda name: name[0])
         for error in errors.values():
             raise error
         return {key: value for answer in answers.values() for key, value in answer.items()}

@@ -6,6 +6,7 @@ import csv
 import importlib
 import io
 import json
+import threading
 from dataclasses import replace
 from datetime import timedelta
 
@@ -72,6 +73,28 @@ def test_a_service_that_cannot_be_reached_is_exit_code_4(service: SimBackend) ->
     (told,) = json.loads(run("ping", "--format", "json").stdout)
     assert (told["service"], told["account"]) == ("rucio", None)
     assert told["error"] == "Rucio at https://rucio.example.org: cannot be reached"
+
+
+def test_what_is_waited_for_is_said_while_a_service_does_not_answer(
+    service: SimBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On stderr, once, and with the name of the service; who answers at once hears nothing of it."""
+    assert run("ping").stderr == ""
+    said, echo = threading.Event(), command.click.echo
+
+    def heard(message: str = "", **more: bool) -> None:
+        echo(message, **more)
+        if "waiting" in message:
+            said.set()
+
+    def fault(_method: str, _subject: object) -> None:
+        assert said.wait(60)
+
+    monkeypatch.setattr(command, "SAY_AFTER", 0)
+    monkeypatch.setattr(command.click, "echo", heard)
+    service.fault = fault
+    lines = [line for line in run("ping").stderr.splitlines() if "rucio" in line]
+    assert lines == ["dc-inject: waiting for an answer from rucio, up to 60 s for each call (--timeout)"]
 
 
 def test_only_check_is_called(service: SimBackend) -> None:

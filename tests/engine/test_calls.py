@@ -1,0 +1,43 @@
+"""Calls to services: who waits for several of them knows which service did not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from datetime import datetime, timedelta
+from typing import Any
+
+from dc_inject.backends.sim import SimClock
+from dc_inject.engine.calls import Calls
+from dc_inject.errors import Temporary
+from dc_inject.ports import Finished
+from tests.engine.world import START
+
+
+class Hanging:
+    """An executor whose tasks of one service never come back."""
+
+    def __init__(self, clock: SimClock) -> None:
+        self._clock, self._done = clock, []
+
+    def submit(self, tag: Hashable, task: Callable[[], Any]) -> None:
+        if (answer := task()) is not None:
+            self._done.append(Finished(tag, answer, None))
+
+    def wait(self, until: datetime) -> list[Finished]:
+        done, self._done = self._done, []
+        if not done:
+            self._clock.advance(until)
+        return done
+
+
+def test_a_service_that_never_answers_is_named() -> None:
+    """And the answers of the others are taken."""
+    clock = SimClock(START)
+    tasks = {("fts", 0): lambda: "here", ("rucio", 0): lambda: None}
+    calls = Calls(Hanging(clock), clock)
+    results, errors = calls.gather(tasks, START + timedelta(minutes=1), lambda name: name[0])
+    assert results == {("fts", 0): "here"}
+    (error,) = errors.values()
+    assert isinstance(error, Temporary)
+    assert error.message == "no answer from rucio in time"
+    assert error.lost
