@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dc_inject import shape
-from dc_inject.goal import Volume
+from dc_inject.goal import Onward, Volume
 from dc_inject.model import Flow
 from dc_inject.shape import Piece, Shape
 
@@ -61,6 +61,22 @@ def until_done(flow: Flow) -> Flow:
         else:
             low = middle + 1
     return replace(flow, end=flow.start + low * _MICROSECOND)
+
+
+def with_landed(flows: Iterable[Flow]) -> list[Flow]:
+    """Return flows in their order, each second hop with a goal of its own: the volume of all that lands for it."""
+    some = list(flows)
+    landed: dict[tuple[str, str, str], Fraction] = defaultdict(Fraction)
+    for flow in some:
+        if not isinstance(flow.goal, Onward):
+            place = flow.scenario, flow.link.destination, flow.link.through
+            landed[place] += planned(flow, flow.start, flow.end)
+    return [
+        replace(flow, goal=Volume(int(landed[flow.scenario, flow.link.source, flow.link.through])))
+        if isinstance(flow.goal, Onward)
+        else flow
+        for flow in some
+    ]
 
 
 def at(flow: Flow, moment: datetime, *, before: bool = False) -> float:

@@ -44,14 +44,17 @@ class Span(NamedTuple):
 
 
 def streams(campaigns: Sequence[Campaign]) -> list[Stream]:
-    """Return what flows in campaigns; volumes end when they are there, to the second: shares of one at once."""
+    """Return what flows in campaigns; volumes end when they are there, to the second: shares of one at once.
+
+    Second hops end when all that lands has gone on, at their rates.
+    """
     found: dict[tuple[object, ...], list[Flow]] = {}
     of: dict[tuple[object, ...], Campaign] = {}
     for number, campaign in enumerate(campaigns):
         sites = _sites(campaign)
         exclusions = list(enumerate(one for menu in campaign.menus for one in menu.exclusions))
-        for flow in campaign.flows:
-            ended = flow if flow.goal is None else replace(flow, end=_second(rates.until_done(flow).end))
+        for flow, bounded in zip(campaign.flows, rates.with_landed(campaign.flows), strict=True):
+            ended = flow if flow.goal is None else replace(flow, end=_second(rates.until_done(bounded).end))
             out = tuple(n for n, one in exclusions if pace.covers(one, flow.scenario, flow.link, sites))
             key = number, flow.scenario, ended.start, ended.end, flow.shape, out
             found.setdefault(key, []).append(ended)

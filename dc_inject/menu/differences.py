@@ -98,7 +98,8 @@ _KINDS = ("link", "scenario", "site", "total")
 
 def _subjects(campaign: Campaign) -> dict[Subject, list[Flow]]:
     found: dict[Subject, list[Flow]] = {}
-    for flow in campaign.flows:
+    carried = rates.with_landed(campaign.flows)
+    for flow in carried:
         for subject in (
             ("link", flow.scenario, str(flow.link)),
             ("scenario", "", flow.scenario),
@@ -106,14 +107,14 @@ def _subjects(campaign: Campaign) -> dict[Subject, list[Flow]]:
         ):
             found.setdefault(subject, []).append(flow)
     sites = sums.site_of(site for menu in campaign.menus for site in menu.sites)
-    for (name, direction), flows in sums.by_site(campaign.flows, sites).items():
+    for (name, direction), flows in sums.by_site(carried, sites).items():
         found["site", direction, name] = flows
     return found
 
 
 def _amounts(flows: list[Flow]) -> tuple[float, float]:
-    """Return the highest rate and the volume of some flows."""
-    volume = sum(rates.area(flow, flow.start, flow.end) for flow in flows)
+    """Return the highest rate of some flows, and what they will be given if all goes well."""
+    volume = sum(rates.planned(flow, flow.start, flow.end) for flow in flows)
     return rates.peak(flows).rate, float(volume)
 
 

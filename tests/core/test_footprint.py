@@ -260,6 +260,20 @@ def test_a_volume_flows_until_it_is_there_and_never_fills_more():
     assert row(made, "site", "C").peak.resident == pytest.approx(8100 * GB)
 
 
+def test_a_second_hop_carries_what_has_landed_and_no_more():
+    """3.6 TB of a volume and what a rate brings in the window; half as fast it takes twice as long, or until then."""
+    landed = DatasetFilter((), landed="one")
+    hop = flow("B", "T", 4, goal=Onward(), datasets=landed)
+    made = footprint([campaign(flow("A", "B", 8, goal=Volume(3600 * GB)), hop)])
+    found = row(made, "site", "T")
+    assert found.peak.ingress == GB / 2
+    assert found.volume == found.peak.quota == pytest.approx(3600 * GB)
+    assert made.total.volume == pytest.approx(7200 * GB)
+    fast = replace(hop, rate=10 * GB)
+    whole = row(footprint([campaign(flow("A", "B", 8), fast)]), "site", "T")
+    assert whole.volume == pytest.approx(row(footprint([campaign(flow("A", "B", 8))]), "site", "B").volume)
+
+
 def test_of_a_keep_no_more_than_its_bytes_are_on_their_way():
     found = footprint([campaign(flow("A", "B", 8, goal=Keep(TB)))]).total
     assert found.peak.cancelled == pytest.approx(TB)

@@ -58,6 +58,18 @@ def test_a_shorter_window_is_less_volume_at_the_same_rate() -> None:
     ]
 
 
+def test_of_a_volume_what_is_to_arrive_changes_on_each_of_its_hops() -> None:
+    """Not what its rate would bring in the whole window."""
+    body = "scenarios:\n  one: {from: A, to: B, volume: 1 TB, rate: 8 Gb/s, then: {to: C}}"
+    before, after = (campaign(text(scenarios=body.replace("1 TB", size))) for size in ("1 TB", "250 GB"))
+    changes = {one.name: one for one in differences.changes(before, after) if one.kind in {"link", "total"}}
+    assert {name: (one.volume_before, one.volume_after) for name, one in changes.items()} == {
+        "A:B": (1e12, 0.25e12),
+        "B:C": (1e12, 0.25e12),
+        "total": (2e12, 0.5e12),
+    }
+
+
 def test_days_of_a_campaign_count_together() -> None:
     """Rates by the highest at any one time, volumes by their sum."""
     second = BEFORE.replace("2027-02-09", "2027-02-10").replace("2027-02-08", "2027-02-09")
