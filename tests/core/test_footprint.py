@@ -261,7 +261,7 @@ def test_a_volume_flows_until_it_is_there_and_never_fills_more():
 
 
 def test_a_second_hop_carries_what_has_landed_and_no_more():
-    """3.6 TB of a volume and what a rate brings in the window; half as fast it takes twice as long, or until then."""
+    """3.6 TB of a volume, or what a rate brings in the window, however fast it may go on."""
     landed = DatasetFilter((), landed="one")
     hop = flow("B", "T", 4, goal=Onward(), datasets=landed)
     made = footprint([campaign(flow("A", "B", 8, goal=Volume(3600 * GB)), hop)])
