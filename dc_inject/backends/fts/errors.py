@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 CREDENTIALS = "credentials"
 INSTALL = (
-    "install the extra `fts`: pip install 'dc-inject[fts]'; M2Crypto, which it needs, is compiled then: "
-    "apt install gcc libssl-dev python3-dev"
+    "install the extra `fts`, for which M2Crypto is compiled: apt install gcc libssl-dev python3-dev; "
+    "pip install 'setuptools>=77' 'swig>=4.2'; then, in the clone, pip install --no-build-isolation '.[fts]'"
 )
 NO_VO = "give a proxy with a VO (voms-proxy-init), or a token"
 _RENEW = "renew the proxy or token (`dc-inject ping` tells which are used)"
