@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from dc_inject.ports import Backend, Clock, Outcome
 IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)
 JOBS_END_WITHIN = timedelta(minutes=1)
 TELL_EVERY = timedelta(seconds=10)
+SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, once it was interrupted
 
 
 class Pace(click.ParamType[float]):
@@ -137,7 +138,7 @@ def end(
         standing, spared = _sparing(standing, _read(ledger, doomed) if ledger is not None else set())
         files = removal.left(ours, backends) if ledger is not None else 0
         _say(standing, noun, files, spared, cancel=cancel, rate=rate)
-        work = len(standing.complete) + len(doomed)
+        work = [*standing.complete, *doomed]
         if work or files:
             _confirm(yes=yes)
         if work:
@@ -148,7 +149,11 @@ def end(
                 ledger.change(common.who(), what, "", clock.now())
             last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
             outcomes = itertools.chain(ending.end(standing.complete), ending.cancel(doomed, rate, last))
-            _carry_out(outcomes, work, noun, clock)
+            try:
+                _carry_out(outcomes, work, noun, clock)
+            except (click.exceptions.Exit, ServiceError):
+                _settle(ending)
+                raise
         if ledger is not None:
             if work:
                 _look_again(ending, ours, backends, clock)
@@ -197,9 +202,7 @@ def _say(standing: Standing, noun: str, left: int, spared: int, *, cancel: bool,
         lines.append(f"{unfinished}: {_cancelled(standing.unfinished, rate)}")
     elif standing.unfinished:
         files = units.counted(files_left(standing.unfinished), "files")
-        last = max((e.expires_at for e in standing.unfinished if e.expires_at), default=None)
-        until = f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else ""
-        lines.append(f"{unfinished} with {files} under way: left to the lifetime{until}")
+        lines.append(f"{unfinished} with {files} under way: {_left(standing.unfinished)}")
     for number, words in (
         (standing.ending, "ending already"),
         (standing.gone, "gone already"),
@@ -209,6 +212,11 @@ def _say(standing: Standing, noun: str, left: int, spared: int, *, cancel: bool,
             lines.append(f"{units.counted(number, noun)} {words}")
     for line in lines or [f"no {noun} to end"]:
         click.echo(line, err=True)
+
+
+def _left(entries: Sequence[Entry]) -> str:
+    last = max((entry.expires_at for entry in entries if entry.expires_at), default=None)
+    return "left to the lifetime" + (f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else "")
 
 
 def _cancelled(entries: Sequence[Entry], rate: float) -> str:
@@ -233,32 +241,41 @@ def _confirm(*, yes: bool) -> None:
 
 @dataclass
 class _Tally:
-    ended: int = 0
-    failed: int = 0
     error: ServiceError | None = None
+    ended: set[str] = field(default_factory=set)
 
 
-def _carry_out(outcomes: Iterator[Outcome], work: int, noun: str, clock: Clock) -> None:
+def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, clock: Clock) -> None:
     """End them one after the other, and say how far it got; raises ServiceError when some could not be ended."""
     tally, told = _Tally(), clock.now()
     try:
         for outcome in outcomes:
-            tally.ended += outcome.error is None
-            tally.failed += outcome.error is not None
+            if outcome.error is None:
+                tally.ended.add(outcome.key)
             tally.error = outcome.error or tally.error
             if clock.now() >= told + TELL_EVERY:
                 told = clock.now()
-                click.echo(f"{tally.ended} of {work} ended", err=True)
+                click.echo(f"{len(tally.ended)} of {len(work)} ended", err=True)
     except KeyboardInterrupt:
-        left = work - tally.ended
-        click.echo(f"interrupted: {tally.ended} ended, {left} left; run it again to go on", err=True)
+        left = [entry for entry in work if entry.injection.key not in tally.ended]
+        rest = f"{len(left)} {_left(left)}" if left else "none left"
+        click.echo(f"interrupted: {len(tally.ended)} ended, {rest}; run it again to go on", err=True)
         raise click.exceptions.Exit(130) from None
+    ended, all_of_them = len(tally.ended), units.counted(len(work), noun)
     if tally.error is not None:
-        message = (
-            f"{tally.ended} of {units.counted(work, noun)} ended, {work - tally.ended} not: {tally.error.message}"
-        )
+        message = f"{ended} of {all_of_them} ended, {len(work) - ended} not: {tally.error.message}"
         raise ServiceError(message, tally.error.hint or "run it again to go on")
-    click.echo(f"{units.counted(tally.ended, noun)} ended", err=True)
+    click.echo(f"{units.counted(ended, noun)} ended", err=True)
+
+
+def _settle(ending: Ending) -> None:
+    """Write down, before it leaves early, what is gone by now; interrupted once more, it leaves at once."""
+    try:
+        ending.settle(SETTLE_WITHIN)
+    except ServiceError as error:
+        click.echo(f"what became of them is not known yet: {error.message}", err=True)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(130) from None
 
 
 def _look_again(ending: Ending, ours: removal.Ours, backends: Mapping[str, Backend], clock: Clock) -> None:

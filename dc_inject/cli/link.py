@@ -143,6 +143,7 @@ def link(ctx: click.Context, /, source: str, destination: str, timeout: float, f
         _end(ctx, challenge.campaign, ledger_path, wanted["cancel_rate"], timeout)
     except click.exceptions.Exit as left:
         code = left.exit_code
+        click.echo(f"`dc-inject end {challenge.campaign} --cancel` ends what is left", err=True)
     told = _told(challenge, path, ledger_path, climbs[0])
     _emit(fmt, told)
     if code is not None:

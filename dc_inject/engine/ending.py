@@ -5,11 +5,13 @@ Ending an incomplete rule cancels its transfers; millions of cancelled transfers
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 from dc_inject.engine.calls import Calls
@@ -20,7 +22,12 @@ from dc_inject.model import Entry, State
 from dc_inject.ports import Backend, Clock, Executor, Observation, Outcome, Removal, Status
 from dc_inject.reconcile import given_up
 
+log = logging.getLogger(__name__)
+
 OBSERVE_AT_ONCE = 200
+LOOK_AT_ONCE = 25  # while it cancels: rules that are gone are asked for one by one, so many calls side by side
+LOOK_EVERY = timedelta(seconds=30)
+LOOK_SHARE = 4  # a look that takes long is followed by so many times as much cancelling
 END_AT_ONCE = 20
 BATCHES_AT_ONCE = 8
 THREADS = ON_DEMAND.calls
@@ -102,6 +109,7 @@ class Ending:
         self._calls = Calls(executor, clock)
         self._record = record
         self._patience = patience
+        self._asked: dict[str, Entry] = {}  # asked to end, and not seen to be gone
 
     def look(self, entries: Sequence[Entry], missed: Missed | None = None) -> Standing:
         """Ask how entries stand and write it down; raises the ServiceError of a service that does not tell.
@@ -163,18 +171,39 @@ class Ending:
     ) -> Iterator[Outcome]:
         """End unfinished rules one by one, at most `per_hour`, each with a last look at what it has moved.
 
-        `last` is when the one before was cancelled, perhaps by an earlier process. Gives each outcome as it comes;
-        stops early when the service does not work.
+        `last` is when the one before was cancelled, perhaps by an earlier process. Now and then those left are
+        looked at again, and what has become complete ends at once. Gives each outcome as it comes; stops early
+        when the service does not work.
         """
+        left = {entry.injection.key: entry for entry in unfinished}
+        looked, pause = self._clock.now(), LOOK_EVERY
         failures = 0
-        for entry in unfinished:
-            self.wait(next_moment(last, self._clock.now(), per_hour))
+        while left:
+            now = self._clock.now()
+            last, looked = last and min(last, now), min(looked, now)
+            moment = next_moment(last, now, per_hour)
+            if looked + pause < moment:
+                self.wait(looked + pause)
+                began = self._clock.now()
+                yield from self._look_over(left)
+                looked = self._clock.now()
+                pause = max(LOOK_EVERY, LOOK_SHARE * (looked - began))
+                continue
+            self.wait(moment)
             last = self._clock.now()
-            outcome = self._cancel(entry)
+            outcome = self._cancel(left.pop(next(iter(left))))
             yield outcome
             failures = failures + 1 if outcome.error else 0
             if failures >= GIVE_UP_AFTER or isinstance(outcome.error, Fatal):
                 return
+
+    def settle(self, within: timedelta) -> None:
+        """Write down which of those that were asked to end are gone, the last ones first.
+
+        Raises the ServiceError of a service that does not tell in time, when all that is known is written.
+        """
+        some = list(islice(reversed(self._asked.values()), BATCHES_AT_ONCE * OBSERVE_AT_ONCE))
+        self._observe(some, at_once=LOOK_AT_ONCE, within=within)
 
     def remove(
         self, entries: Iterable[Entry], patience: timedelta, waits: Callable[[str, str], None]
@@ -208,6 +237,29 @@ class Ending:
         cleans_up = self._backends[entry.injection.link.through].cleans_up
         return cleans_up and expires_at is not None and expires_at <= now
 
+    def _look_over(self, left: dict[str, Entry]) -> Iterator[Outcome]:
+        """Look at some of what is `left`: end what is complete, and take it and what is gone away from there.
+
+        What was asked to end is looked at, too, so that the record tells how far it is.
+        """
+        some, asked = (list(islice(those.values(), OBSERVE_AT_ONCE)) for those in (left, self._asked))
+        try:
+            self._observe(asked, at_once=LOOK_AT_ONCE)
+            standing = self.look(some)
+        except ServiceError as error:
+            log.info("what is left could not be looked at: %s", error.message)
+            return  # the next one that is cancelled meets the same, and counts it
+        for entry in asked:  # to the back: next time others have their turn
+            if self._asked.pop(entry.injection.key, None):
+                self._asked[entry.injection.key] = entry
+        for entry in some:
+            del left[entry.injection.key]
+        left |= {entry.injection.key: entry for entry in (*standing.overdue, *standing.unfinished)}
+        complete = {entry.injection.key for entry in standing.complete}
+        over = [e for e in some if e.injection.key not in left and e.injection.key not in complete]
+        yield from (Outcome(entry.injection.key, entry.external_id) for entry in over)
+        yield from self.end(standing.complete)
+
     def _cancel(self, entry: Entry) -> Outcome:
         key = entry.injection.key
         try:
@@ -219,9 +271,11 @@ class Ending:
         return self._end([(entry.injection.link.through, [entry])])[0]
 
     def _end(self, batches: Sequence[tuple[str, Sequence[Entry]]]) -> list[Outcome]:
+        now = self._clock.now()
+        asked = {e.injection.key: replace(e, end_asked_at=now) for _, part in batches for e in part}
         if self._record is not None:
-            keys = [entry.injection.key for _, part in batches for entry in part]
-            self._record.end_asked(keys, self._clock.now())
+            self._record.end_asked(list(asked), now)
+        self._asked |= asked
         tasks: dict[tuple[str, int], Callable[[], Any]] = {}
         for number, (service, part) in enumerate(batches):
             backend = self._backends[service]
@@ -233,25 +287,36 @@ class Ending:
             outcomes += results.get((service, number), failed)
         return outcomes
 
-    def _observe(self, entries: Sequence[Entry], *, exact: bool = False) -> dict[str, Observation]:
+    def _observe(
+        self,
+        entries: Sequence[Entry],
+        *,
+        exact: bool = False,
+        at_once: int = OBSERVE_AT_ONCE,
+        within: timedelta | None = None,
+    ) -> dict[str, Observation]:
         tasks: dict[tuple[str, int], Callable[[], Any]] = {}
         for service, some in _by_service(entries).items():
             backend = self._backends[service]
-            for start in range(0, len(some), OBSERVE_AT_ONCE):
-                part = some[start : start + OBSERVE_AT_ONCE]
+            for start in range(0, len(some), at_once):
+                part = some[start : start + at_once]
                 tasks[service, start] = partial(backend.observe, part, exact=exact)
-        results, errors = self._gather(tasks)
-        for error in errors.values():
-            raise error
+        results, errors = self._gather(tasks, within)
         observations = [observation for some in results.values() for observation in some]
         if self._record is not None:
             self._record.observe(observations, self._clock.now())
+        for seen in observations:
+            if seen.status is Status.ABSENT:
+                self._asked.pop(seen.key, None)
+        for error in errors.values():
+            raise error
         return {observation.key: observation for observation in observations}
 
     def _gather(
-        self, tasks: Mapping[tuple[str, int], Callable[[], Any]]
+        self, tasks: Mapping[tuple[str, int], Callable[[], Any]], within: timedelta | None = None
     ) -> tuple[dict[tuple[str, int], Any], dict[tuple[str, int], ServiceError]]:
-        return self._calls.gather(tasks, self._clock.now() + self._patience, lambda name: name[0])
+        deadline = self._clock.now() + (within or self._patience)
+        return self._calls.gather(tasks, deadline, lambda name: name[0])
 
 
 def _updated(entry: Entry, seen: Observation) -> Entry:

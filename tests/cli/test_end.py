@@ -230,6 +230,35 @@ def test_an_interruption_keeps_what_is_done_and_says_what_is_left(world: Rules) 
         assert sum(entry.end_asked_at is not None for entry in view.entries()) == 4
 
 
+def test_an_interruption_leaves_the_ledger_as_the_service_has_it(world: Rules) -> None:
+    """What was ended until then is ended there as well; it says until when the rest lives."""
+    pressed = iter([KeyboardInterrupt])
+
+    def fault(method: str, _subject: object) -> None:
+        if method == "observe" and world.clock.now() > START and (key := next(pressed, None)):
+            raise key
+
+    world.service.fault = fault
+    done = world.end("--yes", "--cancel")
+    assert done.exit_code == 130
+    last = max(entry.expires_at for entry in world.entries() if entry.expires_at and entry.state is State.LIVE)
+    assert f"1 left to the lifetime, the last until {last:%Y-%m-%d %H:%M:%SZ}" in done.stderr
+    assert world.states() == {State.ENDED: 4, State.LIVE: 1}
+
+
+def test_a_failure_leaves_the_ledger_as_the_service_has_it(world: Rules) -> None:
+    """Those that could be ended are ended there."""
+    failing = iter([Temporary("busy")])
+
+    def fault(method: str, _subject: object) -> None:
+        if method == "end" and (error := next(failing, None)):
+            raise error
+
+    world.service.fault = fault
+    assert world.end("--yes", "--cancel").exit_code != 0
+    assert world.states() == {State.ENDED: 2, State.COMPLETE: 3}
+
+
 @pytest.mark.parametrize("options", [("--no-ledger",), ()])
 def test_without_a_ledger_rules_are_found_by_their_comment(
     world: Rules, options: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

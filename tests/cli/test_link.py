@@ -6,6 +6,7 @@ import importlib
 import json
 import signal
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,39 @@ def test_ctrl_c_ends_the_rules_and_tells_the_verdict_so_far(service, tmp_path: P
     assert "SIGINT: stopping; rules will be ended" in done.stderr
     assert 1 <= len(done.stdout.splitlines()) - 2 < 4
     assert not any(state.in_service for state in states(tmp_path, "mini"))
+
+
+def test_ending_takes_no_longer_than_the_link_needs(service, tmp_path: Path) -> None:
+    """One rule in 15 minutes would take hours: what arrives meanwhile ends at once, and is in the ledger."""
+    backend = service(0.5)
+    done = run("link", A, B, "--rate", "2Gb/s", "--for", "12m", "--campaign", "mini", "--cancel-rate", "4/h")
+    assert isinstance(done.exception, ThresholdMissed)
+    assert "unfinished rules: will be ended in" in done.stderr
+    assert not any(state.in_service for state in states(tmp_path, "mini"))
+    ended = [rule.ended for rule in backend.rules.values()]
+    assert None not in ended
+    assert max(ended) < START + timedelta(hours=1)
+
+
+def test_ctrl_c_while_it_ends_says_what_is_left_and_what_goes_on(service, tmp_path: Path) -> None:
+    """The verdict is told all the same; the ledger has ended what is ended at the service."""
+    backend = service(0.5)
+    pressed = iter([KeyboardInterrupt])
+
+    def fault(method: str, subject: object) -> None:
+        asked = method == "end" and backend.clock.now() > START + timedelta(minutes=25)
+        if asked and (key := next(pressed, None)):
+            raise key
+
+    backend.fault = fault
+    done = run("link", A, B, "--rate", "2Gb/s", "--for", "12m", "--campaign", "mini", "--cancel-rate", "60/h")
+    assert done.exit_code == 130
+    assert "left to the lifetime, the last until" in done.stderr
+    assert "`dc-inject end mini --cancel` ends what is left" in done.stderr
+    assert "moved" in done.stdout
+    alive = sum(rule.ended is None for rule in backend.rules.values())
+    with LedgerView.open(tmp_path / "dc_inject" / "mini.sqlite") as view:
+        assert 0 < alive == sum(entry.state.in_service for entry in view.entries())
 
 
 def test_files_go_through_fts_between_two_prefixes(service, tmp_path: Path) -> None:

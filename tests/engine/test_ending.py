@@ -13,7 +13,7 @@ from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.engine.ending import Ending, files_left, next_moment
 from dc_inject.errors import Fatal, ServiceError, Temporary
 from dc_inject.model import Cycle, Entry, Injection, Item, Link, State
-from dc_inject.ports import Observation
+from dc_inject.ports import Observation, Status
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 CYCLE = Cycle(START, timedelta(minutes=15))
@@ -240,3 +240,89 @@ def test_a_service_that_does_not_tell_ends_nothing() -> None:
     with pytest.raises(Temporary, match="unreachable"):
         w.ending.look(w.entries)
     assert not w.book.asked
+
+
+def test_what_becomes_complete_while_others_are_cancelled_ends_at_once() -> None:
+    """Of 60 rules 5 go at their pace until the first look after 30 s; 40 that are complete by then go there."""
+    w = world(60)
+    unfinished = w.ending.look(w.entries).unfinished
+    for rule in list(w.backend.rules.values())[20:]:
+        rule.completed = START
+    outcomes = list(w.ending.cancel(unfinished, 600))
+    assert sorted(outcome.key for outcome in outcomes) == sorted(entry.injection.key for entry in w.entries)
+    assert not any(outcome.error for outcome in outcomes)
+    at = [(moment - START).total_seconds() for moment, _ in w.book.asked]
+    assert at == [0, 6, 12, 18, 24, 30, *[30] * 40, *range(36, 36 + 14 * 6, 6)]
+
+
+def test_what_has_gone_while_others_are_cancelled_is_not_waited_for() -> None:
+    """Rules that somebody else ended, or that expired, take none of the pace."""
+    w = world(60)
+    unfinished = w.ending.look(w.entries).unfinished
+    for rule in list(w.backend.rules.values())[10:]:
+        rule.ended = START
+    outcomes = list(w.ending.cancel(unfinished, 600))
+    assert len(outcomes) == 60
+    assert len(w.book.asked) == 10
+    assert w.clock.now() == START + timedelta(seconds=54)
+
+
+def test_the_record_learns_meanwhile_what_has_ended() -> None:
+    """Complete ones, ended before, are seen to be gone while the others are cancelled, not only afterwards."""
+    w = world(60)
+    for rule in list(w.backend.rules.values())[:50]:
+        rule.completed = START
+    standing = w.ending.look(w.entries)
+    list(w.ending.end(standing.complete))
+    outcomes = w.ending.cancel(standing.unfinished, 600)
+    for _ in range(7):
+        next(outcomes)
+    assert sum(seen.status is Status.ABSENT for seen in w.book.seen.values()) == 56
+    w.ending.settle(HOUR)
+    assert sum(seen.status is Status.ABSENT for seen in w.book.seen.values()) == 57
+
+
+def test_looking_on_the_way_is_bounded() -> None:
+    """At one an hour: a look every 30 seconds, at 200 rules at most, and others the next time."""
+    w = world(450)
+    unfinished = w.ending.look(w.entries).unfinished
+    looks: list[tuple[datetime, set[str]]] = []
+    observe = w.backend.observe
+
+    def counted(entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+        if not exact:
+            looks.append((w.clock.now(), {entry.injection.key for entry in entries}))
+        return observe(entries, exact=exact)
+
+    w.backend.observe = counted  # type: ignore[method-assign]
+    outcomes = w.ending.cancel(unfinished, 1)
+    next(outcomes)
+    next(outcomes)
+    of_those_left = [(moment, keys) for moment, keys in looks if len(keys) > 1]
+    assert [moment for moment, _ in of_those_left] == [START + timedelta(seconds=30 * n) for n in range(1, 120)]
+    assert all(len(keys) == 200 for _, keys in of_those_left)
+    assert len(set.union(*(keys for _, keys in of_those_left[:3]))) == 449
+    assert [moment for moment, _ in w.book.asked] == [START, START + HOUR]
+
+
+def test_a_clock_that_was_ahead_does_not_stop_the_cancelling() -> None:
+    """The last one was written by a clock that showed tomorrow: one interval is waited, looks or not."""
+    w = world(2)
+    unfinished = w.ending.look(w.entries).unfinished
+    list(w.ending.cancel(unfinished, 30, last=START + 24 * HOUR))
+    assert [moment for moment, _ in w.book.asked] == [START + timedelta(minutes=2), START + timedelta(minutes=4)]
+
+
+def test_a_look_that_fails_on_the_way_stops_nothing() -> None:
+    """The pace goes on; whether the service works the next cancel finds out."""
+    w = world(10)
+    unfinished = w.ending.look(w.entries).unfinished
+    busy = iter([Temporary("busy")])
+
+    def fault(method: str, subject: object) -> None:
+        if method == "observe" and len(subject) > 1 and (error := next(busy, None)):  # type: ignore[arg-type]
+            raise error
+
+    w.backend.fault = fault
+    assert [outcome.error for outcome in w.ending.cancel(unfinished, 600)] == [None] * 10
+    assert w.clock.now() == START + timedelta(seconds=54)
