@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dc_inject import units
 from dc_inject.engine.desk import Desk
@@ -30,7 +30,7 @@ class Closing:
 
         `current` is the cycle that this process works on, `tries` how often it tried in vain to plan it.
         """
-        ledger, now = self._desk.ledger, self._desk.clock.now()
+        ledger = self._desk.ledger
         rows = ledger.rows(cycle=cycle)
         if cycle == current:
             entries = ledger.entries(cycle=cycle)
@@ -40,10 +40,31 @@ class Closing:
             holds, troubled = {row.key: Held(Hold.NOT_RUNNING, {"since": cycle.name}) for row in rows}, {}
         if cycle == current:
             self._releasing.withdraw(None, "its cycle is over")
+        log.info("%s", sentence(cycle, self._write(cycle, holds, troubled)))
+
+    def absent(self, cycles: Sequence[Cycle]) -> None:
+        """Write the rows of cycles in which no injector ran, which are open by now, and say so in one line."""
+        rows: list[Row] = []
+        for cycle in cycles:
+            gone = Held(Hold.NOT_RUNNING, {"since": cycle.name})
+            known = self._desk.ledger.rows(cycle=cycle)
+            rows += self._write(cycle, {row.key: gone for row in known}, {})
+        if cycles:
+            due = units.format_size(sum(row.due for row in rows))
+            span = f"{cycles[0]}" + (f" to {cycles[-1]}" if len(cycles) > 1 else "")
+            log.info(
+                "no injector ran in %s, %s: due %s (not-running)", units.counted(len(cycles), "cycles"), span, due
+            )
+
+    def _write(
+        self, cycle: Cycle, holds: Mapping[FlowKey, Held], troubled: Mapping[FlowKey, Held]
+    ) -> tuple[Row, ...]:
+        """Write the rows of a cycle for good; return them as they are then."""
+        ledger, now = self._desk.ledger, self._desk.clock.now()
         ledger.close_cycle(cycle, now, holds, troubled)
         rows = ledger.rows(cycle=cycle)
-        log.info("%s", sentence(cycle, rows))
         self._desk.tell("cycle-closed", cycle=cycle, rows=rows, seconds=(now - cycle.end).total_seconds())
+        return rows
 
     def _why_short(
         self, cycle: Cycle, rows: Sequence[Row], entries: Iterable[Entry], tries: int

@@ -233,6 +233,8 @@ class Engine:
     def _turn(self, cycle: Cycle, *, injecting: bool) -> None:
         """Close what is over, open what was missed, and open this cycle."""
         self._take_up_menus()
+        if self._cycle is not None and self._campaign.in_force(self._cycle.start, self._cycle.end):
+            self._opening.told_off(self._cycle)
         missed = self._missed(cycle)
         for old in self._desk.ledger.unclosed():
             if old < cycle:
@@ -240,7 +242,7 @@ class Engine:
         gone = Held(Hold.NOT_RUNNING, {"cycles": len(missed)})
         for slot in missed:
             self._opening.dues(self._overriding.missed(self._in_menus, slot), slot, self._since, gone)
-            self._closing.close(slot, self._cycle, self._tries)
+        self._closing.absent(missed)
         self._campaign = self._overriding.over(self._in_menus)
         self._cycle, self._plan_at, self._tries = cycle, None, 0
         self._desk.troubles.clear()

@@ -95,6 +95,13 @@ class Opening:
                 cycle, {e.injection.flow: (0, None) for e in live}, self._desk.clock.now()
             )
 
+    def told_off(self, cycle: Cycle) -> None:
+        """Open a cycle that is over and in which we ran only to see what was left go: nobody was missing in it.
+
+        One that was opened already stays as it is.
+        """
+        self._desk.ledger.open_cycle(cycle, {}, self._desk.clock.now())
+
     def decide(self, campaign: Campaign, cycle: Cycle, *, last_try: bool) -> Opened:
         """Ask the services, plan, look once more at what was chosen, and write the plan down.
 

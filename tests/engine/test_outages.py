@@ -1,0 +1,43 @@
+"""Cycles in which no injector ran, and those in which one ran and nothing was to be injected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from dc_inject.engine import Settings
+from dc_inject.model import Cycle, Hold
+from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
+
+LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
+DUE = 112_500_000_000
+
+
+def test_an_outage_is_one_line_in_the_log(tmp_path, caplog):
+    """Whatever its length: who starts after it looks for what is wrong now."""
+    caplog.set_level("INFO", "dc_inject")
+    one = world(tmp_path, campaign([LINK]), {"A": items("A", 400, 5 * GB)})
+    one.run(cycles=1)
+    one.clock.advance(START + 42 * CYCLE)
+    caplog.clear()
+    one.run(cycles=1)
+    (line, last) = [line for line in caplog.messages if "not-running" in line]
+    assert last.startswith("cycle 2027-02-08T20:30:00Z: 1 link"), "the one that makes it up"
+    assert line.startswith("no injector ran in 41 cycles, ")
+    assert "2027-02-08T10:15:00Z to 2027-02-08T20:15:00Z: due 4.61 TB" in line
+
+
+def test_while_it_drains_past_its_end_nothing_is_due_and_nobody_is_missing(tmp_path):
+    """Nothing of ours is live any more, and its bytes are still waited for; a later start finds no gap either."""
+    settings = Settings(poll=CYCLE / 5, wait_deleted_cycles=8)
+    link = replace(LINK, lifetime_min=CYCLE, lifetime_max=CYCLE)
+    stock = {"A": items("A", 400, 5 * GB)}
+    one = world(tmp_path, campaign([link]), stock, settings=settings, deletion_lag=timedelta(days=3))
+    one.run(cycles=2)
+    over = Cycle.at(one.clock.now(), CYCLE)
+    assert over.start >= START + 8 * CYCLE
+    one.run(cycles=1)
+    rows = one.ledger.rows()
+    assert not [row for row in rows if row.held and row.held.hold is Hold.NOT_RUNNING and row.cycle < over]
+    assert sum(row.due for row in rows if row.cycle < over) == 2 * DUE
+    assert sum(row.forgiven for row in rows) == 0
