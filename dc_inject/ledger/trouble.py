@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,7 @@ _MEANINGS = (  # the beginning of SQLite's name of an error, what it means, what
 )
 
 
+_ROOM = 32 * 1024  # bytes by which SQLite lengthens its -shm
 _OF_SYSTEM = {  # an errno, and SQLite's name of the same trouble; any other is one of the disk
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "SQLITE_FULL"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "SQLITE_READONLY"),
@@ -56,7 +58,16 @@ def full(error: OSError) -> bool:
     return error.errno in {errno.ENOSPC, errno.EDQUOT}
 
 
+def _no_room(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.absolute().parent).free < _ROOM
+    except OSError:
+        return False
+
+
 def _ledger_error(path: Path, name: str, said: str) -> LedgerError:
+    if name.startswith("SQLITE_IOERR") and _no_room(path):
+        name = "SQLITE_FULL"  # where SQLite cannot lengthen its -shm it says that the disk does not work
     for start, meaning, hint in _MEANINGS:
         if name.startswith(start):
             return LedgerError(f"the ledger {path}: {meaning} ({said})", hint)

@@ -10,11 +10,13 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dc_inject.errors import LedgerError
 from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, lock, place, schema
+from dc_inject.ledger.trouble import translated
 from tests.ledger.world import CYCLE, START, dues, injection, opened, started
 
 
@@ -207,6 +209,21 @@ def test_another_trouble_with_the_lock_is_no_bug_of_ours(tmp_path, monkeypatch):
     monkeypatch.setattr("dc_inject.ledger.lock.os.pwrite", fail)
     with opened(tmp_path) as ledger:
         refused("the disk does not work", ledger.hold("me").__enter__)
+
+
+@pytest.mark.parametrize(("free", "said"), [(4096, "the disk is full"), (10**9, "the disk does not work")])
+def test_a_trouble_of_the_disk_without_room_on_it_is_a_full_disk(tmp_path, monkeypatch, free, said):
+    """SQLite says SQLITE_IOERR_SHMSIZE when it cannot lengthen its -shm at the start."""
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
+
+    def fail():
+        with translated(tmp_path / "dc27.sqlite"):
+            raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr("dc_inject.ledger.trouble.shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+        refused(said, fail)
 
 
 @pytest.mark.parametrize("exists", [True, False])
