@@ -45,7 +45,7 @@ def arrange(accident: str, told: Path) -> None:
         if happened == name and left[0] == 0:
             told.write_text(SystemClock().now().isoformat())
             for one in signals.split(","):
-                os.kill(os.getpid(), signal.Signals[one])
+                signal.raise_signal(signal.Signals[one])  # in this thread: two of a kind are two
 
     Metrics.event = event  # type: ignore[method-assign]
 

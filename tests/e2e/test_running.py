@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dc_inject import slicing
+from dc_inject import slicing, units
 from dc_inject.model import State
 from dc_inject.sandbox import Link
 from tests.conftest import client_for
@@ -142,11 +142,11 @@ def test_stop_and_resume_from_another_terminal_and_end_afterwards(tool, sandbox,
     tool.run("end", campaign, code=2)  # nobody is there to be asked
     assert asked(rules(sandbox.config, campaign)) == made
     ended = tool.run("end", campaign, "--link", f"{source}:{one}", "--yes").err
-    assert f"{sum(to == one for _, to, _ in made)} rules ended" in ended
+    assert f"{units.counted(sum(to == one for _, to, _ in made), 'rules')} ended" in ended
     until(lambda: {to for _, to, _ in asked(rules(sandbox.config, campaign))} == {two}, "one link's rules go")
     tool.ledger(campaign).rename(tool.state / "elsewhere.sqlite")
     ended = tool.run("end", campaign, "--no-ledger", "--yes").err
-    assert f"{sum(to == two for _, to, _ in made)} rules ended" in ended
+    assert f"{units.counted(sum(to == two for _, to, _ in made), 'rules')} ended" in ended
     until(lambda: not rules(sandbox.config, campaign), "they go")
 
 
