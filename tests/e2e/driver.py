@@ -51,7 +51,7 @@ def arrange(accident: str, told: Path) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     if "E2E_NOW" in os.environ:
         moment = datetime.fromisoformat(os.environ["E2E_NOW"]).astimezone(UTC)
         set_clock(moment, float(os.environ["E2E_SPEED"]))
