@@ -8,16 +8,20 @@ PIP := $(BIN)/pip --quiet --no-input --disable-pip-version-check
 READY := $(VENV)/.installed
 FTS := $(VENV)/.fts
 SERVER_LOCK := dc_inject/sandbox/requirements
+LOWEST := .venv-lowest/.installed
+DOCS := .venv-docs/.installed
 
 # The sandbox's Rucio server has an environment of its own, kept in the clone too.
 export DC_INJECT_SANDBOX_ENV := $(CURDIR)/.venv-sandbox
 # So has XRootD, when the system has none.
 export DC_INJECT_SANDBOX_XROOTD := $(CURDIR)/.venv-xrootd
+# And Prometheus, which the tests of the alerts need.
+export DC_INJECT_TEST_PROMETHEUS := $(CURDIR)/.venv-prometheus
 unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest format chaos bench fuzz venv lock clean
+.PHONY: help demo test format-check lint types imports pytest format chaos bench fuzz hostile golden unit coverage lowest releases docs venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -25,7 +29,7 @@ help: ## List what can be made
 demo: $(FTS) ## Bring up a grid with a real Rucio, inject into it, account for every byte (5 min)
 	@$(BIN)/dc-inject demo
 
-test: format-check lint types imports pytest ## Run every check; CI runs exactly this (12 min)
+test: format-check lint types imports pytest ## Run every check; CI runs exactly this (15 min)
 
 format-check: $(READY) ## Check that the code is formatted
 	$(BIN)/ruff format --check .
@@ -42,6 +46,12 @@ imports: $(READY) ## Check who imports whom
 pytest: $(FTS) ## Run the tests, those against the sandbox included
 	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
+unit: $(READY) ## Run the pure and the simulated tests, what you run all day; JOBS=2
+	@$(BIN)/python -m tests.unit -q
+
+coverage: $(READY) ## Show which branches of model, planning and ledger the unit tests and the engine's leave out
+	@$(BIN)/python -m tests.unit -q --all --cov --cov-report=term --cov-report=html:htmlcov
+
 format: $(READY) ## Format the code, and mend what can be mended without a person
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
@@ -55,7 +65,44 @@ bench: $(FTS) ## Measure planning, rules a second and start-up; prints, judges n
 fuzz: $(FTS) ## Feed menus, files and answers of services with 100,000 wrong things; SEED= and TIMES= (10 min)
 	@DC_INJECT_FUZZ=$(or $(TIMES),26) DC_INJECT_FUZZ_SEED=$(or $(SEED),1) $(BIN)/python -m tests.fuzz
 
+hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMMAND= choose some (45 min)
+	@MODE=$(MODE) ROLE=$(ROLE) COMMAND=$(COMMAND) $(BIN)/python -m tests.hostile
+
+golden: $(FTS) ## Write the golden files anew that tests compare with; see with git what changed
+	@DC_INJECT_GOLDEN=write $(BIN)/pytest -q tests/golden
+	@git status --short tests/golden/data
+
+lowest: $(LOWEST) ## Run the tests with the lowest versions that pyproject.toml allows, without FTS's client (15 min)
+	.venv-lowest/bin/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+# What talks to a real Rucio, with each release of client and server; the lowest client is one of release 38.
+REAL := tests/e2e tests/backends/test_real.py tests/backends/suite
+releases: $(FTS) $(LOWEST) ## Run the end-to-end tests with the oldest and the newest Rucio, clients and servers (30 min)
+	DC_INJECT_SANDBOX_RUCIO=38 DC_INJECT_SANDBOX_ENV=$(CURDIR)/.venv-sandbox-38 $(BIN)/pytest -n $(JOBS) $(REAL)
+	.venv-lowest/bin/pytest -n $(JOBS) $(REAL)
+	DC_INJECT_SANDBOX_RUCIO=38 DC_INJECT_SANDBOX_ENV=$(CURDIR)/.venv-sandbox-38 .venv-lowest/bin/pytest -n $(JOBS) $(REAL)
+
+docs: $(READY) $(DOCS) ## Write the generated pages anew, and build the site in site/; any broken link is an error
+	@$(BIN)/python -m tests.docs
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
 venv: $(FTS) ## Make the tool's environment from its lock; PYTHON=python3.12 chooses the interpreter
+
+$(LOWEST): requirements-lowest.txt
+	@echo "making an environment with the lowest versions in $(@D)"
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --require-hashes -r requirements-lowest.txt
+	@$(@D)/bin/pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DOCS): requirements-docs.txt
+	@echo "making an environment for the site in $(@D)"
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --require-hashes -r requirements-docs.txt
+	@touch $@
 
 $(READY): requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -86,14 +133,19 @@ MAY_INSTALL = ( [ "$(CI)" = true ] && [ "$$(id -u)" = 0 ] && command -v apt-get 
 INSTALL = apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
   gcc libc6-dev libssl-dev python3-dev
 
-lock: ## Write the five locks anew, with the newest versions that fit
+lock: ## Write the eight locks anew, with the newest versions that fit
 	@rm -rf .venv-lock
 	@$(PYTHON) -m venv .venv-lock
 	@.venv-lock/bin/pip install --quiet --disable-pip-version-check uv
 	$(call locked,requirements.txt,pyproject.toml)
 	$(call locked,requirements-dev.txt,pyproject.toml --group dev)
+	$(call locked,requirements-docs.txt,--group pyproject.toml:docs)
+	@.venv-lock/bin/uv pip compile --quiet --resolution lowest-direct --universal --python-version 3.11 --no-header \
+	  --no-annotate --output-file .venv-lock/lowest.txt pyproject.toml
+	$(call locked,requirements-lowest.txt,pyproject.toml --group test --constraint .venv-lock/lowest.txt)
 	$(call locked,requirements-fts.txt,pyproject.toml --extra fts --constraint requirements-dev.txt)
 	$(call locked,$(SERVER_LOCK).txt,$(SERVER_LOCK).in)
+	$(call locked,$(SERVER_LOCK)-38.txt,$(SERVER_LOCK)-38.in)
 	$(call locked,$(SERVER_LOCK)-postgres.txt,$(SERVER_LOCK)-postgres.in --no-deps)
 	@rm -rf .venv-lock
 
@@ -103,5 +155,5 @@ define locked
 endef
 
 clean: ## Remove what was made here: environments, caches, builds
-	rm -rf .venv .venv-* build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-* build dist site htmlcov .coverage *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find dc_inject tests -name __pycache__ -type d -prune -exec rm -rf {} +

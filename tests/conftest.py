@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -10,14 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from rucio.client import Client
 from rucio.common.config import clean_cached_config
+from xdist.scheduler import LoadFileScheduling
 
-from dc_inject.errors import ServiceError
+from dc_inject.model.errors import ServiceError
 from dc_inject.sandbox import (
+    RELEASES,
     Dataset,
     Grid,
     Rse,
@@ -36,16 +40,38 @@ from tests.engine.world import LEFT_OPEN
 HERE = Path(__file__).parent
 
 # No test depends on how fast a machine is; with CI set, hypothesis also takes the same examples each time.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("unit", settings.get_profile("any machine"), max_examples=15)
 settings.load_profile("any machine")
 
+
+# Of the sandboxes' Rucio server; `make releases` runs the tests with each.
+RELEASE = os.environ.get("DC_INJECT_SANDBOX_RUCIO") or RELEASES[0]
+
+# Who uses the storages of `storage_grid`, and disturbs them: one worker of a parallel run does these, one by one.
+STORAGE_USERS = frozenset(
+    f"tests/{name}.py"
+    for name in (
+        "backends/suite/test_behaviour", "backends/test_fts_real",
+        "e2e/test_data", "e2e/test_files", "e2e/test_files_trouble", "e2e/test_online", "e2e/test_rebuild",
+        "hostile/test_some",
+        "sandbox/fts/test_with_xrootd", "sandbox/test_commands", "sandbox/test_reach", "sandbox/test_real_bytes",
+        "sandbox/test_storages",
+    )
+)  # fmt: skip
+
+# Long tests that need no service: other workers do them while the first one makes the sandbox's environment.
+MEANWHILE = frozenset(f"tests/engine/test_{name}.py" for name in ("climbing", "crashes", "day", "soak"))
 
 # Folders of tests that wait for services, or simulate days.
 LONG = ("e2e", "chaos", "sandbox", "backends", "engine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have somebody who ends sandboxes when this run is killed."""
+    """Have somebody who ends sandboxes when this run is killed; no defaults of a person's own count here."""
+    os.environ["XDG_CONFIG_HOME"] = "/nonexistent"
     if guard.MARK in os.environ:
         return  # a worker, or a run within a run
     os.environ[guard.MARK] = mark = uuid.uuid4().hex
@@ -58,7 +84,28 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what takes long first, so that no worker of a parallel run begins it when the others are done."""
     rank = {folder: number for number, folder in enumerate(LONG)}
-    items.sort(key=lambda item: rank.get(item.path.parts[len(HERE.parts)], len(rank)))
+
+    def place(item: pytest.Item) -> tuple[bool, bool, int]:
+        file, folder = _file(item.nodeid), item.path.parts[len(HERE.parts)]
+        return file not in STORAGE_USERS, file not in MEANWHILE, rank.get(folder, len(rank))
+
+    items.sort(key=place)
+
+
+class OneForStorages(LoadFileScheduling):
+    """Gives each file to one worker, and those that use the storages to the same one: there is one such grid."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "storages" if _file(nodeid) in STORAGE_USERS else _file(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneForStorages | None:
+    """Take it for `--dist loadfile`."""
+    return OneForStorages(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 @pytest.fixture(autouse=True)
@@ -68,12 +115,23 @@ def ledgers_of_worlds_are_closed() -> Iterator[None]:
     LEFT_OPEN.close()
 
 
+@pytest.fixture(autouse=True)
+def the_log_is_as_before() -> Iterator[None]:
+    """Undo what a command has set: after one with --quiet no other test would hear anything but warnings."""
+    ours = logging.getLogger("dc_inject")
+    before = logging.root.handlers[:], logging.root.level, ours.level
+    yield
+    logging.root.handlers[:] = before[0]
+    logging.root.setLevel(before[1])
+    ours.setLevel(before[2])
+
+
 @pytest.fixture(scope="session")
 def sandbox_env() -> Path:
     """The Rucio server's environment, made when missing; if that fails tests are skipped, in CI they fail."""
-    folder = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment())
+    folder = Path(os.environ.get("DC_INJECT_SANDBOX_ENV") or default_environment(RELEASE))
     try:
-        ensure_environment(folder, lambda line: None)
+        ensure_environment(folder, lambda line: None, RELEASE)
     except ServiceError as error:
         if os.environ.get("CI"):
             raise
@@ -123,11 +181,13 @@ def xrootd() -> Path:
 
 @pytest.fixture(scope="session")
 def storage_grid(sandbox_env: Path, xrootd: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """A running sandbox with three storages (XRD1 to XRD3) and the FTS service, one for each worker.
+    """A running sandbox with three storages (XRD1 to XRD3) and the FTS service, for the files of STORAGE_USERS.
 
     A test may stop, throttle and fill them, and leaves them running, fast, and without files of its own.
     Beside the storages' RSEs there are two without bytes, T2_CH_CERN and T1_DE_KIT_Disk.
     """
+    user = _file(os.environ["PYTEST_CURRENT_TEST"])
+    assert user in STORAGE_USERS, f"{user} uses the storages and is not among STORAGE_USERS of tests/conftest.py"
     longer_than_a_socket_may_be = "sandbox-" * 14
     grid = Sandbox(tmp_path_factory.mktemp("storage") / longer_than_a_socket_may_be)
     grid.up(grid=_two(read_grid()), env=sandbox_env, interval=0.1, storage="xrootd", xrootd=xrootd)
@@ -145,7 +205,9 @@ def _two(grid: Grid) -> Grid:
 
 
 def _lighter(grid: Grid) -> Grid:
-    return replace(grid, datasets={source: some[::3] for source, some in grid.datasets.items()})
+    """Take a third of the datasets, and none of those with few files."""
+    large = {source: [one for one in some if len(one.files) >= 5] for source, some in grid.datasets.items()}
+    return replace(grid, datasets={source: tuple(some[::3]) for source, some in large.items()})
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-MARK = "DC_INJECT_TEST_RUN"
+MARK = "LC_DC_INJECT_TEST_RUN"  # servers of a sandbox get LC_ variables of the caller, and hardly any others
 GRACE = 30.0  # seconds for teardowns that are under way, and then again for those that are asked to end
 
 

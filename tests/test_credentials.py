@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from dc_inject.credentials import Credential, Credentials
 from dc_inject.credentials.tokens import expiry, read_token
 from dc_inject.credentials.x509 import not_after, read_pem
-from dc_inject.errors import Fatal
+from dc_inject.model.errors import NeedsOperator
 from tests.certificates import Pair, end_of, make, make_proxy, openssl
 
 NOW = datetime(2026, 11, 21, 16, tzinfo=UTC)
@@ -87,8 +87,8 @@ def token_file(tmp_path):
     return write
 
 
-def fatal(call) -> Fatal:
-    with pytest.raises(Fatal) as caught:
+def fatal(call) -> NeedsOperator:
+    with pytest.raises(NeedsOperator) as caught:
         call()
     assert caught.value.hold == "credentials"
     assert caught.value.hint
@@ -164,7 +164,7 @@ def test_the_order_of_what_serves_all_purposes(found_in, token_file, proxy, pers
 
 def test_nothing_is_an_answer_unless_something_is_needed(found_in):
     credentials = found_in()
-    assert credentials.access("source") == Credential("nothing", "no place")
+    assert credentials.access("source") == Credential("nothing", "")
     assert credentials.until("source") is None
     assert "X509_USER_PROXY" in fatal(lambda: credentials.access("fts", needed=True)).hint
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import uuid
 
+from dc_inject.sandbox import processes
 from tests import guard
 
 
@@ -27,3 +28,8 @@ def test_what_a_run_has_left_is_ended_when_the_run_is_gone():
         for one in (ours, other, watching):
             one.kill()
             one.wait()
+
+
+def test_the_servers_of_a_sandbox_carry_the_mark(monkeypatch, tmp_path):
+    monkeypatch.setenv(guard.MARK, "this run")
+    assert processes.environment("sandbox", "server", tmp_path, tmp_path)[guard.MARK] == "this run"

@@ -14,18 +14,18 @@ import pytest
 
 import dc_inject
 from dc_inject.backends.fts import reasons
-from dc_inject.cli.root import COMMANDS
 from dc_inject.model import Hold
+from tests import unit
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = (
-    *("requirements.txt", "requirements-dev.txt", "requirements-fts.txt"),
+    *("requirements.txt", "requirements-dev.txt", "requirements-docs.txt", "requirements-fts.txt"),
     *("dc_inject/sandbox/requirements.txt", "dc_inject/sandbox/requirements-postgres.txt"),
 )
 CONTRACTS = {contract["id"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]}
 LAYERS = CONTRACTS["layers"]["layers"]
-CORE = [module.strip() for layer in LAYERS[LAYERS.index("ports") :] for module in layer.split("|")]
+CORE = [module.strip() for layer in LAYERS[LAYERS.index("analysis") :] for module in layer.split("|")]
 
 
 def tracked() -> list[Path]:
@@ -88,7 +88,7 @@ def test_the_core_asks_no_clock_no_chance_and_no_file(path):
     assert impurities(path.read_text()) == []
 
 
-def test_the_contract_of_the_core_holds_for_everything_from_ports_down():
+def test_the_contract_of_the_core_holds_for_everything_from_analysis_down():
     assert set(CONTRACTS["core"]["source_modules"]) == {f"dc_inject.{module}" for module in CORE}
 
 
@@ -118,10 +118,20 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[^\w.-]", one)[0].lower().replace("_", "-") for one in requirements}
 
 
+def test_the_lowest_versions_that_are_allowed_are_those_of_their_lock():
+    lowest = pins("requirements-lowest.txt")
+    for one in PROJECT["project"]["dependencies"]:
+        (name,), bound = names([one]), re.search(r">=([\d.]+)", one)
+        assert bound
+        assert re.fullmatch(rf"{re.escape(bound[1])}(\.0)*", lowest[name]), f"make lock: {one}, {lowest[name]}"
+
+
 def test_what_the_project_asks_for_is_in_its_locks_in_one_version():
     run, dev = pins("requirements.txt"), pins("requirements-dev.txt")
     assert names(PROJECT["project"]["dependencies"]) <= run.keys()
-    assert names(PROJECT["dependency-groups"]["dev"]) <= dev.keys()
+    groups = PROJECT["dependency-groups"]
+    for one in (groups["test"], [tool for tool in groups["dev"] if isinstance(tool, str)]):
+        assert names(one) <= dev.keys()
     assert run.items() <= dev.items()
     fts = pins("requirements-fts.txt")
     assert names(PROJECT["project"]["optional-dependencies"]["fts"]) <= fts.keys()
@@ -177,6 +187,10 @@ def test_ci_runs_what_a_developer_runs():
     assert re.findall(r"\bmake .*", run.read_text()) == ["make test </dev/null"]
 
 
+def test_what_a_quick_run_leaves_out_is_there():
+    assert [name for name in unit.LEFT_OUT if not (ROOT / "tests" / name).exists()] == []
+
+
 def test_every_target_says_what_it_does():
     text = (ROOT / "Makefile").read_text()
     phony = re.search(r"^\.PHONY: (.+)$", text, re.MULTILINE)
@@ -191,38 +205,15 @@ def test_the_readme_names_the_two_commands():
 
 
 def test_every_hold_is_explained_once_and_in_the_order_of_precedence():
-    text = (ROOT / "docs" / "holds.md").read_text()
+    text = (ROOT / "docs" / "reference" / "holds.md").read_text()
     sections = re.findall(r"^## (\S+)\n\n(\S.+)", text, re.MULTILINE)
     assert [name for name, _ in sections] == [hold.value for hold in Hold]
     assert re.findall(r"^\| \[([a-z-]+)\]\(#\1\) \| \S", text, re.MULTILINE) == [hold.value for hold in Hold]
 
 
-def test_every_class_of_failure_and_every_command_is_explained():
-    page = (ROOT / "docs" / "fts.md").read_text()
+def test_every_class_of_failure_is_explained():
+    page = (ROOT / "docs" / "reference" / "fts.md").read_text()
     assert [word for word in reasons.CLASSES if f"\n| `{word}` | " not in page] == []
-    readme = (ROOT / "README.md").read_text()
-    assert [name for name in COMMANDS if not re.search(rf"^\|.*`{name}\b", readme, re.MULTILINE)] == []
-
-
-def slug(heading: str) -> str:
-    """Return the anchor that a heading of Markdown is linked by."""
-    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
-
-
-def test_every_link_in_the_docs_leads_somewhere():
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    headings = {
-        page: {slug(heading) for heading in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)}
-        for page in pages
-    }
-    broken = []
-    for page in pages:
-        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-            name, _, anchor = target.partition("#")
-            goal = (page.parent / name).resolve() if name else page
-            if not goal.exists() or (anchor and anchor not in headings.get(goal, ())):
-                broken.append(f"{page.name}: {target}")
-    assert broken == []
 
 
 def test_no_path_of_this_machine_is_committed():

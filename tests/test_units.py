@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dc_inject.units import (
+from dc_inject.model.units import (
     counted,
     format_duration,
     format_rate,
@@ -17,6 +17,8 @@ from dc_inject.units import (
     parse_duration,
     parse_rate,
     parse_size,
+    rate_unit,
+    rate_units,
 )
 
 PARSERS = (parse_rate, parse_size, parse_duration)
@@ -41,6 +43,16 @@ PARSERS = (parse_rate, parse_size, parse_duration)
         ("1e3 MB/s", 1e9),
         ("  10Gb/s\n", 1.25e9),
         ("0 Gb/s", 0),
+        ("3 Gbit/s", 3e9 / 8),
+        ("3 GBit/s", 3e9 / 8),
+        ("3 Gbits/s", 3e9 / 8),
+        ("3 Gbit/sec", 3e9 / 8),
+        ("8 kbitps", 1000),
+        ("2 GByte/s", 2e9),
+        ("2 Gbytes/s", 2e9),
+        ("8 Kibit/s", 1024),
+        ("2 MiByte/s", 2 * 1024**2),
+        ("3.6 GB/hour", 1e6),
     ],
 )
 def test_a_rate_is_read_to_bytes_per_second(text, bytes_per_second):
@@ -58,6 +70,8 @@ def test_a_rate_is_read_to_bytes_per_second(text, bytes_per_second):
         ("1 B", 1),
         ("0.6 B", 1),
         ("1 EB", 10**18),
+        ("3 TByte", 3 * 10**12),
+        ("2 PiBytes", 2 * 1024**5),
     ],
 )
 def test_a_size_is_read_to_whole_bytes(text, size):
@@ -97,6 +111,10 @@ def test_a_duration_is_the_sum_of_its_parts(text, seconds):
         (parse_rate, "1e99 Gb/s", "no number that a menu needs"),
         (parse_rate, "10 Gb", "is not a rate"),
         (parse_rate, "10 gb/s", "is not a rate"),
+        (parse_rate, "10 Gbit", "is not a rate"),
+        (parse_rate, "10 Gbyt/s", "is not a rate"),
+        (parse_rate, "10 GBIT/s", "is not a rate"),
+        (parse_size, "500 Tbit", "in bytes"),
         (parse_rate, "10 GB/S", "is not a rate"),
         (parse_rate, "1 kiB/s", "is not a rate"),
         (parse_rate, "1 iB/s", "is not a rate"),
@@ -120,6 +138,22 @@ def test_a_duration_is_the_sum_of_its_parts(text, seconds):
 def test_what_cannot_be_read_is_refused_with_a_sentence(parse, text, said):
     with pytest.raises(ValueError, match=said):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        ("Gbps", "Gb/s"),
+        ("Gbit/s", "Gb/s"),
+        ("GBytes/sec", "GB/s"),
+        ("MiB/s", "MiB/s"),
+        ("GB/hour", "GB/h"),
+        ("Gb", ""),
+    ],
+)
+def test_a_unit_of_rates_has_one_spelling(text, unit):
+    assert rate_unit(text) == unit
+    assert rate_units(f"to [{text}]") == ((unit,) if unit else ())
 
 
 OUR_WORDS = re.compile(

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
-from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
-from dc_inject.ports import Clock, Observer
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.ports import Clock, Observer
 
 
 class Noting(Protocol):
@@ -57,27 +57,29 @@ class Calling(Generic[N]):
     @contextmanager
     def _noted(self, method: str) -> Iterator[N]:
         """Begin this thread's notes anew, and tell the observer of the call, which raises ServiceErrors only."""
-        notes, started, result = self._my_notes(), self._clock.now(), "ok"
+        notes, started, result, answered = self._my_notes(), self._clock.now(), "ok", True
         notes.begin()
         try:
             yield notes
         except ServiceError as error:
             result = self._word(error)
+            answered = not (isinstance(error, Temporary | NeedsOperator) and error.hold == "api-errors")
             raise
         finally:
             seconds = (self._clock.now() - started).total_seconds()
-            self._observer.event("call", service=self._service, method=method, seconds=seconds, result=result)
+            told = {"service": self._service, "method": method, "seconds": seconds}
+            self._observer.event("call", **told, result=result, answered=answered)
 
     def _word(self, error: ServiceError) -> str:
         """Return the word for what became of a call."""
         match error:
             case Temporary(lost=True):
                 return "lost"
-            case AnotherNow():
+            case TryOtherItem():
                 return "another-now"
             case Permanent():
                 return "permanent"
-            case Fatal():
+            case NeedsOperator():
                 return "fatal"
             case _:
                 return "temporary"

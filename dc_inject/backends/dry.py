@@ -6,7 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dc_inject.backends.sim import SimBackend
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
-from dc_inject.ports import Backend, Candidate, Clock, Identity, Observation, Outcome, Removal, RseFacts, Sight
+from dc_inject.model.ports import (
+    Backend,
+    Candidate,
+    Clock,
+    Endpoint,
+    Identity,
+    Observation,
+    Outcome,
+    Removal,
+    ReplicaStatus,
+    RseFacts,
+)
 
 
 class DryBackend:
@@ -30,7 +41,7 @@ class DryBackend:
         """Stream the real inventory."""
         return self._real.inventory(source, datasets)
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Look at the real service; what has landed in the simulation is there."""
         landed = {candidate: sight for candidate, sight in self._sim.look(candidates).items() if sight.item}
         return {**self._real.look(candidates), **landed}
@@ -54,3 +65,7 @@ class DryBackend:
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Ask the real service."""
         return self._real.sites(rses)
+
+    def endpoints(self, rse: str) -> list[Endpoint]:
+        """Ask the real service."""
+        return self._real.endpoints(rse)

@@ -13,21 +13,22 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dc_inject import pool, slicing, units
-from dc_inject.errors import AnotherNow, Permanent
-from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
-from dc_inject.ports import (
+from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, slicing, units
+from dc_inject.model.errors import Permanent, TryOtherItem
+from dc_inject.model.ports import (
     Candidate,
     Clock,
+    Endpoint,
     Finished,
     Identity,
     Observation,
     Outcome,
     Removal,
+    ReplicaStatus,
     RseFacts,
-    Sight,
     Status,
 )
+from dc_inject.planning import pool
 
 
 class SimClock:
@@ -54,8 +55,9 @@ class InlineExecutor:
         self._clock = clock
         self._finished: deque[Finished] = deque()
 
-    def submit(self, tag: Hashable, task: Callable[[], Any]) -> None:
+    def submit(self, tag: Hashable, task: Callable[[], Any], lane: str = "") -> None:
         """Run the task now; its end is handed back by the next `wait`."""
+        del lane
         try:
             done = Finished(tag, task(), None)
         except Exception as error:  # noqa: BLE001  handed to the engine, which decides
@@ -104,8 +106,12 @@ class SimBackend:
     items: Mapping[str, Sequence[Item]]
     speed: Callable[[Link], float] = lambda _link: 1e15
     deletion_lag: timedelta = timedelta(0)
+    summary_lag: timedelta = timedelta(
+        0
+    )  # after which the summary of a copy that was made here says that it is whole
     space: Mapping[str, int] = field(default_factory=dict)
     quota: Mapping[str, int] = field(default_factory=dict)
+    served_at: Mapping[str, Sequence[Endpoint]] = field(default_factory=dict)
     unreadable: set[str] = field(default_factory=set)
     unwritable: set[str] = field(default_factory=set)
     may_end: bool | None = True
@@ -145,7 +151,7 @@ class SimBackend:
             return (item for item in items if pool.passes(item, source, datasets))
         return (item for item in items if pool.matches(item, datasets))
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Say which candidates are whole at the source and which are at the destination."""
         self._call("look", candidates)
         self._advance()
@@ -218,6 +224,10 @@ class SimBackend:
             for name in names
         }
 
+    def endpoints(self, rse: str) -> list[Endpoint]:
+        """Return where a storage is served, if it was said."""
+        return list(self.served_at.get(rse, ()))
+
     def _call(self, method: str, subject: object) -> None:
         self.calls[method] = self.calls.get(method, 0) + 1
         self.fault(method, subject)
@@ -228,20 +238,20 @@ class SimBackend:
             return Outcome(injection.key, f"sim-{injection.key}", adopted=True)
         pair = self._place(injection)
         if pair in self._there or self._overlapping(*pair):
-            return Outcome(injection.key, error=AnotherNow(f"{pair[0]} is at {pair[1]} already"))
+            return Outcome(injection.key, error=TryOtherItem(f"{pair[0]} is at {pair[1]} already"))
         now = self.clock.now()
         self._cut = self._cut or slicing.read(injection.item.name) is not None
         self.rules[injection.key] = self._there[pair] = _Rule(injection, now, now + injection.lifetime)
         return Outcome(injection.key, f"sim-{injection.key}")
 
     def _overlapping(self, name: str, destination: str) -> list[_Rule]:
-        """Return the rules at a destination that have files of a slice, or of a mother of slices."""
+        """Return the rules at a destination that have files of a slice, or of a parent of slices."""
         part = slicing.read(name)
         found = []
         for (other, place), rule in self._there.items() if part or self._cut else ():
             there = slicing.read(other)
-            mother = part.mother if part else name
-            if place == destination and mother == (there.mother if there else other):
+            parent = part.parent if part else name
+            if place == destination and parent == (there.parent if there else other):
                 found += [rule] if part is None or there is None or part.overlaps(there) else []
         return found
 
@@ -249,21 +259,23 @@ class SimBackend:
         """Return what can be at a destination once only: an item, or the copies of one injection."""
         return (injection.item.name if self.cleans_up else injection.key, injection.link.destination)
 
-    def _sight(self, candidate: Candidate) -> Sight:
+    def _sight(self, candidate: Candidate) -> ReplicaStatus:
         item, until = self._named.get(candidate.link.source, {}).get(candidate.item), None
+        summed_up = True
         first = self._there.get((candidate.item, candidate.link.source))
         if item is None and first is not None and first.completed is not None and first.ended is None:
             item, until = first.injection.item, first.expires  # a copy that was made here
+            summed_up = first.completed + self.summary_lag <= self.clock.now()
         rule = self._there.get((candidate.item, candidate.link.destination))
         if (part := slicing.read(candidate.item)) is not None:
-            mother = self._named.get(candidate.link.source, {}).get(part.mother)
-            if mother is not None and mother.files == part.of:
-                item = Item(candidate.item, mother.bytes * part.files // mother.files, part.files)
+            parent = self._named.get(candidate.link.source, {}).get(part.parent)
+            if parent is not None and parent.files == part.of:
+                item = Item(candidate.item, parent.bytes * part.files // parent.files, part.files)
             rule = next(iter(self._overlapping(candidate.item, candidate.link.destination)), None)
-        return Sight(
+        return ReplicaStatus(
             item=item,
             closed=True,
-            source_complete=item is not None,
+            source_complete=item is not None and summed_up,
             source_locked=item is not None,
             source_until=until,
             destination_bytes=int(rule.moved) if rule else 0,

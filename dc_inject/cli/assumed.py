@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import click
 
-from dc_inject import units
-from dc_inject.errors import UsageError
-from dc_inject.footprint import Assumptions
+from dc_inject.analysis.footprint import Assumptions
+from dc_inject.menu import LIMITS_OF
+from dc_inject.model import units
+from dc_inject.model.errors import UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT = Assumptions()
@@ -80,7 +81,7 @@ _OPTIONS = (
         type=click.IntRange(1),
         default=DEFAULT.link_limit,
         show_default=True,
-        help="For --footprint: transfers at a time that FTS allows on a link.",
+        help=f"For --footprint: transfers that FTS allows on a link; the default is that of {LIMITS_OF}.",
     ),
 )
 

@@ -10,12 +10,11 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject import naming
 from dc_inject.cli import common
-from dc_inject.errors import LedgerError, Permanent, UsageError
 from dc_inject.ledger import Ledger
-from dc_inject.model import Cycle, Entry, Injection, Item, State
-from dc_inject.ports import Backend, Clock, Found
+from dc_inject.model import Cycle, Entry, Injection, Item, State, naming
+from dc_inject.model.errors import LedgerError, Permanent, UsageError
+from dc_inject.model.ports import Backend, Clock, Found
 
 
 @runtime_checkable

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 
-from dc_inject import files, lint, menu, rates, units
-from dc_inject.cli import common, online, tables
+from dc_inject import menu
+from dc_inject.analysis import lint
+from dc_inject.cli import common, in_force, online, tables, trusting
 from dc_inject.cli.answers import Answers
-from dc_inject.clock import SystemClock
-from dc_inject.errors import MenuError, Problem, UsageError
+from dc_inject.ledger import LedgerView
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
-from dc_inject.model import Campaign
+from dc_inject.model import Campaign, rates, units
+from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
+from dc_inject.system import files
+from dc_inject.system.clock import SystemClock
 
 COLUMNS = tuple(
     tables.Column(key, key) for key in ("file", "line", "severity", "code", "outlier", "message", "hint")
@@ -79,8 +84,10 @@ def check(
     problems: tuple[Problem, ...] = ()
     said: list[str] = []
     service_failed = False
+    sent: list[str] = []
     try:
         drafts = files.read_menus(menus)
+        sent = _sent(drafts)
         campaign = menu.campaign([draft.preview for draft in drafts])
         problems = lint.findings(campaign, file_speed)
         if asking:
@@ -91,10 +98,10 @@ def check(
             problems = tuple(sorted({*found, *told.problems}))
     except MenuError as error:
         problems = tuple(sorted({*problems, *error.problems}))
-    _emit(fmt, problems)
+    _emit(fmt, problems, sent)
     errors = sum(map(_is_error, problems))
     warnings = len(problems) - errors
-    for sentence in said:
+    for sentence in [*sent, *said, *([] if campaign is None else _standing(campaign.name))]:
         click.echo(sentence, err=True)
     if campaign is not None:
         click.echo(_sentence(campaign, [] if said else drafts), err=True)
@@ -121,12 +128,40 @@ def _ask(drafts: list[MenuDraft], campaign: Campaign, file_speed: float, timeout
     return online.ask(drafts, campaign, backends, file_speed)
 
 
+def _sent(drafts: list[MenuDraft]) -> list[str]:
+    """Say where credentials would go, and what names each host; a campaign's ledger may have an answer."""
+    if not any("fts" in draft.services for draft in drafts):
+        return []
+    for campaign in sorted({draft.campaign for draft in drafts}):
+        trusting.recall_from(common.ledger_file(None, campaign), campaign)
+    ends = trusting.ends(flow.link for draft in drafts for flow in draft.preview.flows)
+    endpoint = common.menus_endpoint(drafts) or os.environ.get(common.ENDPOINT, "")
+    return [
+        f"{what}: "
+        + ", ".join(f"{host} ({f'trusted: {by}' if by else 'not trusted yet'})" for host, by in hosts.items())
+        for what, hosts in trusting.listed(ends, endpoint).items()
+    ]
+
+
+def _standing(campaign: str) -> list[str]:
+    """Say what is stopped and set over these menus, where the campaign has a ledger in its default place."""
+    path = common.ledger_file(None, campaign)
+    if not path.is_file():
+        return []
+    try:
+        with LedgerView.open(path) as view:
+            return list(in_force.standing(view))
+    except LedgerError as error:
+        return [f"what is stopped or set for {campaign} cannot be told: {error.message}"]
+
+
 def _is_error(problem: Problem) -> bool:
     return not problem.code or problem.code in menu.ERRORS
 
 
-def _emit(fmt: str, problems: Iterable[Problem]) -> None:
-    rows = [
+def _emit(fmt: str, problems: Iterable[Problem], notes: Iterable[str]) -> None:
+    """Print problems; where a program reads them, also what is worth to know and no problem."""
+    rows: list[dict[str, Any]] = [
         {
             "file": problem.file,
             "line": problem.line or None,
@@ -142,6 +177,8 @@ def _emit(fmt: str, problems: Iterable[Problem]) -> None:
         for row, problem in zip(rows, problems, strict=True):
             click.echo(f"{row['severity']}: {problem}")
     else:
+        empty = {column.key: None for column in COLUMNS} | {"outlier": False}
+        rows += [empty | {"severity": "note", "code": "credentials", "message": note} for note in notes]
         tables.emit(fmt, COLUMNS, rows)
 
 

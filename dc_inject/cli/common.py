@@ -10,26 +10,29 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from dc_inject import ledger
-from dc_inject.clock import SystemClock
-from dc_inject.errors import LedgerError, MenuError, Problem, UsageError
+from dc_inject.cli import tables, trusting
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft, addresses, values
-from dc_inject.ports import Backend, Clock, Observer
-from dc_inject.redaction import clean
+from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
+from dc_inject.model.ports import Backend, Clock, Observer
+from dc_inject.model.redaction import clean, scrub
+from dc_inject.system import files
+from dc_inject.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from dc_inject.backends.rucio import RucioBackend
 
 ENDPOINT = "DC_INJECT_FTS_ENDPOINT"
+F = TypeVar("F", bound=Callable[..., object])
 
 
 class Moment(click.ParamType[datetime]):
@@ -90,9 +93,24 @@ class Campaign(click.Argument):
 
 
 log = logging.getLogger(__name__)
+WARNED = "dc_inject.warned"  # in the meta of click's context: warnings that were logged
+
+
+def MENUS(command: F) -> F:  # noqa: N802  it stands where options do
+    """Let a command take menus, and where they may bring in files from."""
+    return INCLUDE_FROM(_MENUS(command))
+
 
 TIME = Moment()
-MENUS = click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path))
+INCLUDE_FROM = click.option(
+    "--include-from",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    multiple=True,
+    expose_value=False,
+    callback=lambda _, __, folders: files.allow(folders),
+    help="Menus may also bring in files of this folder [default: only of their own folder].",
+)
+_MENUS = click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path))
 CAMPAIGN = click.argument("campaign", cls=Campaign, metavar="CAMPAIGN|LEDGER")
 LEDGER = click.option(
     "--ledger",
@@ -100,7 +118,7 @@ LEDGER = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="The ledger's file [default: under $XDG_STATE_HOME/dc_inject, by campaign].",
 )
-FORMAT = click.option(
+_FORMAT = click.option(
     "--format",
     "fmt",
     type=click.Choice(["table", "json", "csv"]),
@@ -108,6 +126,25 @@ FORMAT = click.option(
     show_default=True,
     help="How to print what was read.",
 )
+
+
+def _wide(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.find_root().meta[tables.WIDE] = True
+
+
+def FORMAT(command: F) -> F:  # noqa: N802  it stands beside the options
+    """Give a command --format, and --wide for its tables."""
+    wide = click.option(
+        "--wide",
+        is_flag=True,
+        expose_value=False,
+        callback=_wide,
+        help="Print all columns of tables, also where the terminal is too narrow.",
+    )
+    return _FORMAT(wide(command))
+
+
 LINKS = click.option(
     "--link",
     "links",
@@ -127,7 +164,10 @@ SCALE = click.option(
     help="Multiply every rate by this.",
 )
 TIMEOUT = click.option(
-    "--timeout", default=60.0, show_default=True, help="Seconds that one call to a service may take."
+    "--timeout",
+    default=60.0,
+    show_default=True,
+    help="Seconds of silence after which a call to a service is given up; in all it may take ten times that.",
 )
 
 
@@ -207,8 +247,12 @@ def copy_of(path: Path) -> Iterator[Path]:
 
 
 def who() -> str:
-    """Return who acts, for the ledger's record of changes."""
-    return f"{getpass.getuser()}@{os.uname().nodename}"
+    """Return who acts, for the ledger's record of changes: an account without a name goes by its number."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):  # as in many containers
+        name = str(os.getuid())
+    return scrub(f"{name}@{os.uname().nodename}")
 
 
 class _Clean(logging.Formatter):
@@ -231,6 +275,16 @@ def talk(*, verbose: bool = False, quiet: bool = False) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
+def _warn_once(warnings: Iterable[str]) -> None:
+    """Log warnings that this command has not logged yet."""
+    context = click.get_current_context(silent=True)
+    told = set[str]() if context is None else context.meta.setdefault(WARNED, set())
+    for warning in warnings:
+        if warning not in told:
+            log.warning("%s", warning)
+        told.add(warning)
+
+
 def backends(
     services: Iterable[str],
     *,
@@ -250,7 +304,9 @@ def backends(
     def rucio() -> RucioBackend:
         from dc_inject.backends.rucio import RucioBackend
 
-        return RucioBackend(campaign=campaign, timeout=timeout, observer=observer, clock=clock)
+        made = RucioBackend(campaign=campaign, timeout=timeout, observer=observer, clock=clock)
+        _warn_once(made.warnings())
+        return made
 
     for service in sorted(set(services)):
         if service == "rucio":
@@ -260,15 +316,18 @@ def backends(
             from dc_inject.credentials import Credentials
 
             credentials = Credentials(os.environ, clock)
-            for warning in credentials.warnings():
-                log.warning("%s", warning)
+            _warn_once(credentials.warnings())
+            endpoint = fts_endpoint(endpoint)
+            trusted = trusting.destinations()
+            trusted.require(endpoint, "your token or proxy")
             made[service] = FtsBackend(
-                fts_endpoint(endpoint),
+                endpoint,
                 campaign=campaign,
                 timeout=timeout,
                 observer=observer,
                 clock=clock,
                 credentials=credentials,
+                trusted=trusted.allow,
                 replicas=lambda source, datasets: rucio().replicas(source, datasets),
             )
     return made

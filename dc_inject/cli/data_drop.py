@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dc_inject import units
 from dc_inject.cli import common, data_places
 from dc_inject.cli.removal import agreed
-from dc_inject.errors import UsageError
+from dc_inject.model import units
+from dc_inject.model.errors import UsageError
 from dc_inject.storage import Storage
 from dc_inject.storage import sets as at_storage
 

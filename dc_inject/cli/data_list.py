@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from dc_inject import units
 from dc_inject.cli import common, data_places, tables
+from dc_inject.model import units
 from dc_inject.storage import Storage
 from dc_inject.storage.sets import stocks
 

@@ -15,14 +15,14 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from dc_inject import units
 from dc_inject.cli import common, data_places, tables
-from dc_inject.errors import Permanent, ServiceError, UsageError
-from dc_inject.filling import Place, fill
-from dc_inject.samples import FileSet
+from dc_inject.model import units
+from dc_inject.model.errors import Permanent, ServiceError, UsageError
+from dc_inject.model.samples import FileSet
 from dc_inject.storage import Writable
 from dc_inject.storage.sets import StorageSet
 from dc_inject.storage.upload import Moved, Written
+from dc_inject.testdata.filling import Place, fill
 
 PER_DATASET = 100  # files
 LIFETIME = "30 d"
@@ -45,7 +45,7 @@ FOR_RUCIO = (
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _Request:
     """What a set is to be, and where; `missing` are numbers of files, `facts` what a dry run tells beside them."""
 
     place: Place
@@ -97,16 +97,16 @@ def make(
     at = data_places.place(source, **rucio)
     with data_places.storage(timeout) as storage:
         if "://" in at:
-            wish = _at_storage(storage, at, _set(name, files, size), look=dry_run)
+            request = _at_storage(storage, at, _set(name, files, size), look=dry_run)
         else:
             per = min(rucio["dataset_files"] or PER_DATASET, files)
             wanted = _set(name, files, size, per, rucio["before"])
-            wish = _at_rse(storage, at, wanted, timeout=timeout, **rucio)
+            request = _at_rse(storage, at, wanted, timeout=timeout, **rucio)
         if dry_run:
-            _foretell(wish, at, fmt)
+            _foretell(request, at, fmt)
             return
-        written = _filled(wish, parallel)
-    _tell(wish, written)
+        written = _filled(request, parallel)
+    _tell(request, written)
 
 
 def _set(name: str, files: int, size: str, per: int = 0, before: str = "") -> FileSet:
@@ -125,10 +125,10 @@ def _lifetime(text: str) -> timedelta | None:
         raise UsageError(str(error), "or `none`, for a set that stays until it is dropped") from None
 
 
-def _at_storage(storage: Writable, prefix: str, wanted: FileSet, *, look: bool) -> _Wish:
+def _at_storage(storage: Writable, prefix: str, wanted: FileSet, *, look: bool) -> _Request:
     """Prepare a set below a prefix; `look` at which files there are, which making it does file by file."""
     place = StorageSet(storage, prefix, wanted)
-    return _Wish(place, wanted, place.unwritten() if look else place.missing())
+    return _Request(place, wanted, place.unwritten() if look else place.missing())
 
 
 def _at_rse(
@@ -141,7 +141,7 @@ def _at_rse(
     lifetime: str | None,
     allow_admin: bool,
     **_: object,
-) -> _Wish:
+) -> _Request:
     """Prepare a set at an RSE."""
     from dc_inject.backends.rucio.connection import understood  # noqa: PLC0415  costs half a second
     from dc_inject.backends.rucio.sets import RucioSet  # noqa: PLC0415  as said
@@ -163,26 +163,26 @@ def _at_rse(
             "quota_left": known.quota_left,
             "free": known.free,
         }
-        return _Wish(place, wanted, place.missing(), place.dids, facts)
+        return _Request(place, wanted, place.missing(), place.dids, facts)
 
 
-def _foretell(wish: _Wish, at: str, fmt: str) -> None:
+def _foretell(request: _Request, at: str, fmt: str) -> None:
     row = {
-        "set": wish.wanted.name,
+        "set": request.wanted.name,
         "at": at,
-        "files": wish.wanted.files,
-        "file_bytes": wish.wanted.bytes,
-        "missing": len(wish.missing),
-        "missing_bytes": len(wish.missing) * wish.wanted.bytes,
-        "first": wish.place.url(wish.missing[0]) if wish.missing else None,
+        "files": request.wanted.files,
+        "file_bytes": request.wanted.bytes,
+        "missing": len(request.missing),
+        "missing_bytes": len(request.missing) * request.wanted.bytes,
+        "first": request.place.url(request.missing[0]) if request.missing else None,
     }
-    tables.emit(fmt, COLUMNS + (FOR_RUCIO if wish.facts else ()), [row | wish.facts])
+    tables.emit(fmt, COLUMNS + (FOR_RUCIO if request.facts else ()), [row | request.facts])
 
 
-def _filled(wish: _Wish, parallel: int) -> list[tuple[int, Written]]:
+def _filled(request: _Request, parallel: int) -> list[tuple[int, Written]]:
     try:
-        with _progress(len(wish.missing) * wish.wanted.bytes) as moved:
-            return fill(wish.place, wish.missing, parallel=parallel, moved=moved)
+        with _progress(len(request.missing) * request.wanted.bytes) as moved:
+            return fill(request.place, request.missing, parallel=parallel, moved=moved)
     except ServiceError as error:
         if not isinstance(error, Permanent):
             click.echo("what has arrived is kept: run it again to go on", err=True)
@@ -229,11 +229,11 @@ class _Tenths:
         click.echo(f"{done} of {total} are there", err=True)
 
 
-def _tell(wish: _Wish, written: Sequence[tuple[int, Written]]) -> None:
+def _tell(request: _Request, written: Sequence[tuple[int, Written]]) -> None:
     """Print how a menu names the set, and say what is not certain of it."""
     files = [one for _, one in written]
-    if wish.dids:
-        for did in wish.dids:
+    if request.dids:
+        for did in request.dids:
             click.echo(did)
     else:
         lines = csv.writer(sys.stdout, lineterminator="\n")
@@ -248,6 +248,6 @@ def _tell(wish: _Wish, written: Sequence[tuple[int, Written]]) -> None:
         )
     wrote = units.format_size(sum(one.bytes for one in files))
     click.echo(
-        f"made {wish.wanted}; now written, or seen to be there: {units.counted(len(files), 'files')} ({wrote})",
+        f"made {request.wanted}; now written, or seen to be there: {units.counted(len(files), 'files')} ({wrote})",
         err=True,
     )

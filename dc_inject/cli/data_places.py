@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dc_inject import urls
 from dc_inject.cli import common
-from dc_inject.clock import SystemClock
 from dc_inject.credentials import Credentials
-from dc_inject.errors import UsageError
 from dc_inject.metrics import Silent
+from dc_inject.model import urls
+from dc_inject.model.errors import UsageError
 from dc_inject.storage import WebDav, trust
+from dc_inject.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from dc_inject.backends.rucio.connection import Connection

@@ -16,17 +16,16 @@ from string import Template
 
 import click
 
-from dc_inject import units
 from dc_inject.backends.fts.errors import INSTALL
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.clock import SystemClock
-from dc_inject.errors import ServiceError, ThresholdMissed
-from dc_inject.executor import ThreadExecutor
 from dc_inject.ledger import LedgerView
 from dc_inject.metrics import Silent
-from dc_inject.model import Cycle, FlowKey
-from dc_inject.ports import Candidate
+from dc_inject.model import Cycle, FlowKey, units
+from dc_inject.model.errors import ServiceError, ThresholdMissed
+from dc_inject.model.ports import Candidate
 from dc_inject.sandbox import Sandbox, default_folder, default_xrootd, ensure_xrootd
+from dc_inject.system.clock import SystemClock
+from dc_inject.system.executor import ThreadExecutor
 
 MOVED_AT_LEAST = 0.95  # of injected
 FILES, FILE_SIZE = 15, 4_000_000  # on each storage: how many to copy from, and the bytes of the smallest

@@ -14,18 +14,17 @@ from pathlib import Path
 
 import click
 
-from dc_inject import units
-from dc_inject.cli import campaigns, common, removal, sweeping
-from dc_inject.clock import SystemClock
+from dc_inject.cli import campaigns, common, removal, sweeping, trusting
 from dc_inject.engine.ending import THREADS, Ending, Standing, files_left
-from dc_inject.errors import ServiceError, UsageError
-from dc_inject.executor import ThreadExecutor
-from dc_inject.goal import Onward
-from dc_inject.hops import second_hops
 from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
-from dc_inject.model import Entry, State
-from dc_inject.ports import Backend, Clock, Outcome
+from dc_inject.model import Entry, State, units
+from dc_inject.model.errors import ServiceError, UsageError
+from dc_inject.model.goals import SecondHop
+from dc_inject.model.ports import Backend, Clock, Outcome
+from dc_inject.planning.second_hops import second_hops
+from dc_inject.system.clock import SystemClock
+from dc_inject.system.executor import ThreadExecutor
 
 IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)
 JOBS_END_WITHIN = timedelta(minutes=1)
@@ -107,6 +106,9 @@ def end(
             common.known_names(ledger, scenario, link)
         if sweep:
             sweeping.warn(sweep, ledger)
+        trusting.name(sweep or "")
+        if ledger is not None:
+            _trust(ledger, name, clock)
         services = campaigns.services(ledger, sweeping=bool(sweep))
         backends = common.backends(
             services,
@@ -137,7 +139,7 @@ def end(
         doomed = standing.overdue + (standing.unfinished if cancel else ())
         standing, spared = _sparing(standing, _read(ledger, doomed) if ledger is not None else set())
         files = removal.left(ours, backends) if ledger is not None else 0
-        _say(standing, noun, files, spared, cancel=cancel, rate=rate)
+        _say(standing, noun, files, spared, campaign=name, cancel=cancel, rate=rate)
         work = [*standing.complete, *doomed]
         if work or files:
             _confirm(yes=yes)
@@ -164,6 +166,15 @@ def end(
             sweeping.sweep(backends["fts"], sweep, name, ledger, clock, even_new=even_new, yes=yes)
 
 
+def _trust(ledger: Ledger, campaign: str, clock: Clock) -> None:
+    """Trust whom the campaign's ledger names, and ask for storages that would get a token without that."""
+    trusting.name(common.known_endpoint(ledger), by=trusting.LEDGER)  # it was named when the ledger was bound
+    trusting.recall(ledger, campaign)
+    places = trusting.ends((flow.link for flow in ledger.accounts()), "destination")  # sources are not opened
+    ledger.trust(trusting.ask(places, "", whose="Ending this campaign"), common.who(), clock.now())
+    trusting.require(places)
+
+
 # --------------------------------------------------------------------------- what is said and done
 
 
@@ -173,7 +184,7 @@ def _link(entry: Entry) -> str:
 
 def _read(ledger: Ledger, doomed: Sequence[Entry]) -> AbstractSet[str]:
     """Return the keys of first copies that second ones, unfinished and not `doomed` themselves, are made of."""
-    onward = {key for key, (kind, _) in ledger.goals().items() if kind == Onward.kind}
+    onward = {key for key, (kind, _) in ledger.goals().items() if kind == SecondHop.kind}
     ends = {entry.injection.key for entry in doomed}
     return second_hops([e for e in ledger.entries(*IN_SERVICE) if e.injection.key not in ends], onward).read
 
@@ -184,7 +195,9 @@ def _sparing(standing: Standing, read: AbstractSet[str]) -> tuple[Standing, int]
     return replace(standing, complete=some), len(standing.complete) - len(some)
 
 
-def _say(standing: Standing, noun: str, left: int, spared: int, *, cancel: bool, rate: float) -> None:
+def _say(
+    standing: Standing, noun: str, left: int, spared: int, *, campaign: str, cancel: bool, rate: float
+) -> None:
     """Say what is there, and what would be done, before anything is."""
     lines = []
     if standing.complete:
@@ -206,7 +219,7 @@ def _say(standing: Standing, noun: str, left: int, spared: int, *, cancel: bool,
     for number, words in (
         (standing.ending, "ending already"),
         (standing.gone, "gone already"),
-        (standing.in_doubt, "in doubt: the next start of `run` finds out"),
+        (standing.in_doubt, f"in doubt: `dc-inject end {campaign}`, once more in some minutes, settles it"),
     ):
         if number:
             lines.append(f"{units.counted(number, noun)} {words}")

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from dc_inject import menu
+from dc_inject.analysis.footprint import KINDS, Assumptions, Load, Row, footprint
 from dc_inject.cli import assumed as options
 from dc_inject.cli import tables
 from dc_inject.cli.tables import Column
-from dc_inject.footprint import KINDS, Assumptions, Load, Row, footprint
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, Item
 

@@ -5,11 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from dc_inject import files, lint, menu, overrides
-from dc_inject.errors import MenuError
+from dc_inject import menu
+from dc_inject.analysis import lint
+from dc_inject.ledger import Pause
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Campaign
-from dc_inject.overrides import Kind
+from dc_inject.model.errors import MenuError
+from dc_inject.planning import overrides
+from dc_inject.planning.overrides import Kind, Override
+from dc_inject.system import files
+
+
+def standing(view: Reader) -> Iterator[str]:
+    """Say what people have stopped and set, which holds for all menus of the campaign until it is taken back."""
+    for stop in view.pauses():
+        yield f"stopped since {_by(stop)}: {overrides.shown(stop.subject)}; `dc-inject resume` lifts it"
+    for one in view.overrides():
+        what = overrides.said(one.kind, one.value)
+        yield f"set since {_by(one)}: {overrides.shown(one.subject)}: {what}; `dc-inject unset` takes it back"
+
+
+def _by(one: Pause | Override) -> str:
+    return f"{one.since:%Y-%m-%d %H:%M:%SZ} by {one.who}" + (f" ({one.why})" if one.why else "")
 
 
 def held_by(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[str]:

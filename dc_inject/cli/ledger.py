@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from dc_inject import units
 from dc_inject.cli import common, tables
 from dc_inject.cli.rebuild import rebuild
-from dc_inject.errors import LedgerError, UsageError
 from dc_inject.ledger import Finding, LedgerView, lock, place
 from dc_inject.ledger.check import check as contradictions
+from dc_inject.model import units
+from dc_inject.model.errors import LedgerError, UsageError
 
 COLUMNS = tuple(tables.Column(key, key) for key in ("code", "severity", "subject", "message"))
 
@@ -54,7 +54,7 @@ def check(ctx: click.Context, campaign: str, ledger_path: Path | None, fmt: str)
     words = units.counted(len(errors), "contradictions") if errors else "no contradiction"
     click.echo(f"{path}: {words}" + (f", {units.counted(notes, 'notes')}" if notes else ""), err=True)
     if errors:
-        click.echo("hint: docs/ledger.md says what each code means, and how to go on", err=True)
+        click.echo("hint: docs/reference/ledger.md says what each code means, and how to go on", err=True)
     ctx.exit(3 if errors else 0)
 
 
@@ -62,8 +62,9 @@ def check(ctx: click.Context, campaign: str, ledger_path: Path | None, fmt: str)
 @common.CAMPAIGN
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing where all is well; for cron.")
 @common.LEDGER
-def backup(campaign: str, file: Path, force: bool, ledger_path: Path | None) -> None:
+def backup(campaign: str, file: Path, force: bool, quiet: bool, ledger_path: Path | None) -> None:
     r"""Copy a ledger to FILE as it is at this moment, also while an injector runs.
 
     The copy is checked before it gets its name, so that FILE is a whole ledger or what it was before. Its path
@@ -71,7 +72,7 @@ def backup(campaign: str, file: Path, force: bool, ledger_path: Path | None) -> 
 
     \b
     Example: dc-inject ledger backup dc27-rehearsal /backup/dc27.sqlite --force
-    Example, in a crontab: 5 * * * * dc-inject ledger backup dc27 /backup/dc27-$(date +\%H).sqlite --force
+    Example, for cron: dc-inject ledger backup dc27 /backup/dc27.sqlite --force --quiet
     """
     path = common.existing_ledger(campaign, ledger_path)
     _refuse(path, file, force=force)
@@ -81,8 +82,9 @@ def backup(campaign: str, file: Path, force: bool, ledger_path: Path | None) -> 
         raise LedgerError(
             f"{file} cannot be written: {error.strerror}", "check its folder, and room there"
         ) from None
-    click.echo(told, err=True)
-    click.echo(str(file))
+    if not quiet:
+        click.echo(told, err=True)
+        click.echo(str(file))
 
 
 def _refuse(path: Path, file: Path, *, force: bool) -> None:

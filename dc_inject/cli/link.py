@@ -4,49 +4,44 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dc_inject import climb, files, lint, menu, units
-from dc_inject.cli import common, link_menu, menu_heading, status, tables
+from dc_inject.cli import (
+    common,
+    hangup,
+    link_asked,
+    link_check,
+    link_menu,
+    link_verdict,
+    menu_heading,
+    status,
+    trusting,
+)
 from dc_inject.cli.check import Speed
 from dc_inject.cli.end import Pace
 from dc_inject.cli.end import end as end_command
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.cli.run import inject
-from dc_inject.climb import Ladder
-from dc_inject.clock import SystemClock
 from dc_inject.engine.climbing import Climbing
-from dc_inject.errors import LedgerError, ServiceError, ThresholdMissed, UsageError
 from dc_inject.ledger import Ledger, LedgerView, default_folder
 from dc_inject.ledger.place import make_folder
 from dc_inject.menu import addresses
-from dc_inject.model import Campaign, FlowKey, Link
-from dc_inject.ports import Clock
+from dc_inject.model import Campaign, units
+from dc_inject.model.errors import LedgerError, ServiceError, UsageError
+from dc_inject.model.ports import Clock
+from dc_inject.planning.climb import Progress
+from dc_inject.storage.reachability import Reachability
+from dc_inject.system import files
+from dc_inject.system.clock import SystemClock
 
-DEFAULT_STEP = timedelta(minutes=30)
-ROUNDS = 2  # how much longer than the steps up a search may take, unless --for says it
-STEPS = (
-    tables.Column("step", "step", right=True),
-    tables.Column("rate", "asked", units.format_rate, right=True),
-    tables.Column("moved_rate", "moved", units.format_rate, right=True),
-    tables.Column("ratio", "moved/asked", tables.percent, right=True),
-    tables.Column("failed", "failed", tables.percent, right=True),
-    tables.Column("start", "from"),
-    tables.Column("measured", "measured from", quiet=True),
-    tables.Column("end", "to"),
-    tables.Column("asked", "asked", units.format_size, quiet=True),
-    tables.Column("moved", "moved", units.format_size, quiet=True),
-    tables.Column("injected", "injected", units.format_size, quiet=True),
-    tables.Column("held", "held", quiet=True),
-    tables.Column("good", "reached", tables.yes_no),
-    tables.Column("why", "because"),
-    tables.Column("next", "then"),
-)
+# A step is judged by at least one cycle: who stops for longer than two of these can cost it what it may lack.
+LOOKS = 10  # in a cycle, whether storages accept connections
+OFTEN = timedelta(seconds=1)  # between two of them, at least
 
 
 class Lasting(click.ParamType[timedelta]):
@@ -67,17 +62,37 @@ class Lasting(click.ParamType[timedelta]):
         return lasting if lasting > timedelta(0) else self.fail("it has to last a while", param, ctx)
 
 
+class Size(click.ParamType[int]):
+    """A size above 0 with its unit: `500 GB`, `2TB`."""
+
+    name = "size"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return bytes."""
+        if isinstance(value, int):
+            return value
+        try:
+            size = units.parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return size if size > 0 else self.fail("a size is above 0", param, ctx)
+
+
 @click.command()
-@click.argument("source", type=menu_heading.Written("end", addresses.end_name), metavar="SRC")
-@click.argument("destination", type=menu_heading.Written("end", addresses.end_name), metavar="DST")
-@click.option("--rate", type=Speed(), required=True, help="The rate of the first step, such as 30Gb/s.")
+@click.argument("source", required=False, type=menu_heading.Written("end", addresses.end_name), metavar="SRC")
+@click.argument("destination", required=False, type=menu_heading.Written("end", addresses.end_name), metavar="DST")
+@click.option("--rate", type=Speed(), help="The rate of the first step, such as 5Gb/s.")
 @click.option("--for", "lasting", type=Lasting(), help="How long in all, such as 2h; at most, with a search.")
-@click.option("--step", type=Speed(), help="How much more in each step, such as 10Gb/s.")
+@click.option("--step", type=Speed(), help="How much more in each step, such as 1Gb/s.")
 @click.option("--every", type=Lasting(), help="How long a step lasts [default: 30m].")
 @click.option(
     "--until-saturated", "saturate", is_flag=True, help="Go up until it does not follow, then back; needs --max."
 )
-@click.option("--max", "highest", type=Speed(), help="The most that is ever asked for.")
+@click.option(
+    "--max", "highest", type=Speed(), help="The most that is ever asked for [default: asks above 10Gb/s]."
+)
+@click.option("--space", type=Size(), help="The most of ours at DST at a time [default: half of what is free].")
+@click.option("--yes", is_flag=True, help="Do not ask whether a high rate is meant.")
 @click.option("--campaign", type=menu_heading.NAME, help="What to call it [default: from DST and now].")
 @click.option("--contact", type=menu_heading.LINE, help="Whom to ask [default: your account here].")
 @click.option(
@@ -93,139 +108,155 @@ class Lasting(click.ParamType[timedelta]):
     "--cancel-rate", type=Pace(), default="600/h", show_default=True,
     help="How many unfinished rules are ended in a time, afterwards.",
 )  # fmt: skip
+@click.option("--resume", type=menu_heading.NAME, metavar="NAME", help="Go on with one that was stopped.")
+@click.option("--verdict", "judged", type=menu_heading.NAME, metavar="NAME", help="Tell the verdict of one again.")
 @common.TIMEOUT
 @common.FORMAT
 @click.pass_context
-def link(ctx: click.Context, /, source: str, destination: str, timeout: float, fmt: str, **wanted: Any) -> None:
+def link(ctx: click.Context, /, source: str | None, destination: str | None, **wanted: Any) -> None:
     r"""Try one link: inject at a rate, or at rates that go up, and tell what moved.
 
-    Makes a menu, checks it, runs it, shows each cycle, ends its rules, and prints a verdict for each step. SRC and
-    DST are RSEs, or two URL prefixes (then FTS moves files of SRC). Your own account will do.
+    Asks the services whether it can be answered, makes a menu, runs it, shows each cycle, ends its rules, and
+    prints a verdict for each step: reached, not reached, or inconclusive with the reason. SRC and DST are RSEs, or
+    two URL prefixes (then FTS moves files of SRC). Your own account will do.
 
     With --until-saturated a step lasts at least two times the time to completion, and the rate goes up by --step
-    until less than 90 % of it moves or more than 5 % fail; then it goes back, and says where the link stands. What
-    fails never counts. Ctrl-C ends the step: rules are ended, and the verdict so far is told.
+    until less than 90 % of it moves or more than 5 % fail; then it goes back, and says where the link stands. A
+    step that an outage has spoilt is repeated. Ctrl-C ends the step: rules are ended, and the verdict so far is
+    told.
 
-    Exit code 5 when a step was not reached; with --until-saturated when not even the least was.
+    Above 10 Gb/s it asks, unless --max names the most that may be asked for. Exit code 5 when the link did not
+    follow, 4 when an outage left it open, 2 when datasets, space or limits did.
 
     \b
-    Example: dc-inject link T1_UK_RAL_Disk T2_UK_London_IC --rate 30Gb/s --for 2h
-    Example: dc-inject link T1_UK_RAL_Disk T2_UK_London_IC --rate 30Gb/s --for 2h --step 10Gb/s --every 30m
+    Example: dc-inject link T1_UK_RAL_Disk T2_UK_London_IC --rate 5Gb/s --for 2h
+    Example: dc-inject link RAL IC --rate 20Gb/s --for 2h --step 10Gb/s --every 30m --max 50Gb/s
     Example: dc-inject link RAL IC --rate 20Gb/s --step 10Gb/s --until-saturated --max 100Gb/s
+    Example: dc-inject link --resume link-IC-20270208T100000
     """
     common.talk()
     clock = SystemClock()
-    challenge = _challenge(source, destination, wanted, clock.now())
-    path = _written(challenge)
-    ledger_path = common.ledger_file(None, challenge.campaign)
+    if wanted["judged"]:
+        _tell(wanted["judged"], wanted["fmt"])
+        return
+    if wanted["resume"]:
+        path = common.existing_ledger(wanted["resume"])
+        with Ledger.open(path) as ledger:
+            asked, progress = link_asked.again(ledger, path, wanted["lasting"], clock.now())
+    else:
+        asked = link_asked.challenge(source, destination, wanted, clock.now())
+        progress = Progress(asked.ladder, asked.until)
+        _refuse_known(asked.campaign)
+    trusting.name(asked.link.source, asked.link.destination, asked.endpoint)  # by whoever called, here or before
+    asked, storages = link_check.ready(asked, clock, wanted["timeout"])
+    menu = _written(asked, force=bool(wanted["resume"]))
+    try:
+        code = _carry_out(ctx, asked, progress, menu, storages, wanted)
+    except BaseException:
+        if not common.ledger_file(None, asked.campaign).exists():
+            menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
+        raise
+    _tell(asked.campaign, wanted["fmt"], code)
+
+
+def _carry_out(
+    ctx: click.Context,
+    asked: MiniChallenge,
+    progress: Progress,
+    menu: Path,
+    storages: Reachability,
+    wanted: dict[str, Any],
+) -> int | None:
+    """Inject, judge the step that was cut short, and end what is left; returns the exit code of that, if any."""
+    ledger_path = common.ledger_file(None, asked.campaign)
     climbs: list[Climbing] = []
+    named = [*asked.link[:2], asked.endpoint] if asked.link.through == "fts" else []
 
     def around(menus: Callable[[], Campaign], ledger: Ledger, clock: Clock) -> Callable[[], Campaign]:
+        ledger.keep_challenge("asked", asked.kept(), clock.now())
+        ledger.trust(trusting.hosts(named), common.who(), clock.now())  # for `end`, if it has to be called for it
         climbs.append(
             Climbing(
                 menus,
                 ledger=ledger,
                 clock=clock,
-                ladder=challenge.ladder,
+                progress=progress,
                 who=f"dc-inject link of {common.who()}",
-                until=challenge.until,
-                heard=lambda: _show(ledger),
+                heard=lambda: _show(ledger, asked),
                 patience=link_menu.PATIENCE,
+                classify=_classify,
+                down=storages.down,
             )
         )
         return climbs[0]
 
-    code: int | None = None
-    inject([path], no_drain=True, timeout=timeout, around=around, stopping="{noun} will be ended")
+    timeout = wanted["timeout"]
+    with storages.watched(max(asked.cycle / LOOKS, OFTEN)):
+        inject([menu], no_drain=True, timeout=timeout, around=around, stopping="{noun} will be ended")
+    hangup.mind()
     with Ledger.open(ledger_path) as ledger:
-        climbs[0].finish(ledger, FlowKey(link_menu.SCENARIO, challenge.link))
+        climbs[0].finish(ledger, asked.key)
     try:
-        _end(ctx, challenge.campaign, ledger_path, wanted["cancel_rate"], timeout)
+        _end(ctx, asked.campaign, ledger_path, wanted["cancel_rate"], timeout)
     except click.exceptions.Exit as left:
-        code = left.exit_code
-        click.echo(f"`dc-inject end {challenge.campaign} --cancel` ends what is left", err=True)
-    told = _told(challenge, path, ledger_path, climbs[0])
-    _emit(fmt, told)
+        click.echo(f"`dc-inject end {asked.campaign} --cancel` ends what is left", err=True)
+        return int(left.exit_code)
+    return None
+
+
+def _classify(reason: str) -> str:
+    """Return the class of what Rucio says of files that failed: it quotes FTS."""
+    from dc_inject.backends.fts import reasons  # noqa: PLC0415  only when something has failed
+
+    where = re.search(r"\b(?:SOURCE|DESTINATION|TRANSFER)\b", reason[:1000])
+    return reasons.classify("FAILED", reason[where.start() : 1000] if where else reason[:1000])
+
+
+def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
+    """Print the verdict of a mini-challenge from its ledger, and leave with what it means."""
+    path = common.existing_ledger(campaign)
+    with LedgerView.open(path) as view, view.snapshot():
+        asked, progress = link_asked.kept(view, path)
+        if progress.step is not None and progress.step.readings and progress.over is None:
+            progress.stopped(progress.step.readings[-1])  # of one that is at work, or was killed
+        told = link_verdict.told(asked, progress, view, _menu_file(asked.campaign))
+        if holder := view.holder():
+            click.echo(f"so far: {holder} is at work on it", err=True)
+    link_verdict.emit(fmt, told)
     if code is not None:
-        ctx.exit(code)
-    if told["missed"]:
-        raise ThresholdMissed(
-            f"{told['link']}: {told['conclusion']}", f"`dc-inject status {challenge.campaign}` tells more"
-        )
+        raise click.exceptions.Exit(code)
+    if (error := link_verdict.left_with(told)) is not None:
+        raise error
 
 
 # --------------------------------------------------------------------------- before
 
 
-def _challenge(source: str, destination: str, wanted: Mapping[str, Any], now: datetime) -> MiniChallenge:
-    """Return what is asked for; raises UsageError for options that do not go together."""
-    first, step, highest = wanted["rate"], wanted["step"] or 0.0, wanted["highest"]
-    saturate, lasting = wanted["saturate"], wanted["lasting"]
-    urls = [addresses.is_url(end) for end in (source, destination)]
-    if urls[0] != urls[1]:
-        raise UsageError("one end is a URL and the other is not", "name two RSEs, or two URL prefixes")
-    if source == destination:
-        raise UsageError(f"{source} is source and destination", "a link has two different ends")
-    if saturate and not (step and highest):
-        raise UsageError("--until-saturated needs --step and --max", "such as --step 10Gb/s --max 100Gb/s")
-    if highest and highest < first:
-        raise UsageError("--max is below --rate", "raise --max, or begin lower")
-    if wanted["every"] and not step:
-        raise UsageError("--every is for steps", "add --step 10Gb/s, or leave it out")
-    if not (saturate or lasting):
-        raise UsageError("nothing says how long", "such as --for 2h")
-    if step and lasting and (wanted["every"] or DEFAULT_STEP) >= lasting:
-        raise UsageError("there is time for one step only", "shorten --every, lengthen --for, or leave out --step")
-    every = (wanted["every"] or DEFAULT_STEP) if step else lasting
-    if lasting and not saturate:
-        every = min(every, lasting)
-    cycle = wanted["cycle"] or link_menu.cycle_for(every)
-    if 2 * cycle > every:
-        raise UsageError("a step has less than two cycles", "lengthen --every (or --for), or shorten --cycle")
-    start = now.replace(microsecond=0)
-    if saturate:
-        steps = int((highest - first) / step) + 2
-        lasting = lasting or ROUNDS * steps * every
-        top = highest
-    else:
-        top = first + step * max(-(-lasting // every) - 1, 0)
-        top = min(top, highest) if highest else top
-    through = "fts" if urls[0] else "rucio"
-    return MiniChallenge(
-        campaign=wanted["campaign"] or _name(destination, start),
-        contact=wanted["contact"] or menu_heading.me(),
-        link=Link(addresses.end_name(source), addresses.end_name(destination), through),
-        ladder=Ladder(first, every, step, highest or float("inf"), saturate=saturate),
-        cycle=cycle,
-        start=start,
-        until=link_menu.end_of(start, lasting, cycle),
-        highest=top,
-        datasets=wanted["datasets"],
-        mean_file=wanted["mean_file"],
-        folder=wanted["folder"] or "",
-        endpoint=wanted["endpoint"] or "",
-        accept=wanted["accept"],
-    )
+def _menu_file(campaign: str) -> Path:
+    return default_folder(os.environ) / "links" / f"{campaign}.yaml"
 
 
-def _name(destination: str, now: datetime) -> str:
-    place = re.sub(r"[^A-Za-z0-9_-]+", "-", destination.rsplit("://", maxsplit=1)[-1]).strip("-")[:32]
-    return f"link-{place}-{now:%Y%m%dT%H%M%S}"
+def _refuse_known(campaign: str) -> None:
+    """Raise UsageError for a campaign that there is already."""
+    if campaign in common.campaigns():
+        raise UsageError(
+            f"there is a campaign {campaign} already",
+            f"`dc-inject link --resume {campaign}` goes on with it, `--verdict {campaign}` tells its verdict; "
+            "another one needs another --campaign",
+        )
 
 
-def _written(challenge: MiniChallenge) -> Path:
-    """Write the menu into the state folder, and check it as `check` does; raises MenuError."""
-    folder = default_folder(os.environ) / "links"
-    path = folder / f"{challenge.campaign}.yaml"
-    text = challenge.text()
-    draft = menu.read(text, str(path), files.load)
-    for finding in lint.findings(menu.campaign([draft.preview])):
-        click.echo(f"warning: {finding}", err=True)
+def _written(asked: MiniChallenge, *, force: bool) -> Path:
+    """Write the menu into the state folder."""
+    path = _menu_file(asked.campaign)
     try:
-        make_folder(folder)
+        make_folder(path.parent)
     except OSError as error:
-        raise LedgerError(f"{folder} cannot be made: {error.strerror or error}", "check XDG_STATE_HOME") from None
-    files.write_whole(path, text, force=False)
+        raise LedgerError(
+            f"{path.parent} cannot be made: {error.strerror or error}", "check XDG_STATE_HOME"
+        ) from None
+    # One without a ledger is left from a start that failed.
+    files.write_whole(path, asked.text(), force=force or path.exists())
     click.echo(f"menu: {path}", err=True)
     return path
 
@@ -233,13 +264,17 @@ def _written(challenge: MiniChallenge) -> Path:
 # --------------------------------------------------------------------------- meanwhile, and after
 
 
-def _show(ledger: Ledger) -> None:
-    """Show how the link stands, as `status` does."""
+def _show(ledger: Ledger, asked: MiniChallenge) -> None:
+    """Say what the line about a cycle does not: the numbers of a hold, and how much of ours is there."""
     if rows := status.rows(ledger):
         cycle = ledger.last_cycle()
         if cycle is not None and (since := status.joined(ledger, cycle)):
             click.echo(status.said_late(f"{since:%Y-%m-%dT%H:%M:%SZ}"), err=True)
-        tables.console(err=True).print(tables.table(status.ROWS, rows))
+        for row in rows:
+            if row["numbers"]:
+                click.echo(f"held by {row['held']}: {status.numbers(row['numbers'])}", err=True)
+        here, most = units.format_size(link_verdict.resident(ledger)), units.format_size(asked.space)
+        click.echo(f"ours at or on the way to {asked.link.destination}: {here} of {most}", err=True)
 
 
 def _end(ctx: click.Context, campaign: str, ledger_path: Path, rate: float, timeout: float) -> None:
@@ -257,58 +292,4 @@ def _end(ctx: click.Context, campaign: str, ledger_path: Path, rate: float, time
             **options,
         )
     except ServiceError as error:
-        click.echo(f"not all is ended: {error.message}{f' ({error.hint})' if error.hint else ''}", err=True)
-
-
-def _told(challenge: MiniChallenge, path: Path, ledger_path: Path, climbing: Climbing) -> dict[str, Any]:
-    """Return the verdict; the keys are an interface, described in docs/mini-challenge.md."""
-    with LedgerView.open(ledger_path) as view:
-        failures = view.failures().get(FlowKey(link_menu.SCENARIO, challenge.link), {})
-    ladder, verdicts = challenge.ladder, climbing.verdicts
-    stands = climb.stands(verdicts) if ladder.saturate else None
-    missed = stands is None if ladder.saturate else not verdicts or not all(one.good for one in verdicts)
-    return {
-        "campaign": challenge.campaign,
-        "menu": str(path),
-        "ledger": str(ledger_path),
-        "link": str(challenge.link),
-        "source": challenge.link.source,
-        "destination": challenge.link.destination,
-        "service": challenge.link.through,
-        "steps": [
-            {
-                "step": number,
-                "rate": one.rate,
-                "asked": round(one.asked),
-                "moved": one.moved,
-                "moved_rate": one.moved_rate,
-                "ratio": one.ratio,
-                "failed": one.failed,
-                "injected": one.injected,
-                "start": tables.moment(one.start),
-                "measured": tables.moment(one.measured),
-                "end": tables.moment(one.end),
-                "held": one.hold.value if one.hold else None,
-                "good": one.good,
-                "why": one.why,
-                "next": str(decision.what),
-            }
-            for number, (one, decision) in enumerate(zip(verdicts, climbing.decisions, strict=True), start=1)
-        ],
-        "failed_files": dict(failures),
-        "stands": stands,
-        "missed": missed,
-        "conclusion": climb.conclusion(ladder, verdicts),
-    }
-
-
-def _emit(fmt: str, told: Mapping[str, Any]) -> None:
-    if fmt == "json":
-        tables.emit_json(told)
-        return
-    tables.emit(fmt, STEPS, told["steps"])
-    failed = ", ".join(f"{count} {reason}" for reason, count in told["failed_files"].items())
-    if failed:
-        click.echo(f"failed files: {failed}", err=True)
-    where = "" if told["stands"] is None else f"stands at {units.format_rate(told['stands'])}: "
-    click.echo(f"{told['link']} {where}{told['conclusion']}", err=fmt != "table")
+        click.echo(f"not all is ended: {error.message}; `dc-inject end {campaign} --cancel` goes on", err=True)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from dc_inject import units
-from dc_inject.climb import Ladder
+from dc_inject.engine import readings
 from dc_inject.menu.writing import scalar
-from dc_inject.model import Cycle, Link
+from dc_inject.model import Cycle, FlowKey, Link, units
+from dc_inject.planning.climb import Ladder
 
 SCENARIO = "link"
 ROOM = 1.25  # of the highest rate: the limits, so that a coarse dataset or a debt of a cycle may go out
@@ -17,11 +18,16 @@ CYCLES = 6  # in a step, so that its second half has three
 LONGEST = timedelta(minutes=15)
 SHORTEST = timedelta(seconds=5)
 PATIENCE = 2  # cycles after the last step, in which what is on its way may arrive
+STAYS = timedelta(minutes=5)  # how long bytes stay at least, as long as nobody has measured it
 
 
 @dataclass(frozen=True, slots=True)
 class MiniChallenge:
-    """What is asked of one link; `until` is the end of the last step, at the end of a cycle."""
+    """What is asked of one link; `until` is the end of the last step, at the end of a cycle.
+
+    `highest` is the most that will be asked for (bytes per second), `volume` what all steps ask for (bytes), and
+    `space` what may be at the destination at a time (bytes; 0: not known yet).
+    """
 
     campaign: str
     contact: str
@@ -31,16 +37,25 @@ class MiniChallenge:
     start: datetime
     until: datetime
     highest: float
+    volume: float = 0.0
     datasets: Sequence[str] = ()
     mean_file: str = ""
     folder: str = ""
     endpoint: str = ""
     accept: Sequence[str] = ()
+    space: int = 0
+
+    @property
+    def key(self) -> FlowKey:
+        """What its account is kept for."""
+        return FlowKey(SCENARIO, self.link)
 
     def text(self) -> str:
         """Return the menu."""
         limit = units.exact_rate(round(ROOM * self.highest))
         ends = f"from: {scalar(self.link.source)}, to: {scalar(self.link.destination)}"
+        space = f"{{{scalar(self.link.destination)}: {{space: {units.exact_size(self.space)}}}}}"
+        shortest = max(STAYS, self.cycle) // timedelta(seconds=1)
         lines = [
             "# Made by `dc-inject link`, which sets the rates of later steps while it runs.",
             "menu: 1",
@@ -50,11 +65,13 @@ class MiniChallenge:
             f"start: {_time(self.start)}",
             f"end: {_time(self.until + (PATIENCE + 1) * self.cycle)}  # what is on its way may arrive",
             f"limits: {{total: {limit}, per_site: {limit}}}",
+            *([f"sites: {{destination: {{rses: {space}}}}}"] if self.space else []),
             *([f"fts: {{endpoint: {scalar(self.endpoint)}}}"] if self.endpoint else []),
             *([f"accept: [{', '.join(self.accept)}]"] if self.accept else []),
             "defaults:",
             f"  through: {self.link.through}",
             f"  cycle: {self.cycle // timedelta(seconds=1)} s",
+            f"  lifetime: {{min: {shortest} s, max: {max(shortest, 7200)} s}}",
             f"  {self._what()}",
             "scenarios:",
             f"  {SCENARIO}:",
@@ -69,6 +86,42 @@ class MiniChallenge:
         patterns = ", ".join(scalar(one) for one in self.datasets or ("*:*",))
         bounds = "" if self.link.through == "fts" else f", files: 1..1000, mean_file: {scalar(self.mean_file)}"
         return f"datasets: {{did: [{patterns}]{bounds}}}"
+
+    def kept(self) -> dict[str, Any]:
+        """Return it as the ledger keeps it."""
+        some = {name: value for name, value in asdict(self).items() if name in _PLAIN}
+        times = {"cycle": self.cycle.total_seconds(), "start": self.start.isoformat()}
+        return {**readings.asked(self.ladder, self.until), "menu": {**some, **times, "link": list(self.link)}}
+
+
+_PLAIN = (
+    "campaign",
+    "contact",
+    "highest",
+    "volume",
+    "datasets",
+    "mean_file",
+    "folder",
+    "endpoint",
+    "accept",
+    "space",
+)
+
+
+def kept(values: Mapping[str, Any], ladder: Ladder) -> MiniChallenge:
+    """Return a mini-challenge as the ledger has kept it."""
+    some = values["menu"]
+    plain: dict[str, Any] = {
+        name: tuple(some[name]) if isinstance(some[name], list) else some[name] for name in _PLAIN
+    }
+    return MiniChallenge(
+        **plain,
+        link=Link(*some["link"]),
+        ladder=ladder,
+        cycle=timedelta(seconds=some["cycle"]),
+        start=datetime.fromisoformat(some["start"]),
+        until=datetime.fromisoformat(values["until"]),
+    )
 
 
 def cycle_for(every: timedelta) -> timedelta:

@@ -8,9 +8,9 @@ import click
 
 from dc_inject import menu
 from dc_inject.cli import common, menu_files, tables
-from dc_inject.errors import UsageError
 from dc_inject.menu import differences
 from dc_inject.menu.differences import Change
+from dc_inject.model.errors import UsageError
 
 GBPS, TB = 8e-9, 1e-12
 
@@ -38,6 +38,7 @@ COLUMNS = (
 
 
 @click.command(short_help="Show what changes from one menu to another.")
+@common.INCLUDE_FROM
 @click.argument("before", metavar="A", type=menu_files.PATH)
 @click.argument("after", metavar="B", type=menu_files.PATH)
 @common.FORMAT

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from dc_inject import files, menu
-from dc_inject.cli import common, menu_files, menu_heading
-from dc_inject.clock import SystemClock
-from dc_inject.errors import DcInjectError, MenuError, Problem
+from dc_inject import menu
+from dc_inject.cli import common, menu_files, menu_heading, trusting
 from dc_inject.menu import MenuDraft, differences, rewriting
 from dc_inject.metrics import Silent
+from dc_inject.model.errors import DcInjectError, MenuError, Problem
+from dc_inject.system import files
+from dc_inject.system.clock import SystemClock
 
 
 class Meaning(click.ParamType[tuple[str, tuple[str, ...]]]):
@@ -33,6 +34,7 @@ class Meaning(click.ParamType[tuple[str, tuple[str, ...]]]):
 
 
 @click.command(short_help="Write every link out on its own.")
+@common.INCLUDE_FROM
 @click.argument("file", metavar="MENU", type=menu_files.PATH)
 @click.option("--online", "asking", is_flag=True, help="Ask Rucio what RSE expressions mean now.")
 @click.option(
@@ -66,7 +68,7 @@ def expand(
     if output != menu_files.STDIN:
         files.refuse_existing(output, force=force)
     data, name = menu_files.read(file)
-    draft = menu.read(data, name, files.load)
+    draft = menu.read(data, name, files.beside(file))
     names = dict(meanings)
     missing = {expression: through for through, expression in draft.expressions if expression not in names}
     if missing and asking:
@@ -90,6 +92,7 @@ def written_out(draft: MenuDraft, names: dict[str, tuple[str, ...]], goal: Path)
 def _asked(draft: MenuDraft, missing: dict[str, str], timeout: float) -> dict[str, tuple[str, ...]]:
     """Ask the services what expressions mean."""
     common.talk(quiet=True)
+    trusting.recall_from(common.ledger_file(None, draft.campaign), draft.campaign)
     backends = common.backends(
         set(missing.values()),
         campaign=draft.campaign,

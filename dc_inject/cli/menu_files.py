@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 
-from dc_inject import files, menu
-from dc_inject.errors import MenuError, Problem
+from dc_inject import menu
 from dc_inject.menu import MenuDraft
+from dc_inject.model.errors import MenuError, Problem
+from dc_inject.system import files
 
 STDIN = Path("-")
 PATH = click.Path(path_type=Path, allow_dash=True)
@@ -37,7 +38,7 @@ def read(path: Path) -> tuple[bytes, str]:
 
 def drafts(path: Path) -> list[MenuDraft]:
     """Read a menu, a folder of them, or stdin; raises MenuError with every problem."""
-    return [menu.read(*read(path), files.load)] if path == STDIN else files.read_menus([path])
+    return [menu.read(*read(path), files.beside(path))] if path == STDIN else files.read_menus([path])
 
 
 def write(text: str, output: Path, *, force: bool) -> None:

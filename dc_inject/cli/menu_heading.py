@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,12 +11,14 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from dc_inject import files, menu, rates, units
-from dc_inject.cli import menu_files
-from dc_inject.clock import SystemClock
-from dc_inject.errors import MenuError, Problem, UsageError
+from dc_inject import menu
+from dc_inject.cli import common, menu_files
 from dc_inject.menu import MenuDraft, addresses, values
 from dc_inject.menu.writing import Heading
+from dc_inject.model import rates, units
+from dc_inject.model.errors import MenuError, Problem, UsageError
+from dc_inject.system import files
+from dc_inject.system.clock import SystemClock
 
 F = TypeVar("F", bound=Callable[..., object])
 ANY_DATASET = "*:*"
@@ -44,9 +44,23 @@ class Written(click.ParamType[str]):
         return value.strip()
 
 
+class Time(Written):
+    """A time of the menu format, or `now`, which is written as the time that it is."""
+
+    def __init__(self, zone: ZoneInfo) -> None:
+        """Take the zone of times without an offset."""
+        super().__init__("time", lambda text: values.moment(text, zone))
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text; `now` becomes a time with its offset, since the menu's zone may not be known yet."""
+        now = value.strip().lower() == "now"
+        text = SystemClock().now().isoformat(" ", "seconds") if now else value
+        return super().convert(text, param, ctx)
+
+
 NAME = Written("name", values.name)
 LINE = Written("text", values.line)
-TIME = Written("time", lambda text: values.moment(text, ZoneInfo("UTC")))
+TIME = Time(ZoneInfo("UTC"))
 RATE = Written("rate", values.rate)
 END = Written("end", addresses.end)
 ZONE = Written("zone", values.zone)
@@ -59,7 +73,7 @@ _OPTIONS = (
     click.option("--contact", type=LINE, help="Whom to ask; every rule says it [default: your account here]."),
     click.option("--description", type=LINE, help="What it is for."),
     click.option("--timezone", type=ZONE, help="Zone of all times without an offset [default: UTC]."),
-    click.option("--start", type=TIME, help="When it comes into force [default: tomorrow, 10:00]."),
+    click.option("--start", type=TIME, help="When it comes into force, or `now` [default: tomorrow, 10:00]."),
     click.option("--end", type=TIME, help="When it ends [default: 24 h after its start]."),
     click.option("--through", type=click.Choice(["rucio", "fts"]), default="rucio", help="Who moves the bytes."),
     click.option("--did", "datasets", type=DID, multiple=True, metavar="PATTERN",
@@ -83,7 +97,7 @@ def heading(given: Mapping[str, object], scenario: str, include: str = "") -> He
     """
     said = {key: value for key, value in given.items() if value not in (None, (), "")}
     start, end = usual_window(str(said.get("timezone", "UTC")), str(said.get("start", "")))
-    known = {"campaign": scenario, "contact": me(), "timezone": "UTC", "start": start, "end": end}
+    known = {"campaign": scenario, "contact": common.who(), "timezone": "UTC", "start": start, "end": end}
     through = str(said.setdefault("through", "rucio"))
     if through == "rucio" and "folder" in said:
         raise UsageError("--folder is for links through FTS", "add --through fts, or name datasets with --did")
@@ -111,19 +125,9 @@ def usual_window(timezone: str, start: str = "") -> tuple[str, str]:
         raise UsageError(error.message, error.hint) from None
 
 
-def time_in(timezone: str) -> Written:
+def time_in(timezone: str) -> Time:
     """Return the type of a time in a zone, where not every one exists."""
-    zone = values.zone(timezone)
-    return Written("time", lambda text: values.moment(text, zone))
-
-
-def me() -> str:
-    """Return who uses this command, as far as the machine knows."""
-    try:
-        name = getpass.getuser()
-    except (KeyError, OSError):  # an account without a name, as in many containers
-        name = str(os.getuid())
-    return f"{name}@{os.uname().nodename}"
+    return Time(values.zone(timezone))
 
 
 def told(heading: Heading) -> str:

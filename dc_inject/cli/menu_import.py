@@ -7,16 +7,20 @@ from pathlib import Path
 
 import click
 
-from dc_inject import files, menu, units
-from dc_inject.cli import menu_files, menu_heading
+from dc_inject import menu
+from dc_inject.cli import common, menu_files, menu_heading, spreadsheet
 from dc_inject.cli.menu_heading import NAME
 from dc_inject.menu import importing, writing
 from dc_inject.menu.cells import Amount
+from dc_inject.model import units
+from dc_inject.model.errors import UsageError
+from dc_inject.system import files
 
 UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
 
 
 @click.command(name="import", short_help="Make a menu out of lines `src, dst, Mbps` or a matrix.")
+@common.INCLUDE_FROM
 @click.argument("file", type=menu_files.PATH)
 @click.option("--scenario", type=NAME, help="What to call its links [default: the file's name].")
 @click.option("--as", "form", type=click.Choice(["lines", "matrix"]), help="What it is [default: as it looks].")
@@ -27,6 +31,7 @@ UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="A part of a menu with `sites`: it is included, and no other name may be an end.",
 )
+@click.option("--sheet", default="", metavar="NAME", help="Of an .xlsx file [default: the one open when saved].")
 @menu_heading.options
 @menu_files.OUTPUT
 @menu_files.FORCE
@@ -37,11 +42,14 @@ def import_(
     unit: str | None,
     decimal: str | None,
     sites: Path | None,
+    sheet: str,
     output: Path,
     force: bool,
     **given: object,
 ) -> None:
     r"""Make a menu out of FILE: lines `src, dst, Mbps`, or a matrix: sources are rows, destinations columns.
+
+    FILE is text (CSV), or an .xlsx spreadsheet where openpyxl is installed.
 
     Rates keep their numbers and units, so the sum is exact. Cells are separated by comma, semicolon or tab. A
     matrix names its unit in the corner cell, or --unit does; empty cells, 0, - and n.a. are no links; a last row
@@ -54,7 +62,11 @@ def import_(
     if output != menu_files.STDIN:
         files.refuse_existing(output, force=force)
     data, name = menu_files.read(file)
-    names = menu.names_of_sites(*menu_files.read(sites), files.load) if sites else frozenset[str]()
+    if spreadsheet.is_one(data):
+        data = spreadsheet.text(data, name, sheet)
+    elif sheet:
+        raise UsageError(f"--sheet is for spreadsheets, and {name} is none", "leave it out")
+    names = menu.names_of_sites(*menu_files.read(sites), files.beside(sites)) if sites else frozenset[str]()
     found = importing.read(data, name, importing.Options(unit or "", decimal or "", form or "", names))
     scenario = scenario or _scenario(file)
     heading = menu_heading.heading(given, scenario, _beside(sites, output) if sites else "")
@@ -63,7 +75,7 @@ def import_(
         heading,
         [
             f"Imported from {origin}, {links} with {found.total} together.",
-            "`dc-inject check` says what is wrong or odd in it; docs/menus.md explains every key.",
+            "`dc-inject check` says what is wrong or odd in it; docs/reference/menus.md explains every key.",
         ],
         found.total,
         writing.links(scenario, [_link(*one) for one in found.links]),

@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from dc_inject import files, menu, units
-from dc_inject.cli import menu_files, menu_heading
-from dc_inject.cli.menu_heading import DID, END, ENDPOINT, FOLDER, LINE, NAME, RATE, ZONE, Written
-from dc_inject.errors import MenuError, UsageError
+from dc_inject import menu
+from dc_inject.cli import common, menu_files, menu_heading
+from dc_inject.cli.menu_heading import DID, END, ENDPOINT, FOLDER, LINE, NAME, RATE, ZONE, Time, Written
 from dc_inject.menu import addresses, values, writing
+from dc_inject.model import units
+from dc_inject.model.errors import MenuError, UsageError
+from dc_inject.system import files
 
 COMMENTS = (
     "`dc-inject check` says what is wrong or odd in it, `dc-inject plan --footprint` what it means for each site;",
-    "docs/menus.md explains every key.",
+    "docs/reference/menus.md explains every key.",
 )
 MORE = """
 # What else a menu may say:
@@ -28,6 +30,7 @@ MORE = """
 # exclude:       # times in which something is due nothing
 #   - {site: KIT, from: 2027-02-08 14:00, to: 2027-02-08 15:00, reason: downtime}
 """
+BACK = "back"
 _SHARED = re.compile(r"(?P<end>.+)@(?P<share>[0-9]+(?:\.[0-9]+)?)")
 
 
@@ -104,7 +107,8 @@ def new(
 ) -> None:
     r"""Write a menu with comments: at a terminal it asks for what no option says.
 
-    Nothing is written before the last answer, so that Ctrl-C leaves nothing behind. A menu is one that `check`
+    `back` as an answer returns to the question before. Nothing is written before the last answer, so that Ctrl-C
+    leaves nothing behind. A menu is one that `check`
     accepts; what was assumed is marked in it.
 
     \b
@@ -118,8 +122,8 @@ def new(
     first = Wanted(scenario or "main", sources, destinations, mesh, rate or "")
     complete = bool(rate and (mesh or (sources and destinations)))
     if ask or (ask is None and sys.stdin.isatty()):
-        given = _ask_heading(given)
-        wanted = _ask_scenarios(first if complete else None, scenario, given)
+        menu_files.say("`back` as an answer returns to the question before; Ctrl-C leaves, and writes nothing.")
+        given, wanted = _ask(given, first if complete else None, scenario)
     elif complete:
         wanted = [first]
     else:
@@ -140,40 +144,101 @@ def _text(given: Mapping[str, object], wanted: Sequence[Wanted]) -> str:
     return writing.menu(heading, COMMENTS, total, lines) + MORE
 
 
-def _ask_heading(given: Mapping[str, object]) -> dict[str, object]:
-    """Ask for the top of a menu, but for what options said."""
+Step = Callable[[], bool]  # asks one thing, and tells whether it had to
+
+
+def _ask(
+    given: Mapping[str, object], first: Wanted | None, name: str | None
+) -> tuple[dict[str, object], list[Wanted]]:
+    """Ask for what no option says; `back` as an answer returns to the question before."""
     said = dict(given)
-
-    def ask(key: str, question: str, kind: click.ParamType[str], default: str) -> str:
-        if not said[key]:
-            said[key] = _prompt(question, kind, default)
-        return str(said[key])
-
-    ask("campaign", "Campaign, which binds menus into one exercise", NAME, "")
-    ask("contact", "Contact, whom others ask about the traffic", LINE, menu_heading.me())
-    timezone = ask("timezone", "Time zone of all times here", ZONE, "UTC")
-    time = menu_heading.time_in(timezone)
-    start = ask("start", "Start", time, menu_heading.usual_window(timezone)[0])
-    ask("end", "End", time, menu_heading.usual_window(timezone, start)[1])
-    if said["through"] == "fts":
-        ask("endpoint", "FTS", ENDPOINT, "https://fts3.example.org:8446")
-        if not said["datasets"]:
-            ask("folder", "Folder below the source that files are taken from", FOLDER, ".")
-    elif not said["datasets"]:
-        patterns = _prompt("Datasets, scope:name with wildcards, blanks between", _several(DID), "")
-        said["datasets"] = tuple(patterns.split())
-    return said
-
-
-def _ask_scenarios(first: Wanted | None, name: str | None, given: Mapping[str, object]) -> list[Wanted]:
-    """Ask for scenarios until there is no other one; each is checked as soon as it is complete."""
+    heading = _heading_steps(said)
     wanted = [] if first is None else [first]
+    at, asked = 0, list[int]()
+    while True:
+        _walk(heading, at, asked)
+        try:
+            _ask_scenarios(wanted, name, said)
+        except Back:
+            at = asked.pop() if asked else len(heading)
+            continue
+        return said, wanted
+
+
+class Back(Exception):
+    """Somebody wants to answer the question before once more."""
+
+
+def _walk(steps: Sequence[Step], at: int, asked: list[int]) -> None:
+    """Ask one thing after the other from a step on; `asked` are the steps before that had to ask."""
+    while at < len(steps):
+        try:
+            if steps[at]():
+                asked.append(at)
+            at += 1
+        except Back:
+            at = asked.pop() if asked else at
+
+
+def _heading_steps(said: dict[str, object]) -> list[Step]:
+    """Return the questions for the top of a menu, but for those that options answered."""
+    answered = {key for key, value in said.items() if value not in (None, (), "")}
+
+    def ask(key: str, question: str, kind: Callable[[], click.ParamType[str]], usual: Callable[[], str]) -> Step:
+        def step() -> bool:
+            if key in answered:
+                return False
+            said[key] = _prompt(question, kind(), str(said[key] or "") or usual())
+            return True
+
+        return step
+
+    def datasets() -> bool:
+        if "datasets" in answered:
+            return False
+        known = said["datasets"]
+        before = " ".join(known) if isinstance(known, tuple) else ""
+        question = "Datasets, scope:name with wildcards, blanks between"
+        said["datasets"] = tuple(_prompt(question, _several(DID), before).split())
+        return True
+
+    def zone() -> str:
+        return str(said["timezone"])
+
+    def time() -> Time:
+        return menu_heading.time_in(zone())
+
+    steps = [
+        ask("campaign", "Campaign, which binds menus into one exercise", lambda: NAME, str),
+        ask("contact", "Contact, whom others ask about the traffic", lambda: LINE, common.who),
+        ask("timezone", "Time zone of all times here", lambda: ZONE, lambda: "UTC"),
+        ask("start", "Start, or now", time, lambda: menu_heading.usual_window(zone())[0]),
+        ask("end", "End", time, lambda: menu_heading.usual_window(zone(), str(said["start"]))[1]),
+    ]
+    if said["through"] != "fts":
+        return [*steps, datasets]
+    steps.append(ask("endpoint", "FTS", lambda: ENDPOINT, lambda: "https://fts3.example.org:8446"))
+    if "datasets" not in answered:
+        question = "Folder below the source that files are taken from"
+        steps.append(ask("folder", question, lambda: FOLDER, lambda: "."))
+    return steps
+
+
+def _ask_scenarios(wanted: list[Wanted], name: str | None, given: Mapping[str, object]) -> None:
+    """Ask for scenarios until there is no other one; each is checked as soon as it is complete.
+
+    Raises Back at the first question of the first one; of a later one it leads back to whether there is one.
+    """
     while not wanted or click.confirm("Another scenario?", default=False, err=True):
         usual = name if not wanted else None
-        while not _fits(one := _ask_scenario(usual), wanted, given):
-            usual = None
+        try:
+            while not _fits(one := _ask_scenario(usual), wanted, given):
+                usual = None
+        except Back:
+            if not wanted:
+                raise
+            continue
         wanted.append(one)
-    return wanted
 
 
 def _fits(one: Wanted, others: Sequence[Wanted], given: Mapping[str, object]) -> bool:
@@ -187,21 +252,50 @@ def _fits(one: Wanted, others: Sequence[Wanted], given: Mapping[str, object]) ->
 
 
 def _ask_scenario(name: str | None) -> Wanted:
-    name = name or _prompt("Scenario, a group of links", NAME, "main")
-    mesh: list[str] = []
-    destinations: list[str] = []
-    sources = _prompt("Sources, blanks between (or `mesh`: all pairs of some)", _several(END), "").split()
-    if sources == ["mesh"]:
-        sources, mesh = [], _prompt("Which are the mesh", _several(END), "").split()
-    else:
-        question = "Destinations, blanks between, with shares as T1_DE_KIT_Disk@40 if they differ"
-        destinations = _prompt(question, _several(DESTINATION), "").split()
-    return Wanted(name, sources, destinations, mesh, _prompt("Rate of all its links together", RATE, ""))
+    """Ask for one scenario; raises Back at its first question."""
+    said: dict[str, str] = {"name": name or ""}
+    questions: list[tuple[str, str, click.ParamType[str], str]] = [
+        ("name", "Scenario, a group of links", NAME, "main"),
+        ("sources", "Sources, blanks between (or `mesh`: all pairs of some)", _several(END), ""),
+        ("mesh", "Which are the mesh", _several(END), ""),
+        (
+            "destinations",
+            "Destinations, blanks between, with shares as T1_DE_KIT_Disk@40 if they differ",
+            _several(DESTINATION),
+            "",
+        ),
+        ("rate", "Rate of all its links together", RATE, ""),
+    ]
+    at, asked = 0, list[int]()
+    while at < len(questions):
+        key, question, kind, usual = questions[at]
+        skipped = {"mesh": said.get("sources") != "mesh", "destinations": said.get("sources") == "mesh"}
+        if skipped.get(key) or (key == "name" and name):
+            at += 1
+            continue
+        try:
+            said[key] = _prompt(question, kind, said.get(key) or usual)
+        except Back:
+            if not asked:
+                raise
+            at = asked.pop()
+        else:
+            asked.append(at)
+            at += 1
+    mesh = said["mesh"].split() if said["sources"] == "mesh" else []
+    sources, destinations = ([], []) if mesh else (said["sources"].split(), said["destinations"].split())
+    return Wanted(said["name"], sources, destinations, mesh, said["rate"])
 
 
 def _prompt(question: str, kind: click.ParamType[str], default: str) -> str:
-    """Ask on stderr until the answer can be understood."""
-    answer = click.prompt(question, type=kind, default=default or None, err=True)
+    """Ask on stderr until the answer can be understood; raises Back when it is `back`."""
+
+    def read(text: str) -> str:
+        if text.strip().lower() == BACK:
+            raise Back
+        return kind.convert(text, None, None)
+
+    answer = click.prompt(question, default=default or None, value_proc=read, err=True)
     assert isinstance(answer, str)
     return answer
 

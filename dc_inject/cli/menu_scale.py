@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 
-from dc_inject import files, menu, rates, units
+from dc_inject import menu
 from dc_inject.cli import common, menu_files
 from dc_inject.cli.menu_expand import written_out
 from dc_inject.cli.menu_heading import NAME
 from dc_inject.menu import rewriting, scaling
+from dc_inject.model import rates, units
+from dc_inject.system import files
 
 _FACTOR = re.compile(r"(?P<number>[0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?P<percent>%?)")
 
@@ -32,6 +34,7 @@ class Factor(click.ParamType[Fraction]):
 
 
 @click.command(short_help="Multiply rates; all else stays as it was.")
+@common.INCLUDE_FROM
 @click.argument("factor", type=Factor())
 @click.argument("file", metavar="MENU", type=menu_files.PATH)
 @click.option("--scenario", type=NAME, help="Only the rates of this scenario.")
@@ -63,7 +66,7 @@ def scale(
     if output != menu_files.STDIN:
         files.refuse_existing(output, force=force)
     data, name = menu_files.read(file)
-    before = menu.read(data, name, files.load)
+    before = menu.read(data, name, files.beside(file))
     goal = menu_files.goal(file, output)
     if expanding:
         before = menu.read(written_out(before, {}, file), name, files.load)

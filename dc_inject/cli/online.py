@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-from dc_inject import lint, menu, units
+from dc_inject import menu
+from dc_inject.analysis import lint
 from dc_inject.cli import common, online_rucio, tables
 from dc_inject.cli.answers import Answers, Use, uses
-from dc_inject.errors import MenuError, Permanent, Problem, ServiceError, Temporary
-from dc_inject.goal import Onward
 from dc_inject.menu import MenuDraft
-from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey
-from dc_inject.ports import Backend, Identity
-from dc_inject.storage.nouns import Missing
+from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey, units
+from dc_inject.model.errors import MenuError, Permanent, Problem, ServiceError, Temporary
+from dc_inject.model.goals import SecondHop
+from dc_inject.model.ports import Backend, Identity
+from dc_inject.storage.types import Missing
 
 if TYPE_CHECKING:
     from dc_inject.backends.fts import FtsBackend, StorageEnd
@@ -26,7 +27,8 @@ FEW = 20  # files of a list that are looked at
 LIMITS = {
     "config": "from its configuration",
     "optimizer": "from its optimizer, as they are just now",
-    "default": "not told, so that 200 transfers at a time are assumed",
+    "default": f"not told, so that the defaults of {menu.LIMITS_OF} are assumed: {menu.LINK_LIMIT} transfers at "
+    f"a time on a link, {menu.STORAGE_LIMIT} into and out of a storage",
 }
 
 
@@ -158,7 +160,7 @@ def _ask_files(told: Answers, uses: Sequence[Use], fts: FtsBackend, sources: set
     """Find out how many files each source has for its filter, and whether the first that were listed are there."""
     pools: dict[PoolKey, Use] = {}
     for use in uses:
-        if use[1].link.source in sources and not isinstance(use[1].goal, Onward):
+        if use[1].link.source in sources and not isinstance(use[1].goal, SecondHop):
             pools.setdefault(use[1].pool, use)
     for pool, use in pools.items():
         try:
@@ -210,6 +212,7 @@ def _judge_files(told: Answers, use: Use, fts: FtsBackend, count: int, size: int
         )
         told.find(use, "no-source-files", f"{source} has no file that the menu takes", hint)
         return
+    told.stocks[use[1].pool] = lint.Stock(count, size, min(file.bytes for file in first))
     most = " or more" if count == ENOUGH else ""
     told.said.append(f"{source}: {units.counted(count, 'files')}{most}, {units.format_size(size)}")
     if not _listed_by_storage(use[1]):  # else they have just been seen
@@ -228,7 +231,9 @@ def _look_at(told: Answers, use: Use, fts: FtsBackend, files: Sequence[Item]) ->
             found.setdefault("no-source-files", []).append((f"{file.name} is listed, and is not there", hint))
         elif seen.bytes not in {None, file.bytes}:
             what = f"{file.name} is listed with {file.bytes} bytes, and has {seen.bytes}"
-            found.setdefault("wrong-size", []).append((what, "FTS will refuse to copy it: correct the list"))
+            found.setdefault("wrong-size", []).append(
+                (what, "FTS copies what is there, and plans count what is listed: correct the list")
+            )
     for code, some in found.items():
         first, advice = some[0]
         more = f", and {len(some) - 1} more of the first {len(files)}" if some[1:] else ""

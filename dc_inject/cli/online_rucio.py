@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import random
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dc_inject import lint, units
+from dc_inject.analysis import lint
+from dc_inject.analysis.lint import Stock
 from dc_inject.cli.answers import Answers, Use, uses
-from dc_inject.engine import admit
-from dc_inject.errors import Fatal, MenuError, Problem, ServiceError
-from dc_inject.goal import Onward
-from dc_inject.lint import Stock
+from dc_inject.engine import admit, preflight
 from dc_inject.menu import MenuDraft
-from dc_inject.model import PoolKey
-from dc_inject.ports import RseFacts
+from dc_inject.model import Cycle, Injection, Item, PoolKey, units
+from dc_inject.model.errors import MenuError, NeedsOperator, Problem, ServiceError
+from dc_inject.model.goals import SecondHop
+from dc_inject.model.ports import Candidate, ReplicaStatus, RseFacts
 
 if TYPE_CHECKING:
     from dc_inject.backends.rucio import RucioBackend, Survey
+
+LOOKED_AT = 10  # datasets of a source, in one bulk call
 
 
 def ask(told: Answers, drafts: Sequence[MenuDraft], rucio: RucioBackend) -> None:
@@ -35,7 +39,7 @@ def ask(told: Answers, drafts: Sequence[MenuDraft], rucio: RucioBackend) -> None
         _pools(told, there, rucio)
     except ServiceError as error:
         told.problems.append(Problem(drafts[0].name, 0, error.message, error.hint or ""))
-        told.service_failed = told.service_failed or isinstance(error, Fatal)
+        told.service_failed = told.service_failed or isinstance(error, NeedsOperator)
 
 
 def _rses(told: Answers, some: Iterable[Use], known: Mapping[str, RseFacts]) -> None:
@@ -112,9 +116,10 @@ def _rooms(told: Answers, some: Iterable[Use], known: Mapping[str, RseFacts], su
 def _pools(told: Answers, some: Iterable[Use], rucio: RucioBackend) -> None:
     """Add up what each source has for each filter, and compare it with what its links need."""
     stocks: dict[PoolKey, Stock] = {}
-    for pool in dict.fromkeys(flow.pool for _, flow in some if not isinstance(flow.goal, Onward)):
+    samples: dict[PoolKey, list[Item]] = {}
+    for pool in dict.fromkeys(flow.pool for _, flow in some if not isinstance(flow.goal, SecondHop)):
         try:
-            stocks[pool] = stock = Stock.of(rucio.inventory(*pool))
+            stocks[pool] = stock = Stock.of(_sampled(rucio.inventory(*pool), samples.setdefault(pool, [])))
         except ServiceError as error:
             told.said.append(f"the datasets of {pool.source} cannot be told: {error.message}")
         else:
@@ -122,4 +127,62 @@ def _pools(told: Answers, some: Iterable[Use], rucio: RucioBackend) -> None:
                 f"{pool.source}: {units.counted(stock.datasets, 'datasets')}, {units.format_size(stock.bytes)}"
             )
     identity = told.identities.get("rucio")
+    told.stocks |= stocks
     told.take(lint.pools(told.campaign, stocks, may_end=identity is not None and identity.may_end is True))
+    _last_look(told, some, samples, rucio)
+
+
+def _sampled(items: Iterable[Item], sample: list[Item]) -> Iterator[Item]:
+    """Pass items on, and keep a few, each with the same chance: neighbours are often of one kind."""
+    dice = random.Random(LOOKED_AT)  # noqa: S311 (a sample is no secret, and is to be the same each time)
+    for number, item in enumerate(items):
+        place = number if number < LOOKED_AT else dice.randrange(number + 1)
+        if place < LOOKED_AT:
+            sample[place : place + 1] = [item]
+        yield item
+
+
+def _last_look(
+    told: Answers, some: Iterable[Use], samples: Mapping[PoolKey, Sequence[Item]], rucio: RucioBackend
+) -> None:
+    """Look at a few datasets of each source as `run` does just before it injects: where none is usable say why.
+
+    A look that fails is an error, and the last one: `run` would inject nothing, and others would fail alike.
+    """
+    firsts: dict[PoolKey, Use] = {}
+    for use in some:
+        if samples.get(use[1].pool):
+            firsts.setdefault(use[1].pool, use)
+    for pool, use in firsts.items():
+        flow, items = use[1], samples[pool]
+        try:
+            sights = rucio.look([Candidate(item.name, flow.link) for item in items])
+        except ServiceError as error:
+            what = f"datasets of {pool.source} cannot be looked at: {error.message}"
+            told.problems.append(Problem(flow.menu, flow.line, what, error.hint or ""))
+            told.service_failed = True
+            return
+        _judge(told, use, items, sights)
+
+
+def _judge(told: Answers, use: Use, items: Sequence[Item], sights: Mapping[Candidate, ReplicaStatus]) -> None:
+    """Find a source of which nothing is usable; what is at the destination already is no fault of the source."""
+    link = use[1].link
+    whys = (preflight.why_not(sights.get(Candidate(item.name, link)), _tried(use, item)) for item in items)
+    reasons = Counter("" if why == preflight.THERE else why for why in whys)
+    if not reasons[""]:
+        why = ", ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
+        what = f"of {units.counted(len(items), 'datasets')} at {link.source} that were looked at "
+        what += f"none can be injected: {why}"
+        told.find(use, "nothing-usable", what, "name other datasets, or ask Rucio's operators")
+
+
+def _tried(use: Use, item: Item) -> Injection:
+    """Return an item as it would be injected at the beginning of a flow."""
+    menu_, flow = use
+    cycle = Cycle.at(flow.start, menu_.cycle)
+    return Injection(
+        key="", campaign=menu_.campaign, cycle=cycle, scenario=flow.scenario, link=flow.link, item=item,
+        release=flow.start, lifetime=flow.lifetime_min, activity=flow.activity,
+        service_priority=flow.service_priority, contact=menu_.contact,
+    )  # fmt: skip

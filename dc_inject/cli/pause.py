@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, subjects, wishes
+from dc_inject.cli import common, operator_actions, subjects
 
 
 @click.command()
@@ -23,4 +23,4 @@ def pause(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     Example: dc-inject pause us-mesh --why "the LHCOPN is needed"
     Example: dc-inject pause dc27-rehearsal T2_CH_CERN T1_US_FNAL_Disk
     """
-    wishes.carry_out(wishes.PAUSE, *subjects.found(words, ledger_path), why)
+    operator_actions.carry_out(operator_actions.PAUSE, *subjects.found(words, ledger_path), why)

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject import files, units
-from dc_inject.cli import common, online, tables
-from dc_inject.clock import SystemClock
-from dc_inject.errors import ServiceError, Temporary
+from dc_inject.cli import common, online, tables, trusting
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
-from dc_inject.ports import Backend
-from dc_inject.storage.nouns import VERBS
+from dc_inject.model import units
+from dc_inject.model.errors import ServiceError, Temporary
+from dc_inject.model.ports import Backend
+from dc_inject.storage.types import VERBS
+from dc_inject.system import files
+from dc_inject.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from dc_inject.backends.fts import StorageEnd
@@ -58,6 +59,7 @@ STORAGES = (
 
 
 @click.command()
+@common.INCLUDE_FROM
 @click.argument("menus", nargs=-1, type=click.Path(path_type=Path))
 @common.TIMEOUT
 @common.FORMAT
@@ -78,6 +80,7 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
     services = {service for draft in drafts for service in draft.services} or {"rucio"}
     campaign = common.one_campaign(drafts) if drafts else "ping"
     clock = SystemClock()
+    trusting.recall_from(common.ledger_file(None, campaign), campaign)
     backends = common.backends(
         services,
         campaign=campaign,

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dc_inject import files, units
+from dc_inject.analysis.footprint import Assumptions
 from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli import assumed, common, footprint, plots, tables
-from dc_inject.clock import SystemClock
+from dc_inject.cli import assumed, common, footprint, in_force, plots, tables, trusting
 from dc_inject.engine import Engine, Settings, admit
 from dc_inject.engine.menus import Menus
-from dc_inject.errors import DcInjectError, MenuError, Problem, ServiceError, UsageError
-from dc_inject.footprint import Assumptions
 from dc_inject.ledger import Ledger, Row
+from dc_inject.menu import nodes
 from dc_inject.metrics import Silent
-from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item
-from dc_inject.ports import Backend
+from dc_inject.model import Campaign, Cycle, Entry, FlowKey, Injection, Item, units
+from dc_inject.model.errors import DcInjectError, MenuError, Problem, ServiceError, UsageError
+from dc_inject.model.ports import Backend
+from dc_inject.system import files
+from dc_inject.system.clock import SystemClock
+
+
+def _lifetime(seconds: float) -> str:
+    return units.format_duration(timedelta(seconds=seconds))
+
 
 COLUMNS = (
     tables.Column("cycle", "cycle"),
@@ -32,15 +39,13 @@ COLUMNS = (
     tables.Column("source", "source"),
     tables.Column("destination", "destination"),
     tables.Column("due", "due", units.format_size, right=True),
-    tables.Column("budget", "budget", units.format_size, right=True),
+    tables.Column("budget", "budget", units.format_size, right=True, spare=5),
     tables.Column("planned", "planned", units.format_size, right=True),
     tables.Column("datasets", "datasets, jobs", right=True),
-    tables.Column("files", "files", right=True),
-    tables.Column(
-        "lifetime", "lifetime", lambda seconds: units.format_duration(timedelta(seconds=seconds)), right=True
-    ),
+    tables.Column("files", "files", right=True, spare=4),
+    tables.Column("lifetime", "lifetime", _lifetime, right=True, spare=3),
     tables.Column("held", "held"),
-    tables.Column("numbers", "why", lambda n: " ".join(f"{k}={v}" for k, v in n.items())),
+    tables.Column("numbers", "why", lambda n: " ".join(f"{k}={v}" for k, v in n.items()), spare=1),
 )
 
 DATASETS = (
@@ -53,6 +58,7 @@ DATASETS = (
     tables.Column("dataset", "dataset, job"),
 )
 
+LARGEST = 256_000_000  # bytes of an inventory
 OFFLINE = "without one, --inventory plans with a CSV of datasets, and --footprint tells what menus mean for sites"
 CYCLES_ONLY = ("at", "cycles", "datasets", "ledger_path", "allow_admin", "timeout")  # not for a footprint
 
@@ -117,10 +123,12 @@ def plan(
     services = {service for draft in drafts for service in draft.services}
     clock = SimClock(at)
     backends: dict[str, Backend]
+    admits: Callable[[Campaign], None] = trusting.admit if inventory is None else lambda _: None
     if inventory is not None:
         stock = read_inventory(inventory)
         backends = {service: _simulated(service, clock, stock) for service in services}
     else:
+        trusting.recall_from(common.ledger_file(ledger_path, campaign), campaign)
         with _asking(ServiceError, UsageError):
             live = common.backends(
                 services,
@@ -135,8 +143,12 @@ def plan(
         stack.enter_context(_asking(ServiceError))
         path = stack.enter_context(common.copy_of(common.ledger_file(ledger_path, campaign)))
         ledger = stack.enter_context(Ledger.open(path))
+        for line in in_force.standing(ledger):
+            click.echo(line, err=True)
         identities = admit.identities(backends, allow_admin=allow_admin)
-        source = Menus(menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale)
+        source = Menus(
+            menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale, admits=admits
+        )
         first = Cycle.at(at, source().cycle)
         _stand_at(ledger, first, clock.now())
         ledger.begin(first.start)  # a new campaign is shown from the start of the cycle, not from within it
@@ -191,8 +203,8 @@ def read_inventory(path: Path) -> dict[str, list[Item]]:
     """
     items: dict[str, list[Item]] = defaultdict(list)
     problems = []
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
+    try:
         if not {"source", "name", "bytes", "files"} <= set(reader.fieldnames or ()):
             raise MenuError(
                 [Problem(str(path), 1, "the heads are not source,name,bytes,files", "add a first line")]
@@ -207,9 +219,27 @@ def read_inventory(path: Path) -> dict[str, list[Item]]:
             else:
                 message = "a dataset needs a source, a name, and bytes and files that are whole numbers above 0"
                 problems.append(Problem(str(path), reader.line_num, message))
+    except csv.Error as error:
+        problems.append(Problem(str(path), reader.line_num, f"this is not CSV: {error}", "mend the syntax here"))
     if problems:
         raise MenuError(problems)
     return dict(items)
+
+
+def _text(path: Path) -> str:
+    """Return the text of a regular file of bounded size; raises MenuError."""
+    problems: list[Problem] = []
+
+    def complain(place: nodes.Place, message: str, hint: str) -> None:
+        problems.append(Problem(place.file, place.line, message, hint))
+
+    try:
+        text = nodes.decode(files.load(str(path), LARGEST + 1), str(path), complain, LARGEST)
+    except OSError as error:
+        raise MenuError([Problem(str(path), 0, f"cannot be read: {error.strerror or error}")]) from None
+    if text is None:
+        raise MenuError(problems)
+    return text
 
 
 def _stand_at(ledger: Ledger, first: Cycle, now: datetime) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 
-from dc_inject import rates, units
-from dc_inject.model import Flow
-from dc_inject.shape import Shape
+from dc_inject.model import Flow, rates, units
+from dc_inject.model.shape import Shape
 
 WIDTH, HEIGHT = 64, 4
 MOST = 12
@@ -43,4 +42,4 @@ def bars(values: Sequence[float], top: float, height: int = HEIGHT) -> list[str]
 def _named(flows: Sequence[Flow]) -> str:
     names = list(dict.fromkeys(flow.scenario for flow in flows))
     scenarios = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{scenarios}, {len(flows)} links" if len(flows) > 1 else f"{scenarios}, {flows[0].link}"
+    return f"{scenarios}, {len(flows)} links" if len(flows) > 1 else f"{scenarios}, {flows[0].link.shown}"

@@ -11,19 +11,20 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject import files, units
-from dc_inject.cli import common, removal
-from dc_inject.clock import SystemClock
+from dc_inject.cli import common, removal, trusting
 from dc_inject.engine import admit
 from dc_inject.engine.menus import Menus
 from dc_inject.engine.rebuilding import Rebuilding, Rebuilt
-from dc_inject.errors import LedgerError, UsageError
-from dc_inject.executor import ThreadExecutor
 from dc_inject.ledger import Ledger, lock, place
 from dc_inject.ledger.check import check
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
-from dc_inject.ports import Backend, Clock, Executor, Found
+from dc_inject.model import units
+from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.model.ports import Backend, Clock, Executor, Found
+from dc_inject.system import files
+from dc_inject.system.clock import SystemClock
+from dc_inject.system.executor import ThreadExecutor
 
 THREADS = 8
 UNKNOWN = (
@@ -108,6 +109,7 @@ def _make(
 ) -> Rebuilt:
     """Make the ledger at a place of its own; a service that does not tell all ends it."""
     clock, campaign = SystemClock(), drafts[0].campaign
+    allowed = trusting.ask((), common.menus_endpoint(drafts))
     backends = common.backends(
         {service for draft in drafts for service in draft.services},
         campaign=campaign,
@@ -119,6 +121,7 @@ def _make(
     identities = admit.identities(backends, allow_admin=allow_admin)
     with Ledger.open(new, synchronous="OFF") as ledger, _threads(clock) as executor:
         ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), clock.now())
+        ledger.trust(allowed, common.who(), clock.now())
         rebuilding = Rebuilding(
             campaign=Menus(menus, ledger=ledger, backends=backends, clock=clock)(),
             backends=backends,

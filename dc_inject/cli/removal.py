@@ -9,12 +9,11 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject import units
 from dc_inject.engine.ending import Ending
-from dc_inject.errors import ServiceError
 from dc_inject.ledger import Ledger
-from dc_inject.model import Entry, Injection, State
-from dc_inject.ports import Backend, Clock, Removal
+from dc_inject.model import Entry, Injection, State, units
+from dc_inject.model.errors import ServiceError
+from dc_inject.model.ports import Backend, Clock, Removal
 
 PATIENCE = timedelta(minutes=2)  # how long files that resist are asked for again while nothing else gets on
 TELL_EVERY = timedelta(seconds=10)
@@ -70,7 +69,7 @@ def remove(ending: Ending, ours: Ours, backends: Mapping[str, Backend], clock: C
         raise click.exceptions.Exit(130) from None
     click.echo(f"known to be gone from their destinations: {units.counted(tally.gone, 'files')}", err=True)
     if tally.later:
-        click.echo(_once_more(tally.later), err=True)
+        click.echo(_once_more(tally.later, next(iter(entries.values())).injection.campaign), err=True)
     if tally.stays:
         for line in tally.account():
             click.echo(line, err=True)
@@ -147,12 +146,12 @@ def say_what_lives_on(ours: Ours, backends: Mapping[str, Backend], noun: str, cl
     click.echo(f"not finished: {units.counted(len(alive), noun)} not over; run it again{when}", err=True)
 
 
-def _once_more(later: Sequence[Removal]) -> str:
+def _once_more(later: Sequence[Removal], campaign: str) -> str:
     moment = max((removal.again_at for removal in later if removal.again_at), default=None)
     when = f" after {moment:%Y-%m-%d %H:%M:%SZ}" if moment else " later"
     return (
         f"{units.counted(len(later), 'jobs')} had transfers that failed or were cancelled, which may still write: "
-        f"what is there is deleted now; look once more{when}, with this command or `run`"
+        f"what is there is deleted now; look once more{when} with `dc-inject end {campaign}`"
     )
 
 

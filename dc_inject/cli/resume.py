@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, subjects, wishes
-from dc_inject.errors import UsageError
+from dc_inject.cli import common, operator_actions, subjects
+from dc_inject.model.errors import UsageError
 
 
 @click.command()
@@ -30,8 +30,10 @@ def resume(
     Example: dc-inject resume dc27-rehearsal --scenario t0-export --why "the tests are over"
     """
     if not (scenario or link):
-        wishes.carry_out(wishes.RESUME, *subjects.found(words, ledger_path), why)
+        operator_actions.carry_out(operator_actions.RESUME, *subjects.found(words, ledger_path), why)
         return
     if len(words) > 1:
         raise UsageError("it is named by words and by an option", "name it once")
-    wishes.carry_out(wishes.RESUME, *subjects.optional(words[0], scenario, link, ledger_path), why)
+    operator_actions.carry_out(
+        operator_actions.RESUME, *subjects.optional(words[0], scenario, link, ledger_path), why
+    )

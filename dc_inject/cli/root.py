@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import getpass
 import importlib
 import os
 import sys
 import tempfile
+from pathlib import Path
 
 import click
 
-from dc_inject import __version__, redaction
-from dc_inject.errors import DcInjectError
+from dc_inject import __version__
+from dc_inject.cli import defaults, trusting
+from dc_inject.model import redaction
+from dc_inject.model.errors import DcInjectError
+
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})  # of a stream
 
 # name -> (module, first line of help): help is printed without importing what only one command needs.
 COMMANDS = {
@@ -27,6 +34,7 @@ COMMANDS = {
     "scale": ("dc_inject.cli.scale", "Multiply rates while it runs."),
     "unset": ("dc_inject.cli.unset", "Take back what was set."),
     "end": ("dc_inject.cli.end", "End rules or jobs of a campaign, a scenario or a link."),
+    "campaigns": ("dc_inject.cli.campaign_list", "List campaigns that have a ledger; forget some."),
     "ledger": ("dc_inject.cli.ledger", "Check a ledger, back it up, make a lost one anew."),
     "data": ("dc_inject.cli.data", "Make test data at a source, list them, drop them."),
     "ping": ("dc_inject.cli.ping", "Say who I am, where, and what I may do."),
@@ -52,6 +60,7 @@ class LazyGroup(click.Group):
         command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")  # `set` is Python's own
         assert isinstance(command, click.Command)
         _unwrapped(command)
+        defaults.from_environment(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -70,15 +79,34 @@ def _unwrapped(command: click.Command) -> None:
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="dc-inject")
-def root() -> None:
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    envvar=f"{defaults.PREFIX}_CONFIG",
+    help="Read defaults of options from this file only [default: /etc/dc_inject and ~/.config/dc_inject].",
+)
+@click.option(
+    "--trust-host",
+    metavar="HOST",
+    multiple=True,
+    help="Tokens and proxies may go to this FTS or storage, though only a menu names it; also DC_INJECT_TRUST.",
+)
+@click.pass_context
+def root(ctx: click.Context, config: Path | None, trust_host: tuple[str, ...]) -> None:
     """Make the traffic of data challenges: menus of link rates become Rucio rules or FTS jobs.
 
     Example: dc-inject check menus/cms && dc-inject run menus/cms
     """
+    trusting.name(*trust_host, by=trusting.OPTION)
+    trusting.name(*defaults.trusted(config), by=trusting.CONFIG)
+    if ctx.invoked_subcommand is not None and isinstance(ctx.command, click.Group):
+        ctx.default_map = defaults.read(ctx.command, ctx, ctx.invoked_subcommand, config)
 
 
 def main() -> None:
     """Run the command line; ends the process with the exit code of what happened."""
+    _open_streams()
+    _name_account()
     try:
         code = root.main(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -95,14 +123,41 @@ def main() -> None:
         # Whoever read our output has gone: nothing is left to say, not even at the interpreter's exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:
+            sys.exit(_say(*_unexpected(error), 1))
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_say(f"the output cannot be written: {error.strerror}", "write it to another place", 1))
     except Exception as error:  # noqa: BLE001  the last place: no traceback reaches a user
         sys.exit(_say(*_unexpected(error), 1))
 
 
+def _open_streams() -> None:
+    """Give a standard stream that was closed (`<&-`) the null device: its number would be that of a ledger."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def _name_account() -> None:
+    """Let an account without an entry in passwd, as in many containers, go by its number."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["LOGNAME"] = str(os.getuid())  # libraries, such as Rucio's client, want a name
+    try:
+        Path.home()
+    except RuntimeError:
+        os.environ["HOME"] = "/"  # as container runtimes have it
+
+
 def _say(message: str, hint: str | None, code: int) -> int:
-    click.echo(f"dc-inject: {message}", err=True)
+    click.echo(f"dc-inject: {redaction.visible(message)}", err=True)
     if hint:
-        click.echo(f"hint: {hint}", err=True)
+        click.echo(f"hint: {redaction.visible(hint)}", err=True)
     return code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -14,19 +15,20 @@ from typing import Any, TypeVar
 
 import click
 
-from dc_inject import files, rates, units
 from dc_inject.backends.dry import DryBackend
-from dc_inject.cli import common
-from dc_inject.clock import SystemClock
+from dc_inject.cli import common, hangup, in_force, status, tables, trusting
 from dc_inject.engine import Engine, Settings, admit
 from dc_inject.engine.menus import Menus
-from dc_inject.errors import Fatal, Temporary
-from dc_inject.executor import ThreadExecutor
 from dc_inject.ledger import Ledger
+from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Metrics
-from dc_inject.model import Campaign, Hold
-from dc_inject.ports import Clock, Identity
-from dc_inject.reconcile import backoff
+from dc_inject.model import Campaign, Hold, rates, units
+from dc_inject.model.errors import NeedsOperator, Temporary
+from dc_inject.model.ports import Clock, Identity
+from dc_inject.planning.reconcile import backoff
+from dc_inject.system import files
+from dc_inject.system.clock import SystemClock
+from dc_inject.system.executor import ThreadExecutor
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -34,6 +36,7 @@ Around = Callable[[Callable[[], Campaign], Ledger, Clock], Callable[[], Campaign
 
 START_PATIENCE = timedelta(minutes=1)  # at most; how long a service may fail at the start before we give up
 ONCE_MORE = timedelta(seconds=5)  # how long at least credentials are tried again that were refused once
+MOST_ROWS = 60  # links of a closing table
 HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it, which is at its cycle's end
 
 
@@ -56,22 +59,42 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 @click.option("--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics there [host: 127.0.0.1].")
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @click.option(
-    "--threads", default=8, show_default=True, type=click.IntRange(1, 64), help="Calls under way at once."
+    "--threads",
+    default=8,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Calls to a service under way at once.",
 )
 @common.TIMEOUT
 @click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
-def run(menus: tuple[Path, ...], *, verbose: bool, **how: Any) -> None:
+@click.option("-q", "--quiet", is_flag=True, help="Say only warnings and errors, and print no table; for cron.")
+def run(menus: tuple[Path, ...], *, verbose: bool, quiet: bool, **how: Any) -> None:
     r"""Inject MENUS, cycle after cycle, until they end; then wait until nothing of ours is live.
 
-    SIGTERM or Ctrl-C stops injecting and leaves rules and jobs live; the next start goes on.
+    SIGTERM, Ctrl-C or a closed terminal stops injecting and leaves rules and jobs live; the next start goes on.
     A second one leaves at once.
+
+    When it ends it prints the closing table, as `dc-inject status --summary` does, but not with --once.
 
     \b
     Example: dc-inject run menus/cms-t0-export.yaml
-    Example, in a crontab: */15 * * * * dc-inject run --once /etc/dc_inject/menus
+    Example, for cron: dc-inject run --once --quiet /etc/dc_inject/menus
     """
-    common.talk(verbose=verbose)
-    inject(menus, **how)
+    common.talk(verbose=verbose, quiet=quiet)
+    show = None if quiet or how["once"] else _show_totals
+    inject(menus, closing=show, **how)
+
+
+def _admit(campaign: Campaign) -> None:
+    """Raise MenuError for storages that cannot be spoken to here, or that would get a token unnamed."""
+    admit.storages(campaign)
+    trusting.admit(campaign)
+
+
+def _ends(drafts: Iterable[MenuDraft], links: Sequence[str]) -> set[trusting.End]:
+    """Return the storages of those links that are to run."""
+    flows = (flow for draft in drafts for flow in draft.preview.flows)
+    return trusting.ends(flow.link for flow in flows if not links or str(flow.link) in links)
 
 
 def inject(
@@ -91,13 +114,15 @@ def inject(
     timeout: float = 60.0,
     around: Around | None = None,
     stopping: str = "{noun} stay live",
+    closing: Callable[[str, Ledger], None] | None = None,
 ) -> None:
     """Do what `run` does; the options are its own.
 
     `around` may stand between the menus and the engine, which asks for them at each turn of a cycle. `stopping`
-    is said at the first Ctrl-C.
+    is said at the first Ctrl-C. `closing` shows at the end how the campaign stands.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # before there is anything to stop: as Ctrl-C
+    for number in hangup.signals():  # before there is anything to stop: as Ctrl-C
+        signal.signal(number, signal.default_int_handler)
     drafts = files.read_menus(menus)
     campaign = common.one_campaign(drafts)
     clock = SystemClock()
@@ -105,10 +130,13 @@ def inject(
         path = common.ledger_file(ledger_path, campaign)
         if dry_run:
             path = stack.enter_context(common.copy_of(path))
-        ledger = stack.enter_context(Ledger.open(path))
-        stack.enter_context(ledger.hold(common.who(), patience=HANDOVER if once else timedelta(0)))
-        metrics = Metrics(path)
+        # A new campaign gets its ledger only when everything is right: what is refused leaves nothing behind.
+        new = not path.exists()
+        ledger = stack.enter_context(_scratch() if new else _held(path, once=once))
+        metrics = Metrics(path, campaign)
         services = {service for draft in drafts for service in draft.services}
+        trusting.recall(ledger, campaign)
+        allowed = trusting.ask(_ends(drafts, links), common.menus_endpoint(drafts))
         backends = common.backends(
             services,
             campaign=campaign,
@@ -128,11 +156,19 @@ def inject(
             clock=clock,
             links=links,
             scale=scale,
-            admits=admit.storages,
+            admits=_admit,
         )
         ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), clock.now())
+        ledger.trust(allowed, common.who(), clock.now())
         made = patiently(source, clock, patience)
+        if new:
+            ledger = stack.enter_context(_held(path, once=once))
+            ledger.bind(campaign, made.cycle, tuple(identities.values()), clock.now())
+            ledger.trust(allowed, common.who(), clock.now())
+            source.move_to(ledger)
         _say_configuration(made, identities.values(), path, dry_run=dry_run)
+        for line in in_force.standing(ledger):
+            log.info("%s", line)
         if metrics_address:
             stack.enter_context(metrics.serve(metrics_address))
         executor = ThreadExecutor(clock, threads)
@@ -151,6 +187,35 @@ def inject(
         )
         with _signals(engine, stopping.format(noun=common.noun(services))):
             engine.run(until=until, once=once)
+        if closing is not None:
+            closing(campaign, ledger)
+
+
+@contextlib.contextmanager
+def _held(path: Path, *, once: bool) -> Iterator[Ledger]:
+    """Open a ledger, made when there is none, as its only injector."""
+    with Ledger.open(path) as ledger, ledger.hold(common.who(), patience=HANDOVER if once else timedelta(0)):
+        yield ledger
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Ledger]:
+    """Give a ledger that is gone afterwards, in which a start is tried before the campaign has its own."""
+    with (
+        tempfile.TemporaryDirectory(prefix="dc_inject-") as folder,
+        Ledger.open(Path(folder) / "start.sqlite", synchronous="OFF") as ledger,
+    ):
+        yield ledger
+
+
+def _show_totals(campaign: str, ledger: Ledger) -> None:
+    """Print the closing table; of many links the total only."""
+    made = status.totals(campaign, ledger)
+    many = len(made["links"]) > MOST_ROWS
+    rows = [made["total"]] if many else [*made["links"], made["total"]]
+    tables.emit("table", status.SUMMARY, rows, f"closing table of {campaign}")
+    if many:
+        log.info("all %d links: `dc-inject status %s --summary`", len(made["links"]), campaign)
 
 
 def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
@@ -162,10 +227,12 @@ def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
     while True:
         try:
             return ask()
-        except (Temporary, Fatal) as error:
+        except (Temporary, NeedsOperator) as error:
             if error.hold == Hold.CREDENTIALS:
                 refused += 1
                 deadline = max(deadline, clock.now() + ONCE_MORE)
+            elif isinstance(error, NeedsOperator) and not error.passing:
+                raise
             if refused > 1 or clock.now() >= deadline:
                 raise
             tries += 1
@@ -175,16 +242,18 @@ def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
 
 @contextlib.contextmanager
 def _signals(engine: Engine, words: str) -> Iterator[None]:
-    """Let the first SIGINT or SIGTERM stop the engine in good order, and the second one leave at once."""
+    """Let the first SIGINT, SIGTERM or SIGHUP stop the engine in good order, and the second one leave at once."""
+    ours = hangup.signals()
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for one in ours:
+            signal.signal(one, signal.default_int_handler)
         engine.stop()
+        hangup.mind()
         click.echo(f"{signal.Signals(number).name}: stopping; {words}; once more to leave at once", err=True)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in ours}
     try:
         yield
     finally:

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from dc_inject import units
-from dc_inject.sandbox import Sandbox
+from dc_inject.model import units
+from dc_inject.sandbox import RELEASES, Sandbox
 
 _folder = click.option(
     "--folder",
@@ -71,6 +71,12 @@ def sandbox() -> None:
     help="Where Rucio keeps its catalogue; with PostgreSQL it is slower, and has the lock errors of experiments",
 )
 @click.option(
+    "--rucio",
+    envvar="DC_INJECT_SANDBOX_RUCIO",
+    type=click.Choice(RELEASES),
+    help=f"The release of the Rucio server  [default: {RELEASES[0]}]",
+)
+@click.option(
     "--storage",
     type=click.Choice(["xrootd"]),
     help="Real storages too, each also an RSE, and an FTS service that copies between them  [default: none]",
@@ -96,6 +102,7 @@ def up(folder: Path | None, **wanted: Any) -> None:
       dc-inject sandbox up --folder /tmp/grid
       dc-inject sandbox up --storage xrootd
       dc-inject sandbox up --db postgres
+      dc-inject sandbox up --rucio 38
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end, it cleans up as for Ctrl-C
     grid_here = _talking(folder)
@@ -230,9 +237,9 @@ def status(ctx: click.Context, folder: Path | None, form: str) -> None:
     if form == "json":
         click.echo(json.dumps(told))
     else:
-        storages = told.pop("storages")
+        storages, stopped = told.pop("storages"), told.pop("stopped")
         for key, value in (told | storages).items():
-            click.echo(f"{key:8} {'-' if value is None else value}")
+            click.echo(f"{key:8} {'-' if value is None else value}{'  (stopped)' if key in stopped else ''}")
     ctx.exit(0 if found.up else 4)
 
 

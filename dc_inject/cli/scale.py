@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, subjects, wishes
+from dc_inject.cli import common, operator_actions, subjects
 from dc_inject.cli.set import factor
-from dc_inject.errors import UsageError
+from dc_inject.model.errors import UsageError
 
 
 @click.command()
@@ -28,4 +28,6 @@ def scale(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     *names, number = words
     if not names:
         raise UsageError("a scale needs a name and a factor", "such as: dc-inject scale us-mesh 0.5")
-    wishes.carry_out(wishes.Wish("scale", factor(number)), *subjects.found(names, ledger_path), why)
+    operator_actions.carry_out(
+        operator_actions.OperatorAction("scale", factor(number)), *subjects.found(names, ledger_path), why
+    )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from dc_inject import units
-from dc_inject.cli import common, subjects, wishes
-from dc_inject.cli.wishes import PAUSE, RESUME, Wish
-from dc_inject.errors import UsageError
+from dc_inject.cli import common, operator_actions, subjects
+from dc_inject.cli.operator_actions import PAUSE, RESUME, OperatorAction
+from dc_inject.model import units
+from dc_inject.model.errors import UsageError
 
 VERBS = ("rate", "scale", "pause", "resume")
 EXAMPLE = "such as: dc-inject set t0-export rate 40Gb/s"
@@ -36,11 +36,11 @@ def set_(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     Example: dc-inject set T2_CH_CERN T1_US_FNAL_Disk rate 40Gb/s --why "FNAL asks for more"
     Example: dc-inject set dc27-rehearsal us-mesh scale 0.5
     """
-    names, wish = spoken(words)
-    wishes.carry_out(wish, *subjects.found(names, ledger_path), why)
+    names, action = spoken(words)
+    operator_actions.carry_out(action, *subjects.found(names, ledger_path), why)
 
 
-def spoken(words: Sequence[str]) -> tuple[tuple[str, ...], Wish]:
+def spoken(words: Sequence[str]) -> tuple[tuple[str, ...], OperatorAction]:
     """Read the words of a command: names, a verb, and its value; raises UsageError."""
     place = max((number for number, word in enumerate(words) if word in VERBS), default=None)
     if place is None:
@@ -52,7 +52,7 @@ def spoken(words: Sequence[str]) -> tuple[tuple[str, ...], Wish]:
         if value:
             raise UsageError(f"`{verb}` stands alone, and {value!r} follows", "give the reason with --why")
         return names, PAUSE if verb == "pause" else RESUME
-    return names, Wish(verb, _rate(value) if verb == "rate" else factor(value))
+    return names, OperatorAction(verb, _rate(value) if verb == "rate" else factor(value))
 
 
 def _rate(text: str) -> float:

@@ -13,17 +13,18 @@ from typing import Any
 
 import click
 
-from dc_inject import overrides, units
 from dc_inject.cli import common, tables
-from dc_inject.clock import SystemClock
-from dc_inject.errors import UsageError
 from dc_inject.ledger import LedgerView, Line, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, FlowKey, State
+from dc_inject.model import Cycle, FlowKey, State, units
+from dc_inject.model.errors import UsageError
+from dc_inject.planning import overrides, verdict
+from dc_inject.system.clock import SystemClock
 
 TROUBLES = {  # signals of the engine itself, and how a person reads them
     "service": "{of} does not work",
+    "observation": "what was injected through {of} is not seen",
     "credentials": "the credentials for {of} end soon",
     "plan": "the {of} is not planned",
     "menus": "changed menus are not taken up",
@@ -41,8 +42,9 @@ def size(value: int) -> str:
     return ("~" if isinstance(value, About) else "") + units.format_size(value)
 
 
-def _numbers(numbers: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={value}" for name, value in numbers.items())
+def numbers(numbers: Mapping[str, Any]) -> str:
+    """Return the numbers of a hold for people."""
+    return verdict.told(numbers)
 
 
 def _holds(held: Mapping[str, int]) -> str:
@@ -61,6 +63,10 @@ def _goal(goal: Mapping[str, int]) -> str:
     return f"keep {size(goal['keep'])}, {size(goal['on_its_way'])} on its way" if goal else ""
 
 
+def _subject(subject: str) -> str:
+    return overrides.shown(subject, "everything")
+
+
 LINK = (
     tables.Column("scenario", "scenario"),
     tables.Column("source", "source"),
@@ -69,20 +75,23 @@ LINK = (
 )
 ROWS = (
     *LINK,
-    tables.Column("target", "target", units.format_rate, right=True),
+    tables.Column("target", "target", units.format_rate, right=True, spare=3),
     tables.Column("due", "due", size, right=True),
     tables.Column("budget", "budget", size, quiet=True),
     tables.Column("injected", "injected", size, right=True),
     tables.Column("moved", "moved", size, right=True),
     tables.Column("moved_estimated", "estimated", size, quiet=True),
     tables.Column("forgiven", "forgiven", size, quiet=True),
-    tables.Column("rules", "rules, jobs", right=True),
+    tables.Column("rules", "rules, jobs", right=True, spare=5),
     tables.Column("pool_items", "pool", quiet=True),
     tables.Column("pool_bytes", "pool", size, quiet=True),
     tables.Column("held", "held"),
-    tables.Column("numbers", "why", _numbers),
-    tables.Column("goal", "goal", _goal),
+    tables.Column("harmless", "harmless", quiet=True),
+    tables.Column("numbers", "why", numbers, spare=1),
+    tables.Column("goal", "goal", _goal, spare=2),
 )
+IN_WORDS = {"intended": "planned", "called": "in doubt"}  # states of which a rule or job is not known to be there
+WAITED_FOR = "without an answer yet"  # what is called, as long as an injector may hear of it
 BEFORE = (
     tables.Column("scenario", "held in the cycle before"),
     *(column for column in ROWS if column.key in {"source", "destination", "due", "injected", "held", "numbers"}),
@@ -94,22 +103,23 @@ SUMMARY = (
     tables.Column("injected_ratio", "inj/due", tables.percent, right=True),
     tables.Column("moved", "moved", size, right=True),
     tables.Column("moved_estimated", "estimated", size, quiet=True),
-    tables.Column("moved_ratio", "moved/inj", tables.percent, right=True),
-    tables.Column("rules", "rules, jobs", right=True),
-    tables.Column("forgiven", "forgiven", size, right=True),
+    tables.Column("moved_ratio", "moved/inj", tables.percent, right=True, spare=1),
+    tables.Column("rules", "rules, jobs", right=True, spare=5),
+    tables.Column("forgiven", "forgiven", size, right=True, spare=4),
     tables.Column("cycles", "cycles", quiet=True),
     tables.Column("held", "held (cycles)", _holds),
-    tables.Column("failed_files", "failed files", _holds),
-    tables.Column("goal", "goal", _goal),
+    tables.Column("harmless", "harmless (cycles)", _holds, spare=6),
+    tables.Column("failed_files", "failed files", _holds, spare=3),
+    tables.Column("goal", "goal", _goal, spare=2),
 )
 PAUSES = (
-    tables.Column("subject", "stopped", lambda subject: "everything" if subject == "*" else subject),
+    tables.Column("subject", "stopped", _subject),
     tables.Column("since", "since"),
     tables.Column("who", "by"),
     tables.Column("why", "why"),
 )
 OVERRIDES = (
-    tables.Column("subject", "set for", lambda subject: "everything" if subject == "*" else subject),
+    tables.Column("subject", "set for", _subject),
     tables.Column("what", "what"),
     *PAUSES[1:],
 )
@@ -181,7 +191,7 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
 
 
 def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
-    """Return how a campaign stands now; the keys are an interface, described in docs/status.md."""
+    """Return how a campaign stands now; the keys are an interface, described in docs/reference/status.md."""
     cycle, goals = view.last_cycle(), _goals(view)
     return {
         "campaign": campaign,
@@ -244,8 +254,8 @@ def _before(cycle: Cycle) -> Cycle:
     return Cycle(cycle.start - cycle.length, cycle.length)
 
 
-def totals(campaign: str, view: LedgerView) -> dict[str, Any]:
-    """Return the closing table; the keys are an interface, described in docs/status.md."""
+def totals(campaign: str, view: Reader) -> dict[str, Any]:
+    """Return the closing table; the keys are an interface, described in docs/reference/status.md."""
     lines, failures, goals = view.summary(), view.failures(), _goals(view)
     return {
         "campaign": campaign,
@@ -288,10 +298,12 @@ def _sums(lines: Sequence[Line], failures: Mapping[FlowKey, Mapping[str, int]]) 
     due, injected = sum(line.due for line in lines), sum(line.injected for line in lines)
     moved, estimated = sum(line.moved for line in lines), sum(line.estimated for line in lines)
     held: Counter[str] = Counter()
+    harmless: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     for line in lines:
         failed.update(failures.get(line.key, {}))
-        held.update({hold.value: cycles for hold, cycles in line.holds.items()})
+        for hold, cycles in line.holds.items():
+            (harmless if hold.harmless else held)[hold.value] += cycles
     return {
         "due": due,
         "injected": injected,
@@ -303,6 +315,7 @@ def _sums(lines: Sequence[Line], failures: Mapping[FlowKey, Mapping[str, int]]) 
         "forgiven": sum(line.forgiven for line in lines),
         "cycles": max((line.cycles for line in lines), default=0),
         "held": dict(held.most_common()),
+        "harmless": dict(harmless.most_common()),
         "failed_files": dict(failed.most_common()),
     }
 
@@ -322,6 +335,7 @@ def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | No
         "pool_items": row.pool_items,
         "pool_bytes": row.pool_bytes,
         "held": row.held.hold.value if row.held else None,
+        "harmless": row.held.hold.harmless if row.held else None,
         "numbers": dict(row.held.numbers) if row.held else {},
         "goal": goals.get(row.key, {}),
     }
@@ -370,7 +384,7 @@ def _print(shown: Mapping[str, Any]) -> None:
     ):
         if shown[key]:
             console.print()
-            console.print(tables.table(columns, shown[key]))
+            console.print(tables.table(columns, shown[key], most=tables.width()))
 
 
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
@@ -387,7 +401,8 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     for trouble in shown["troubles"]:
         what = TROUBLES[trouble["what"]].format(of=trouble["of"])
         yield f"trouble: {what}, since {trouble['since']}: {trouble['why']}"
-    rules = ", ".join(f"{count} {state}" for state, count in shown["rules"].items() if count)
+    words = {**IN_WORDS, **({"called": WAITED_FOR} if injector else {})}
+    rules = ", ".join(f"{count} {words.get(state, state)}" for state, count in shown["rules"].items() if count)
     yield f"rules and jobs: {rules or 'none'}"
     broken = {trouble["of"] for trouble in shown["troubles"] if trouble["what"] == "service"}
     for right in shown["rights"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, subjects, wishes
+from dc_inject.cli import common, operator_actions, subjects
 
 
 @click.command()
@@ -26,4 +26,6 @@ def stop(campaign: str, scenario: str | None, link: str | None, why: str, ledger
     Example: dc-inject stop dc27-rehearsal --why "the LHCOPN is needed"
     Example: dc-inject stop dc27-rehearsal --link T2_CH_CERN:T1_US_FNAL_Disk
     """
-    wishes.carry_out(wishes.PAUSE, *subjects.optional(campaign, scenario, link, ledger_path), why)
+    operator_actions.carry_out(
+        operator_actions.PAUSE, *subjects.optional(campaign, scenario, link, ledger_path), why
+    )

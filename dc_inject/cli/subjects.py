@@ -11,11 +11,11 @@ import click
 
 from dc_inject import ledger
 from dc_inject.cli import common
-from dc_inject.errors import LedgerError, UsageError
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values
-from dc_inject.overrides import EVERYTHING
+from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.planning.overrides import EVERYTHING
 
 METAVAR = "[CAMPAIGN] SCENARIO|SRC DST|'*'"
 WORDS = click.argument("words", nargs=-1, required=True, metavar=METAVAR)
@@ -55,11 +55,6 @@ def known(view: Reader, subject: str) -> None:
     if subject != EVERYTHING:
         link = ":" in subject
         common.known_names(view, None if link else subject, subject if link else None)
-
-
-def shown(subject: str) -> str:
-    """Return a subject for people."""
-    return "all of it" if subject == EVERYTHING else subject
 
 
 def _subject(words: Sequence[str]) -> str:

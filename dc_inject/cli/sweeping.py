@@ -13,13 +13,12 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject import units
 from dc_inject.cli import removal
-from dc_inject.errors import Permanent, ServiceError, UsageError
 from dc_inject.ledger import Ledger
-from dc_inject.model import Cycle, Entry, Injection, Item, Link, State
-from dc_inject.naming import Copy
-from dc_inject.ports import Backend, Clock, Status, Stray
+from dc_inject.model import Cycle, Entry, Injection, Item, Link, State, units
+from dc_inject.model.errors import Permanent, ServiceError, UsageError
+from dc_inject.model.naming import Copy
+from dc_inject.model.ports import Backend, Clock, Status, Stray
 
 YOUNG = timedelta(days=1)
 AT_ONCE = 1000  # files deleted between two words
@@ -35,8 +34,8 @@ class Sweeper(Protocol):
         """Stream files whose whole path is one of ours."""
         ...
 
-    def delete(self, urls: Sequence[str]) -> list[tuple[str, ServiceError | None]]:
-        """Delete files, and folders of ours that are empty then; tells for each what stood in the way."""
+    def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
+        """Delete files of a campaign, and folders of its jobs that are empty then; tells what stood in the way."""
         ...
 
 
@@ -83,9 +82,22 @@ def sweep(
             raise UsageError("nothing was swept up", "make sure that nobody injects this campaign: --even-new")
         return
     _say(free, "to be deleted:")
+    if any(_newest(stray) > since for stray in free):
+        click.echo(f"files of the last day are those of campaign {campaign}: {_whose(backend, ledger)}", err=True)
     if not yes and not removal.agreed("Delete them?"):
         raise UsageError("nothing was swept up", "answer y, or give --yes where nobody can be asked")
-    _delete(backend, free, clock)
+    _delete(backend, free, prefix, campaign, clock)
+
+
+def _whose(backend: Backend, ledger: Ledger | None) -> str:
+    """Say who injects a campaign, as far as a ledger tells: somebody may be at work on its newest files."""
+    if ledger is None:
+        return "no ledger here tells who injects it, so make sure that nobody does"
+    contacts = sorted({entry.injection.contact for entry in ledger.entries()} - {""})
+    accounts = [f"account {known.account} at {known.service}" for known in ledger.identities()]
+    known = [f"contact {', '.join(contacts)}"] if contacts else []
+    who = ", ".join([*known, *accounts]) or f"its ledger tells nobody, and {backend.name} knows only the files"
+    return f"{who}; make sure that no other injector is at work on it"
 
 
 def _without_work(backend: Backend, strays: Sequence[Stray], prefix: str) -> list[Stray]:
@@ -149,13 +161,13 @@ def _sum(strays: Sequence[Stray]) -> str:
     return f"{units.counted(len(strays), 'files')} ({units.format_size(sum(stray.bytes for stray in strays))})"
 
 
-def _delete(sweeper: Sweeper, strays: Sequence[Stray], clock: Clock) -> None:
+def _delete(sweeper: Sweeper, strays: Sequence[Stray], prefix: str, campaign: str, clock: Clock) -> None:
     """Delete files, and say how far it got; raises Permanent when some stay."""
     done, errors, hint, told = 0, Counter[str](), None, clock.now()
     urls = sorted(stray.url for stray in strays)  # so that the files of a folder go together
     try:
         for start in range(0, len(urls), AT_ONCE):
-            for _, error in sweeper.delete(urls[start : start + AT_ONCE]):
+            for _, error in sweeper.delete(urls[start : start + AT_ONCE], prefix, campaign):
                 done += error is None
                 if error is not None:
                     errors[error.message] += 1

@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
-from rich.console import Console
+import click
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 WIDTH = 10_000  # characters: wider than any row
+WIDE = "dc_inject.wide"  # in click's context: whether --wide was given
+_NAME = 10  # characters of a text that stand in one line of a narrow terminal; the rest is below
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its key in a row, its head, and how a person reads it; `quiet` ones are for programs only."""
+    """One column: its key in a row, its head, and how a person reads it; `quiet` ones are for programs only.
+
+    On a terminal that is too narrow, columns with the highest `spare` are left out first; 0 is never left out.
+    """
 
     key: str
     head: str
     show: Callable[[Any], str] = str
     right: bool = False
     quiet: bool = False
+    spare: int = 0
 
 
 def moment(when: datetime | None) -> str | None:
@@ -42,24 +50,80 @@ def percent(ratio: float) -> str:
     return f"{100 * ratio:.1f} %"
 
 
+def width(*, err: bool = False) -> int:
+    """Return how many characters a line may have: those of the terminal, or any without one or with --wide."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.find_root().meta.get(WIDE):
+        return WIDTH
+    return shutil.get_terminal_size().columns if _is_terminal(sys.stderr if err else sys.stdout) else WIDTH
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty()
+
+
 def console(*, err: bool = False) -> Console:
-    """Return a console that colours only a terminal, and never with NO_COLOR.
+    """Return a console that colours only a terminal, and never with NO_COLOR; off a terminal no line is folded."""
+    return Console(
+        file=sys.stderr if err else sys.stdout,
+        width=width(err=err),
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
-    Nothing is cut off or folded: a terminal that is too narrow breaks the lines itself, and names stay whole.
+
+def table(
+    columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str = "", most: int = WIDTH
+) -> Table:
+    """Return a table of the rows for a terminal, with lines of `most` characters.
+
+    Where they are too short, columns without content are left out, then those that can be spared best; names and
+    sentences are folded, numbers never.
     """
-    return Console(file=sys.stderr if err else sys.stdout, width=WIDTH, highlight=False, markup=False, emoji=False)
-
-
-def table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str = "") -> Table:
-    """Return a table of the rows for a terminal."""
     columns = [column for column in columns if not column.quiet]
-    made = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        made.add_column(column.head, justify="right" if column.right else "left", no_wrap=True)
-    for row in rows:
-        values = (row.get(column.key) for column in columns)
-        made.add_row(*("-" if v is None else _shown(c.show(v)) for c, v in zip(columns, values, strict=True)))
+    cells = {column.key: [_text(column, row.get(column.key)) for row in rows] for column in columns}
+    shown = _fitting(columns, cells, most)
+    left_out = [column.head for column in columns if column not in shown and set(cells[column.key]) - {"-", ""}]
+    caption = f"(--wide shows also: {', '.join(left_out)})" if left_out else None
+    made = Table(
+        title=title or None,
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+    )
+    for column in shown:
+        whole = column.right or most >= WIDTH
+        justify: JustifyMethod = "right" if column.right else "left"
+        made.add_column(column.head, justify=justify, no_wrap=whole, overflow="fold")
+    for number in range(len(rows)):
+        made.add_row(*(cells[column.key][number] for column in shown))
     return made
+
+
+def _text(column: Column, value: Any) -> str:  # noqa: ANN401  any value of a row
+    return "-" if value is None else _shown(column.show(value))
+
+
+def _fitting(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], most: int) -> list[Column]:
+    """Return the columns that stand in lines of `most` characters."""
+
+    def least(column: Column) -> int:
+        natural = max(len(text) for text in (column.head, *cells[column.key]))
+        return natural if column.right else min(natural, _NAME)
+
+    def needed(some: Sequence[Column]) -> int:
+        return sum(least(column) + 2 for column in some) - 2
+
+    shown = list(columns)
+    if needed(shown) > most:
+        shown = [column for column in shown if not cells[column.key] or set(cells[column.key]) - {"-", ""}]
+    while needed(shown) > most and any(column.spare for column in shown):
+        shown.remove(max(shown, key=lambda column: column.spare))
+    return shown
 
 
 def emit(fmt: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
@@ -71,7 +135,7 @@ def emit(fmt: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]],
         writer.writerow([column.key for column in columns])
         writer.writerows([_cell(row.get(column.key)) for column in columns] for row in rows)
     else:
-        console().print(table(columns, rows, title))
+        console().print(table(columns, rows, title, width()))
 
 
 def emit_json(value: Any) -> None:  # noqa: ANN401  whatever JSON can say
@@ -87,4 +151,6 @@ def _shown(text: str) -> str:
 
 def _cell(value: Any) -> Any:  # noqa: ANN401  any value of a row
     """Return what stands in a CSV for a value: the same as in JSON, but nothing for null."""
-    return json.dumps(value) if isinstance(value, bool | Mapping | list | tuple) else value
+    if isinstance(value, bool | Mapping | list | tuple):
+        return json.dumps(value)
+    return _shown(value) if isinstance(value, str) else value

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from dc_inject import overrides
 from dc_inject.cli import common, subjects
-from dc_inject.cli.wishes import heard, say_stopped
-from dc_inject.clock import SystemClock
+from dc_inject.cli.operator_actions import heard, say_stopped
 from dc_inject.ledger import Ledger
-from dc_inject.overrides import Kind
+from dc_inject.planning import overrides
+from dc_inject.planning.overrides import Kind
+from dc_inject.system.clock import SystemClock
 
 WHATS = ("rate", "scale", "pause")
 
@@ -41,12 +41,12 @@ def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
         if what in {None, "pause"} and ledger.resume(subject, who, why, now):
             done.append("pause")
         name, left, pauses = ledger.campaign or path.stem, ledger.overrides(), ledger.pauses()
-    told = f"{name}: {subjects.shown(subject)}: "
+    told = f"{name}: {overrides.shown(subject)}: "
     if done:
         click.echo(f"{told}no more {', '.join(done)}; {heard(path)}", err=True)
     else:
         click.echo(f"{told}no {what} was set" if what else f"{told}nothing was set", err=True)
     for one in left:
-        still = f"{subjects.shown(one.subject)}: {overrides.said(one.kind, one.value)}"
+        still = f"{overrides.shown(one.subject)}: {overrides.said(one.kind, one.value)}"
         click.echo(f"still set: {still}, since {one.since:%Y-%m-%d %H:%M:%SZ} by {one.who}", err=True)
     say_stopped(pauses)

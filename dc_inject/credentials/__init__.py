@@ -18,9 +18,10 @@ from typing import Any, Literal, TypeVar
 
 from dc_inject.credentials.tokens import expiry, read_token
 from dc_inject.credentials.x509 import Pem, read_pem
-from dc_inject.errors import Fatal
-from dc_inject.ports import Clock
-from dc_inject.redaction import remember, scrub
+from dc_inject.model.errors import NeedsOperator
+from dc_inject.model.ports import Clock
+from dc_inject.model.redaction import remember, scrub
+from dc_inject.system import disk
 
 Purpose = Literal["fts", "source", "destination"]
 Kind = Literal["token", "proxy", "certificate", "nothing"]
@@ -150,7 +151,7 @@ class Credentials:
             for path in self._tokens_found():
                 if self._is_ours(path):
                     return self._token_file(path, "")
-        return Credential("nothing", "no place")
+        return Credential("nothing", "")
 
     def _named(self, purpose: Purpose) -> str:
         """Return the token file that is named for a purpose; those of sources and destinations go together."""
@@ -170,7 +171,7 @@ class Credentials:
         """Return the file that holds the secret which is used for a purpose, if it can be read."""
         try:
             return self._find(purpose).file
-        except Fatal:
+        except NeedsOperator:
             return ""  # told by `access`
 
     # ------------------------------------------------------------------- reading it
@@ -214,7 +215,7 @@ class Credentials:
     def _file(self, path: Path, origin: str, parse: Callable[[bytes], T], hint: str) -> tuple[Hashable, T]:
         """Return what a file holds, read again when its time, size or place on disk is another one."""
         try:
-            with path.open("rb") as file:
+            with os.fdopen(disk.opened(path), "rb") as file:
                 now = os.fstat(file.fileno())
                 stamp = (str(path), now.st_mtime_ns, now.st_size, now.st_ino)
                 known = self._read.get((path, parse))
@@ -255,5 +256,5 @@ def _check_pem(origin: str, pem: Pem, *, certificate: bool, key: bool) -> None:
         raise _fatal(f"the key in {origin} wants a password, and nobody is there to type it", _NEW_PROXY)
 
 
-def _fatal(message: str, hint: str) -> Fatal:
-    return Fatal(message, hint, hold="credentials")
+def _fatal(message: str, hint: str) -> NeedsOperator:
+    return NeedsOperator(message, hint, hold="credentials")

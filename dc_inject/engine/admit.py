@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from dc_inject import lint, urls
-from dc_inject.errors import MenuError, Permanent, Problem, UsageError
+from dc_inject.analysis import lint
 from dc_inject.menu import sources
-from dc_inject.model import Campaign, FileFilter, Flow, Menu
-from dc_inject.ports import Backend, Identity, RseFacts
+from dc_inject.model import Campaign, FileFilter, Flow, units, urls
+from dc_inject.model.errors import MenuError, Permanent, Problem, UsageError
+from dc_inject.model.ports import Backend, Identity, RseFacts
 
 
 def identities(backends: Mapping[str, Backend], *, allow_admin: bool) -> dict[str, Identity]:
@@ -50,16 +51,18 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
         for service, some in names.items()
         for name, fact in facts(service, sorted(some)).items()
     }
-    problems = {
-        problem
-        for menu_ in campaign.menus
-        for flow in menu_.flows
-        if flow.link.through in names
-        for rse in (flow.link.source, flow.link.destination)
-        if (problem := _problem(menu_, flow, rse, known.get((flow.link.through, rse))))
-    }
-    if problems:
-        raise MenuError(sorted(problems))
+    unknown: dict[tuple[str, str], list[Problem]] = {}
+    tapes = set()  # each has to be agreed to where it stands
+    for menu_ in campaign.menus:
+        for flow in menu_.flows:
+            for rse in (flow.link.source, flow.link.destination) if flow.link.through in names else ():
+                fact = known.get((flow.link.through, rse))
+                if fact is None or not fact.exists:
+                    unknown.setdefault((flow.link.through, rse), []).append(_unknown(flow, rse, fact))
+                elif fact.tape and rse not in menu_.tape_agreed:
+                    tapes.add(_tape(flow, rse))
+    if unknown or tapes:
+        raise MenuError([*map(_once, unknown.values()), *tapes])
 
 
 def storages(campaign: Campaign) -> None:
@@ -91,10 +94,19 @@ def _spoken_to(flow: Flow) -> Iterator[str]:
             yield flow.link.source
 
 
-def _problem(menu_: Menu, flow: Flow, rse: str, fact: RseFacts | None) -> Problem | None:
-    if fact is None or not fact.exists:
-        return Problem(flow.menu, flow.line, f"{flow.link.through} knows no RSE {rse}", "check its spelling")
-    if fact.tape and rse not in menu_.tape_agreed:
-        hint = "name who agreed: `tape_agreed: ...` on the link, or take a disk RSE"
-        return Problem(flow.menu, flow.line, f"{rse} is tape, and nobody agreed to it", hint)
-    return None
+def _once(problems: Iterable[Problem]) -> Problem:
+    """Return the first of the problems that one RSE makes, which says how many more links have it."""
+    first, *more = sorted(problems)
+    if not more:
+        return first
+    return replace(first, message=f"{first.message} (and {units.counted(len(more), 'more links')} with it)")
+
+
+def _unknown(flow: Flow, rse: str, fact: RseFacts | None) -> Problem:
+    hint = f"did you mean {fact.near}?" if fact is not None and fact.near else "check its spelling"
+    return Problem(flow.menu, flow.line, f"{flow.link.through} knows no RSE {rse}", hint)
+
+
+def _tape(flow: Flow, rse: str) -> Problem:
+    hint = "name who agreed: `tape_agreed: ...` on the link, or take a disk RSE"
+    return Problem(flow.menu, flow.line, f"{rse} is tape, and nobody agreed to it", hint)

@@ -10,18 +10,18 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import accumulate
 
-from dc_inject import hops, pace, plan
-from dc_inject.engine.desk import Desk
-from dc_inject.goal import Again, Onward, Standing
+from dc_inject.engine.context import EngineContext
 from dc_inject.ledger import Totals
 from dc_inject.model import Cycle, Entry, Exclusion, Flow, FlowKey, Item, State
-from dc_inject.plan.choice import MOST_FILES
+from dc_inject.model.goals import Recycle, SecondHop, Standing
+from dc_inject.planning import pace, plan, second_hops
+from dc_inject.planning.choice import MOST_FILES
 
 FAR = datetime.max.replace(tzinfo=UTC)
 
 
 def left(
-    desk: Desk,
+    context: EngineContext,
     speaking: Mapping[FlowKey, Flow],
     exclusions: Sequence[Exclusion],
     sites: Mapping[str, str],
@@ -32,85 +32,95 @@ def left(
     goals = {key: goal for key, flow in speaking.items() if (goal := flow.goal) is not None}
     if not goals:
         return {}
-    accounts, extras = desk.ledger.accounts(), desk.ledger.extras()
+    accounts, extras = context.ledger.accounts(), context.ledger.extras()
     end = max(flow.end for flow in speaking.values())
     ahead = pace.due(speaking.values(), exclusions, sites, cycle.start, end, since)
-    round_ = any(isinstance(goal, Again) for goal in goals.values())
-    taken = desk.ledger.taken(desk.clock.now()) if round_ else set()
-    onward = _able(desk, speaking.values())
+    round_ = any(isinstance(goal, Recycle) for goal in goals.values())
+    taken = context.ledger.taken(context.clock.now()) if round_ else set()
+    onward = _able(context, speaking.values())
     toward: dict[FlowKey, Callable[[int], int]] = {}
     for key, aim in goals.items():
         at = accounts.get(key, Totals())
         account = plan.Account(at.due, at.injected, at.forgiven, at.in_doubt, extras.get(key, 0))
         free = None
-        if isinstance(aim, Onward):
+        if isinstance(aim, SecondHop):
             names = ((one.first.injection.item.name, one.bytes) for one in onward[key])
             free = sum(size for name, size in names if (name, key.link.destination) not in taken)
-        elif isinstance(aim, Again):
-            free = _free(desk, speaking[key], taken)
+        elif isinstance(aim, Recycle):
+            free = _free(context, speaking[key], taken)
         standing = Standing(at.moved, at.coming, account.debt(0.0), free)
         toward[key] = partial(aim.due, ahead=ahead[key].bytes, at=standing)
     return toward
 
 
-def landed(desk: Desk, flows: Iterable[Flow]) -> dict[FlowKey, list[Item]]:
+def landed(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[Item]]:
     """Return what has landed and may go on, for each second hop; what is too old for it stays where it is.
 
     Where jobs have more files than one cycle can have, it is what will be deleted first.
     """
     found: dict[FlowKey, list[Item]] = {}
-    for key, some in _able(desk, flows).items():
+    for key, some in _able(context, flows).items():
         some.sort(key=lambda one: (one.first.expires_at or FAR, one.first.injection.key))
         files = accumulate(one.first.injection.item.files if one.first.injection.job else 0 for one in some)
-        found[key] = [item for _, item in _left(desk, key, some[: bisect(list(files), MOST_FILES) + 1])]
+        found[key] = [item for _, item in _left(context, key, some[: bisect(list(files), MOST_FILES) + 1])]
     return found
 
 
-def _able(desk: Desk, flows: Iterable[Flow]) -> dict[FlowKey, list[hops.Waiting]]:
+def _able(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[second_hops.Waiting]]:
     """Return what waits for second hops and lives long enough to go on."""
-    onward = {flow.key: flow for flow in flows if isinstance(flow.goal, Onward)}
+    onward = {flow.key: flow for flow in flows if isinstance(flow.goal, SecondHop)}
     if not onward:
         return {}
-    now = desk.clock.now()
-    entries = desk.ledger.entries(State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
-    waiting = going_on(desk, entries, onward).waiting
+    now = context.clock.now()
+    entries = context.ledger.entries(State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
+    waiting = going_on(context, entries, onward).waiting
     return {
-        key: [one for one in waiting[key] if hops.may_go_on(one.first, now, flow.lifetime_min)]
+        key: [one for one in waiting[key] if second_hops.may_go_on(one.first, now, flow.lifetime_min)]
         for key, flow in onward.items()
     }
 
 
-def going_on(desk: Desk, entries: Iterable[Entry], onward: Iterable[FlowKey]) -> hops.Hops:
+def going_on(context: EngineContext, entries: Iterable[Entry], onward: Iterable[FlowKey]) -> second_hops.Hops:
     """Return what second hops make of what exists: those of the menus, and those that a menu had.
 
     Where files are known that would fail again it is looked which ones are left: those do not wait.
     """
-    menus = set(onward)
-    had = {key for key, (kind, _) in desk.ledger.goals().items() if kind == Onward.kind}
-    found = hops.second_hops(entries, menus | had)
+    menus, had = set(onward), _had(context)
+    found = second_hops.second_hops(entries, menus | had)
     waiting = dict(found.waiting)
-    minding = {place for _, place in desk.ledger.quarantined(desk.clock.now())} if menus else set()
+    minding = {place for _, place in context.ledger.quarantined(context.clock.now())} if menus else set()
     for hop in menus:
         if hop.link.destination in minding:
-            again = _left(desk, hop, [one for one in waiting[hop] if one.gone_on])
+            again = _left(context, hop, [one for one in waiting[hop] if one.gone_on])
             untouched = [one for one in waiting[hop] if not one.gone_on]
             waiting[hop] = untouched + [replace(one, bytes=item.bytes) for one, item in again]
     return replace(found, waiting=waiting)
 
 
-def _left(desk: Desk, hop: FlowKey, waiting: Sequence[hops.Waiting]) -> list[tuple[hops.Waiting, Item]]:
+def any_hop(context: EngineContext, onward: Iterable[FlowKey]) -> bool:
+    """Whether there is any second hop: in the menus, or one that a menu had."""
+    return any(True for _ in onward) or bool(_had(context))
+
+
+def _had(context: EngineContext) -> set[FlowKey]:
+    return {key for key, (kind, _) in context.ledger.goals().items() if kind == SecondHop.kind}
+
+
+def _left(
+    context: EngineContext, hop: FlowKey, waiting: Sequence[second_hops.Waiting]
+) -> list[tuple[second_hops.Waiting, Item]]:
     """Return those of which anything has not gone on and may, with what that is."""
     if not waiting:
         return []
     keys = [entry.injection.key for one in waiting for entry in (one.first, *one.gone_on)]
-    named, unfit = desk.ledger.with_files(keys), desk.ledger.quarantined(desk.clock.now())
-    left = ((one, hops.left(one.named(named), hop.link.destination, unfit)) for one in waiting)
+    named, unfit = context.ledger.with_files(keys), context.ledger.quarantined(context.clock.now())
+    left = ((one, second_hops.left(one.named(named), hop.link.destination, unfit)) for one in waiting)
     return [(one, item) for one, item in left if item is not None]
 
 
-def _free(desk: Desk, flow: Flow, taken: AbstractSet[tuple[str, str]]) -> int | None:
+def _free(context: EngineContext, flow: Flow, taken: AbstractSet[tuple[str, str]]) -> int | None:
     """Return how many bytes of a flow's pool are not at its destination; None when it was never read."""
-    ledger, service = desk.ledger, flow.link.through
+    ledger, service = context.ledger, flow.link.through
     if ledger.inventory_read_at(service, flow.pool) is None:
         return None
     items = ledger.inventory(service, flow.pool)
@@ -124,7 +134,9 @@ def stays(
 
     A first copy waits for the next plan of its second hop, and for that to complete.
     """
-    onward = {(key.scenario, key.link.source): key for key, flow in flows.items() if isinstance(flow.goal, Onward)}
+    onward = {
+        (key.scenario, key.link.source): key for key, flow in flows.items() if isinstance(flow.goal, SecondHop)
+    }
     found: dict[FlowKey, timedelta | None] = {}
     for key in flows:
         own, hop = completion.get(key), onward.get((key.scenario, key.link.destination))

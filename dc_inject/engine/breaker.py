@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dc_inject.reconcile import backoff
+from dc_inject.planning.reconcile import backoff
 
 OPENS_AFTER = 5  # failures in a row
 FIRST = timedelta(seconds=2)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from dc_inject.errors import ServiceError, Temporary
-from dc_inject.ports import Clock, Executor
+from dc_inject.model.errors import ServiceError, Temporary
+from dc_inject.model.ports import Clock, Executor
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +28,14 @@ class Calls:
         self._tags = itertools.count()
         self.stopping = False  # set when the program is to end: then no gathering waits any longer
 
-    def start(self, task: Callable[[], Any], then: Then) -> None:
-        """Run `task` beside the engine; `then(result, error)` is called in the engine's thread."""
+    def start(self, task: Callable[[], Any], then: Then, lane: str = "") -> None:
+        """Run `task` beside the engine; `then(result, error)` is called in the engine's thread.
+
+        `lane` is the service that is called: one that hangs holds up its own calls only.
+        """
         tag = next(self._tags)
         self._then[tag] = then
-        self._executor.submit(tag, task)
+        self._executor.submit(tag, task, lane)
 
     def wait(self, until: datetime) -> None:
         """Wait for ends of tasks, a wake, or `until`; run the continuations of what has ended.
@@ -70,7 +73,7 @@ class Calls:
             return then
 
         for name, task in tasks.items():
-            self.start(task, keep(name))
+            self.start(task, keep(name), service(name))
         while len(results) + len(errors) < len(tasks) and self._clock.now() < deadline and not self.stopping:
             self.wait(deadline)
         late = [name for name in tasks if name not in results and name not in errors]

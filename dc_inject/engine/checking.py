@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine.desk import Desk
-from dc_inject.errors import Fatal, LedgerError, ServiceError, Temporary
+from dc_inject.engine.context import EngineContext
 from dc_inject.model import Hold
-from dc_inject.ports import Identity
-from dc_inject.reconcile import backoff
+from dc_inject.model.errors import LedgerError, NeedsOperator, ServiceError, Temporary
+from dc_inject.model.ports import Identity
+from dc_inject.planning.reconcile import backoff
 
 log = logging.getLogger(__name__)
 
@@ -27,17 +27,17 @@ LOOK_EVERY = timedelta(minutes=5)  # how often it is looked then whether they ha
 class Checking:
     """Asks services who we are: refused ones at once, and then with back-off until it works, others hourly."""
 
-    def __init__(self, desk: Desk, works_again: Callable[[], None]) -> None:
+    def __init__(self, context: EngineContext, works_again: Callable[[], None]) -> None:
         """Take what the engine's parts share, and what is to be done when a service works again."""
-        self._desk = desk
+        self._context = context
         self._works_again = works_again
         self._mending: dict[str, tuple[int, datetime]] = {}  # service -> how often it was asked, when to ask again
-        self._check_at = desk.clock.now() + CHECK_EVERY
-        self._look_at = desk.clock.now()
+        self._check_at = context.clock.now() + CHECK_EVERY
+        self._look_at = context.clock.now()
         self._asked: set[str] = set()  # services that are being asked
         self._told: dict[str, datetime] = {}  # which end of credentials has been told of a service
         self._ends: dict[str, tuple[datetime, timedelta]] = {}  # of credentials, and how long before that is soon
-        for identity in desk.identities.values():
+        for identity in context.identities.values():
             self._watch(identity)
 
     def round(self, now: datetime) -> None:
@@ -48,8 +48,8 @@ class Checking:
         # A clock that went forward and back leaves moments behind that would not come for hours.
         self._look_at = min(self._look_at, now + LOOK_EVERY)
         self._check_at = min(self._check_at, now + CHECK_EVERY)
-        unsure = {service for service, identity in self._desk.identities.items() if identity.may_end is None}
-        waiting = set(self._desk.broken) | unsure
+        unsure = {service for service, identity in self._context.identities.items() if identity.may_end is None}
+        waiting = set(self._context.broken) | unsure
         self._mending = {service: told for service, told in self._mending.items() if service in waiting}
         services = set()
         for service in waiting - self._asked:
@@ -63,10 +63,12 @@ class Checking:
             services |= ending
         if now >= self._check_at:
             self._check_at = now + CHECK_EVERY
-            services |= set(self._desk.backends)
+            services |= set(self._context.backends)
         for service in sorted(services - self._asked):
             self._asked.add(service)
-            self._desk.calls.start(self._desk.backends[service].check, partial(self._heard, service))
+            self._context.calls.start(
+                self._context.backends[service].check, partial(self._heard, service), service
+            )
 
     def moments(self) -> list[datetime]:
         """Return when it is time to ask what does not work."""
@@ -77,40 +79,44 @@ class Checking:
         self._asked.discard(service)
         if identity is not None:
             if identity.may_end is None:  # its probe was lost: what was known stays so
-                identity = replace(identity, may_end=self._desk.identities[service].may_end)
+                identity = replace(identity, may_end=self._context.identities[service].may_end)
             error = error or self._not_ours(identity)
-        if isinstance(error, Fatal) and error.hold == Hold.API_ERRORS and service not in self._desk.broken:
+        if (
+            isinstance(error, NeedsOperator)
+            and error.hold == Hold.API_ERRORS
+            and service not in self._context.broken
+        ):
             error = Temporary(error.message, error.hint)  # it worked until now, and its other calls will tell
         if service in self._mending:
-            refused = isinstance(error, Fatal) and error.hold == Hold.CREDENTIALS
+            refused = isinstance(error, NeedsOperator) and error.hold == Hold.CREDENTIALS
             times, longest = self._mending[service][0], MEND_EVERY if refused else MEND_SOON
             again = backoff(times, service, MEND_FIRST, longest)
-            self._mending[service] = times, self._desk.clock.now() + again
+            self._mending[service] = times, self._context.clock.now() + again
         if error is not None:
-            self._desk.fail(service, error)
+            self._context.fail(service, error)
         elif identity is not None:
-            self._desk.identities[service] = identity
+            self._context.identities[service] = identity
             self._watch(identity)
-            if self._desk.broken.pop(service, None):
+            if self._context.broken.pop(service, None):
                 self._works_again()
-                self._desk.ledger.signal("service", service, "answers", self._desk.clock.now())
+                self._context.ledger.signal("service", service, "answers", self._context.clock.now())
                 log.info("%s works again", service)
 
     def _watch(self, identity: Identity) -> None:
         """Tell of credentials that end soon, each once in the log, and in the ledger for as long as it is so."""
-        now, service, until = self._desk.clock.now(), identity.service, identity.credentials_until
+        now, service, until = self._context.clock.now(), identity.service, identity.credentials_until
         if until is None:
             self._ends.pop(service, None)
         if until is not None and until - now <= self._soon(service, until, now):
             why = f"they end at {until.isoformat(timespec='seconds')}"
-            self._desk.ledger.signal("credentials", service, None, now, why)
+            self._context.ledger.signal("credentials", service, None, now, why)
             if self._told.get(service) != until:
                 self._told[service] = until
                 log.warning(
                     "the credentials for %s: %s; renew them in their place, without a restart", service, why
                 )
         elif self._told.pop(service, None) is not None or until is not None:
-            self._desk.ledger.signal("credentials", service, "good", now)
+            self._context.ledger.signal("credentials", service, "good", now)
 
     def _soon(self, service: str, until: datetime, now: datetime) -> timedelta:
         """Return how long before their end credentials are told to end.
@@ -123,13 +129,13 @@ class Checking:
             self._ends[service] = until, before
         return self._ends[service][1]
 
-    def _not_ours(self, identity: Identity) -> Fatal | None:
+    def _not_ours(self, identity: Identity) -> NeedsOperator | None:
         """Return why a service must not be used as whom it knows us now: another account than the campaign's."""
-        was = self._desk.identities[identity.service]
+        was = self._context.identities[identity.service]
         if identity.admin and not was.admin:
-            return Fatal(f"{identity.account} is an administrator's account", hold="credentials")
+            return NeedsOperator(f"{identity.account} is an administrator's account", hold="credentials")
         try:
-            self._desk.ledger.identify(identity, self._desk.clock.now())
+            self._context.ledger.identify(identity, self._context.clock.now())
         except LedgerError as error:
-            return Fatal(error.message, error.hint, hold="credentials")
+            return NeedsOperator(error.message, error.hint, hold="credentials")
         return None

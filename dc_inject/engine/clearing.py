@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.removals import ON_DEMAND, Call, Place, Removals, place_of
-from dc_inject.errors import ServiceError, Temporary
 from dc_inject.model import Entry
-from dc_inject.ports import Backend, Clock, Removal
+from dc_inject.model.errors import ServiceError, Temporary
+from dc_inject.model.ports import Backend, Clock, Removal
 
 A_FILE = timedelta(seconds=3)  # that each file of a job adds to how long its call is waited for
 TELL_AFTER = timedelta(seconds=10)  # without a word from a destination

@@ -5,27 +5,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from dc_inject import climb, units
-from dc_inject.climb import Decision, Ladder, Next, Reading, Step, Verdict
-from dc_inject.ledger import Ledger, Row, Totals
-from dc_inject.model import Campaign, Cycle, FlowKey, State
-from dc_inject.overrides import Kind
-from dc_inject.ports import Clock
+from dc_inject.engine import readings
+from dc_inject.engine.readings import Classify, Reads
+from dc_inject.ledger import Ledger, Row
+from dc_inject.model import Campaign, Cycle, FlowKey, State, units
+from dc_inject.model.ports import Clock
+from dc_inject.planning import climb
+from dc_inject.planning.climb import Decision, Next, Progress
+from dc_inject.planning.overrides import Kind
+from dc_inject.planning.verdict import Reading, Verdict
 
 log = logging.getLogger(__name__)
 
 FINER = "better a longer --every (or --for), a higher --rate, or smaller ones"
 CUT = "files through FTS (two URL prefixes), or a menu with slices"
-LATELY = timedelta(hours=1)  # how far back the time to completion is measured, at most
 
 
 class Climbing:
     """Stands before the menus of one link: the engine asks at each turn, and gets the menus, or their end.
 
     The rate of a step is set as a person would set it, and taken back in the end. Once the last step is over
-    nothing more is due; what is on its way has `patience` cycles to arrive.
+    nothing more is due; what is on its way has `patience` cycles to arrive. What is read is kept in the ledger, so
+    that another process can go on, or tell the verdict.
     """
 
     def __init__(
@@ -34,44 +37,55 @@ class Climbing:
         *,
         ledger: Ledger,
         clock: Clock,
-        ladder: Ladder,
+        progress: Progress,
         who: str,
-        until: datetime,
         heard: Callable[[], None] = lambda: None,
         patience: int = 2,
+        classify: Classify = lambda _reason: "other",
+        down: Callable[[], str] = lambda: "",
     ) -> None:
-        """Take the menus of one link, the end of the last step, and whom to tell that a cycle has turned."""
+        """Take the menus of one link, how far it is, and whom to tell that a cycle has turned.
+
+        `classify` tells the class of what a service says of files that failed, `down` names a storage that does
+        not answer now.
+        """
         self._menus = menus
         self._ledger = ledger
         self._clock = clock
-        self._ladder = ladder
+        self._progress = progress
         self._who = who
-        self._until = until
         self._heard = heard
         self._patience = patience
-        self._step: Step | None = None
-        self._over: datetime | None = None
+        self._classify = classify
+        self._down = down
+        self._last: Reading | None = None
         self._weighed = False
-        self.verdicts: list[Verdict] = []
-        self.decisions: list[Decision] = []
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """What the steps so far have shown."""
+        return self._progress.verdicts
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """What came after each of them."""
+        return self._progress.decisions
 
     def __call__(self) -> Campaign:
         """Return the campaign for the cycle that begins now."""
         made, now = self._menus(), self._clock.now()
         (key,) = {flow.key for flow in made.flows}
-        reading = self._read(key, now)
-        if self._step is None:
-            self._step = Step(made.flows[0].rate, (reading,))
+        if self._last is None:
+            self._begin(key, made, now)
             return made
-        # A turn is read as of its slot: the milliseconds that it is late would cost a step another cycle.
-        reading = replace(reading, at=Cycle.at(now, made.cycle).start)
-        if self._over is None and reading.at > self._step.readings[-1].at:
-            self._step = replace(self._step, readings=(*self._step.readings, reading))
-            self._weigh(key)
-            if now >= self._until or self._step.over(self._ladder) or self._step.idle:
-                self._judge(key, reading)
-            self._heard()
-        return made if self._over is None else self._ended(made, now)
+        if self._progress.over is None:
+            # A turn is read as of its slot: the milliseconds that it is late would cost a step another cycle.
+            reading = replace(self._read(key, now), at=Cycle.at(now, made.cycle).start)
+            if reading.at > self._last.at:
+                self._take(key, reading)
+                self._weigh(key)
+                self._heard()
+        return made if self._progress.over is None else self._ended(made, now)
 
     def finish(self, ledger: Ledger, key: FlowKey) -> None:
         """Judge the step that was under way, if somebody ended it early, and take back what was set.
@@ -79,16 +93,37 @@ class Climbing:
         The ledger is given anew: that of the engine is closed by then.
         """
         self._ledger = ledger
-        step = self._step
-        if step is not None and self._over is None:
-            reading = self._read(key, self._clock.now())
-            if reading.at > step.readings[-1].at:
-                step = replace(step, readings=(*step.readings, reading))
-            if len(step.readings) > 1:
-                self.verdicts.append(replace(climb.verdict(step), early=not step.over(self._ladder)))
-                self.decisions.append(Decision(Next.STOP))
-        self._over = self._over or self._clock.now()
-        self._ledger.unset(str(key.link), Kind.RATE, self._who, "the mini-challenge is over", self._clock.now())
+        now = self._clock.now()
+        if self._last is not None and self._progress.over is None:
+            # The cycle is not over: that nothing was seen since its begin does not mean that a service is silent.
+            reading = replace(self._read(key, now), silent=False)
+            self._keep("stopped", reading)
+            self._progress.stopped(reading)
+        ledger.unset(str(key.link), Kind.RATE, self._who, "the mini-challenge is over", now)
+
+    def _begin(self, key: FlowKey, made: Campaign, now: datetime) -> None:
+        """Take the first reading of this process; set the rate again of one that goes on."""
+        reading = replace(self._read(key, now), fresh=True)
+        self._take(key, reading)
+        rate = self._progress.rate
+        if rate != made.flows[0].rate:
+            self._ledger.override(str(key.link), Kind.RATE, rate, self._who, "going on", now)
+
+    def _take(self, key: FlowKey, reading: Reading) -> None:
+        """Keep a reading; where a step ends with it, say what that has shown, and set what comes after it."""
+        self._last = reading
+        self._keep("reading", reading)
+        decision = self._progress.take(reading)
+        if decision is None:
+            return
+        last = self.verdicts[-1]
+        log.info("%s", sentence(len(self.verdicts), last, decision))
+        if decision.what is not Next.STOP and decision.rate != last.rate:
+            why = f"{decision.what}, after {units.format_rate(last.rate)}"
+            self._ledger.override(str(key.link), Kind.RATE, decision.rate, self._who, why, reading.at)
+
+    def _keep(self, kind: str, reading: Reading) -> None:
+        self._ledger.keep_challenge(kind, readings.written(reading), reading.at)
 
     def _weigh(self, key: FlowKey) -> None:
         """Warn, once, when the source's datasets are so large that steps of a few of them say little."""
@@ -96,43 +131,25 @@ class Climbing:
         if row is None or not row.pool_items or not row.pool_bytes or self._weighed:
             return
         self._weighed = True
-        few = climb.in_a_step(self._ladder, row.pool_items, row.pool_bytes)
+        ladder = self._progress.ladder
+        few = climb.in_a_step(ladder, row.pool_items, row.pool_bytes)
         if few is not None:
             what, way = ("files", FINER) if key.link.through == "fts" else ("datasets", f"{FINER}, {CUT}")
             log.warning(
                 "a step of %s at %s holds only %.1f %s of %s, the mean of what the source has: "
-                "one more or less looks like a link that does not follow; %s",
-                units.format_duration(self._ladder.every),
-                units.format_rate(self._ladder.first),
+                "one more or less can make it inconclusive; %s",
+                units.format_duration(ladder.every),
+                units.format_rate(ladder.first),
                 few,
                 what,
                 units.format_size(round(row.pool_bytes / row.pool_items)),
                 way,
             )
 
-    def _judge(self, key: FlowKey, reading: Reading) -> None:
-        """End a step: say what it has shown, and set what comes after it."""
-        assert self._step is not None
-        idle = self._step.idle
-        self.verdicts.append(replace(climb.verdict(self._step), early=idle and not self._step.over(self._ladder)))
-        last = self.verdicts[-1]
-        decision = climb.after(self._ladder, self.verdicts)
-        if idle or reading.at >= self._until:
-            decision = Decision(Next.STOP)
-        self.decisions.append(decision)
-        log.info("%s", sentence(len(self.verdicts), last, decision))
-        if decision.what is Next.STOP:
-            self._over = reading.at
-            return
-        self._step = Step(decision.rate, (reading,))
-        if decision.rate != last.rate:
-            why = f"{decision.what}, after {units.format_rate(last.rate)}"
-            self._ledger.override(str(key.link), Kind.RATE, decision.rate, self._who, why, reading.at)
-
     def _ended(self, made: Campaign, now: datetime) -> Campaign:
         """Return the campaign with nothing more due, and at its end when nothing is on its way or for too long."""
-        assert self._over is not None
-        cycle = Cycle.at(self._over, made.cycle)
+        assert self._progress.over is not None
+        cycle = Cycle.at(self._progress.over, made.cycle)
         waiting = self._ledger.entries(State.CALLED, State.LIVE)
         end = cycle.start + self._patience * made.cycle if waiting else now
         menus = tuple(
@@ -146,16 +163,10 @@ class Climbing:
         return replace(made, menus=menus)
 
     def _read(self, key: FlowKey, now: datetime) -> Reading:
-        """Read the link's account; files that Rucio has given up count as failed before their rule does."""
-        account = self._ledger.accounts().get(key, Totals())
-        stuck = sum(
-            entry.injection.item.bytes * entry.files_stuck // max(entry.injection.item.files, 1)
-            for entry in self._ledger.entries(State.LIVE)
-        )
-        hold = next((row.held.hold for row in self._rows() if row.key == key and row.held), None)
-        since = max(now - LATELY, self._step.readings[0].at if self._step else now)
-        completion = self._ledger.completion_times(since).get(key)
-        return Reading(now, account.moved, account.accepted, account.failed + stuck, completion, hold)
+        step = self._progress.step
+        since = step.readings[0].at if step and step.readings else None
+        reading = Reads(key, self._classify).now(self._ledger, now, self._last, since)
+        return replace(reading, down=self._down())
 
     def _rows(self) -> Sequence[Row]:
         cycle = self._ledger.last_cycle()
@@ -164,7 +175,7 @@ class Climbing:
 
 def sentence(number: int, verdict: Verdict, decision: Decision) -> str:
     """Say in one line what a step has shown, and what comes next."""
-    what = f"step {number}: {units.format_rate(verdict.moved_rate)} of {units.format_rate(verdict.rate)} moved"
+    moved, rate = units.format_rate(verdict.moved_rate), units.format_rate(verdict.rate)
     why = f" ({verdict.why})" if verdict.why else ""
     then = f", {units.format_rate(decision.rate)}" if decision.rate else ""
-    return f"{what}{why}; {decision.what}{then}"
+    return f"step {number}: {moved} of {rate} moved, {verdict.outcome}{why}; {decision.what}{then}"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from dc_inject import units
-from dc_inject.engine.desk import Desk
+from dc_inject.engine.context import EngineContext
 from dc_inject.engine.releasing import Releasing
-from dc_inject.ledger import Row
-from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State
+from dc_inject.ledger import Row, transitions
+from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State, units
 
 log = logging.getLogger(__name__)
+
+END_OF_RUN = "the end of the run has come"  # why intents are withdrawn then
+_OF_ITEMS = frozenset(
+    {Hold.POOL_DRY, Hold.QUARANTINED, Hold.GRAIN}
+)  # troubles with single datasets, not with calls
 
 NOUNS = {"rucio": "rules", "fts": "jobs"}  # what a service makes of an injection
 
@@ -20,9 +24,9 @@ NOUNS = {"rucio": "rules", "fts": "jobs"}  # what a service makes of an injectio
 class Closing:
     """What happens once per cycle, when it is over."""
 
-    def __init__(self, desk: Desk, releasing: Releasing) -> None:
+    def __init__(self, context: EngineContext, releasing: Releasing) -> None:
         """Take what the engine's parts share, and what still waits for its release."""
-        self._desk = desk
+        self._context = context
         self._releasing = releasing
 
     def close(self, cycle: Cycle, current: Cycle | None, tries: int) -> None:
@@ -30,16 +34,19 @@ class Closing:
 
         `current` is the cycle that this process works on, `tries` how often it tried in vain to plan it.
         """
-        ledger = self._desk.ledger
+        ledger = self._context.ledger
         rows = ledger.rows(cycle=cycle)
         if cycle == current:
             entries = ledger.entries(cycle=cycle)
-            holds = self._why_short(cycle, rows, entries, tries)
-            troubled = self._troubled(rows, entries)
+            troubles = self._troubles(rows, entries)
+            holds = self._why_short(cycle, rows, entries, troubles, tries)
+            troubled = _leading(rows, entries, troubles)
         else:
             holds, troubled = {row.key: Held(Hold.NOT_RUNNING, {"since": cycle.name}) for row in rows}, {}
         if cycle == current:
-            self._releasing.withdraw(None, "its cycle is over")
+            failed = {flow for flow, held in self._context.troubles.items() if held.hold is Hold.API_ERRORS}
+            self._releasing.withdraw(failed, "its service did not answer until its cycle was over")
+            self._releasing.withdraw(None, transitions.OVER)
         log.info("%s", sentence(cycle, self._write(cycle, holds, troubled)))
 
     def absent(self, cycles: Sequence[Cycle]) -> None:
@@ -47,7 +54,7 @@ class Closing:
         rows: list[Row] = []
         for cycle in cycles:
             gone = Held(Hold.NOT_RUNNING, {"since": cycle.name})
-            known = self._desk.ledger.rows(cycle=cycle)
+            known = self._context.ledger.rows(cycle=cycle)
             rows += self._write(cycle, {row.key: gone for row in known}, {})
         if cycles:
             due = units.format_size(sum(row.due for row in rows))
@@ -60,53 +67,93 @@ class Closing:
         self, cycle: Cycle, holds: Mapping[FlowKey, Held], troubled: Mapping[FlowKey, Held]
     ) -> tuple[Row, ...]:
         """Write the rows of a cycle for good; return them as they are then."""
-        ledger, now = self._desk.ledger, self._desk.clock.now()
+        ledger, now = self._context.ledger, self._context.clock.now()
         ledger.close_cycle(cycle, now, holds, troubled)
         rows = ledger.rows(cycle=cycle)
-        self._desk.tell("cycle-closed", cycle=cycle, rows=rows, seconds=(now - cycle.end).total_seconds())
+        self._context.tell("cycle-closed", cycle=cycle, rows=rows, seconds=(now - cycle.end).total_seconds())
         return rows
 
     def _why_short(
-        self, cycle: Cycle, rows: Sequence[Row], entries: Iterable[Entry], tries: int
+        self,
+        cycle: Cycle,
+        rows: Sequence[Row],
+        entries: Sequence[Entry],
+        troubles: Mapping[FlowKey, Held],
+        tries: int,
     ) -> dict[FlowKey, Held]:
         """Return a reason for each row, if it got less than its due and was not held when it was planned."""
-        planned = self._desk.ledger.is_planned(cycle)
+        planned = self._context.ledger.is_planned(cycle)
         waiting: dict[FlowKey, int] = defaultdict(int)
-        failed: dict[FlowKey, int] = defaultdict(int)
         for entry in entries:
-            failed[entry.injection.flow] += entry.failed
             if entry.state is State.CALLED:
                 waiting[entry.injection.flow] += entry.injection.item.bytes
+        lost = self._lost(rows, entries)
         reasons = {}
         for row in rows:
-            key, broken = row.key, self._desk.broken.get(row.key.link.through)
-            if broken is not None:
+            key, broken = row.key, self._context.stands_still(row.key.link.through)
+            failing = Held(Hold.FAILING, {"failed_bytes": lost.get(key, 0), "injected": row.injected})
+            if not row.due and lost.get(key):  # nothing was asked of a service: it is news of earlier cycles
+                reasons[key] = failing
+            elif broken is not None:
                 reasons[key] = Held(Hold(broken.hold), {"message": broken.message[:200]})
-            elif not planned:
+            elif row.due and not planned:
                 reasons[key] = Held(Hold.API_ERRORS, {"planned": "no", "tries": tries})
-            elif known := self._desk.troubles.get(key):
+            elif known := troubles.get(key):
                 reasons[key] = known
             elif waiting[key]:
                 reasons[key] = Held(Hold.API_ERRORS, {"unanswered": waiting[key]})
-            elif failed[key]:
-                reasons[key] = Held(Hold.FAILING, {"failed_bytes": failed[key], "injected": row.injected})
+            elif lost.get(key):
+                reasons[key] = failing
             else:
                 reasons[key] = Held(Hold.GRAIN, {"budget": row.budget, "injected": row.injected})
         return reasons
 
-    def _troubled(self, rows: Iterable[Row], entries: Iterable[Entry]) -> dict[FlowKey, Held]:
-        """Return the troubles that cost a flow more than what planning held back: those lead in its row."""
-        lost: dict[FlowKey, int] = defaultdict(int)
+    def _lost(self, rows: Sequence[Row], entries: Iterable[Entry]) -> dict[FlowKey, int]:
+        """Return the bytes of each flow that became known in this cycle to have failed, whenever they were given.
+
+        It is what the cycle gave less what its row has, and no more than what ever failed on the flow.
+        """
+        given: dict[FlowKey, int] = defaultdict(int)
         for entry in entries:
-            if entry.accepted_at is None and entry.state is not State.REFUSED:
-                lost[entry.injection.flow] += entry.injection.item.bytes
-        return {
-            row.key: held
-            for row in rows
-            if (held := self._desk.troubles.get(row.key))
-            # What was never intended, since nobody answered the last look, is missing from the budget.
-            and 2 * max(lost[row.key], row.budget - row.injected) >= row.due - row.injected
-        }
+            given[entry.injection.flow] += entry.injected + entry.failed
+        accounts = self._context.ledger.accounts()
+        found = {row.key: min(given[row.key] - row.injected, accounts[row.key].failed) for row in rows}
+        return {key: lost for key, lost in found.items() if lost > 0}
+
+    def _troubles(self, rows: Sequence[Row], entries: Iterable[Entry]) -> dict[FlowKey, Held]:
+        """Return the troubles of the cycle, and as one of them what there was no time to ask for.
+
+        That leads where it is most of what is missing, unless the service refused the calls that were made.
+        """
+        unsent: dict[FlowKey, list[int]] = defaultdict(list)
+        for entry in entries:
+            dropped = entry.state is State.WITHDRAWN and entry.error == END_OF_RUN
+            if entry.state is State.INTENDED or (dropped and entry.injection.release <= self._context.clock.now()):
+                unsent[entry.injection.flow].append(entry.injection.item.bytes)
+        troubles = dict(self._context.troubles)
+        for row in rows:
+            sizes, known = unsent[row.key], troubles.get(row.key)
+            if sizes and (known is None or (known.hold in _OF_ITEMS and 2 * sum(sizes) >= row.due - row.injected)):
+                numbers = {"withdrawn": sum(sizes), "not_sent": len(sizes), "injected": row.injected}
+                troubles[row.key] = Held(Hold.OVERLOAD, numbers)
+        return troubles
+
+
+def _leading(
+    rows: Iterable[Row], entries: Iterable[Entry], troubles: Mapping[FlowKey, Held]
+) -> dict[FlowKey, Held]:
+    """Return the troubles that cost a flow more than what planning held back: those lead in its row."""
+    lost: dict[FlowKey, int] = defaultdict(int)
+    for entry in entries:
+        if entry.accepted_at is None and entry.state is not State.REFUSED:
+            lost[entry.injection.flow] += entry.injection.item.bytes
+    return {
+        row.key: held
+        for row in rows
+        if (held := troubles.get(row.key))
+        # What was never intended, since nobody answered the last look, is missing from the budget.
+        and 2 * max(lost[row.key], row.budget - row.injected) >= row.due - row.injected
+    }
 
 
 def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
@@ -114,28 +161,34 @@ def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
     due, injected = sum(row.due for row in rows), sum(row.injected for row in rows)
     moved = sum(row.moved for row in rows)
     made = {noun: sum(row.rules for row in rows if row.key.link.through == s) for s, noun in NOUNS.items()}
-    what = " and ".join(units.counted(count, noun) for noun, count in made.items() if count) or "nothing"
-    held: dict[str, int] = {}
-    for row in rows:
-        if row.held is not None:
-            held[row.held.hold] = held.get(row.held.hold, 0) + 1
-    reasons = ", ".join(f"{count} {hold}" for hold, count in sorted(held.items()))
+    named = [noun for service, noun in NOUNS.items() if any(row.key.link.through == service for row in rows)]
+    what = " and ".join(units.counted(count, noun) for noun, count in made.items() if count)
+    what = what or f"no {' and '.join(named) or 'rules'}"
+    # What turned out to be there already, or smaller than listed, was counted in an earlier cycle.
+    back = f", took back {units.format_size(-injected)} counted before" if injected < 0 else ""
+    held = Counter(row.held.hold for row in rows if row.held is not None)
     return (
         f"cycle {cycle}: {units.counted(len(rows), 'links')}, due {units.format_size(due)}, "
-        f"injected {units.format_size(injected)} in {what}, moved {units.format_size(moved)}"
-        + (f"; held: {reasons}" if reasons else "")
+        f"injected {units.format_size(max(injected, 0))} ({what}){back}, moved {units.format_size(moved)}"
+        + _reasons("held", {hold: count for hold, count in held.items() if not hold.harmless})
+        + _reasons("harmless", {hold: count for hold, count in held.items() if hold.harmless})
     )
 
 
-def ours_to_delete(desk: Desk, entries: Iterable[Entry]) -> list[Entry]:
+def _reasons(what: str, held: Mapping[Hold, int]) -> str:
+    reasons = ", ".join(f"{count} {hold}" for hold, count in sorted(held.items()))
+    return f"; {what}: {reasons}" if reasons else ""
+
+
+def ours_to_delete(context: EngineContext, entries: Iterable[Entry]) -> list[Entry]:
     """Return those whose bytes no service deletes."""
-    backends = desk.backends
+    backends = context.backends
     return [e for e in entries if (s := e.injection.link.through) in backends and not backends[s].cleans_up]
 
 
-def say_what_stays(desk: Desk) -> None:
+def say_what_stays(context: EngineContext) -> None:
     """Say which files of ours nobody will delete now that we leave."""
-    left = [entry.injection for entry in ours_to_delete(desk, desk.ledger.entries(State.ENDED))]
+    left = [entry.injection for entry in ours_to_delete(context, context.ledger.entries(State.ENDED))]
     if not left:
         return
     places = sorted({injection.link.destination for injection in left})
@@ -144,5 +197,5 @@ def say_what_stays(desk: Desk) -> None:
         units.counted(len(left), "jobs"),
         ", ".join(places[:3]),
         f" and {len(places) - 3} more" if len(places) > 3 else "",
-        desk.campaign_name,
+        context.campaign_name,
     )

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.clearing import Clearing
 from dc_inject.engine.removals import ON_DEMAND
-from dc_inject.errors import Fatal, ServiceError
 from dc_inject.model import Entry, State
-from dc_inject.ports import Backend, Clock, Executor, Observation, Outcome, Removal, Status
-from dc_inject.reconcile import given_up
+from dc_inject.model.errors import NeedsOperator, ServiceError
+from dc_inject.model.ports import Backend, Clock, Executor, Observation, Outcome, Removal, Status
+from dc_inject.planning.reconcile import given_up
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ class Ending:
             outcome = self._cancel(left.pop(next(iter(left))))
             yield outcome
             failures = failures + 1 if outcome.error else 0
-            if failures >= GIVE_UP_AFTER or isinstance(outcome.error, Fatal):
+            if failures >= GIVE_UP_AFTER or isinstance(outcome.error, NeedsOperator):
                 return
 
     def settle(self, within: timedelta) -> None:

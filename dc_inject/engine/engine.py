@@ -11,22 +11,22 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from dc_inject import redaction, units
 from dc_inject.engine import aiming
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.checking import Checking
-from dc_inject.engine.closing import Closing, ours_to_delete, say_what_stays
-from dc_inject.engine.desk import Desk, Settings
-from dc_inject.engine.following import LIVE, Following
+from dc_inject.engine.closing import END_OF_RUN, Closing, ours_to_delete, say_what_stays
+from dc_inject.engine.context import EngineContext, Settings
+from dc_inject.engine.observation import LIVE, Following
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.overriding import Overriding
 from dc_inject.engine.releasing import Releasing
-from dc_inject.errors import DcInjectError, LedgerError, ServiceError
-from dc_inject.goal import Onward, Volume
 from dc_inject.ledger import Ledger
-from dc_inject.model import Campaign, Cycle, Held, Hold, State
-from dc_inject.ports import Backend, Clock, Executor, Identity, Observer
-from dc_inject.reconcile import backoff
+from dc_inject.model import Campaign, Cycle, Held, Hold, State, redaction, units
+from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError
+from dc_inject.model.goals import SecondHop, Volume
+from dc_inject.model.ports import Backend, Clock, Executor, Identity, Observer
+from dc_inject.planning import overrides
+from dc_inject.planning.reconcile import backoff
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Engine:
         self._clock = clock
         self._executor = executor
         self._calls = Calls(executor, clock)
-        self._desk = Desk(
+        self._context = EngineContext(
             campaign_name=self._campaign.name,
             ledger=ledger,
             backends=backends,
@@ -66,12 +66,12 @@ class Engine:
             observer=observer,
             settings=settings,
         )
-        self._opening = Opening(self._desk)
-        self._releasing = Releasing(self._desk)
-        self._closing = Closing(self._desk, self._releasing)
-        self._following = Following(self._desk, self._releasing.not_carried_out)
-        self._checking = Checking(self._desk, self._works_again)
-        self._overriding = Overriding(self._desk, self._releasing)
+        self._opening = Opening(self._context)
+        self._releasing = Releasing(self._context)
+        self._closing = Closing(self._context, self._releasing)
+        self._following = Following(self._context, self._releasing.not_carried_out, self._releasing.under_way)
+        self._checking = Checking(self._context, self._works_again)
+        self._overriding = Overriding(self._context, self._releasing)
         self._since = ledger.begin(clock.now())
         self._cycle: Cycle | None = None
         self._plan_at: datetime | None = None  # when to try (again) to plan the current cycle
@@ -81,6 +81,7 @@ class Engine:
         self._stopping = False
         self._lost = ""  # why the drain has given up
         self._paused = {pause.subject for pause in ledger.pauses()}
+        self._said_left: timedelta | None = None  # how long until the next window, as it was last said
         for service in backends:
             ledger.signal("service", service, "answers", clock.now())
 
@@ -111,13 +112,13 @@ class Engine:
 
     def _survive(self, error: Exception, now: datetime) -> None:
         """Say, count and keep the trace of an error that nobody expected; then go on."""
-        self._desk.ledger.note(redaction.trace(error), now)
+        self._context.ledger.note(redaction.trace(error), now)
         log.error("unexpected %s; going on, its trace is in the ledger's notes", type(error).__name__)
-        self._desk.tell("unexpected", kind=type(error).__name__)
-        if self._cycle is not None and not self._desk.ledger.is_planned(self._cycle):
+        self._context.tell("unexpected", kind=type(error).__name__)
+        if self._cycle is not None and not self._context.ledger.is_planned(self._cycle):
             self._tries += 1
             self._plan_at = now + self._plan_wait(self._cycle)
-        self._calls.wait(now + max(self._desk.settings.poll, timedelta(seconds=1)))
+        self._calls.wait(now + max(self._context.settings.poll, timedelta(seconds=1)))
 
     # ------------------------------------------------------------------ one step of the time line
 
@@ -129,13 +130,13 @@ class Engine:
             self._plan(now)
         if self._stopping:
             return
-        every = self._campaign.cycle / self._desk.settings.looks_per_cycle
+        every = self._campaign.cycle / self._context.settings.looks_per_cycle
         # A clock that went forward and back leaves moments behind that would not come for hours.
         self._observe_at = min(self._observe_at, now + every)
         self._checking.round(now)
         self._brake()
         if end is not None and now >= end:
-            self._releasing.withdraw(None, "the end of the run has come")
+            self._releasing.withdraw(None, END_OF_RUN)
         self._releasing.send(self._clock.now())
         if now >= self._observe_at:
             self._following.round(now, every)
@@ -148,7 +149,7 @@ class Engine:
 
     def _next(self, now: datetime, end: datetime | None) -> datetime:
         """When there is something to do again, unless an answer or a signal comes first."""
-        moments = [now + max(self._desk.settings.poll, timedelta(milliseconds=1)), self._observe_at]
+        moments = [now + max(self._context.settings.poll, timedelta(milliseconds=1)), self._observe_at]
         if self._cycle is not None:
             moments.append(self._cycle.end)
         moments += self._checking.moments()
@@ -161,42 +162,42 @@ class Engine:
         if now < (end or self._campaign.end) and not self._reached(now):
             self._ended_at = None  # a menu may have been given more
             return False
-        return not self._desk.settings.drain or self._drained(now)
+        return not self._context.settings.drain or self._drained(now)
 
     def _reached(self, now: datetime) -> bool:
         """Whether all that is still to come are volumes, each of which has arrived, to within half a dataset."""
         flows, cycle = [flow for flow in self._campaign.flows if now < flow.end], self._cycle
-        if cycle is None or not flows or not all(isinstance(flow.goal, Volume | Onward) for flow in flows):
+        if cycle is None or not flows or not all(isinstance(flow.goal, Volume | SecondHop) for flow in flows):
             return False
-        rows = {row.key: row for row in self._desk.ledger.rows(cycle=cycle)}
+        rows = {row.key: row for row in self._context.ledger.rows(cycle=cycle)}
         at_rest = {key for key, row in rows.items() if not (row.due or row.forgiven or row.held)}
-        if not {flow.key for flow in flows} <= at_rest or not self._desk.ledger.is_planned(cycle):
+        if not {flow.key for flow in flows} <= at_rest or not self._context.ledger.is_planned(cycle):
             return False
-        aims = self._desk.ledger.goals()  # as the cycle was opened with; a menu may have been edited since
+        aims = self._context.ledger.goals()  # as the cycle was opened with; a menu may have been edited since
         if any(aims.get(flow.key) != (flow.goal.kind, flow.goal.bytes) for flow in flows if flow.goal):
             return False
-        onward = {flow.key for flow in flows if isinstance(flow.goal, Onward)}
-        waiting = aiming.going_on(self._desk, self._desk.ledger.entries(*LIVE), onward).waiting
+        onward = {flow.key for flow in flows if isinstance(flow.goal, SecondHop)}
+        waiting = aiming.going_on(self._context, self._context.ledger.entries(*LIVE), onward).waiting
         if any(waiting[hop] for hop in onward):
             return False
-        return not self._desk.ledger.entries(State.INTENDED, State.CALLED, State.LIVE)
+        return not self._context.ledger.entries(State.INTENDED, State.CALLED, State.LIVE)
 
     def _drained(self, now: datetime) -> bool:
         """Whether nothing of ours is live, and its bytes are gone or were waited for long enough."""
-        live = self._desk.ledger.entries(*LIVE)
+        live = self._context.ledger.entries(*LIVE)
         if live and all((e.expires_at or e.called_at or now) + DELETED_WITHIN <= now for e in live):
             what = units.counted(len(live), "rules and jobs")
             self._lost = f"nothing is heard of {what} long after the end of their lifetime"
             return True
         if self._calls.under_way or live:
             return False
-        ended = self._desk.ledger.entries(State.ENDED)
+        ended = self._context.ledger.entries(State.ENDED)
         if self._ended_at is None or self._ended_at > now:  # the clock may have been ahead for a while
             self._ended_at = now
             left = f"; not yet known to be gone from their destinations: {len(ended)}" if ended else ""
             log.info("nothing of ours is live any more%s", left)
-        wait = self._desk.settings.wait_deleted_cycles * self._campaign.cycle
-        if ours_to_delete(self._desk, ended):
+        wait = self._context.settings.wait_deleted_cycles * self._campaign.cycle
+        if ours_to_delete(self._context, ended):
             wait = DELETED_WITHIN  # nobody else will delete those
         return now >= self._ended_at + wait or not ended
 
@@ -205,13 +206,13 @@ class Engine:
         deadline = self._clock.now() + GRACE
         if self._stopping and self._calls.under_way:
             log.info("waiting at most %d s for %s", GRACE.seconds, units.counted(self._calls.under_way, "answers"))
-        if self._desk.settings.end_on_stop and self._stopping:
+        if self._context.settings.end_on_stop and self._stopping:
             self._releasing.withdraw(None, "stopped")
             self._hear(deadline)
             self._following.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
             self._hear(deadline)
-            live = self._desk.ledger.entries(*LIVE)
-            read = aiming.going_on(self._desk, live, ()).read
+            live = self._context.ledger.entries(*LIVE)
+            read = aiming.going_on(self._context, live, ()).read
             ready = [e for e in live if e.state is State.COMPLETE and e.injection.key not in read]
             self._following.end(ready)
             self._hear(deadline)
@@ -219,8 +220,8 @@ class Engine:
                 self._following.round(self._clock.now(), timedelta(0))
                 self._calls.wait(min(self._clock.now() + timedelta(seconds=1), deadline))
         self._hear(deadline)
-        say_what_stays(self._desk)
-        if self._cycle in self._desk.ledger.unclosed() and (done or self._clock.now() >= self._cycle.end):
+        say_what_stays(self._context)
+        if self._cycle in self._context.ledger.unclosed() and (done or self._clock.now() >= self._cycle.end):
             self._closing.close(self._cycle, self._cycle, self._tries)
 
     def _hear(self, deadline: datetime) -> None:
@@ -236,7 +237,7 @@ class Engine:
         if self._cycle is not None and self._campaign.in_force(self._cycle.start, self._cycle.end):
             self._opening.told_off(self._cycle)
         missed = self._missed(cycle)
-        for old in self._desk.ledger.unclosed():
+        for old in self._context.ledger.unclosed():
             if old < cycle:
                 self._closing.close(old, self._cycle, self._tries)
         gone = Held(Hold.NOT_RUNNING, {"cycles": len(missed)})
@@ -245,24 +246,40 @@ class Engine:
         self._closing.absent(missed)
         self._campaign = self._overriding.over(self._in_menus)
         self._cycle, self._plan_at, self._tries = cycle, None, 0
-        self._desk.troubles.clear()
+        self._overriding.say_anew([menu.name for menu in self._campaign.in_force(cycle.start, cycle.end)])
+        self._context.troubles.clear()
         self._following.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
-        onward = [flow for flow in self._campaign.flows if isinstance(flow.goal, Onward)]
+        onward = [flow for flow in self._campaign.flows if isinstance(flow.goal, SecondHop)]
         onward.sort(key=lambda flow: flow.end)  # of the same hop in several menus the last one counts
         self._following.hops = {hop.key: (hop.end, hop.lifetime_min) for hop in onward}
         self._releasing.load(cycle)
         self._following.once_a_cycle(self._clock.now())
         if injecting and self._campaign.in_force(cycle.start, cycle.end):
             self._opening.dues(self._campaign, cycle, self._since)
-            if not self._desk.ledger.is_planned(cycle):
+            if not self._context.ledger.is_planned(cycle):
                 self._plan_at = self._clock.now()
         else:
             self._opening.drain(cycle)
-        self._desk.tell("cycle-opened", cycle=cycle)
+        if injecting:
+            self._say_wait(cycle)
+        self._context.tell("cycle-opened", cycle=cycle)
+
+    def _say_wait(self, cycle: Cycle) -> None:
+        """Say when the next window starts while none is open: at first, and whenever half of the wait is over."""
+        later = [menu.start for menu in self._campaign.menus if menu.start >= cycle.end]
+        if not later or self._campaign.in_force(cycle.start, cycle.end):
+            self._said_left = None
+            return
+        start = min(later)
+        left = start - self._clock.now()
+        if self._said_left is None or left <= self._said_left / 2:
+            self._said_left = left
+            which = "first" if start == self._campaign.start else "next"
+            log.info("the %s window starts in %s, at %s", which, units.format_duration(left), f"{start:%F %TZ}")
 
     def _missed(self, cycle: Cycle) -> list[Cycle]:
         """Return the cycles between the last one in the ledger and this one, while nobody was running."""
-        last = self._desk.ledger.last_cycle()
+        last = self._context.ledger.last_cycle()
         slot, missed = (last.next if last else cycle), []
         while slot < cycle:
             if self._campaign.in_force(slot.start, slot.end):
@@ -273,26 +290,26 @@ class Engine:
     def _take_up_menus(self) -> None:
         try:
             self._in_menus = self._menus()
-            self._desk.ledger.signal("menus", "files", "in force", self._clock.now())
+            self._context.ledger.signal("menus", "files", "in force", self._clock.now())
         except LedgerError:
             raise
         except DcInjectError as error:
             self._refuse_menus(str(error))
         except Exception as error:  # noqa: BLE001  a menu must not be able to stop what is in force
-            self._desk.ledger.note(redaction.trace(error), self._clock.now())
+            self._context.ledger.note(redaction.trace(error), self._clock.now())
             self._refuse_menus(f"unexpected {type(error).__name__}, its trace is in the ledger's notes")
 
     def _refuse_menus(self, why: str) -> None:
         log.warning("the menus are not taken up, the last good ones stay in force:\n%s", why)
-        self._desk.ledger.signal("menus", "files", None, self._clock.now(), why)
-        self._desk.tell("menus-refused", message=why)
+        self._context.ledger.signal("menus", "files", None, self._clock.now(), why)
+        self._context.tell("menus-refused", message=why)
 
     def _plan(self, now: datetime) -> None:
         """Plan the current cycle, or say when to try again."""
         cycle = self._cycle
         assert cycle is not None
         self._plan_at = None
-        patience = cycle.start + cycle.length * self._desk.settings.planning_part
+        patience = cycle.start + cycle.length * self._context.settings.planning_part
         try:
             opened = self._opening.decide(self._campaign, cycle, last_try=now >= patience and self._tries > 0)
         except ServiceError as error:
@@ -301,38 +318,33 @@ class Engine:
             if again < cycle.end:
                 self._plan_at = again
             if self._tries == 1:
-                self._desk.warn("plan", f"cycle {cycle} is not planned yet: {error.message}")
-            self._desk.ledger.signal("plan", "cycle", None, self._clock.now(), error.message)
+                self._context.warn("plan", f"cycle {cycle} is not planned yet: {error.message}")
+            self._context.ledger.signal("plan", "cycle", None, self._clock.now(), error.message)
             return
-        self._desk.ledger.signal("plan", "cycle", "made", self._clock.now())
+        self._context.ledger.signal("plan", "cycle", "made", self._clock.now())
         self._releasing.load(cycle)
         self._releasing.planned(opened.situation, opened.budgets, opened.unseen)
-        self._desk.tell("planned", cycle=cycle, seconds=(self._clock.now() - now).total_seconds())
+        self._context.tell("planned", cycle=cycle, seconds=(self._clock.now() - now).total_seconds())
 
     def _plan_wait(self, cycle: Cycle) -> timedelta:
-        first = self._desk.settings.first_retry
+        first = self._context.settings.first_retry
         return backoff(self._tries, cycle.name, first, max(PLAN_AT_MOST * cycle.length, first))
 
     def _brake(self) -> None:
         """Drop intents of what a person has paused since planning."""
-        pauses = self._desk.ledger.pauses()
+        pauses = self._context.ledger.pauses()
         for pause in pauses:
             if pause.subject not in self._paused:
-                log.info(
-                    "%s is stopped by %s (%s)", _what(pause.subject), pause.who, pause.why or "no reason given"
-                )
+                what = overrides.shown(pause.subject, "the campaign")
+                log.info("%s is stopped by %s (%s)", what, pause.who, pause.why or "no reason given")
         for subject in sorted(self._paused - {pause.subject for pause in pauses}):
-            log.info("%s is resumed, with the next cycle", _what(subject))
+            log.info("%s is resumed, with the next cycle", overrides.shown(subject, "the campaign"))
         self._paused = {pause.subject for pause in pauses}
         if self._cycle is not None and self._plan_at is None:  # a plan that is still to be made is heeded then
             self._overriding.brake(self._in_menus, self._cycle, self._clock.now())
         if pauses and self._cycle is not None:
             flows = {flow.key for flow in self._campaign.flows if paused(pauses, flow.key)}
             dropped = self._releasing.withdraw(flows, "paused")
-            self._desk.ledger.forgive(self._cycle, dropped)  # a stop is not followed by a burst
+            self._context.ledger.forgive(self._cycle, dropped)  # a stop is not followed by a burst
             for flow in dropped:
-                self._desk.trouble(flow, Hold.PAUSED, "in the middle of the cycle")
-
-
-def _what(subject: str) -> str:
-    return "the campaign" if subject == "*" else subject
+                self._context.trouble(flow, Hold.PAUSED, "in the middle of the cycle")

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import units
-from dc_inject.engine.desk import Desk
-from dc_inject.errors import ServiceError, Temporary
-from dc_inject.model import Item, PoolKey
-from dc_inject.ports import Backend
+from dc_inject.engine.context import EngineContext
+from dc_inject.model import Item, PoolKey, units
+from dc_inject.model.errors import ServiceError, Temporary
+from dc_inject.model.ports import Backend
 
 log = logging.getLogger(__name__)
 
@@ -20,11 +19,12 @@ log = logging.getLogger(__name__)
 class Inventories:
     """Reads pools that are too old; a long read is taken up whenever it comes, and is not asked for twice."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, context: EngineContext) -> None:
         """Take what the engine's parts share."""
-        self._desk = desk
+        self._context = context
         self._reading: set[PoolKey] = set()
         self._failed: dict[PoolKey, ServiceError] = {}
+        self._known: dict[tuple[str, PoolKey], tuple[datetime | None, list[Item]]] = {}  # as the ledger has them
 
     def refresh(
         self, wanted: Mapping[PoolKey, str], deadline: datetime
@@ -33,19 +33,34 @@ class Inventories:
 
         An old inventory is better than none: only pools that were never read are waited for, until the deadline.
         """
-        ledger, calls, now = self._desk.ledger, self._desk.calls, self._desk.clock.now()
+        ledger, calls, now = self._context.ledger, self._context.calls, self._context.clock.now()
         for pool, service in wanted.items():
             read_at = ledger.inventory_read_at(service, pool)
             if pool not in self._reading and (read_at is None or read_at + self._age(pool) <= now):
                 self._reading.add(pool)
                 self._failed.pop(pool, None)
-                calls.start(partial(_read, self._desk.backends[service], pool), partial(self._take, service, pool))
+                read, take = (
+                    partial(_read, self._context.backends[service], pool),
+                    partial(self._take, service, pool),
+                )
+                calls.start(read, take, f"{service} inventories")  # they take long, and others do not wait
         unread = {pool for pool, service in wanted.items() if ledger.inventory_read_at(service, pool) is None}
-        while unread & self._reading and self._desk.clock.now() < deadline and not calls.stopping:
+        while unread & self._reading and self._context.clock.now() < deadline and not calls.stopping:
             calls.wait(deadline)
         unread = {pool for pool in unread if ledger.inventory_read_at(wanted[pool], pool) is None}
-        pools = {pool: ledger.inventory(service, pool) for pool, service in wanted.items() if pool not in unread}
+        self._known = {key: known for key, known in self._known.items() if wanted.get(key[1]) == key[0]}
+        pools = {pool: self._items(service, pool) for pool, service in wanted.items() if pool not in unread}
         return pools, {pool: self._failed.get(pool) or _still(wanted[pool], pool) for pool in unread}
+
+    def _items(self, service: str, pool: PoolKey) -> list[Item]:
+        """Return the items of a pool, which are taken from the ledger once for each time that they were read."""
+        ledger = self._context.ledger
+        read_at = ledger.inventory_read_at(service, pool)
+        known_at, items = self._known.get((service, pool), (None, []))
+        if known_at is None or known_at != read_at:
+            items = ledger.inventory(service, pool)
+            self._known[service, pool] = read_at, items
+        return items
 
     def _take(self, service: str, pool: PoolKey, items: list[Item] | None, error: ServiceError | None) -> None:
         """Keep what a source told, whenever it did."""
@@ -53,7 +68,7 @@ class Inventories:
         if error is not None or items is None:
             self._failed[pool] = error or Temporary("the service told nothing")
             return
-        self._desk.ledger.store_inventory(service, pool, items, self._desk.clock.now())
+        self._context.ledger.store_inventory(service, pool, items, self._context.clock.now())
         if items:
             log.info("inventory of %s: %s", pool.source, units.counted(len(items), "items"))
         else:
@@ -62,7 +77,7 @@ class Inventories:
     def _age(self, pool: PoolKey) -> timedelta:
         """Return when to read again: staggered by up to a fifth, so that sources do not fall due together."""
         digest = hashlib.blake2b(repr(pool).encode(), digest_size=4).digest()
-        return self._desk.settings.inventory_age * (1 - 0.2 * int.from_bytes(digest) / 2**32)
+        return self._context.settings.inventory_age * (1 - 0.2 * int.from_bytes(digest) / 2**32)
 
 
 def _still(service: str, pool: PoolKey) -> Temporary:

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from dc_inject import files, menu
+from dc_inject import menu
 from dc_inject.engine import admit
-from dc_inject.errors import MenuError, Problem
 from dc_inject.ledger import Ledger
 from dc_inject.menu import differences
 from dc_inject.model import Campaign
-from dc_inject.ports import Backend, Clock
+from dc_inject.model.errors import MenuError, Problem
+from dc_inject.model.ports import Backend, Clock
+from dc_inject.system import files
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Menus:
         self._admits = admits
         self._digests: tuple[str, ...] = ()
         self._campaign: Campaign | None = None
+        self._names: Mapping[tuple[str, str], tuple[str, ...]] = {}  # what (service, expression) means
 
     def __call__(self) -> Campaign:
         """Return the campaign as the files are now; raises MenuError, and then nothing has changed."""
@@ -79,8 +81,15 @@ class Menus:
             what = differences.sentence(self._campaign, campaign)
             log.info("changed menus are in force: %s", what)
             self._ledger.change("menu files", f"menus edited: {what}", "", now)
-        self._digests, self._campaign = digests, campaign
+        self._digests, self._campaign, self._names = digests, campaign, names
         return campaign
+
+    def move_to(self, ledger: Ledger) -> None:
+        """Keep from now on in another ledger what is in force, and what its expressions mean."""
+        before, self._ledger, now = self._ledger, ledger, self._clock.now()
+        for (service, expression), names in self._names.items():
+            ledger.record_resolution(service, expression, names, now)
+        ledger.put_in_force([(one.name, one.digest, one.text) for one in before.menus_in_force()], now)
 
     def _same_fts(self, before: Campaign, after: Campaign) -> None:
         """Raise MenuError for another FTS: nobody speaks to it in this run, and it knows none of the jobs."""

@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import overrides, pace, plan, urls
-from dc_inject.engine import aiming, choosing
-from dc_inject.engine.desk import Desk
+from dc_inject.engine import aiming, preflight
+from dc_inject.engine.context import EngineContext
 from dc_inject.engine.inventories import Inventories
-from dc_inject.errors import ServiceError, Temporary
-from dc_inject.goal import Onward
 from dc_inject.ledger import Pause, Row
 from dc_inject.model import (
     Campaign,
@@ -30,16 +27,23 @@ from dc_inject.model import (
     PoolKey,
     RseSpec,
     State,
+    slicing,
+    urls,
 )
-from dc_inject.ports import RseFacts
+from dc_inject.model.errors import ServiceError, Temporary
+from dc_inject.model.goals import SecondHop
+from dc_inject.model.ports import RseFacts
+from dc_inject.planning import overrides, pace, plan
 
 log = logging.getLogger(__name__)
 
 UNKNOWN_CYCLES = 4  # observed rates are unknown in the first cycles (design 3)
+SUBMITS_CYCLES = 8  # in which it is looked for how many rules and jobs there was time
 FAILED_CYCLES = 3  # how far back failures count
 LAGS_AFTER = timedelta(hours=1)  # since when files have to be deletable no more for a destination to be held
 COMPLETION_WINDOW = timedelta(hours=6)
 HOUR = timedelta(hours=1)
+REMEMBERED = timedelta(hours=12)  # for how long it counts when an item last went out
 RSES_AT_ONCE = 50
 
 
@@ -60,22 +64,24 @@ def paused(pauses: Iterable[Pause], flow: FlowKey) -> Pause | None:
 class Opening:
     """What happens once per cycle, before anything is released."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, context: EngineContext) -> None:
         """Take what the engine's parts share."""
-        self._desk = desk
-        self._inventories = Inventories(desk)
+        self._context = context
+        self._inventories = Inventories(context)
+        self._used: dict[str, dict[str, datetime]] = {}  # source -> item -> the cycle in which it last went out
+        self._used_read: datetime | None = None
 
     def dues(self, campaign: Campaign, cycle: Cycle, since: datetime, hold: Held | None = None) -> None:
         """Write what each link is due in this cycle; a pause makes it nothing. Twice is the same as once."""
         menus = campaign.in_force(cycle.start, cycle.end)
         # Of a cycle that was missed: who had paused it then, not now.
-        pauses = self._desk.ledger.pauses(None if hold is None else cycle.start)
+        pauses = self._context.ledger.pauses(None if hold is None else cycle.start)
         dues: dict[FlowKey, tuple[int, Held | None]] = {}
         flows = tuple(flow for menu in menus for flow in menu.flows)
         exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
         due = pace.due(flows, exclusions, site_of(campaign), cycle.start, cycle.end, since)
         speaking = pace.flows_now(flows, cycle)
-        left = aiming.left(self._desk, speaking, exclusions, site_of(campaign), cycle, since)
+        left = aiming.left(self._context, speaking, exclusions, site_of(campaign), cycle, since)
         for key, part in due.items():
             pause = paused(pauses, key)
             if pause is not None:
@@ -85,14 +91,14 @@ class Opening:
                 dues[key] = amount, hold or (part.held if part.bytes == 0 else None)
         extras = {key: round(amount * speaking[key].overhead) for key, (amount, _) in dues.items()}
         goals = {key: flow.goal for key, flow in speaking.items()}
-        self._desk.ledger.open_cycle(cycle, dues, self._desk.clock.now(), extras, goals)
+        self._context.ledger.open_cycle(cycle, dues, self._context.clock.now(), extras, goals)
 
     def drain(self, cycle: Cycle) -> None:
         """Open a cycle in which nothing is due, so that what still arrives has a row to be told in."""
-        live = self._desk.ledger.entries(State.CALLED, State.LIVE, State.COMPLETE)
+        live = self._context.ledger.entries(State.CALLED, State.LIVE, State.COMPLETE)
         if live:
-            self._desk.ledger.open_cycle(
-                cycle, {e.injection.flow: (0, None) for e in live}, self._desk.clock.now()
+            self._context.ledger.open_cycle(
+                cycle, {e.injection.flow: (0, None) for e in live}, self._context.clock.now()
             )
 
     def told_off(self, cycle: Cycle) -> None:
@@ -100,7 +106,7 @@ class Opening:
 
         One that was opened already stays as it is.
         """
-        self._desk.ledger.open_cycle(cycle, {}, self._desk.clock.now())
+        self._context.ledger.open_cycle(cycle, {}, self._context.clock.now())
 
     def decide(self, campaign: Campaign, cycle: Cycle, *, last_try: bool) -> Opened:
         """Ask the services, plan, look once more at what was chosen, and write the plan down.
@@ -109,12 +115,12 @@ class Opening:
         plans without what a service does not tell, and those links hold. When nothing answers at all, a
         plan would only waste the cycle: then it always raises.
         """
-        desk, now = self._desk, self._desk.clock.now()
-        dues = {row.key: row for row in desk.ledger.rows(cycle=cycle)}
+        context, now = self._context, self._context.clock.now()
+        dues = {row.key: row for row in context.ledger.rows(cycle=cycle)}
         speaking = pace.flows_now(campaign.flows, cycle)
         # A menu may have lost a link since its due was written: then nothing speaks for it any more.
         flows = {key: speaking[key] for key in dues if key in speaking}
-        deadline = max(now + cycle.length * desk.settings.planning_part, now + timedelta(seconds=1))
+        deadline = max(now + cycle.length * context.settings.planning_part, now + timedelta(seconds=1))
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         facts = self._facts(flows.values(), deadline, last_try=last_try)
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
@@ -124,58 +130,58 @@ class Opening:
         situation = self._situation(campaign, cycle, flows, held, facts, pools)
         made = plan.plan(situation)
         budgets = {decision.key: decision.budget for decision in made.decisions}
-        chosen, unseen = choosing.usable(desk, situation, made.injections, budgets, deadline)
+        chosen, unseen = preflight.usable(context, situation, made.injections, budgets, deadline)
         made = replace(made, injections=tuple(chosen))
-        desk.ledger.record_plan(made, desk.clock.now())
-        desk.tell("intended", keys=tuple(injection.key for injection in chosen))
+        context.ledger.record_plan(made, context.clock.now())
+        context.tell("intended", keys=tuple(injection.key for injection in chosen))
         return Opened(situation, budgets, unseen)
 
     def _refuse_broken(self, services: set[str], *, last_try: bool) -> None:
-        """Raise Temporary while services wait for a person: with the others we go on after a while."""
-        broken = services & set(self._desk.broken)
-        if broken and (not last_try or broken == services):
-            what = "; ".join(f"{service}: {self._desk.broken[service].message}" for service in sorted(broken))
+        """Raise Temporary while services stand still: with the others we go on after a while."""
+        broken = {service: why for service in services if (why := self._context.stands_still(service))}
+        if broken and (not last_try or set(broken) == services):
+            what = "; ".join(f"{service}: {why.message}" for service, why in sorted(broken.items()))
             raise Temporary(f"waiting for {what}")
 
     def _facts(
         self, flows: Iterable[Flow], deadline: datetime, *, last_try: bool
     ) -> dict[tuple[str, str], RseFacts]:
-        desk, tasks = self._desk, {}
+        context, tasks = self._context, {}
         names: dict[str, set[str]] = {}
         for flow in flows:
             names.setdefault(flow.link.through, set()).update(flow.link[:2])
-        for service in sorted(set(names) - set(desk.broken)):
+        for service in sorted(set(names) - set(context.broken)):
             rses = sorted(names[service])
             for start in range(0, len(rses), RSES_AT_ONCE):
                 part = rses[start : start + RSES_AT_ONCE]
-                tasks[service, start] = partial(desk.backends[service].sites, part)
-        results, errors = desk.calls.gather(tasks, deadline, lambda name: name[0])
+                tasks[service, start] = partial(context.backends[service].sites, part)
+        results, errors = context.calls.gather(tasks, deadline, lambda name: name[0])
         self._complain(errors, last_try=last_try and bool(results))
         facts = {(service, name): fact for (service, _), some in results.items() for name, fact in some.items()}
-        now = desk.clock.now()
-        with desk.ledger.together():
+        now = context.clock.now()
+        with context.ledger.together():
             for (service, start), error in errors.items():
                 for name in sorted(names[service])[start : start + RSES_AT_ONCE]:
-                    desk.ledger.signal("availability", name, None, now, error.message)
+                    context.ledger.signal("availability", name, None, now, error.message)
             for (_, name), fact in facts.items():
                 for signal, why in fact.missing.items():
-                    desk.ledger.signal(signal, name, None, now, why)
-                desk.ledger.signal("availability", name, "known", now)
+                    context.ledger.signal(signal, name, None, now, why)
+                context.ledger.signal("availability", name, "known", now)
                 for signal in ("free", "quota_left", "readable", "writable", "site"):
                     value = getattr(fact, signal)
                     if signal not in fact.missing and value is not None:
-                        desk.ledger.signal(signal, name, int(value) if isinstance(value, bool) else value, now)
+                        context.ledger.signal(signal, name, int(value) if isinstance(value, bool) else value, now)
         return facts
 
     def _pools(
         self, flows: Iterable[Flow], deadline: datetime, *, last_try: bool
     ) -> tuple[dict[PoolKey, list[Item]], dict[PoolKey, ServiceError]]:
         """Return what each pool holds, and which could not be read (yet)."""
-        broken = self._desk.broken
+        broken = self._context.broken
         some = [flow for flow in flows if flow.link.through not in broken]
-        wanted = {flow.pool: flow.link.through for flow in some if not isinstance(flow.goal, Onward)}
+        wanted = {flow.pool: flow.link.through for flow in some if not isinstance(flow.goal, SecondHop)}
         pools, never = self._inventories.refresh(wanted, deadline)
-        landed = aiming.landed(self._desk, some)
+        landed = aiming.landed(self._context, some)
         pools |= {flow.pool: landed[flow.key] for flow in some if flow.key in landed}
         last_try = last_try and bool(pools)
         self._complain(
@@ -185,7 +191,7 @@ class Opening:
 
     def _complain(self, errors: Mapping[tuple[str, int], ServiceError], *, last_try: bool) -> None:
         for (service, _), error in errors.items():
-            self._desk.fail(service, error)
+            self._context.fail(service, error)
         again = [error for error in errors.values() if isinstance(error, Temporary)]
         if again and not last_try:
             raise again[0]
@@ -198,7 +204,7 @@ class Opening:
         unread: ServiceError | None,
     ) -> Held | None:
         service, source, destination = flow.link.through, flow.link.source, flow.link.destination
-        broken = self._desk.broken.get(service)
+        broken = self._context.stands_still(service)
         if held is not None or broken is not None:
             return held or Held(Hold(broken.hold if broken else "api-errors"), {"message": str(broken)[:200]})
         if (service, source) not in facts or (service, destination) not in facts:
@@ -217,13 +223,13 @@ class Opening:
 
     def _lag(self, link: Link) -> Held | None:
         """Return the hold of a destination from which our files do not go: it would only be filled."""
-        why = self._desk.undeletable.get((link.through, link.destination))
+        why = self._context.undeletable.get((link.through, link.destination))
         if why is None:
             return None
-        late = self._desk.clock.now() - LAGS_AFTER
+        late = self._context.clock.now() - LAGS_AFTER
         stay = [
             entry.injection.item.bytes
-            for entry in self._desk.ledger.entries(State.ENDED)
+            for entry in self._context.ledger.entries(State.ENDED)
             if entry.injection.link.destination == link.destination and entry.ended_at and entry.ended_at <= late
         ]
         return Held(Hold.DELETION_LAG, {"bytes": sum(stay), "message": why[:200]}) if stay else None
@@ -237,14 +243,16 @@ class Opening:
         facts: Mapping[tuple[str, str], RseFacts],
         pools: Mapping[PoolKey, list[Item]],
     ) -> plan.Situation:
-        ledger, now = self._desk.ledger, self._desk.clock.now()
+        ledger, now = self._context.ledger, self._context.clock.now()
         accounts, recent = ledger.accounts(), ledger.recent_due(cycle)
-        earlier = [row for row in ledger.rows(since=cycle.end - HOUR) if row.cycle < cycle]
+        earlier = ledger.given_in(cycle.end - HOUR, cycle.start)
         before = {row.key: row for row in ledger.rows(cycle=Cycle(cycle.start - cycle.length, cycle.length))}
         extras = ledger.extras()
         last_hour: dict[Link, int] = defaultdict(int)
-        for row in earlier:
-            last_hour[row.key.link] += row.injected
+        for key, (injected, _) in earlier.items():
+            last_hour[key.link] += injected
+        submitted = ledger.submitted(cycle.start - SUBMITS_CYCLES * cycle.length, cycle.start)
+        submits = {service: pace.time_for(counts) for service, counts in submitted.items()}
         since = ledger.begin(now)
         known = (cycle.start - since) / cycle.length >= UNKNOWN_CYCLES
         completion = ledger.completion_times(now - COMPLETION_WINDOW) if known else {}
@@ -275,26 +283,42 @@ class Opening:
             for key, flow in flows.items()
         )
         menus = campaign.in_force(cycle.start, cycle.end)
-        services = {flow.link.through for flow in flows.values()} - set(self._desk.broken)
+        services = {flow.link.through for flow in flows.values()} - set(self._context.broken)
         return plan.Situation(
             campaign=campaign.name,
             contact=campaign.contact,
             cycle=cycle,
             now=now,
-            demands=self._desk.with_slices(demands),
+            demands=self._context.with_slices(demands),
             pools=pools,
             taken=frozenset(ledger.taken(now)),
             given=frozenset(ledger.given()) if any(flow.once for flow in flows.values()) else frozenset(),
             leaving=frozenset(ledger.leaving()),
+            used=self._last_used(cycle),
             destinations=self._destinations(menus, flows.values(), facts),
             sites=tuple(site for menu in menus for site in menu.sites),
             site_of=site_of(campaign),
             limits=strictest(menu.limits for menu in menus),
-            rules_last_hour=sum(row.rules for row in earlier),
+            rules_last_hour=sum(rules for _, rules in earlier.values()),
             last_hour=last_hour,
             files_in_flight=ledger.files_in_flight(),
-            may_end=all(self._desk.identities[service].may_end for service in services),
+            submits={service: count for service, count in submits.items() if count is not None},
+            may_end=all(self._context.identities[service].may_end for service in services),
         )
+
+    def _last_used(self, cycle: Cycle) -> Mapping[str, Mapping[str, datetime]]:
+        """Return when items last left their sources, as far back as matters; old cycles are read once."""
+        oldest = cycle.start - REMEMBERED
+        for source, used in self._used.items():
+            self._used[source] = {item: at for item, at in used.items() if at >= oldest}
+        # What changed in the last cycles since they were read is read anew: answers may come late.
+        since = oldest if self._used_read is None else max(oldest, self._used_read - cycle.length)
+        for item, source, at in self._context.ledger.used(since):
+            for name in slicing.names(item):
+                known = self._used.setdefault(source, {})
+                known[name] = max(at, known.get(name, at))
+        self._used_read = cycle.start
+        return self._used
 
     def _arriving(self, cycle: Cycle, flows: Mapping[FlowKey, Flow]) -> dict[FlowKey, float]:
         """Return at which rate bytes arrived on each flow in the last cycles, in bytes per second.
@@ -303,8 +327,10 @@ class Opening:
         The time is four cycles, or half of the lifetime where that is shorter. It is not known where something was
         not looked at in the last cycle, since bytes count as moved when they are seen.
         """
-        oldest = self._desk.ledger.on_their_way_since()
-        rows = self._desk.ledger.rows(since=cycle.start - UNKNOWN_CYCLES * cycle.length)
+        oldest = self._context.ledger.on_their_way_since()
+        rows: dict[FlowKey, list[Row]] = defaultdict(list)
+        for row in self._context.ledger.rows(since=cycle.start - UNKNOWN_CYCLES * cycle.length):
+            rows[row.key].append(row)
         arriving = {}
         for key, (first, seen) in oldest.items():
             if key not in flows or seen < cycle.start - cycle.length:
@@ -312,7 +338,7 @@ class Opening:
             count = max(1, min(UNKNOWN_CYCLES, int(flows[key].lifetime_max / 2 / cycle.length)))
             since = cycle.start - count * cycle.length
             if first <= since:
-                moved = sum(row.moved for row in rows if row.key == key and since <= row.cycle.start < cycle.start)
+                moved = sum(row.moved for row in rows[key] if since <= row.cycle.start < cycle.start)
                 arriving[key] = moved / (cycle.start - since).total_seconds()
         return arriving
 
@@ -321,7 +347,7 @@ class Opening:
     ) -> dict[str, plan.Destination]:
         """Combine what the menu grants and what the service sees of each destination."""
         specs = _specs(menus)
-        resident, on_its_way = self._desk.ledger.resident(), self._desk.ledger.on_its_way()
+        resident, on_its_way = self._context.ledger.resident(), self._context.ledger.on_its_way()
         together: dict[str, int] = defaultdict(int)  # several prefixes may be of one disk
         for name, size in on_its_way.items():
             together[urls.host_of(name)] += size

@@ -11,12 +11,12 @@ import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from dc_inject import overrides, pace
-from dc_inject.engine.desk import Desk
+from dc_inject.engine.context import EngineContext
 from dc_inject.engine.opening import site_of
 from dc_inject.engine.releasing import Releasing
 from dc_inject.model import Campaign, Cycle, FlowKey, Hold
-from dc_inject.overrides import Override
+from dc_inject.planning import overrides, pace
+from dc_inject.planning.overrides import Override
 
 log = logging.getLogger(__name__)
 
@@ -24,29 +24,35 @@ log = logging.getLogger(__name__)
 class Overriding:
     """The overrides that the open cycle was booked with, and those that are set since."""
 
-    def __init__(self, desk: Desk, releasing: Releasing) -> None:
+    def __init__(self, context: EngineContext, releasing: Releasing) -> None:
         """Take what the engine's parts share; what is set at the start is no news."""
-        self._desk = desk
+        self._context = context
         self._releasing = releasing
-        self._seen = desk.ledger.overrides()
+        self._seen = context.ledger.overrides()
+        self._menus: tuple[str, ...] | None = None  # those in force in the last cycle
         self._held = [self._seen]  # all that was set at some time of the open cycle: the lowest is heeded
-        for one in self._seen:
-            log.info("%s", sentence(one, "was set"))
 
     def over(self, menus: Campaign) -> Campaign:
         """Return the campaign as a new cycle has it: its menus with what is set over them."""
-        now = self._desk.ledger.overrides()
+        now = self._context.ledger.overrides()
         _say(self._seen, now)
         self._seen, self._held = now, [now]
         return overrides.overlaid(menus, now)
 
+    def say_anew(self, menus: Sequence[str]) -> None:
+        """Say what is set still when other menus come into force: a rate of the first day rules the second one."""
+        if self._menus not in {None, tuple(menus)} and menus:
+            for one in self._seen:
+                log.info("%s", sentence(one, f"is still set, since {one.since:%F %TZ}"))
+        self._menus = tuple(menus)
+
     def missed(self, menus: Campaign, cycle: Cycle) -> Campaign:
         """Return the campaign as it was at the begin of a cycle in which nobody ran."""
-        return overrides.overlaid(menus, self._desk.ledger.overrides(cycle.start))
+        return overrides.overlaid(menus, self._context.ledger.overrides(cycle.start))
 
     def brake(self, menus: Campaign, cycle: Cycle, now: datetime) -> None:
         """Heed in the open cycle what was lowered since it was planned."""
-        after = self._desk.ledger.overrides()
+        after = self._context.ledger.overrides()
         if self._seen == after:
             return
         _say(self._seen, after)
@@ -54,16 +60,16 @@ class Overriding:
         less = lowered(before, overrides.overlaid(menus, after), max(now, cycle.start), cycle.end)
         self._seen, self._held = after, [*self._held, after]
         # Where nothing was due, since it is paused, say, there is nothing to forgive.
-        booked = {row.key: row.due - row.forgiven for row in self._desk.ledger.rows(cycle=cycle)}
+        booked = {row.key: row.due - row.forgiven for row in self._context.ledger.rows(cycle=cycle)}
         less = {flow: min(size, booked[flow]) for flow, size in less.items() if booked.get(flow, 0) > 0}
         why = {flow: next((o for o in after if overrides.covers(o.subject, flow)), None) for flow in less}
         goals = {flow.key for flow in menus.flows if flow.goal is not None}
         dropped = self._releasing.trim(less, "the rate was lowered")
-        self._desk.ledger.forgive(
+        self._context.ledger.forgive(
             cycle, {flow: dropped.get(flow, 0) if flow in goals else size for flow, size in less.items()}
         )
         for flow, one in why.items():
-            self._desk.trouble(flow, Hold.PAUSED, "lowered in the cycle" + (f" by {one.who}" if one else ""))
+            self._context.trouble(flow, Hold.PAUSED, "lowered in the cycle" + (f" by {one.who}" if one else ""))
 
 
 def lowered(before: Sequence[Campaign], after: Campaign, start: datetime, end: datetime) -> dict[FlowKey, int]:
@@ -93,5 +99,5 @@ def _say(before: Iterable[Override], after: Iterable[Override]) -> None:
 
 def sentence(one: Override, verb: str) -> str:
     """Say in a line what is set, by whom and why."""
-    subject = "the campaign" if one.subject == overrides.EVERYTHING else one.subject
+    subject = overrides.shown(one.subject, "the campaign")
     return f"{subject}: {overrides.said(one.kind, one.value)} {verb} ({one.who}{': ' if one.why else ''}{one.why})"

@@ -14,14 +14,34 @@ from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
-from dc_inject import naming, urls
 from dc_inject.engine.calls import Calls
-from dc_inject.errors import LedgerError
-from dc_inject.goal import Onward
-from dc_inject.ledger import Ledger, life
-from dc_inject.model import Campaign, Cycle, Entry, Flow, FlowKey, Injection, Item, JobOptions, State
-from dc_inject.plan import Plan
-from dc_inject.ports import Backend, Candidate, Clock, Executor, Found, Observation, Outcome, Status
+from dc_inject.ledger import Ledger, transitions
+from dc_inject.model import (
+    Campaign,
+    Cycle,
+    Entry,
+    Flow,
+    FlowKey,
+    Injection,
+    Item,
+    JobOptions,
+    State,
+    naming,
+    urls,
+)
+from dc_inject.model.errors import LedgerError
+from dc_inject.model.goals import SecondHop
+from dc_inject.model.ports import (
+    Backend,
+    Candidate,
+    Clock,
+    Executor,
+    Found,
+    Observation,
+    Outcome,
+    Status,
+)
+from dc_inject.planning.plan import Plan
 
 AT_ONCE = 200  # rules or datasets that one call asks for
 LIFETIME = timedelta(hours=2)  # of a job whose link no menu has any more
@@ -68,7 +88,7 @@ class Rebuilding:
         entries = {one.key: self._entry(one) for one in self._sized(found)}
         seen = self._observe(list(entries.values()))
         moments = {one.key: self._seen_at(one, seen[one.key]) for one in found}
-        after = {key: life.observed(entry, seen[key], moments[key]) for key, entry in entries.items()}
+        after = {key: transitions.observed(entry, seen[key], moments[key]) for key, entry in entries.items()}
         cycles: dict[Cycle, list[Entry]] = defaultdict(list)
         for entry in entries.values():
             cycles[entry.injection.cycle].append(entry)
@@ -123,7 +143,7 @@ class Rebuilding:
         if found.expires_at is not None:
             lifetime = max(found.expires_at - found.created_at, timedelta(0))
         name = found.item
-        if flow and isinstance(flow.goal, Onward) and found.sources:
+        if flow and isinstance(flow.goal, SecondHop) and found.sources:
             name = naming.of_copies(name, flow.link.source, found.sources[0])
         through_fts, once = found.link.through == "fts", flow is not None and flow.once
         injection = Injection(

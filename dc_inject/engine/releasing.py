@@ -9,17 +9,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject import pace, plan
-from dc_inject.engine import choosing
-from dc_inject.engine.desk import Desk
-from dc_inject.errors import AnotherNow, Fatal, NoSlices, Permanent, ServiceError, Temporary
-from dc_inject.model import Cycle, Entry, FlowKey, Hold, Injection, Link, State
-from dc_inject.ports import Outcome
-from dc_inject.reconcile import backoff
+from dc_inject.engine import preflight
+from dc_inject.engine.context import EngineContext
+from dc_inject.engine.waiting import Waiting, batch, moment
+from dc_inject.model import Cycle, Entry, FlowKey, Hold, Injection, State
+from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.ports import Outcome
+from dc_inject.planning import pace, plan
+from dc_inject.planning.reconcile import backoff
 
 log = logging.getLogger(__name__)
-
-_Batch = tuple[str, Link, datetime]  # scenario, link, release: what goes out in one call
 
 WRONG_JOBS = 3  # refused for good, after which a link waits for the next cycle
 LONGEST_WAIT = timedelta(hours=6)  # of a pair that was refused again and again
@@ -28,47 +27,50 @@ LONGEST_WAIT = timedelta(hours=6)  # of a pair that was refused again and again
 class Releasing:
     """The intents of the current cycle: what waits, what is called, what was refused and is replaced."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, context: EngineContext) -> None:
         """Take what the engine's parts share."""
-        self._desk = desk
-        self._waiting: dict[str, Entry] = {}
+        self._context = context
+        self._waiting = Waiting()
         self._called: set[str] = set()  # asked for by this process, and not answered yet
-        self._submits = 0  # calls under way
+        self._submits: Counter[str] = Counter()  # calls under way, by service
         self._cycle: Cycle | None = None
         self._situation: plan.Situation | None = None
         self._budgets: dict[FlowKey, int] = {}
         self._short: set[FlowKey] = set()  # flows that lack an item which another one may replace
-        self._replace_at = desk.clock.now()
+        self._replace_at = context.clock.now()
         self._wrong: Counter[FlowKey] = Counter()  # jobs of this cycle that were refused for good
         self._tries = 0  # of replacing, in a row, for which the services did not answer
 
     def load(self, cycle: Cycle) -> None:
         """Take the intents of this cycle from the ledger; those of earlier cycles are withdrawn."""
-        entries = self._desk.ledger.entries(State.INTENDED)
+        entries = self._context.ledger.entries(State.INTENDED)
         late = [entry.injection.key for entry in entries if entry.injection.cycle != cycle]
         if late:
-            self._desk.ledger.withdraw(late, "its cycle is over", self._desk.clock.now())
-        self._waiting = {e.injection.key: e for e in entries if e.injection.cycle == cycle}
+            self._context.ledger.withdraw(late, "nobody ran when its cycle was over", self._context.clock.now())
+        self._waiting.clear()
+        for entry in entries:
+            if entry.injection.cycle == cycle:
+                self._waiting.put(entry)
         self.spread_overdue()
         if cycle != self._cycle:
             self._cycle, self._situation, self._budgets = cycle, None, {}
             self._short.clear()
             self._wrong.clear()
-            self._tries, self._replace_at = 0, self._desk.clock.now()  # a new cycle, a new chance
+            self._tries, self._replace_at = 0, self._context.clock.now()  # a new cycle, a new chance
 
     def spread_overdue(self) -> None:
         """After a stop or an outage, let what is overdue go out evenly over the rest of the cycle, not at once."""
-        now = self._desk.clock.now()
-        self._spread([entry for entry in self._waiting.values() if _moment(entry) < now])
+        now = self._context.clock.now()
+        self._spread([entry for entry in self._waiting if moment(entry) < now])
 
     def _spread(self, entries: Iterable[Entry]) -> None:
         """Let intents go out evenly over the rest of the cycle, none before its moment."""
-        some = sorted(entries, key=_moment)
+        some = sorted(entries, key=moment)
         if not some:
             return
         sizes, cycle = [entry.injection.item.bytes for entry in some], some[0].injection.cycle
-        for entry, moment in zip(some, pace.release_times(sizes, cycle, self._desk.clock.now()), strict=True):
-            self._waiting[entry.injection.key] = replace(entry, not_before=moment)
+        for entry, later in zip(some, pace.release_times(sizes, cycle, self._context.clock.now()), strict=True):
+            self._waiting.put(replace(entry, not_before=later))
 
     def planned(self, situation: plan.Situation, budgets: dict[FlowKey, int], short: frozenset[FlowKey]) -> None:
         """Keep what replacements are chosen from, what each flow may have, and which ones lack something."""
@@ -77,16 +79,18 @@ class Releasing:
 
     def next_release(self) -> datetime | None:
         """When the next intent is due to go out, or a replacement to be tried."""
-        moments = [_moment(entry) for entry in self._waiting.values()]
-        return min(moments + [self._replace_at] * bool(self._short), default=None)
+        moments = [self._waiting.next_moment(), self._replace_at if self._short else None]
+        return min((one for one in moments if one is not None), default=None)
 
     def withdraw(self, flows: set[FlowKey] | None, why: str) -> dict[FlowKey, int]:
         """Drop intents that wait (of these flows, or of all), and return their bytes, which stay in the debt."""
-        keys = [key for key, e in self._waiting.items() if flows is None or e.injection.flow in flows]
+        doomed = [e.injection for e in self._waiting if flows is None or e.injection.flow in flows]
+        keys = [injection.key for injection in doomed]
         if keys:
-            self._desk.ledger.withdraw(keys, why, self._desk.clock.now())
+            self._context.ledger.withdraw(keys, why, self._context.clock.now())
         dropped: dict[FlowKey, int] = defaultdict(int)
-        for injection in (self._waiting.pop(key).injection for key in keys):
+        for injection in doomed:
+            self._waiting.take(injection.key)
             dropped[injection.flow] += injection.item.bytes
         return dict(dropped)
 
@@ -98,8 +102,8 @@ class Releasing:
         doomed: dict[FlowKey, list[Entry]] = {}
         for flow, amount in amounts.items():
             left = amount
-            waiting = [entry for entry in self._waiting.values() if entry.injection.flow == flow]
-            for entry in sorted(waiting, key=_moment, reverse=True):
+            waiting = [entry for entry in self._waiting if entry.injection.flow == flow]
+            for entry in sorted(waiting, key=moment, reverse=True):
                 size = entry.injection.item.bytes
                 if 2 * left >= size:  # nearer to the amount with it than without
                     doomed.setdefault(flow, []).append(entry)
@@ -107,111 +111,114 @@ class Releasing:
             if flow in self._budgets:
                 self._budgets[flow] -= amount
         if keys := [entry.injection.key for entries in doomed.values() for entry in entries]:
-            self._desk.ledger.withdraw(keys, why, self._desk.clock.now())
+            self._context.ledger.withdraw(keys, why, self._context.clock.now())
         for key in keys:
-            del self._waiting[key]
+            self._waiting.take(key)
         for flow in doomed:
-            self._spread([entry for entry in self._waiting.values() if entry.injection.flow == flow])
+            self._spread([entry for entry in self._waiting if entry.injection.flow == flow])
         return {flow: sum(e.injection.item.bytes for e in entries) for flow, entries in doomed.items()}
 
     def send(self, now: datetime) -> None:
-        """Call the services for every intent whose moment has come, batched by link and release time."""
+        """Call the services for intents whose moment has come: those of a link together."""
         if self._short and now >= self._replace_at:
             self._replace(now)
-        batches: dict[_Batch, list[Entry]] = defaultdict(list)
-        for entry in self._waiting.values():
-            injection = entry.injection
-            if _moment(entry) <= now and injection.link.through not in self._desk.broken:
-                batches[injection.scenario, injection.link, injection.release].append(entry)
-        first = self._first(sorted(batches, key=lambda name: (name[2], name)), now)
+        first = self._first(now)
         if not first:
             return  # an answer wakes us
-        keys = [entry.injection.key for name in first for entry in batches[name]]
-        called = frozenset(self._desk.ledger.call(keys, now))
+        keys = [entry.injection.key for one in first for entry in one]
+        called = frozenset(self._context.ledger.call(keys, now))
         for key in keys:
-            del self._waiting[key]
-        self._desk.tell("calling", keys=tuple(called))
-        for name in first:
-            if some := [replace(e, attempt=e.attempt + 1) for e in batches[name] if e.injection.key in called]:
+            self._waiting.take(key)
+        self._context.tell("calling", keys=tuple(called))
+        for one in first:
+            if some := [replace(e, attempt=e.attempt + 1) for e in one if e.injection.key in called]:
                 self._call(some)
 
-    def _first(self, names: Sequence[_Batch], now: datetime) -> list[_Batch]:
-        """Return the batches that may go out: as many as may be under way at once, and as each service bears."""
-        free = max(self._desk.settings.submits_at_once - self._submits, 0)
-        rooms = {name[1].through: self._desk.breaker(name[1].through).room(now, free) for name in names}
-        first: list[_Batch] = []
-        for name in names:
-            service = name[1].through
-            flow = FlowKey(name[0], name[1])
+    def _first(self, now: datetime) -> list[list[Entry]]:
+        """Return what may go out: as much as may be under way at once, and as each service bears."""
+        context, ready = self._context, self._waiting.ready(now)
+        free = max(context.settings.submits_at_once - self._submits.total(), 0)
+        rooms: dict[str, int] = {}
+        first: list[list[Entry]] = []
+        for flow, entries in ready.items():
+            service = flow.link.through
+            if service in context.broken:
+                continue
+            if service not in rooms:
+                at_once = context.limit(service).whole - self._submits[service]
+                rooms[service] = context.breaker(service).room(now, max(min(free, at_once), 0))
             if len(first) < free and rooms[service] > 0:
                 rooms[service] -= 1
-                first.append(name)
-            elif self._desk.breaker(service).open and flow not in self._desk.troubles:
-                self._desk.trouble(flow, Hold.API_ERRORS, f"{service} does not answer")
+                first.append(batch(entries))
+            elif context.breaker(service).open and flow not in context.troubles:
+                context.trouble(flow, Hold.API_ERRORS, f"{service} does not answer")
         return first
 
-    def _call(self, batch: Sequence[Entry]) -> None:
-        injections = [entry.injection for entry in batch]
-        backend = self._desk.backends[injections[0].link.through]
+    def _call(self, entries: Sequence[Entry]) -> None:
+        injections = [entry.injection for entry in entries]
+        backend = self._context.backends[injections[0].link.through]
         self._called |= {injection.key for injection in injections}
-        self._submits += 1
-        self._desk.breaker(backend.name).called()
+        self._submits[backend.name] += 1
+        began = self._context.clock.now()
+        self._context.breaker(backend.name).called()
 
         def then(outcomes: list[Outcome] | None, error: ServiceError | None) -> None:
-            self._submits -= 1
+            under_way = self._submits[backend.name]
+            self._submits[backend.name] -= 1
             self._called -= {injection.key for injection in injections}
-            self._desk.tell("called", keys=tuple(i.key for i in injections))
+            self._context.tell("called", keys=tuple(i.key for i in injections))
             told = {outcome.key: outcome for outcome in outcomes or ()}
             silent = error or Temporary("the service did not tell what became of it", lost=True)
             answers = [told.get(i.key) or Outcome(i.key, error=silent) for i in injections]
             errors = [answer.error for answer in answers]
             # That a service did not work shows when it worked for none of a batch.
-            came_back = self._desk.answered(backend.name, None if None in errors else errors[0])
-            self._answer(batch, answers)
+            came_back = self._context.answered(backend.name, None if None in errors else errors[0])
+            self._context.paced(backend.name, self._context.clock.now() - began, len(answers), under_way, errors)
+            self._answer(entries, answers)
             if came_back:
                 self.spread_overdue()
 
-        self._desk.calls.start(partial(backend.submit, injections), then)
+        self._context.calls.start(partial(backend.submit, injections), then, backend.name)
 
-    def _answer(self, batch: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
+    def _answer(self, called: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
         """Write down what the service answered, and decide what follows on each error."""
-        desk, now = self._desk, self._desk.clock.now()
-        entries = {entry.injection.key: entry for entry in batch}
-        first = desk.settings.first_retry
+        context, now = self._context, self._context.clock.now()
+        entries = {entry.injection.key: entry for entry in called}
+        first = context.settings.first_retry
         retry_at = {key: now + backoff(entry.attempt, key, first) for key, entry in entries.items()}
-        desk.ledger.answer(outcomes, now, retry_at)
+        context.ledger.answer(outcomes, now, retry_at)
         for outcome in outcomes:
             if outcome.error is not None:
                 self._refused(entries[outcome.key], outcome.error, now, retry_at[outcome.key])
-        desk.tell("answered", outcomes=tuple(outcomes), service=batch[0].injection.link.through)
+        context.tell("answered", outcomes=tuple(outcomes), service=called[0].injection.link.through)
 
     def _refused(self, entry: Entry, error: ServiceError, now: datetime, retry_at: datetime) -> None:
         injection = entry.injection
         item, destination = injection.item.name, injection.link.destination
         match error:
-            case AnotherNow() | Permanent() if injection.item.members:
+            case TryOtherItem() | Permanent() if injection.item.members:
                 self._refused_bundle(injection, error)
             case NoSlices():
-                self._desk.no_slices(injection.flow, error)
-                self._desk.tell("permanent", service=injection.link.through)
+                self._context.no_slices(injection.flow, error)
+                self._context.tell("permanent", service=injection.link.through)
                 self.withdraw({injection.flow}, error.message)
                 self._short.add(injection.flow)
-            case AnotherNow():
+            case TryOtherItem():
                 # At least a cycle, then growing: what is refused for replicas in deletion is refused for long.
-                times = self._desk.ledger.times_set_aside(item, destination) + 1
+                times = self._context.ledger.times_set_aside(item, destination) + 1
                 wait = backoff(times, injection.key, 2 * injection.cycle.length, LONGEST_WAIT)
-                self._desk.ledger.quarantine(item, destination, error.message, now, until=now + wait)
+                self._context.ledger.quarantine(item, destination, error.message, now, until=now + wait)
                 self._short.add(injection.flow)
-                self._desk.tell("another-now", service=injection.link.through)
+                self._context.tell("another-now", service=injection.link.through)
             case Permanent():
-                self._desk.ledger.quarantine(item, destination, error.message, now)
-                self._desk.trouble(injection.flow, Hold.QUARANTINED, error.message)
+                self._context.ledger.quarantine(item, destination, error.message, now)
+                self._context.trouble(injection.flow, Hold.QUARANTINED, error.message)
                 self._short.add(injection.flow)
-                self._desk.tell("permanent", service=injection.link.through)
+                self._context.tell("permanent", service=injection.link.through)
                 log.warning("%s will not go to %s: %s", item, destination, error.message)
             case _:
-                self._desk.fail(injection.link.through, error, [injection.flow])
-                if isinstance(error, Fatal) or not _lost(error):
+                self._context.fail(injection.link.through, error, [injection.flow])
+                if isinstance(error, NeedsOperator) or not _lost(error):
                     self._again(entry, retry_at)
 
     def _refused_bundle(self, injection: Injection, error: ServiceError) -> None:
@@ -219,8 +226,8 @@ class Releasing:
 
         Its bytes stay in the debt. After a few of them the link waits for the next cycle.
         """
-        self._desk.trouble(injection.flow, Hold.QUARANTINED, error.message)
-        self._desk.tell("permanent", service=injection.link.through)
+        self._context.trouble(injection.flow, Hold.QUARANTINED, error.message)
+        self._context.tell("permanent", service=injection.link.through)
         self._wrong[injection.flow] += 1
         if self._wrong[injection.flow] == 1:
             log.warning("%s takes no such jobs of %s: %s", injection.link.through, injection.flow, error.message)
@@ -230,50 +237,55 @@ class Releasing:
     def _again(self, entry: Entry, retry_at: datetime) -> None:
         if entry.injection.cycle == self._cycle:
             waiting = replace(entry, state=State.INTENDED, not_before=retry_at)
-            self._waiting[entry.injection.key] = waiting
+            self._waiting.put(waiting)
         else:
             why = "its cycle ended before the service answered"
-            self._desk.ledger.withdraw([entry.injection.key], why, self._desk.clock.now())
+            self._context.ledger.withdraw([entry.injection.key], why, self._context.clock.now())
+
+    def under_way(self, entry: Entry) -> bool:
+        """Whether the call for an entry is under way, and may well be answered: it need not be looked for."""
+        now, grace = self._context.clock.now(), self._context.settings.call_grace
+        recent = entry.called_at is not None and entry.called_at + grace > now
+        return recent and entry.state is State.CALLED and entry.injection.key in self._called
 
     def not_carried_out(self, entries: Sequence[Entry]) -> None:
         """Take back entries in doubt that the service does not know: again in this cycle, else withdrawn.
 
         A call of ours that is still under way may yet be carried out: it is left alone.
         """
-        now = self._desk.clock.now()
+        now = self._context.clock.now()
         entries = [entry for entry in entries if entry.injection.key not in self._called]
         if not entries:
             return
         error = Temporary("the request was lost and not carried out")
         outcomes = [Outcome(entry.injection.key, error=error) for entry in entries]
-        self._desk.ledger.answer(outcomes, now, {entry.injection.key: now for entry in entries})
+        self._context.ledger.answer(outcomes, now, {entry.injection.key: now for entry in entries})
         for entry in entries:
             self._again(entry, now)
 
     def _replace(self, now: datetime) -> None:
         """Take another item for each refusal, in the same cycle."""
         flows, self._short = self._short, set()
-        cycle, situation, ledger = self._cycle, self._situation, self._desk.ledger
+        cycle, situation, ledger = self._cycle, self._situation, self._context.ledger
         if cycle is None or situation is None or now >= cycle.end:
             return  # planned by an earlier process: the debt makes it up in the next cycle
         entries = ledger.entries(cycle=cycle)
         given = [e.injection for e in entries if e.state not in {State.REFUSED, State.WITHDRAWN}]
         refused = sum(entry.state is State.REFUSED for entry in entries)  # they were calls, too
-        room = {
-            flow: self._budgets[flow] - sum(one.item.bytes for one in given if one.flow == flow)
-            for flow in flows
-            if flow in self._budgets
-        }
+        room = {flow: self._budgets[flow] for flow in flows if flow in self._budgets}
+        for one in given:
+            if one.flow in room:
+                room[one.flow] -= one.item.bytes
         taken, leaving = frozenset(ledger.taken(now)), frozenset(ledger.leaving())
         rules = situation.rules_last_hour + refused
         given_once = frozenset(ledger.given())
         situation = replace(
             situation, now=now, taken=taken, leaving=leaving, given=given_once, rules_last_hour=rules
         )
-        situation = replace(situation, demands=self._desk.with_slices(situation.demands))
+        situation = replace(situation, demands=self._context.with_slices(situation.demands))
         deadline = now + min(cycle.length / 10, cycle.end - now)
         first = plan.refill(situation, room, given)
-        chosen, unseen = choosing.usable(self._desk, situation, first, room, deadline, given)
+        chosen, unseen = preflight.usable(self._context, situation, first, room, deadline, given)
         self._tries = self._tries + 1 if unseen else 0
         self._lack(unseen)
         self.add(chosen)
@@ -281,21 +293,17 @@ class Releasing:
     def _lack(self, flows: frozenset[FlowKey]) -> None:
         """Try again soon to choose for flows whose candidates could not be looked at."""
         self._short |= flows
-        wait = backoff(self._tries, "replace", self._desk.settings.first_retry) if flows else timedelta(0)
+        wait = backoff(self._tries, "replace", self._context.settings.first_retry) if flows else timedelta(0)
         if self._cycle is not None:
             wait = min(wait, self._cycle.length / 10)  # or what is lacking would lack for the whole cycle
-        self._replace_at = self._desk.clock.now() + wait
+        self._replace_at = self._context.clock.now() + wait
 
     def add(self, injections: Sequence[Injection]) -> None:
         """Put more intents of this cycle on disk, and let them wait for their release."""
-        self._desk.ledger.add_injections(injections, self._desk.clock.now())
-        self._waiting |= {i.key: Entry(i, State.INTENDED) for i in injections}
+        self._context.ledger.add_injections(injections, self._context.clock.now())
+        for injection in injections:
+            self._waiting.put(Entry(injection, State.INTENDED))
 
 
 def _lost(error: ServiceError) -> bool:
     return isinstance(error, Temporary) and error.lost
-
-
-def _moment(entry: Entry) -> datetime:
-    release = entry.injection.release
-    return max(release, entry.not_before) if entry.not_before else release

@@ -14,11 +14,11 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dc_inject.engine.calls import Calls
-from dc_inject.engine.desk import Desk
-from dc_inject.errors import Fatal, ServiceError, Temporary
+from dc_inject.engine.context import EngineContext
 from dc_inject.model import Entry, State
-from dc_inject.ports import Backend, Clock, Removal
-from dc_inject.reconcile import backoff
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.ports import Backend, Clock, Removal
+from dc_inject.planning.reconcile import backoff
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Pace:
 # Few calls, so that there are threads left for what is more urgent.
 IN_A_RUN = Pace(5, 3, 1, timedelta(seconds=15), timedelta(minutes=15), (ServiceError,))
 # A job a call: what is gone is known at once. What a storage says of one job is no trouble of the others.
-ON_DEMAND = Pace(1, 8, 8, timedelta(seconds=5), timedelta(seconds=5), (Temporary, Fatal))
+ON_DEMAND = Pace(1, 8, 8, timedelta(seconds=5), timedelta(seconds=5), (Temporary, NeedsOperator))
 
 
 @dataclass(eq=False, slots=True)
@@ -138,7 +138,9 @@ class Removals:
         call = Call(place, part, self._clock.now())
         self.under_way.append(call)
         self._begins(call)
-        self._calls.start(partial(self._backends[place[0]].remove, part), partial(self._answered, call))
+        self._calls.start(
+            partial(self._backends[place[0]].remove, part), partial(self._answered, call), "removals"
+        )
 
     def _answered(self, call: Call, removals: list[Removal] | None, error: ServiceError | None) -> None:
         self.under_way.remove(call)
@@ -157,10 +159,12 @@ class Removals:
 class InARun:
     """Removals of a run: round by round, until what has ended is known to be gone."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, context: EngineContext) -> None:
         """Take what the engine's parts share."""
-        self._desk = desk
-        self._removals = Removals(desk.backends, desk.calls, desk.clock, IN_A_RUN, self._deleting, self._deleted)
+        self._context = context
+        self._removals = Removals(
+            context.backends, context.calls, context.clock, IN_A_RUN, self._deleting, self._deleted
+        )
         self._looking = 0  # calls under way to services that delete by themselves
         self._told: dict[Place, str] = {}  # what stands in the way, as it was said
         self._again_at: dict[str, datetime] = {}  # by key: when to ask again
@@ -180,8 +184,8 @@ class InARun:
             for service in sorted({entry.injection.link.through for entry in part}):
                 some = [entry for entry in part if entry.injection.link.through == service]
                 self._looking += 1
-                self._desk.calls.start(
-                    partial(self._desk.backends[service].remove, some), partial(self._looked, service)
+                self._context.calls.start(
+                    partial(self._context.backends[service].remove, some), partial(self._looked, service), service
                 )
 
     def delete(self, now: datetime) -> None:
@@ -196,7 +200,7 @@ class InARun:
         self._removals.go_on()
 
     def _deleting(self, call: Call) -> None:
-        self._desk.tell("removing", keys=tuple(entry.injection.key for entry in call.entries))
+        self._context.tell("removing", keys=tuple(entry.injection.key for entry in call.entries))
 
     def _deleted(self, place: Place, removals: Sequence[Removal], error: ServiceError | None) -> None:
         self._book(removals)
@@ -206,42 +210,44 @@ class InARun:
     def _looked(self, service: str, removals: list[Removal] | None, error: ServiceError | None) -> None:
         self._looking -= 1
         if error is not None:
-            self._desk.fail(service, error)
+            self._context.fail(service, error)
         else:
             self._book(removals or [])
 
     def _book(self, removals: Sequence[Removal]) -> None:
-        desk, now = self._desk, self._desk.clock.now()
-        desk.tell("remove-called", keys=tuple(removal.key for removal in removals))
+        context, now = self._context, self._context.clock.now()
+        context.tell("remove-called", keys=tuple(removal.key for removal in removals))
         gone = [removal.key for removal in removals if removal.gone]
-        desk.ledger.gone(gone, now)
+        context.ledger.gone(gone, now)
         for removal in removals:
             self._again_at.pop(removal.key, None)
             if removal.again_at is not None and not removal.gone:
                 self._again_at[removal.key] = removal.again_at
-        desk.tell("removed", keys=tuple(gone))
+        context.tell("removed", keys=tuple(gone))
 
     def _note(self, place: Place, message: str) -> None:
         """Remember what stands in the way at a destination, and say it when it is another thing than before."""
         if message:
-            self._desk.undeletable[place] = message
+            self._context.undeletable[place] = message
             if message != self._told.get(place):
-                said = self._desk.warn(("removal", place), f"files of ours stay at {place[1]}: {message}")
+                said = self._context.warn(("removal", place), f"files of ours stay at {place[1]}: {message}")
                 self._told |= {place: message} if said else {}
         else:
-            self._desk.undeletable.pop(place, None)
+            self._context.undeletable.pop(place, None)
             if self._told.pop(place, None):
                 log.info("files of ours are deleted at %s again", place[1])
 
     def _ended(self, *, cleans_up: bool) -> list[Entry]:
         """Return what has ended; storages are asked also while the service that fills them is broken."""
-        backends = self._desk.backends
+        backends = self._context.backends
+        if all(backend.cleans_up is not cleans_up for backend in backends.values()):
+            return []
         return [
             entry
-            for entry in self._desk.ledger.entries(State.ENDED)
+            for entry in self._context.ledger.entries(State.ENDED)
             if (service := entry.injection.link.through) in backends
             and backends[service].cleans_up is cleans_up
-            and not (cleans_up and service in self._desk.broken)
+            and not (cleans_up and service in self._context.broken)
         ]
 
 

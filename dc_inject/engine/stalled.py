@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dc_inject.model import Entry, State
-from dc_inject.ports import Observation, Status
+from dc_inject.model.ports import Observation, Status
 
 PATIENCE = timedelta(minutes=10)  # judge-injector takes 100 rules a minute
 WORDS = {Status.SUSPENDED: "suspended", Status.WAITING: "not-begun"}  # classes of what failed

@@ -1,7 +1,8 @@
 """The durable record of a campaign: due, intents, outcomes, holds and changes, in one SQLite file."""
 
 from dc_inject.ledger.ledger import Ledger
-from dc_inject.ledger.nouns import (
+from dc_inject.ledger.place import default_folder, default_path
+from dc_inject.ledger.types import (
     Change,
     Finding,
     Known,
@@ -13,7 +14,6 @@ from dc_inject.ledger.nouns import (
     Signal,
     Totals,
 )
-from dc_inject.ledger.place import default_folder, default_path
 from dc_inject.ledger.view import LedgerView
 
 __all__ = [

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
-from dc_inject.ledger.nouns import Totals
 from dc_inject.ledger.part import Part, flow_key
+from dc_inject.ledger.types import Totals
 from dc_inject.model import Entry, FlowKey, Hold, State
 
 _TOTALS = tuple(field.name for field in fields(Totals))

@@ -6,10 +6,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from dc_inject.errors import LedgerError
 from dc_inject.ledger import database, lock
 from dc_inject.ledger.contradictions import Contradictions
-from dc_inject.ledger.nouns import Finding
+from dc_inject.ledger.types import Finding
+from dc_inject.model.errors import LedgerError
 
 _BESIDE = ("", "-wal", "-shm", ".lock")  # what belongs to a ledger, by the end of its file's name
 

@@ -8,16 +8,15 @@ from contextlib import closing
 from dataclasses import fields
 from itertools import pairwise
 
-from dc_inject import naming
 from dc_inject.ledger import schema
 from dc_inject.ledger.accounts import recomputed
 from dc_inject.ledger.cycles import TOLD
 from dc_inject.ledger.database import moment
-from dc_inject.ledger.nouns import Finding, Totals
 from dc_inject.ledger.part import flow_key
 from dc_inject.ledger.trouble import translated
+from dc_inject.ledger.types import Finding, Totals
 from dc_inject.ledger.view import LedgerView
-from dc_inject.model import Entry, Hold, State
+from dc_inject.model import Entry, Hold, State, naming
 
 _OPEN = frozenset({State.INTENDED, State.CALLED})
 _AFTER = {  # of each state: the times that it must have, of those below; it may not have the others

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 
-from dc_inject.goal import Goal
+from dc_inject.ledger import transitions
 from dc_inject.ledger.database import duration, moment, stored
 from dc_inject.ledger.injections import InjectionReader, Injections
-from dc_inject.ledger.nouns import Row
 from dc_inject.ledger.part import flow_key, held, hold_columns
+from dc_inject.ledger.types import Row
 from dc_inject.model import Cycle, FlowKey, Held
-from dc_inject.plan import Decision, Plan
+from dc_inject.model.goals import Goal
+from dc_inject.planning.plan import Decision, Plan
 
 TOLD = ("injected", "moved", "estimated", "rules")  # what closed rows have told of each account
 # A row of a cycle that is not closed shows what it would be closed with; news goes to the oldest such cycle.
@@ -75,6 +77,35 @@ class CycleReader(InjectionReader):
             stored(cycle.start),
         )
         return {flow_key(row): row["most"] for row in found}
+
+    def given_in(self, since: datetime, before: datetime) -> Mapping[FlowKey, tuple[int, int]]:
+        """Return what each flow key was given in the cycles of a time: bytes injected, and rules and jobs."""
+        found = self._db.rows(
+            f"SELECT scenario, source, destination, through, sum(injected) AS injected, sum(rules) AS rules "  # noqa: S608  our own words
+            f"FROM ({_ROWS} WHERE cycle >= ? AND cycle < ?) GROUP BY scenario, source, destination, through",
+            stored(since),
+            stored(before),
+        )
+        return {flow_key(row): (row["injected"], row["rules"]) for row in found}
+
+    def submitted(self, since: datetime, before: datetime) -> Mapping[str, list[tuple[int, int]]]:
+        """Return for each service by cycle how many rules and jobs it made, and for how many there was no time.
+
+        Only of cycles with intents. There was no time for what was dropped without ever having been asked for.
+        """
+        found = self._db.rows(
+            "SELECT cycle, through, sum(accepted_at IS NOT NULL) AS made, "
+            "sum(state = 'withdrawn' AND called_at IS NULL AND error = ?) AS unsent "
+            "FROM injection JOIN account ON account.id = account WHERE cycle >= ? AND cycle < ? "
+            "GROUP BY cycle, through ORDER BY cycle",
+            transitions.OVER,
+            stored(since),
+            stored(before),
+        )
+        counts: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for row in found:
+            counts[row["through"]].append((row["made"], row["unsent"]))
+        return counts
 
 
 class Cycles(Injections, CycleReader):

@@ -10,19 +10,23 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dc_inject.errors import LedgerError
 from dc_inject.ledger import lock, place, schema, trouble
 from dc_inject.ledger.trouble import translated
 from dc_inject.model import EPOCH
+from dc_inject.model.errors import LedgerError
+from dc_inject.system import disk
 
 PATIENCE = timedelta(seconds=30)  # how long a writer waits for another process's transaction
 MAKING_TRIES, MAKING_PAUSE = 20, 0.1  # looks at an empty ledger, and seconds between them
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 AT_ONCE = 500  # values in one statement
 _MAGIC = b"SQLite format 3\0"
+_HEAD = 100  # bytes of a database's header
+_ANOTHER = "name another file by --ledger"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -36,6 +40,7 @@ def stored_or_none(moment: datetime | timedelta | None) -> int | None:
     return None if moment is None else stored(moment)
 
 
+@lru_cache(maxsize=1 << 14)  # what happens at once has the same time in thousands of rows
 def moment(number: int) -> datetime:
     """Return a stored time."""
     return EPOCH + timedelta(microseconds=number)
@@ -46,6 +51,7 @@ def moment_or_none(number: int | None) -> datetime | None:
     return None if number is None else moment(number)
 
 
+@lru_cache(maxsize=1 << 10)
 def duration(number: int) -> timedelta:
     """Return a stored duration."""
     return timedelta(microseconds=number)
@@ -65,6 +71,7 @@ class Database:
         self._connection = connection
         self._connection.row_factory = sqlite3.Row
         self._writing = False
+        self._undone = 0  # transactions of ours that were rolled back
         self._place: Path | None = path.resolve()
         _OPEN_HERE[path.resolve()] += 1
 
@@ -155,6 +162,7 @@ class Database:
                 self._connection.execute("COMMIT")
             finally:
                 self._writing = False
+                self._undone += self._connection.in_transaction
                 self._roll_back()
 
     @contextlib.contextmanager
@@ -174,6 +182,10 @@ class Database:
         """Leave a transaction that was not committed: an error came before or in the commit, perhaps Ctrl-C."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
+
+    def version(self) -> tuple[int, int]:
+        """Return what differs when others have written, or a transaction of ours was rolled back."""
+        return self.row("PRAGMA data_version")[0], self._undone
 
     def run(self, sql: str, *values: object) -> int:
         """Run one statement; returns how many rows it changed."""
@@ -225,7 +237,9 @@ def _make(path: Path, hint: str = _ELSEWHERE) -> None:
     """
     try:
         place.make_folder(path.parent)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = disk.opened(path.resolve(), os.O_RDWR | os.O_CREAT, 0o600, follow=False)
+    except disk.NotRegularError:
+        raise LedgerError(f"{path} is no ledger: it is no regular file", _ANOTHER) from None
     except OSError as error:
         if trouble.full(error):
             raise trouble.of_system(path, error) from error
@@ -235,11 +249,13 @@ def _make(path: Path, hint: str = _ELSEWHERE) -> None:
         ) from None
     try:
         known = os.fstat(handle)
-        if known.st_uid == os.geteuid() and known.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        ours = _is_ours(path, os.pread(handle, _HEAD, 0))
+        if known.st_uid != os.geteuid():
+            raise LedgerError(f"{path} belongs to somebody else (uid {known.st_uid})", _ANOTHER)
+        if ours and known.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             os.fchmod(handle, 0o600)
     finally:
         os.close(handle)
-    _refuse_foreign(path)
 
 
 def _keep_old(path: Path, number: int) -> None:
@@ -268,12 +284,23 @@ def _copy(connection: sqlite3.Connection, path: Path, hint: str = _ELSEWHERE) ->
 def _refuse_foreign(path: Path) -> None:
     """Raise LedgerError for a file that is no SQLite database, before SQLite touches it."""
     try:
-        with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
+        head = disk.read(path, _HEAD)
     except OSError as error:
         raise LedgerError(f"the ledger {path} cannot be read: {error.strerror}", "check whose it is") from None
-    if start and start != _MAGIC:
-        raise LedgerError(f"{path} is no ledger: it is not even a database", "name another file by --ledger")
+    _is_ours(path, head)
+
+
+def _is_ours(path: Path, head: bytes) -> bool:
+    """Tell by the head of a file whether it is a ledger or empty; a new one's head may still be in its log.
+
+    Raises LedgerError for what is certainly neither, before SQLite touches it.
+    """
+    if head and not head.startswith(_MAGIC):
+        raise LedgerError(f"{path} is no ledger: it is not even a database", _ANOTHER)
+    application = int.from_bytes(head[68:72], "big")  # https://www.sqlite.org/fileformat.html#the_database_header
+    if application not in {0, schema.APPLICATION_ID}:
+        _refuse_version(path, None)
+    return not head or application == schema.APPLICATION_ID
 
 
 def kind(path: Path) -> str | None:
@@ -291,7 +318,7 @@ def kind(path: Path) -> str | None:
 
 def _refuse_version(path: Path, number: int | None, *, exactly: bool = False) -> None:
     if number is None:
-        raise LedgerError(f"{path} is a database, but no ledger of dc_inject", "name another file by --ledger")
+        raise LedgerError(f"{path} is a database, but no ledger of dc_inject", _ANOTHER)
     if number > schema.VERSION:
         raise LedgerError(
             f"{path} was written by a newer dc_inject (ledger version {number}, this one knows {schema.VERSION})",

@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import partial
 from statistics import median
 from types import MappingProxyType
-from typing import Any
 
-from dc_inject.errors import LedgerError
-from dc_inject.ledger import life
+from dc_inject.ledger import entry_rows, living, transitions
 from dc_inject.ledger.accounts import AccountReader
-from dc_inject.ledger.database import duration, moment, moment_or_none, stored, stored_or_none
-from dc_inject.ledger.given import Given, GivenReader
+from dc_inject.ledger.database import Database, duration, moment, stored
+from dc_inject.ledger.living import Living
+from dc_inject.ledger.once_only import Given, GivenReader
 from dc_inject.ledger.part import flow_key
 from dc_inject.ledger.schema import ENDS
-from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item, JobOptions, State, Verify
-from dc_inject.ports import Observation, Outcome
+from dc_inject.model import Cycle, Entry, FlowKey, Injection, State
+from dc_inject.model.errors import LedgerError
+from dc_inject.model.ports import Observation, Outcome
 
-_TIMES = (
-    "not_before",
-    "called_at",
-    "accepted_at",
-    "expires_at",
-    "completed_at",
-    "end_asked_at",
-    "ended_at",
-    "gone_at",
-    "observed_at",
-)
-_PLAIN = ("external_id", "attempt", "present", "failed", "moved", "files_done", "files_stuck", "error")
-_KEPT = (
-    *("key", "cycle", "campaign", "item", "bytes", "files", "release", "lifetime", "activity", "service_priority"),
-    *("contact", "state", "job", "keeps_files", "undone", "moved_exact", *_PLAIN, *_TIMES),
-)
-_COLUMNS = f"{', '.join(f'injection.{name}' for name in _KEPT)}, scenario, source, destination, through, length"
-_FROM = "FROM injection JOIN account ON account.id = injection.account JOIN cycle ON cycle.start = injection.cycle"
-_WITH_FILES = f"SELECT {_COLUMNS}, members {_FROM}"
-# There may be millions of files, of which most readers want to know nothing.
-_PLAINLY = f"SELECT {_COLUMNS}, iif(state IN ('intended', 'called'), members, NULL) AS members {_FROM}"
-_DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
-_HERE = frozenset({State.LIVE, State.COMPLETE})
 _MOVING = frozenset({State.CALLED, State.LIVE})
 
 
@@ -62,15 +37,20 @@ class InjectionReader(AccountReader, GivenReader):
 
     def entry(self, key: str) -> Entry:
         """Return the entry of a key; raises LedgerError when there is none."""
-        row = self._db.row(f"{_WITH_FILES} WHERE key = ?", key)
+        row = self._db.row(f"{entry_rows.WITH_FILES} WHERE key = ?", key)
         if row is None:
             raise LedgerError(f"the ledger {self._db.path} knows no injection {key}")
-        return _entry(row)
+        return entry_rows.entry_of(row)
+
+    def states(self, keys: Iterable[str]) -> dict[str, State]:
+        """Return the states of entries by their keys."""
+        rows = self._db.rows_among("SELECT key, state FROM injection WHERE key IN ({})", list(keys))
+        return {row["key"]: entry_rows.STATE_OF[row["state"]] for row in rows}
 
     def with_files(self, keys: Iterable[str]) -> dict[str, Entry]:
         """Return entries by their keys, with the names of their files as far as they are kept."""
-        rows = self._db.rows_among(_WITH_FILES + " WHERE key IN ({})", list(dict.fromkeys(keys)))
-        return {row["key"]: _entry(row) for row in rows}
+        rows = self._db.rows_among(entry_rows.WITH_FILES + " WHERE key IN ({})", list(dict.fromkeys(keys)))
+        return {row["key"]: entry_rows.entry_of(row) for row in rows}
 
     def taken(self, now: datetime) -> set[tuple[str, str]]:
         """Return every (item, destination) that is resident or on its way through Rucio, or set aside now."""
@@ -89,6 +69,18 @@ class InjectionReader(AccountReader, GivenReader):
             f"WHERE state NOT IN {ENDS} AND state IN ('intended', 'called', 'live')"
         )
         return {(row["item"], row["source"]) for row in found}
+
+    def used(self, since: datetime) -> Iterator[tuple[str, str, datetime]]:
+        """Yield item, source and cycle of the last use of each item in the cycles since a moment.
+
+        What was refused or withdrawn was not used. Asks for those cycles only, by their index.
+        """
+        for row in self._db.rows(
+            "SELECT item, source, max(cycle) AS cycle FROM injection JOIN account ON account.id = account "
+            "WHERE cycle >= ? AND state NOT IN ('refused', 'withdrawn') GROUP BY item, source",
+            stored(since),
+        ):
+            yield row["item"], row["source"], moment(row["cycle"])
 
     def completion_times(self, since: datetime) -> Mapping[FlowKey, timedelta]:
         """Return the median time from acceptance to completion of what was completed since a moment."""
@@ -130,6 +122,12 @@ class InjectionReader(AccountReader, GivenReader):
         )
         return {flow_key(row): row["lost"] / row["size"] for row in found if row["size"]}
 
+    def _found(self, keys: Sequence[str]) -> list[Entry]:
+        return [
+            entry_rows.entry_of(row)
+            for row in self._db.rows_among(entry_rows.PLAINLY + " WHERE key IN ({})", list(dict.fromkeys(keys)))
+        ]
+
     def _entries(
         self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
     ) -> Iterator[Entry]:
@@ -146,18 +144,44 @@ class InjectionReader(AccountReader, GivenReader):
         if since is not None:
             conditions.append("cycle >= ?")
             values.append(stored(since))
-        for row in self._db.stream(f"{_PLAINLY} WHERE {' AND '.join(conditions)}", *values):
-            yield _entry(row)
+        for row in self._db.stream(f"{entry_rows.PLAINLY} WHERE {' AND '.join(conditions)}", *values):
+            yield entry_rows.entry_of(row)
 
 
 class Injections(InjectionReader, Given):
     """What happens to injections; each method is one transaction, and doing it twice is doing it once."""
 
+    def __init__(self, database: Database) -> None:
+        """Take the open database."""
+        super().__init__(database)
+        self._living = Living(database, partial(super()._entries, tuple(living.STATES)))
+
+    def states(self, keys: Iterable[str]) -> dict[str, State]:
+        """Return the states of entries by their keys."""
+        return {entry.injection.key: entry.state for entry in self._found(list(keys))}
+
+    def _entries(
+        self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
+    ) -> Iterator[Entry]:
+        if cycle is not None or since is not None or not states or not living.STATES.issuperset(states):
+            return super()._entries(states, cycle, since)
+        return (entry for entry in tuple(self._living.entries().values()) if entry.state in states)
+
+    def _found(self, keys: Sequence[str]) -> list[Entry]:
+        known = self._living.entries()
+        others = super()._found([key for key in keys if key not in known])
+        return [known[key] for key in dict.fromkeys(keys) if key in known] + others
+
     def add_injections(self, injections: Sequence[Injection], now: datetime) -> None:
         """Write intents of an open cycle. One that was dropped before is intended again; others are left alone."""
         with self._db.write():
             accounts = self._account_ids(injection.flow for injection in injections)
-            self._db.run_many(_INTEND, (_columns(i, accounts[i.flow], now) for i in injections))
+            with self._living.changing() as put:
+                self._db.run_many(
+                    entry_rows.INTEND, (entry_rows.columns(i, accounts[i.flow], now) for i in injections)
+                )
+                for entry in super()._found([injection.key for injection in injections]):
+                    put(entry)
             self._give(injections)
 
     def call(self, keys: Sequence[str], now: datetime) -> tuple[str, ...]:
@@ -167,19 +191,19 @@ class Injections(InjectionReader, Given):
         """
         with self._db.write():
             intents = [entry for entry in self._found(keys) if entry.state is State.INTENDED]
-            self._save(intents, lambda entry: life.called(entry, now), now)
+            self._save(intents, lambda entry: transitions.called(entry, now), now)
         return tuple(entry.injection.key for entry in intents)
 
     def answer(self, outcomes: Sequence[Outcome], now: datetime, retry_at: Mapping[str, datetime]) -> None:
         """Write what the service answered: accepted, refused, to be tried again (`retry_at`, by key), or lost."""
         news = {outcome.key: outcome for outcome in outcomes}
         self._change(
-            list(news), lambda entry, key: life.answered(entry, news[key], now, retry_at.get(key, now)), now
+            list(news), lambda entry, key: transitions.answered(entry, news[key], now, retry_at.get(key, now)), now
         )
 
     def withdraw(self, keys: Sequence[str], why: str, now: datetime) -> None:
         """Drop intents, and entries in doubt that are known not to have been carried out."""
-        self._change(keys, lambda entry, _key: life.withdrawn(entry, why), now)
+        self._change(keys, lambda entry, _key: transitions.withdrawn(entry, why), now)
 
     def observe(self, observations: Sequence[Observation], now: datetime) -> None:
         """Write how entries stand in the service; one that is absent has ended, unless it was in doubt."""
@@ -187,7 +211,7 @@ class Injections(InjectionReader, Given):
         failures: Counter[tuple[FlowKey, str]] = Counter()
 
         def after(entry: Entry, key: str) -> Entry:
-            later = life.observed(entry, news[key], now)
+            later = transitions.observed(entry, news[key], now)
             if entry.state in _MOVING and later.state not in _MOVING:  # its files are counted once, at the last
                 failures.update({(entry.injection.flow, why): n for why, n in news[key].reasons.items()})
             return later
@@ -198,18 +222,15 @@ class Injections(InjectionReader, Given):
 
     def end_asked(self, keys: Sequence[str], now: datetime) -> None:
         """Write that the service is about to be asked to end these."""
-        with self._db.write():
-            self._db.run_many(
-                "UPDATE injection SET end_asked_at = ? WHERE key = ?", ((stored(now), key) for key in keys)
-            )
+        self._change(keys, lambda entry, _key: replace(entry, end_asked_at=now), now)
 
     def ended(self, keys: Sequence[str], now: datetime) -> None:
         """Write that rules or jobs are gone from the service."""
-        self._change(keys, lambda entry, _key: life.ended(entry, now), now)
+        self._change(keys, lambda entry, _key: transitions.ended(entry, now), now)
 
     def gone(self, keys: Sequence[str], now: datetime) -> None:
         """Write that the bytes of ended ones are gone from the destination."""
-        self._change(keys, lambda entry, _key: life.gone(entry, now), now)
+        self._change(keys, lambda entry, _key: transitions.gone(entry, now), now)
 
     def _change(
         self,
@@ -230,11 +251,6 @@ class Injections(InjectionReader, Given):
             ((accounts[flow], reason, count) for (flow, reason), count in failures.items() if count > 0),
         )
 
-    def _found(self, keys: Sequence[str]) -> list[Entry]:
-        return [
-            _entry(row) for row in self._db.rows_among(_PLAINLY + " WHERE key IN ({})", list(dict.fromkeys(keys)))
-        ]
-
     def _save(
         self,
         entries: Iterable[Entry],
@@ -242,112 +258,20 @@ class Injections(InjectionReader, Given):
         now: datetime,
         undone: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        changed = [(before, entry) for before in entries if (entry := after(before)) != before]
-        self._db.run_many(_UPDATE, (_state(entry, now) for _, entry in changed))
-        for before, entry in changed:
+        changes: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+        moved_on: list[tuple[Entry, Entry]] = []
+        for before in entries:
+            entry = after(before)
+            if names := entry_rows.differing(before, entry):
+                changes[names].append(entry)
             if entry.state is not before.state:
-                self._take_back(before, entry, undone.get(entry.injection.key, ()))
-
-
-_GIVEN = (
-    "bytes",
-    "files",
-    "release",
-    "lifetime",
-    "activity",
-    "service_priority",
-    "contact",
-    "state",
-    "intended_at",
-    "members",
-    "job",
-    "keeps_files",
-)
-_FIXED = ("key", "account", "cycle", "campaign", "item", *_GIVEN, "external_id", "attempt", "error")
-_INTEND = (
-    f"INSERT INTO injection ({', '.join(_FIXED)}) VALUES ({', '.join('?' * len(_FIXED))}) "  # noqa: S608  our own words
-    f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _GIVEN)}, "
-    "not_before = NULL, dropped_at = NULL, error = '' WHERE state IN ('refused', 'withdrawn')"
-)
-_UPDATE = (
-    # Members are kept for the call that names them, and for a second hop: whatever else follows finds its files by
-    # their key and number.
-    "UPDATE injection SET state = ?1, members = iif(?1 IN ('intended', 'called') "  # noqa: S608  our own words
-    "OR (keeps_files AND ?1 IN ('live', 'complete')), members, NULL), moved_exact = ?, undone = ?, "
-    f"{', '.join(f'{name} = ?' for name in _PLAIN + _TIMES)}, dropped_at = coalesce(dropped_at, ?) WHERE key = ?"
-)
-
-
-def _columns(injection: Injection, account: int, now: datetime) -> tuple[object, ...]:
-    return (
-        injection.key,
-        account,
-        stored(injection.cycle.start),
-        injection.campaign,
-        injection.item.name,
-        injection.item.bytes,
-        injection.item.files,
-        stored(injection.release),
-        stored(injection.lifetime),
-        injection.activity,
-        injection.service_priority,
-        injection.contact,
-        str(State.INTENDED),
-        stored(now),
-        json.dumps([[m.name, m.bytes, m.checksum] for m in injection.item.members]) if injection.job else None,
-        None if injection.job is None else _job_text(injection.job),
-        int(injection.keeps_files),
-        "",
-        0,
-        "",
-    )
-
-
-def _state(entry: Entry, now: datetime) -> tuple[object, ...]:
-    return (
-        str(entry.state),
-        int(entry.moved_exact),
-        json.dumps(entry.undone) if entry.undone and entry.state in _HERE else None,
-        *(getattr(entry, name) for name in _PLAIN),
-        *(stored_or_none(getattr(entry, name)) for name in _TIMES),
-        stored(now) if entry.state in _DROPPED else None,
-        entry.injection.key,
-    )
-
-
-def _entry(row: sqlite3.Row) -> Entry:
-    flow = flow_key(row)
-    injection = Injection(
-        key=row["key"],
-        campaign=row["campaign"],
-        cycle=Cycle(moment(row["cycle"]), duration(row["length"])),
-        scenario=flow.scenario,
-        link=flow.link,
-        item=Item(row["item"], row["bytes"], row["files"], members=_members(row["members"])),
-        release=moment(row["release"]),
-        lifetime=duration(row["lifetime"]),
-        activity=row["activity"],
-        service_priority=row["service_priority"],
-        contact=row["contact"],
-        job=None if row["job"] is None else _job(row["job"]),
-        keeps_files=bool(row["keeps_files"]),
-    )
-    news: dict[str, Any] = {name: row[name] for name in _PLAIN}
-    news |= {name: moment_or_none(row[name]) for name in _TIMES}
-    news["undone"] = () if row["undone"] is None else tuple(json.loads(row["undone"]))
-    return Entry(injection, State(row["state"]), moved_exact=bool(row["moved_exact"]), **news)
-
-
-def _members(text: str | None) -> tuple[Item, ...]:
-    return tuple(Item(name, size, 1, checksum) for name, size, checksum in json.loads(text or "[]"))
-
-
-def _job_text(job: JobOptions) -> str:
-    return json.dumps(asdict(job) | {"longest_transfer": stored(job.longest_transfer)})
-
-
-@lru_cache(maxsize=256)  # a campaign has a few of them, an observation thousands of entries
-def _job(text: str) -> JobOptions:
-    told = json.loads(text)
-    more = {"verify": Verify(told["verify"]), "longest_transfer": duration(told["longest_transfer"])}
-    return JobOptions(**told | more)
+                moved_on.append((before, entry))
+        with self._living.changing() as put:
+            for names, some in changes.items():
+                self._db.run_many(
+                    entry_rows.update(names), (entry_rows.written(entry, names, now) for entry in some)
+                )
+                for entry in some:
+                    put(entry)
+        for before, entry in moved_on:
+            self._take_back(before, entry, undone.get(entry.injection.key, ()))

@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dc_inject.errors import LedgerError
 from dc_inject.ledger import trouble
+from dc_inject.model.errors import LedgerError
+from dc_inject.model.redaction import scrub
+from dc_inject.system import disk
 
 _PAUSE = 0.05  # seconds between two tries
+_BEGIN = b'{"who": '  # of what a holder writes
 _LEAST = 5  # tries: somebody who only asks who holds the lock has it for an instant
 
 
@@ -23,23 +26,26 @@ def held(path: Path, who: str, patience: timedelta) -> Iterator[None]:
     """Hold the lock of a ledger inside the block; raises LedgerError with the holder's name.
 
     flock belongs to the open file and not to the process, so that closing another handle of the same file (the
-    metrics look at it) does not free it. The file stays afterwards: removing it could take away somebody's lock.
+    metrics look at it) does not free it. The file stays afterwards, and only goes together with its ledger.
     """
     file = lock_file(path)
     try:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = disk.opened(file, os.O_RDWR | os.O_CREAT, 0o600, follow=False)
     except OSError as error:
         if trouble.full(error):
             raise trouble.of_system(path, error) from error
         hint = "check the rights on it and on its folder"
         raise LedgerError(f"the lock {file} cannot be had: {error.strerror}", hint) from None
     try:
+        _refuse_foreign(handle, file)
         if not _taken(handle, fcntl.LOCK_EX, max(int(patience.total_seconds() / _PAUSE), _LEAST)):
             since = datetime.fromtimestamp(os.fstat(handle).st_mtime, UTC)
             raise LedgerError(
                 f"{path} is in use: {_said(handle)} injects with it since {since:%Y-%m-%d %H:%M:%SZ}",
                 "one injector per ledger; `dc-inject stop` stops injecting from any terminal",
             )
+        if not _in_place(handle, file):
+            raise LedgerError(f"{path} was deleted just now", "start again")
         try:
             _say(handle, who)
         except OSError as error:
@@ -55,7 +61,7 @@ def held(path: Path, who: str, patience: timedelta) -> Iterator[None]:
 def holder(path: Path) -> str | None:
     """Return who holds the lock of a ledger now, in words, or None; raises LedgerError when it cannot be told."""
     try:
-        handle = os.open(lock_file(path), os.O_RDONLY | os.O_CLOEXEC)
+        handle = disk.opened(lock_file(path), follow=False)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -72,6 +78,29 @@ def lock_file(path: Path) -> Path:
     """Return the lock's file of a ledger; it was last written when its holder took the lock."""
     real = path.resolve()  # a ledger that is reached by two names has one lock
     return real.with_name(real.name + ".lock")
+
+
+def _refuse_foreign(handle: int, file: Path) -> None:
+    """Raise LedgerError for a file that is not only a lock of ours: to take the lock is to write into it."""
+    known = os.fstat(handle)
+    said = os.pread(handle, 4096, 0).strip(b"\0")  # of a lock whose holder lost power
+    if known.st_uid != os.geteuid():
+        why = f"it belongs to somebody else (uid {known.st_uid})"
+    elif known.st_nlink > 1:
+        why = "it is also the file of another name"
+    elif said and not (said.startswith(_BEGIN) or _BEGIN.startswith(said)):
+        why = "something else is in it"
+    else:
+        return
+    raise LedgerError(f"{file} is no lock of a ledger: {why}", "look what it is, and move it away")
+
+
+def _in_place(handle: int, file: Path) -> bool:
+    """Whether an open lock is still the one that others find; whoever forgot the campaign has deleted it."""
+    try:
+        return os.path.samestat(os.fstat(handle), file.lstat())
+    except FileNotFoundError:
+        return False
 
 
 def _taken(handle: int, kind: int, tries: int) -> bool:
@@ -96,6 +125,6 @@ def _said(handle: int) -> str:
     """Return what the holder wrote, in words."""
     try:
         said = json.loads(os.pread(handle, 4096, 0))
-        return f"{said['who']}, process {said['pid']} on {said['host']}"
+        return scrub(f"{said['who']}, process {said['pid']} on {said['host']}")
     except (ValueError, KeyError, TypeError):
         return "a process that has just begun"  # it has the lock, and has not written yet

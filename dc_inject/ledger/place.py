@@ -7,12 +7,25 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from dc_inject.errors import LedgerError
+from dc_inject.model.errors import LedgerError
 
 MOUNTS = Path("/proc/self/mounts")
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "afs", "auristorfs", "coda", "lustre", "gpfs"}
-    | {"ceph", "glusterfs", "beegfs", "pvfs2", "orangefs", "panfs", "gfs2", "ocfs2", "cvmfs", "eos"}
+    | {
+        "ceph",
+        "9p",
+        "virtiofs",
+        "glusterfs",
+        "beegfs",
+        "pvfs2",
+        "orangefs",
+        "panfs",
+        "gfs2",
+        "ocfs2",
+        "cvmfs",
+        "eos",
+    }
 )
 _NETWORK_FUSE = frozenset(
     {"sshfs", "cvmfs2", "cvmfs", "eosxd", "eos", "ceph", "ceph-fuse", "glusterfs", "rclone", "s3fs", "davfs"}

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Self
 
 from dc_inject.ledger import lock
+from dc_inject.ledger.challenge import ChallengeReader
 from dc_inject.ledger.cycles import CycleReader
-from dc_inject.ledger.nouns import Line, Totals
+from dc_inject.ledger.inventory import StockReader
 from dc_inject.ledger.overrides import OverrideReader
-from dc_inject.ledger.stock import StockReader
+from dc_inject.ledger.types import Line, Totals
 
 
-class Reader(CycleReader, OverrideReader, StockReader):
+class Reader(CycleReader, OverrideReader, StockReader, ChallengeReader):
     """Reads one ledger; nothing here changes it."""
 
     @property

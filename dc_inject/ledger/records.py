@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
-from dc_inject.errors import LedgerError
 from dc_inject.ledger.database import duration, moment, moment_or_none, stored, stored_or_none
-from dc_inject.ledger.nouns import Change, Known, MenuInForce, Pause
 from dc_inject.ledger.part import Part
-from dc_inject.ports import Identity
-from dc_inject.units import format_duration
+from dc_inject.ledger.types import Change, Known, MenuInForce, Pause
+from dc_inject.model.errors import LedgerError
+from dc_inject.model.ports import Identity
+from dc_inject.model.units import format_duration
+from dc_inject.planning.overrides import EVERYTHING, shown
 
 NOTES_KEPT = 200  # how many, of those that differ; a bug that shows at every step must not fill the disk
 NOTES_FOR = timedelta(days=100)  # how long
 LONGEST_NOTE = 20_000  # characters
 
+_TRUSTS = "trust "  # what a change begins with that lets credentials go to the hosts behind it, by blanks apart
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -82,6 +84,12 @@ class RecordReader(Part):
         """Return the last things that people changed, newest first."""
         found = self._db.rows("SELECT * FROM change ORDER BY at DESC, id DESC LIMIT ?", limit)
         return tuple(Change(moment(row["at"]), row["who"], row["what"], row["why"]) for row in found)
+
+    def trusted(self) -> tuple[str, ...]:
+        """Return the hosts that credentials may go to in this campaign, as people have answered."""
+        sql = "SELECT what FROM change WHERE substr(what, 1, ?) = ? ORDER BY id"
+        found = self._db.rows(sql, len(_TRUSTS), _TRUSTS)
+        return tuple(dict.fromkeys(host for row in found for host in row["what"].split()[1:]))
 
     def notes(self, limit: int = 20) -> tuple[tuple[datetime, str], ...]:
         """Return the last notes with their times, newest first."""
@@ -162,6 +170,13 @@ class Records(RecordReader):
                 "INSERT INTO change (at, who, what, why) VALUES (?, ?, ?, ?)", stored(now), who, what, why
             )
 
+    def trust(self, hosts: Sequence[str], who: str, now: datetime) -> None:
+        """Write that credentials may go to hosts; of those that are known nothing is written."""
+        with self._db.write():
+            known = self.trusted()
+            if new := [host for host in hosts if host not in known]:
+                self.change(who, _TRUSTS + " ".join(new), "credentials may go there", now)
+
     def pause(self, subject: str, who: str, why: str, now: datetime) -> bool:
         """Stop a subject: `*` (the campaign), a scenario or `SRC:DST`; returns False if it is stopped already."""
         with self._db.write():
@@ -173,7 +188,7 @@ class Records(RecordReader):
                 stored(now),
             )
             if new:
-                self.change(who, f"stop {subject}", why, now)
+                self.change(who, f"stop {shown(subject, EVERYTHING)}", why, now)
         return bool(new)
 
     def resume(self, subject: str, who: str, why: str, now: datetime) -> bool:
@@ -183,7 +198,7 @@ class Records(RecordReader):
                 "UPDATE pause SET until = ? WHERE subject = ? AND until IS NULL", stored(now), subject
             )
             if was:
-                self.change(who, f"resume {subject}", why, now)
+                self.change(who, f"resume {shown(subject, EVERYTHING)}", why, now)
         return bool(was)
 
     def note(self, text: str, now: datetime) -> None:

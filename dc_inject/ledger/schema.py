@@ -368,12 +368,23 @@ _VERSION_5 = (  # files of jobs that a second hop takes on
     f"ALTER TABLE injection ADD COLUMN {_text('undone', null=True)}",  # JSON: members that did not arrive
 )
 
+_VERSION_6 = (  # a mini-challenge: what it was asked, and its readings, from which its verdict follows
+    _table(
+        "challenge",
+        "id INTEGER PRIMARY KEY",
+        _time("at"),
+        "kind TEXT NOT NULL CHECK (kind IN ('asked', 'reading', 'stopped'))",
+        _text("text"),  # JSON
+    ),
+)
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     _VERSION_1,
     _VERSION_2,
     _VERSION_3,
     _VERSION_4,
     _VERSION_5,
+    _VERSION_6,
 )  # each brings a ledger to the version of its place, from 1
 VERSION = len(MIGRATIONS)
 

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from dc_inject.errors import LedgerError
+from dc_inject.model.errors import LedgerError
 
 
 @contextlib.contextmanager

@@ -7,12 +7,23 @@ from dc_inject.menu.draft import MenuDraft, names_of_sites, read
 from dc_inject.menu.findings import CODES, ERRORS, findings
 from dc_inject.menu.json_schema import schema
 from dc_inject.menu.sums import site_of
-from dc_inject.menu.transfers import FILE_SPEED, TransferLimit, needed, throttled
+from dc_inject.menu.transfers import (
+    FILE_SPEED,
+    LIMITS_OF,
+    LINK_LIMIT,
+    STORAGE_LIMIT,
+    TransferLimit,
+    needed,
+    throttled,
+)
 
 __all__ = [
     "CODES",
     "ERRORS",
     "FILE_SPEED",
+    "LIMITS_OF",
+    "LINK_LIMIT",
+    "STORAGE_LIMIT",
     "MenuDraft",
     "TransferLimit",
     "campaign",

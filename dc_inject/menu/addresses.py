@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from dc_inject import urls
 from dc_inject.menu import values
 from dc_inject.menu.values import WrongError
+from dc_inject.model import urls
 
 LONGEST = 700  # characters of a prefix; below it come our own names, and FTS keeps about 1,000 of a URL
 EXAMPLE = "davs://se.example.org:8443/dc27"
@@ -18,7 +18,6 @@ ARROW = "->"  # between the ends of a link, where people write it
 ENDPOINT = "such as https://fts3.example.org:8446"
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-_SECOND = re.compile(r":(?=[A-Za-z][A-Za-z0-9+.-]*://)")
 
 
 def is_url(text: str) -> bool:
@@ -83,7 +82,7 @@ def link(text: str) -> str:
     source, arrow, destination = text.partition(ARROW)
     if arrow:
         return f"{end_name(source.strip())}:{end_name(destination.strip())}"
-    second = _SECOND.search(text)
+    second = urls.BETWEEN.search(text)
     if second is None:
         if is_url(text):
             raise WrongError(

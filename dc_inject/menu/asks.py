@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from dc_inject.goal import Again, Goal, Keep, Volume
 from dc_inject.menu import shapes
 from dc_inject.menu.nodes import Complain
 from dc_inject.menu.schema import LinkEntry, Scenario
 from dc_inject.menu.terms import Terms
-from dc_inject.shape import Shape
+from dc_inject.model.goals import Goal, Keep, Recycle, Volume
+from dc_inject.model.shape import Shape
 
 
 class Ask(NamedTuple):
@@ -49,7 +49,7 @@ def asked(entry: Scenario | LinkEntry, said: Terms, zone: ZoneInfo, complain: Co
     elif entry.keep is not None:
         goal = Keep(entry.keep)
     elif entry.again:
-        goal = Again()
+        goal = Recycle()
         if said.through == "fts":
             what = "`again` is for datasets of Rucio: through FTS a file may always go out again at once"
             complain(entry.at("again"), what, "remove it")

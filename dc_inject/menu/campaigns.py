@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from dc_inject import units
-from dc_inject.errors import MenuError, Problem
 from dc_inject.menu import checks, flows, hops
 from dc_inject.menu.nodes import Complain, Place
-from dc_inject.model import Campaign, Flow, Menu
+from dc_inject.model import Campaign, Flow, Menu, units, urls
+from dc_inject.model.errors import MenuError, Problem
 
 
 def campaign(menus: Sequence[Menu]) -> Campaign:
@@ -62,7 +61,7 @@ def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> 
     """
     unknown = set(links) - {str(flow.link) for flow in campaign.flows}
     if unknown:
-        message = f"no menu has the link {', '.join(sorted(unknown))}"
+        message = f"no menu has the link {', '.join(map(urls.arrow, sorted(unknown)))}"
         hint = "write --link SOURCE:DESTINATION as in the menu"
         raise MenuError([Problem(campaign.menus[0].name, 0, message, hint)])
     menus = tuple(

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple, NoReturn
 
-from dc_inject import units
-from dc_inject.errors import Problem
 from dc_inject.menu import nodes, values
 from dc_inject.menu.nodes import Place
 from dc_inject.menu.reading import safe
 from dc_inject.menu.values import WrongError
+from dc_inject.model import units
+from dc_inject.model.errors import Problem
 
 TOLD = 20  # problems of a table; one wrong setting would make one in every cell
 BLANK = frozenset({"", "-", "\N{EN DASH}", "\N{EM DASH}", "n.a.", "n.a", "n/a", "na", "#n/a"})
@@ -127,8 +127,8 @@ def amount(text: str, unit: str, decimal: str, separator: str) -> Amount | None:
     named = _WITH_UNIT.fullmatch(text)
     number = text
     if named is not None:
-        number, (unit, *_) = named["number"].strip(), units.rate_units(named["unit"]) or ("",)
-        if not unit or units.rate_units(named["unit"]) != (named["unit"].replace("ps", "/s"),):
+        number, unit = named["number"].strip(), units.rate_unit(named["unit"])
+        if not unit:
             raise WrongError(f"{values.shown(named['unit'])!r} is no unit of a rate", "write Gb/s, GB/s or MiB/s")
     found = Amount(_number(number, decimal, separator), unit)
     if not unit:

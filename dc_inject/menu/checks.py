@@ -5,12 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 
-from dc_inject import naming, rates, units, urls
 from dc_inject.menu import sources
 from dc_inject.menu.findings import CODES
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, ExcludeEntry
-from dc_inject.model import FileFilter, Flow, Listing, Menu
+from dc_inject.model import FileFilter, Flow, Listing, Menu, naming, rates, units, urls
 
 ROUNDING = 1e-6  # of sums of rates, relative
 
@@ -58,7 +57,7 @@ def _wan(menu: Menu, complain: Complain) -> None:
             if wan is not None and flow.rate > wan * (1 + ROUNDING):
                 complain(
                     Place(flow.menu, flow.line),
-                    f"{flow.link} has {units.format_rate(flow.rate)}, "
+                    f"{flow.link.shown} has {units.format_rate(flow.rate)}, "
                     f"more than the WAN of {site}, {units.format_rate(wan)}",
                     f"lower the rate, or correct sites.{site}.wan",
                 )

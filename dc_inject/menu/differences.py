@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from dc_inject import rates, units
 from dc_inject.menu import sums
-from dc_inject.model import Campaign, Flow, FlowKey
+from dc_inject.model import Campaign, Flow, FlowKey, rates, units, urls
 
 NEAR = 1e-9  # to which rates and volumes are compared: what floats may lose
 
@@ -80,7 +79,9 @@ def others(before: Campaign, after: Campaign) -> Iterator[str]:
 def sentence(before: Campaign, after: Campaign, most: int = 5) -> str:
     """Say in one line what changes: links with their rates, at most so many of them, and what else differs."""
     links = [one for one in changes(before, after) if one.kind == "link"]
-    parts = [f"{one.scenario} {one.name} {_rate(one.before)} -> {_rate(one.after)}" for one in links[:most]]
+    parts = [
+        f"{one.scenario} {urls.arrow(one.name)} {_rate(one.before)} -> {_rate(one.after)}" for one in links[:most]
+    ]
     if len(links) > most:
         parts.append(f"and {units.counted(len(links) - most, 'links')} more")
     total = [rates.peak(campaign.flows).rate for campaign in (before, after)]

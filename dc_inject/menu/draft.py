@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dc_inject.errors import MenuError
 from dc_inject.menu import checks, flows, terms, values
 from dc_inject.menu.ends import Naming
 from dc_inject.menu.nodes import Map, Text
 from dc_inject.menu.reading import Load, Reading
 from dc_inject.menu.schema import VERSION, Document, validate
 from dc_inject.model import Exclusion, Limits, Menu, RseSpec, Site
+from dc_inject.model.errors import MenuError
 
 DEFAULT_CYCLE = timedelta(minutes=15)
 
@@ -178,6 +178,8 @@ def _exclusions(document: Document) -> tuple[Exclusion, ...]:
             link=entry.link or "",
             scenario=entry.scenario or "",
             redistribute=entry.redistribute,
+            file=entry.place.file,
+            line=entry.place.line,
         )
         for entry in document.exclude
         if entry.from_ is not None and entry.to is not None

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dc_inject import units
-from dc_inject.errors import MenuError
-from dc_inject.goal import Again
 from dc_inject.menu import nodes, writing
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.ends import Naming
@@ -15,7 +12,9 @@ from dc_inject.menu.flows import Writer
 from dc_inject.menu.nodes import Map, Node, Seq, Text
 from dc_inject.menu.reading import Load, Reading, path_of
 from dc_inject.menu.schema import LinkEntry, Scenario
-from dc_inject.model import Flow
+from dc_inject.model import Flow, units
+from dc_inject.model.errors import MenuError
+from dc_inject.model.goals import Recycle
 
 WAYS = (
     "from",
@@ -154,7 +153,7 @@ def _line(flow: Flow, more: Sequence[tuple[str, str]]) -> str:
 def _asks(flow: Flow, entry: Scenario | LinkEntry) -> list[tuple[str, str]]:
     """Return what a link asks for that has a part of what its entry does: a rate, and a goal."""
     found = [("rate", units.exact_rate(flow.rate))] if entry.rate is not None else []
-    if isinstance(flow.goal, Again):
+    if isinstance(flow.goal, Recycle):
         return [*found, (flow.goal.kind, "true")]
     return found if flow.goal is None else [*found, (flow.goal.kind, units.exact_size(flow.goal.bytes))]
 

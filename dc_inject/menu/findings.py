@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dc_inject import rates, units
-from dc_inject.errors import Problem
 from dc_inject.menu import sources, sums
-from dc_inject.model import Campaign, FileFilter, Flow, Listing, Menu, Order
+from dc_inject.model import Campaign, FileFilter, Flow, Listing, Menu, Order, rates, units
+from dc_inject.model.errors import Problem
 
 CODES = {
     "site-over-wan": "the rates at a site sum to more than its WAN",
@@ -21,6 +20,7 @@ CODES = {
     "window-gap": "between two menus of a campaign nothing is in force",
     "window-overlap": "a menu begins before the one before it ends",
     "target-differs": "the rates of a menu do not sum to its target",
+    "idle-exclusion": "an exclusion takes nothing out: it is outside of the menu's dates, or no link is meant",
     "unsized-files": "a source list has files without a size, which has to be asked for at the storage",
     "unused-files": "a source list has files that are below no source of the menu",
     # Those below need answers of services: `check --online` finds them.
@@ -37,8 +37,10 @@ CODES = {
     "pool-small": "a source has too few different datasets for a link",
     "credentials-expire": "credentials expire before the menus end",
     "no-source-files": "a source has no file that may be injected",
+    "nothing-usable": "a last look finds no dataset of a source that can be injected",
 }
-ERRORS = frozenset({"no-source-files"})  # as long as the menu does not accept it, nothing can work
+# As long as the menu does not accept them, nothing can work.
+ERRORS = frozenset({"no-source-files", "nothing-usable"})
 OUTLIER = 5.0  # times the median of the other links
 NEIGHBOURS = 3  # fewest other links that a rate is compared with
 ROUNDING = 1e-6
@@ -98,7 +100,7 @@ def _outliers(menu: Menu) -> Iterator[Problem]:
             yield _finding(
                 flow,
                 "rate-outlier",
-                f"{flow.link} has {units.format_rate(flow.rate)}, {flow.rate / median:.1f} times the median "
+                f"{flow.link.shown} has {units.format_rate(flow.rate)}, {flow.rate / median:.1f} times the median "
                 f"of its neighbours in {flow.scenario}, {units.format_rate(median)}",
                 "is the unit right? if it is meant: `accept: [rate-outlier]`",
                 outlier=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from zoneinfo import ZoneInfo
 
-from dc_inject.goal import Keep
 from dc_inject.menu import asks, hops
 from dc_inject.menu.asks import Ask
 from dc_inject.menu.ends import MOST_LINKS, Naming, Pairs
@@ -13,6 +12,7 @@ from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, LinkEntry, Scenario
 from dc_inject.menu.terms import Terms, terms
 from dc_inject.model import Flow, FlowKey, Link, Order
+from dc_inject.model.goals import Keep
 
 
 class Writer:
@@ -134,7 +134,7 @@ def check_twice(flows: tuple[Flow, ...], complain: Complain) -> None:
             place = f"line {first.line}" if first.menu == flow.menu else f"{first.menu}:{first.line}"
             complain(
                 Place(flow.menu, flow.line),
-                f"{flow.link} is in the scenario {flow.scenario} twice at one time, first in {place}",
+                f"{flow.link.shown} is in the scenario {flow.scenario} twice at one time, first in {place}",
                 "add up their rates, or give them windows that do not overlap",
             )
         others.append(flow)

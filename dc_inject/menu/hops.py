@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from dc_inject.goal import Onward
 from dc_inject.menu.ends import Naming
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Scenario, ThenEntry
 from dc_inject.model import DatasetFilter, FileFilter, Flow, Link
+from dc_inject.model.goals import SecondHop
 
 
 def second(name: str, scenario: Scenario, flows: Sequence[Flow], naming: Naming, complain: Complain) -> list[Flow]:
@@ -40,7 +40,7 @@ def check_one_way(flows: Iterable[Flow], complain: Complain) -> None:
     """Complain where what lands in a scenario would go on to two places at one time: each copy goes on once."""
     known: dict[tuple[str, str, str], list[Flow]] = {}
     for flow in flows:
-        if not isinstance(flow.goal, Onward):
+        if not isinstance(flow.goal, SecondHop):
             continue
         others = known.setdefault((flow.scenario, flow.link.source, flow.link.through), [])
         for other in others:
@@ -82,7 +82,7 @@ def _onward(name: str, entry: ThenEntry, link: Link, first: Iterable[Flow], whol
         start=min(flow.start for flow in some),
         end=max(flow.end for flow in some),
         datasets=DatasetFilter((), landed=name) if one.job is None else FileFilter(landed=name),
-        goal=Onward(),
+        goal=SecondHop(),
         order=one.order,
         grain=one.grain,
         activity=entry.activity or one.activity,

@@ -11,12 +11,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dc_inject import units
-from dc_inject.errors import MenuError
 from dc_inject.menu import addresses, cells, values
 from dc_inject.menu.cells import Amount, Cell, Complaints, Row
 from dc_inject.menu.ends import MOST_LINKS
 from dc_inject.menu.values import WrongError
+from dc_inject.model import units
+from dc_inject.model.errors import MenuError
 
 OLD_UNIT = "Mb/s"  # of the old tool's lines
 SUM_TOLERANCE = Fraction(1, 100)  # of what a spreadsheet sums, which may show rounded numbers

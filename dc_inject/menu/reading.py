@@ -11,11 +11,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from dc_inject import redaction, units
-from dc_inject.errors import Problem
 from dc_inject.menu import nodes, sources
 from dc_inject.menu.nodes import Map, Place, Seq, Text
-from dc_inject.model import Listing
+from dc_inject.model import Listing, redaction, units
+from dc_inject.model.errors import Problem
 
 Load: TypeAlias = Callable[[str, int], bytes]  # path, and how many bytes are wanted at most
 
@@ -26,7 +25,7 @@ JOINED = ("exclude", "accept")  # lists that includes add to
 
 
 _ASKS = {"rate", "volume", "keep"}
-_URL = re.compile(r"\S+://\S+")
+_URL = re.compile(r"(?<!\S)(?:(?!://)\S)++://\S++")
 
 
 class Reading:
@@ -223,4 +222,4 @@ def _joined(first: Seq, second: Seq) -> list[nodes.Node]:
 def safe(text: str) -> str:
     """Return a text that is safe on a terminal and in a log: what a menu holds is not always."""
     printable = "".join(char if char.isprintable() else "?" for char in text)
-    return _URL.sub(lambda url: redaction.scrub(url[0]), printable)
+    return _URL.sub(lambda url: redaction.scrub(url[0]), redaction.clean(printable))

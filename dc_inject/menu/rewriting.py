@@ -5,13 +5,13 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from dc_inject.errors import MenuError, UsageError
 from dc_inject.menu import spans, writing
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.expanding import WAYS, Expander, Where, WrittenOut, names_a_file
 from dc_inject.menu.nodes import Map, Node, Place, Seq, Text
 from dc_inject.menu.reading import Load, path_of
 from dc_inject.menu.spans import Span
+from dc_inject.model.errors import MenuError, UsageError
 
 
 def expanded(draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]], where: Where) -> str:

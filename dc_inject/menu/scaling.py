@@ -10,8 +10,6 @@ from fractions import Fraction
 
 from pydantic import PlainValidator
 
-from dc_inject import rates, units
-from dc_inject.errors import UsageError
 from dc_inject.menu import fields as f
 from dc_inject.menu import spans
 from dc_inject.menu.differences import near, same_goal
@@ -20,7 +18,8 @@ from dc_inject.menu.ends import Naming
 from dc_inject.menu.mapping import Mapping
 from dc_inject.menu.schema import Defaults, LinkEntry, Scenario
 from dc_inject.menu.spans import Span
-from dc_inject.model import Flow
+from dc_inject.model import Flow, rates, units, urls
+from dc_inject.model.errors import UsageError
 
 EXPAND = "add --expand, which writes every link out first"
 
@@ -116,7 +115,7 @@ def _entries(draft: MenuDraft, name: str, link: str) -> Iterator[int]:
 def _all_or_none(links: list[str], link: str, scenario: str) -> bool:
     """Tell whether a rate is that of the link that is meant; raises UsageError if others share it."""
     if link and link in links and len(links) > 1:
-        raise UsageError(f"{scenario} {link} has no rate in the menu that is its alone", EXPAND)
+        raise UsageError(f"{scenario} {urls.arrow(link)} has no rate in the menu that is its alone", EXPAND)
     return not link or link in links
 
 

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from itertools import accumulate, cycle, islice, pairwise
 from zoneinfo import ZoneInfo
 
-from dc_inject import units
 from dc_inject.menu.nodes import Complain
 from dc_inject.menu.schema import ShapeEntry
 from dc_inject.menu.terms import Terms
 from dc_inject.menu.values import Level
-from dc_inject.shape import Point, Shape
+from dc_inject.model import units
+from dc_inject.model.shape import Point, Shape
 
 MOST_ROUNDS = 10_000  # of pulses or repeated steps in one window
 ROUNDING = 1e-9  # of a level that is told as a rate, relative

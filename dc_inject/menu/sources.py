@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from dc_inject import units
 from dc_inject.menu import addresses, nodes, values
 from dc_inject.menu.nodes import Complain, Map, Place, Text
 from dc_inject.menu.values import WrongError
-from dc_inject.model import Item, Listing
+from dc_inject.model import Item, Listing, units
 
 LARGEST = 256_000_000  # bytes of a list
 MOST = 1_000_000  # files of a list

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
-from dc_inject import units
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import (
     Datasets,
@@ -20,8 +19,8 @@ from dc_inject.menu.schema import (
     ShapeEntry,
     Windowed,
 )
-from dc_inject.model import DatasetFilter, FileFilter, JobOptions, Order, Verify
-from dc_inject.slicing import MARK, Slicing
+from dc_inject.model import DatasetFilter, FileFilter, JobOptions, Order, Verify, units
+from dc_inject.model.slicing import MARK, Slicing
 
 T = TypeVar("T")
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dc_inject import rates, units, urls
-from dc_inject.errors import Problem
-from dc_inject.model import Campaign, Flow, Menu
+from dc_inject.model import Campaign, Flow, Menu, rates, units, urls
+from dc_inject.model.errors import Problem
 
 FILE_SPEED = (
     6e6  # bytes per second of one file: CERN to RAL in DC24, 4.74 GB/s on 766 transfers (Final Report, 3.2.2)
 )
+LINK_LIMIT = 130  # transfers at a time that FTS allows on a link, where it does not tell
+STORAGE_LIMIT = 200  # and out of a storage, or into one
+LIMITS_OF = "FTS 3.14, schema 10"  # whose defaults these are; in DC24 it was 200 a link
 ROUNDING = 1e-6
 _TOLD = {
     "config": "by its configuration",
     "optimizer": "by its optimizer, just now",
-    "default": "as is usual: it does not tell",
+    "default": f"the default of {LIMITS_OF}: it does not tell",
 }
 _OPTIMIZER = "the optimizer allows more while transfers succeed; "
 _HINT = "ask FTS's operators for more, lower the rates, or tell how fast files are there with --file-speed"
@@ -51,7 +53,7 @@ class TransferLimit:
 def needed(rate: float, file_speed: float) -> float:
     """Return the transfers at a time that a rate needs: rate / speed of one file, both in bytes per second.
 
-    200 files at 6 MB/s are 9.6 Gb/s: a link with FTS's usual limit carries about 10 Gb/s.
+    130 files at 6 MB/s are 6.24 Gb/s: a link with FTS's default limit carries about 6 Gb/s.
     """
     return rate / file_speed
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, NoReturn, TypeVar
 from zoneinfo import ZoneInfo
 
-from dc_inject import naming, redaction, units
+from dc_inject.model import naming, redaction, units
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class WrongError(ValueError):
 
 def shown(text: str, longest: int = 60) -> str:
     """Return a text as a message may quote it: short, and without the secrets that a URL may carry."""
-    quoted = redaction.scrub(text) if "/" in text else text
+    quoted = redaction.scrub(text)
     return quoted if len(quoted) <= longest else quoted[: longest - 3] + "..."
 
 

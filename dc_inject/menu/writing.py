@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from dc_inject import units
 from dc_inject.menu.nodes import Map, Node, Seq
-from dc_inject.model import Limits
+from dc_inject.model import Limits, units
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.](?:[A-Za-z0-9_.@+/ %-]*[A-Za-z0-9_.@+/%-])?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d)?)?(?:Z|[+-]\d\d:\d\d)?")

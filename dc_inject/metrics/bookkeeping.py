@@ -11,9 +11,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dc_inject import __version__
-from dc_inject.errors import LedgerError
 from dc_inject.ledger import LedgerView, Row, Totals
+from dc_inject.metrics.live import Live
 from dc_inject.model import Cycle, FlowKey, Hold, State
+from dc_inject.model.errors import LedgerError
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +39,10 @@ GAUGED = {
 class Bookkeeping(Collector):
     """Reads one ledger, read-only, at each scrape; one that cannot be read is told as `dc_inject_ledger_up 0`."""
 
-    def __init__(self, path: Path) -> None:
-        """Take the ledger's file, which need not exist yet."""
+    def __init__(self, path: Path, live: Live) -> None:
+        """Take the ledger's file, which need not exist yet, and what this process has heard itself."""
         self._path = path
+        self._live = live
         self._told: dict[tuple[str, FlowKey], int] = {}
 
     def collect(self) -> Iterator[Metric]:
@@ -54,8 +56,9 @@ class Bookkeeping(Collector):
                 metrics = [
                     *self._accounts(view.accounts()),
                     _failures(view),
-                    *_cycles(view),
+                    *_cycles(view, self._live),
                     *_campaign(view),
+                    _services(view, self._live),
                 ]
         except LedgerError as error:
             log.warning("metrics: %s", error.message)
@@ -93,7 +96,19 @@ def _failures(view: LedgerView) -> Metric:
     return failed
 
 
-def _cycles(view: LedgerView) -> Iterator[Metric]:
+def _services(view: LedgerView, live: Live) -> Metric:
+    """Tell of each service whether it answers: as the last calls of this process say, and the ledger."""
+    told = {signal.subject: signal.value is not None for signal in view.signals() if signal.name == "service"}
+    answering = live.services()
+    family = GaugeMetricFamily(
+        "dc_inject_service_up", "Whether the service answers, and knows us.", labels=["service"]
+    )
+    for service in sorted(told.keys() | answering.keys()):
+        family.add_metric([service], told.get(service, True) and answering.get(service, True))
+    return family
+
+
+def _cycles(view: LedgerView, live: Live) -> Iterator[Metric]:
     last, planned = view.last_cycle(), view.last_planned()
     start = GaugeMetricFamily(
         "dc_inject_last_cycle_timestamp_seconds", "When the last cycle that was opened began."
@@ -101,24 +116,41 @@ def _cycles(view: LedgerView) -> Iterator[Metric]:
     if last is not None:
         start.add_metric([], last.start.timestamp())
     yield start
+    length = GaugeMetricFamily("dc_inject_cycle_seconds", "The length of a cycle.")
+    if last is not None:
+        length.add_metric([], last.length.total_seconds())
+    yield length
     current = () if last is None else view.rows(cycle=last)
     yield _by_link(
         "target_bytes_per_second",
         "What is due in the last cycle, by the length of a cycle.",
         {row.key: row.due / row.cycle.length.total_seconds() for row in current},
     )
-    yield _holds(current)
+    yield _holds(current, live)
     yield from _plans(view, planned)
 
 
-def _holds(rows: Iterable[Row]) -> Metric:
-    """Give all reasons of the list, so that no series vanishes."""
-    held = Counter(row.held.hold for row in rows if row.held is not None)
+def _holds(rows: Iterable[Row], live: Live) -> Metric:
+    """Give all reasons of the list, so that no series vanishes.
+
+    A row has its reason when it is planned or closed; what has gone wrong since is told by this process.
+    """
+    arisen, up = live.troubles(), live.services()
+    held: Counter[Hold] = Counter()
+    for row in rows:
+        if row.held is not None:
+            held[Hold(row.held.hold)] += 1
+        elif row.key in arisen:
+            held[arisen[row.key]] += 1
+        elif row.due and not up.get(row.key.link.through, True):
+            held[Hold.API_ERRORS] += 1
     family = GaugeMetricFamily(
-        "dc_inject_held_links", "Links that are held in the last cycle, by their leading reason.", labels=["hold"]
+        "dc_inject_held_links",
+        "Links that are held in the last cycle, by their leading reason, and whether it is harmless.",
+        labels=["hold", "harmless"],
     )
     for hold in Hold:
-        family.add_metric([hold.value], held[hold])
+        family.add_metric([hold.value, str(hold.harmless).lower()], held[hold])
     return family
 
 

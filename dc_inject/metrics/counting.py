@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, make_wsgi_app
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from dc_inject.metrics import page
 from dc_inject.metrics.bookkeeping import Bookkeeping
+from dc_inject.metrics.live import Live
 from dc_inject.model import Cycle
 
 RESULTS = frozenset({"ok", "temporary", "another-now", "permanent", "fatal", "lost"})
@@ -34,10 +37,12 @@ class Metrics:
     those of the menus. `event` may be called from any thread.
     """
 
-    def __init__(self, ledger_path: Path) -> None:
-        """Take the ledger's file; it is opened, read-only, at each scrape."""
+    def __init__(self, ledger_path: Path, campaign: str = "") -> None:
+        """Take the ledger's file, which is opened, read-only, at each scrape, and the campaign to name."""
+        self._live = Live()
+        self._campaign = campaign
         self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(Bookkeeping(ledger_path))
+        self.registry.register(Bookkeeping(ledger_path, self._live))
         self.counted: list[
             Counter | Histogram
         ] = []  # what this process counts, as opposed to the ledger's numbers
@@ -67,6 +72,7 @@ class Metrics:
             "answered": self._answered,
             "set-aside": lambda **_: self._set_aside.inc(),
             "unexpected": lambda **_: self._unexpected.inc(),
+            "trouble": lambda flow, hold, **_: self._live.trouble(flow, hold),
             "menus-refused": lambda **_: self._menus_refused.inc(),
             "planned": lambda seconds, **_: self._planning.observe(seconds),
             "cycle-opened": self._cycle_opened,
@@ -81,7 +87,10 @@ class Metrics:
 
     # ------------------------------------------------------------------ what is counted
 
-    def _call(self, *, service: str, method: str, seconds: float, result: str, **_: object) -> None:
+    def _call(
+        self, *, service: str, method: str, seconds: float, result: str, answered: bool, **_: object
+    ) -> None:
+        self._live.called(service, answered=answered)
         labels = (service, method, _known(result, RESULTS))
         self._calls.labels(*labels).inc()
         self._call_seconds.labels(*labels).observe(seconds)
@@ -94,6 +103,7 @@ class Metrics:
 
     def _cycle_opened(self, *, cycle: Cycle, **_: object) -> None:
         self._opened = cycle
+        self._live.cycle_opened()
 
     def _cycle_closed(self, *, cycle: Cycle, seconds: float, **_: object) -> None:
         self._cycles.inc()
@@ -117,7 +127,24 @@ class Metrics:
 
     def serve(self, address: str) -> AbstractContextManager[str]:
         """Serve the page at `[HOST:]PORT` for as long as the context lasts; see `page.serve`."""
-        return page.serve(make_wsgi_app(self.registry), address)
+        shown = CollectorRegistry(auto_describe=False)
+        shown.register(OfCampaign(self.registry, self._campaign))
+        return page.serve(make_wsgi_app(shown), address)
+
+
+class OfCampaign(Collector):
+    """All metrics of a registry, each series with the campaign's name as one label more."""
+
+    def __init__(self, registry: CollectorRegistry, campaign: str) -> None:
+        """Take what to read at each scrape, and the name; without a name nothing is added."""
+        self._registry = registry
+        self._more = {"campaign": campaign} if campaign else {}
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the metrics."""
+        for metric in self._registry.collect():
+            metric.samples = [sample._replace(labels=self._more | sample.labels) for sample in metric.samples]
+            yield metric
 
 
 def _known(word: str, words: frozenset[str]) -> str:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import socket
 import socketserver
 import threading
+import time
 import wsgiref.simple_server
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dc_inject.errors import ServiceError, UsageError
+from dc_inject.model.errors import ServiceError, UsageError
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 5.0  # seconds that a client may take to say what it wants
+PATIENCE = 5.0  # seconds of silence that a client may keep
+LONGEST = 30.0  # seconds that one connection may take in all
+MOST = 16  # connections at a time; the next one is refused
 
 App = Callable[..., Iterable[bytes]]
 
@@ -71,6 +75,43 @@ def _server(family: int) -> type[wsgiref.simple_server.WSGIServer]:
 
         address_family = family
         allow_reuse_address = True
+        daemon_threads = True  # a client that reads slowly keeps nobody from ending
+
+        def __init__(self, *args: Any) -> None:
+            self._open: dict[socket.socket, float] = {}  # connections, and when their time is over
+            self._lock = threading.Lock()
+            super().__init__(*args)
+
+        def verify_request(self, request: socket.socket, client_address: object) -> bool:  # type: ignore[override]  # TCP only
+            """Take a connection unless there are too many; it is closed then."""
+            del client_address
+            with self._lock:
+                if len(self._open) >= MOST:
+                    return False
+                self._open[request] = time.monotonic() + LONGEST
+            return True
+
+        def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]  # TCP only
+            """Close a connection, and forget it."""
+            with self._lock:
+                self._open.pop(request, None)
+            super().shutdown_request(request)
+
+        def service_actions(self) -> None:
+            """Cut connections whose time is over; called every tenth of a second."""
+            self._cut(time.monotonic())
+
+        def server_close(self) -> None:
+            """Close, with all connections."""
+            super().server_close()
+            self._cut(math.inf)
+
+        def _cut(self, now: float) -> None:
+            with self._lock:
+                over = [one for one, until in self._open.items() if until <= now]
+            for one in over:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
 
         def server_bind(self) -> None:
             """Bind without asking the DNS for our name, which can take long."""

@@ -1,6 +1,6 @@
 """A grid on this machine: an unmodified Rucio server with its daemons, RSEs, links and datasets."""
 
-from .environment import default_environment, ensure_environment, is_complete
+from .environment import RELEASES, default_environment, ensure_environment, is_complete
 from .grid import Dataset, Grid, Link, Rse, make_datasets, read_grid
 from .handle import default_folder
 from .sandbox import Sandbox, Status
@@ -8,6 +8,7 @@ from .storage import Stored
 from .xrootd import default_xrootd, ensure_xrootd
 
 __all__ = [
+    "RELEASES",
     "Dataset",
     "Grid",
     "Link",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dc_inject.errors import ServiceError
+from dc_inject.model.errors import ServiceError
 
 _DAYS = "30"
 _NAME = "/O=dc_inject sandbox/CN="

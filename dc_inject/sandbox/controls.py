@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from dc_inject.errors import UsageError
+from dc_inject.model.errors import UsageError
 
 from .contents import datasets_plain, rses_plain
 from .grid import Dataset, Link, Rse, link_plain
@@ -63,6 +63,22 @@ class RucioControls(Handle):
         services = self._services()
         services.wait(DAEMONS, lambda: services.progress().get("paused") is False)
 
+    def slow_daemon(self, name: str, seconds: float) -> None:
+        """Call one of the daemons only every so many seconds, 0: in every pass; returns when that holds.
+
+        In production each has its own rhythm: a summary of what is where follows its replicas minutes later. Until
+        it is back to 0, `add` and `settle` may wait in vain for what it has to do.
+        """
+        services = self._services()
+        services.wait(DAEMONS, lambda: "daemons" in services.progress())
+        if name not in (known := services.progress().get("daemons", [])):
+            raise UsageError(f"the sandbox has no daemon {name}", f"it has {', '.join(known)}")
+        with locked(self.folder, self._say):
+            file = self.folder / "slow.json"
+            slow = json.loads(file.read_text()) if file.exists() else {}
+            write_private(file, json.dumps(slow | {name: seconds}))
+        services.wait(DAEMONS, lambda: services.progress().get("slow", {}).get(name) == seconds)
+
     def set_links(self, links: Mapping[tuple[str, str], Link] | None = None, default: Link | None = None) -> None:
         """Change links, or the default of all others, from the daemons' next pass on."""
         with locked(self.folder, self._say):  # several tests may do so at a time
@@ -81,7 +97,7 @@ class RucioControls(Handle):
         with locked(self.folder, self._say):
             state = self._state().with_rses(rses := tuple(rses))
             state.write(self.folder)
-        self._services().build(
+        self._services().order(
             {
                 "rses": rses_plain(state, rses),
                 "quotas": {state.account: state.quota},
@@ -89,6 +105,10 @@ class RucioControls(Handle):
             }
         )
         self.settle()
+
+    def set_quota(self, rse: str, size: int) -> None:
+        """Give the ordinary account another quota at an RSE, in bytes; -1 is no limit."""
+        self._services().order({"new_quotas": {rse: {self._state().account: size}}})
 
     def _needs_postgres(self) -> None:
         if self._state().db != "postgres":

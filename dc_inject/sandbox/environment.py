@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,24 +14,34 @@ from importlib.resources import as_file, files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from dc_inject.errors import ServiceError, UsageError
+from dc_inject.model.errors import ServiceError, UsageError
 
+from . import ownership
 from .locking import locked
+from .processes import without_credentials
 
 _COMPLETE, _POSTGRES = ".dc_inject-complete", ".dc_inject-postgres"
-_LOCK = files("dc_inject.sandbox") / "requirements.txt"
+_LOCKS = {"41": "requirements.txt", "38": "requirements-38.txt"}
+RELEASES = tuple(_LOCKS)  # of Rucio, that a sandbox can be of; the first one unless told otherwise
 _POSTGRES_LOCK = files("dc_inject.sandbox") / "requirements-postgres.txt"  # what comes on top
 
 
-def lock_hash() -> str:
+def lock_of(release: str) -> Traversable:
+    """Return the lock of one of RELEASES; raises UsageError for another."""
+    if release not in _LOCKS:
+        raise UsageError(f"the sandbox has no Rucio {release!r}", f"known are {', '.join(RELEASES)}")
+    return files("dc_inject.sandbox") / _LOCKS[release]
+
+
+def lock_hash(release: str = RELEASES[0]) -> str:
     """Tell which lock an environment has to be made from."""
-    return hashlib.sha256(_LOCK.read_bytes()).hexdigest()
+    return hashlib.sha256(lock_of(release).read_bytes()).hexdigest()
 
 
-def default_environment() -> Path:
+def default_environment(release: str = RELEASES[0]) -> Path:
     """Name the place where environments are kept unless told otherwise; one per lock."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "dc_inject" / f"sandbox-server-{lock_hash()[:12]}"
+    return cache / "dc_inject" / f"sandbox-server-{lock_hash(release)[:12]}"
 
 
 def python_of(folder: Path) -> Path:
@@ -40,30 +49,37 @@ def python_of(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def is_complete(folder: Path) -> bool:
-    """Tell whether the environment was installed to its end from the present lock."""
+def is_complete(folder: Path, release: str = RELEASES[0]) -> bool:
+    """Tell whether the environment was installed to its end from the present lock of a release."""
     marker = folder / _COMPLETE
-    return marker.is_file() and marker.read_text().strip() == lock_hash() and python_of(folder).exists()
+    return marker.is_file() and marker.read_text().strip() == lock_hash(release) and python_of(folder).exists()
 
 
-def ensure_environment(folder: Path, say: Callable[[str], None]) -> None:
-    """Install the environment unless it is complete; a half one, or one of another lock, is made again.
+def installed_release(folder: Path) -> str:
+    """Return the release that an environment was made with; the first one where there is none yet."""
+    return next((release for release in RELEASES if is_complete(folder, release)), RELEASES[0])
+
+
+def ensure_environment(folder: Path, say: Callable[[str], None], release: str = RELEASES[0]) -> None:
+    """Install the environment with a release of Rucio unless it is complete.
+
+    A half one, or one of another lock, is made again.
 
     Raises UsageError for a folder that is something else, ServiceError when the installation fails.
     """
+    lock = lock_of(release)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder, say):
-        if is_complete(folder):
+        if is_complete(folder, release):
             return
-        if folder.exists():
-            if any(folder.iterdir()) and not (folder / "pyvenv.cfg").exists():
-                raise UsageError(f"{folder} is in use for something else", "name another folder with --env")
-            shutil.rmtree(folder)
-        say(f"making a Python environment for the Rucio server in {folder}")
+        if os.path.lexists(folder):
+            ownership.remove(folder, "--env", ownership.completed(_COMPLETE))
+        ownership.claim(folder, "--env")
+        say(f"making a Python environment for the Rucio server, release {release}, in {folder}")
         _run([sys.executable, "-m", "venv", str(folder)])
         say("installing the Rucio server there (about half a minute)")
-        _install(folder, _LOCK)
-        (folder / _COMPLETE).write_text(lock_hash() + "\n")
+        _install(folder, lock)
+        (folder / _COMPLETE).write_text(lock_hash(release) + "\n")
 
 
 def ensure_postgres(folder: Path, say: Callable[[str], None]) -> None:
@@ -87,7 +103,7 @@ def _install(folder: Path, lock: Traversable, *options: str) -> None:
 
 
 def _run(command: list[str]) -> None:
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    env = {key: value for key, value in without_credentials().items() if not key.startswith("PYTHON")}
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         last = "; ".join((done.stderr or done.stdout).strip().splitlines()[-3:])

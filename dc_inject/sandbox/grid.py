@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from dc_inject.errors import UsageError
-from dc_inject.units import parse_duration, parse_rate, parse_size
+from dc_inject.model.errors import UsageError
+from dc_inject.model.units import parse_duration, parse_rate, parse_size
 
 Plain = dict[str, Any]  # what goes to the server's scripts as JSON
 
@@ -79,7 +79,9 @@ def read_grid(file: Path | None = None) -> Grid:
         return _grid(yaml.safe_load(text))
     except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
         problem = f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
-        raise UsageError(f"{name} is not a grid: {problem}", "docs/sandbox.md describes the file") from error
+        raise UsageError(
+            f"{name} is not a grid: {problem}", "docs/reference/sandbox.md describes the file"
+        ) from error
 
 
 def _text(file: Path) -> str:
@@ -107,6 +109,7 @@ def _grid(raw: Plain) -> Grid:
                 files=_span(block["files"], int),
                 file_size=_span(block["file_size"], parse_size),
                 seed=seed,
+                label=str(block.get("label", "")),
             )
     account = raw["account"]
     return Grid(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from dc_inject.errors import UsageError
+from dc_inject.model.errors import UsageError
 
 from .services import Services
 from .state import State

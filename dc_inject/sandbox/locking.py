@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dc_inject.errors import DcInjectError
+from dc_inject.model.errors import DcInjectError
 
 
 @contextmanager

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import postgres, storages
+from . import ownership, postgres, storages
 from .contents import datasets_plain, rses_plain
+from .environment import RELEASES
 from .grid import Grid, link_plain
 from .services import POSTGRES, Services, listen
 from .settings import alembic_settings, client_settings, server_settings, sqlite_address
@@ -34,6 +35,7 @@ class Wanted:
     xrootd: Xrootd | None = None  # without it there are no storages
     storages: int = 0
     db: str = "sqlite"
+    rucio: str = RELEASES[0]
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Doors:
 
 def make(folder: Path, wanted: Wanted, say: Say) -> None:
     """Make it, up to where its processes run and the grid is built; they may still be starting."""
-    folder.mkdir(mode=0o700)
+    ownership.claim(folder, "--folder", mode=0o700)
     with ExitStack() as stack:
         doors = _open(stack, wanted)
         grid = storages.with_storages(wanted.grid, doors.storages)
@@ -97,6 +99,7 @@ def _state(wanted: Wanted, doors: Doors) -> State:
         wanted.grid.account,
         wanted.grid.quota,
         db=wanted.db,
+        rucio=wanted.rucio,
     )
     if not wanted.xrootd:
         return plain

@@ -11,7 +11,7 @@ import os
 import pwd
 from pathlib import Path
 
-from dc_inject.errors import ServiceError
+from dc_inject.model.errors import ServiceError
 
 from .settings import postgres_settings
 from .state import State, write_private

@@ -10,25 +10,28 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from dc_inject.errors import DcInjectError
+from dc_inject.model.errors import DcInjectError
 
 MARKER = "DC_INJECT_SANDBOX"
 ROLE = "DC_INJECT_SANDBOX_ROLE"
 
 
+# What a server may know of the caller's environment: no credentials, no settings of Rucio, Python, or PostgreSQL.
+_KEPT = frozenset({"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "LANG", "LD_LIBRARY_PATH"})
+# What programs that fetch and install do not get; they need proxies and settings of their own.
+_SECRET = re.compile(r"TOKEN|PASSW|SECRET|CREDENTIAL", re.IGNORECASE)
+_GRID = ("RUCIO_", "X509_", "BEARER_", "DC_INJECT_")
+
+
 def environment(marker: str, role: str, settings: Path, library: Path) -> dict[str, str]:
-    """Make the environment of a server process: none of the caller's settings of Rucio, Python, PostgreSQL."""
-    foreign = ("RUCIO_", "PYTHON", "X509_", "VIRTUAL_ENV", "PG")
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith(foreign) and not key.lower().endswith("_proxy")  # nothing of ours is behind one
-    }
+    """Make the environment of a server process; of the caller's it has little, and no credentials."""
+    kept = {key: value for key, value in os.environ.items() if key in _KEPT or key.startswith("LC_")}
     return kept | {
         MARKER: marker,
         ROLE: role,
@@ -36,6 +39,15 @@ def environment(marker: str, role: str, settings: Path, library: Path) -> dict[s
         "PYTHONPATH": str(library),
         "PYTHONDONTWRITEBYTECODE": "1",
         "TZ": "UTC",
+    }
+
+
+def without_credentials() -> dict[str, str]:
+    """Return the caller's environment for programs that fetch and install, without credentials of the grid."""
+    return {
+        key: value
+        for key, value in os.environ.items()
+        if key.startswith("PIP_") or not (key.startswith(_GRID) or _SECRET.search(key))
     }
 
 
@@ -87,6 +99,19 @@ def marked(marker: str, role: str | None = None) -> list[int]:
     return found
 
 
+def roles(marker: str) -> set[str]:
+    """Return the roles of all living processes that carry the marker."""
+    found: set[str] = set()
+    for entry in Path("/proc").iterdir():
+        variables = _environ(int(entry.name)).split(b"\0") if entry.name.isdigit() else []
+        if f"{MARKER}={marker}".encode() in variables:
+            named = (
+                one.removeprefix(f"{ROLE}=".encode()) for one in variables if one.startswith(f"{ROLE}=".encode())
+            )
+            found.update(role.decode() for role in named)
+    return found
+
+
 def end(find: Callable[[], Sequence[int]], grace: float = 10.0) -> int:
     """End what `find` finds: TERM, after `grace` seconds (0: at once) KILL; returns how many there were.
 
@@ -109,7 +134,7 @@ def end(find: Callable[[], Sequence[int]], grace: float = 10.0) -> int:
                     os.waitpid(pid, os.WNOHANG)
             if time.monotonic() > deadline:
                 break
-            time.sleep(0.02)
+            time.sleep(0.05)
         else:
             return len(seen)
     raise DcInjectError(f"processes {sorted(find())} do not end, not even when killed")

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from dc_inject.errors import ServiceError, UsageError
+from dc_inject.model.errors import ServiceError, UsageError
 
-from . import processes
+from . import ownership, processes
 from .controls import RucioControls
-from .environment import default_environment, ensure_environment, ensure_postgres
+from .environment import (
+    RELEASES,
+    default_environment,
+    ensure_environment,
+    ensure_postgres,
+    installed_release,
+    lock_of,
+)
 from .grid import Grid, read_grid
 from .locking import locked
 from .making import Wanted, make
 from .services import DAEMONS, FTS, POSTGRES, SERVER, storage_role
-from .state import STATE
+from .state import STATE, State
 from .storages import StorageControls, addresses, wait
 from .xrootd import Xrootd, default_xrootd, ensure_xrootd
 
@@ -39,11 +45,13 @@ class Status:
     account: str | None = None
     policy: str | None = None
     db: str | None = None  # sqlite or postgres
+    rucio: str | None = None  # the release of its server
     server: bool = False
     daemons: bool = False
     fts: str | None = None
     fts_tls: str | None = None
     storages: Mapping[str, str] = field(default_factory=dict)  # prefixes of URLs, by name
+    stopped: tuple[str, ...] = ()  # storages, and `fts`, of which no process lives
 
 
 class _Part(NamedTuple):
@@ -65,14 +73,17 @@ class Sandbox(RucioControls, StorageControls):
         env: Path | None = None,
         interval: float = 0.2,
         db: str = "sqlite",
+        rucio: str | None = None,
         storage: str | None = None,
         storages: int = 3,
         xrootd: Path | None = None,
     ) -> None:
         """Bring it up, unless it is up; clears what a crash left behind, leaves nothing when it fails itself.
 
-        `interval` is the pause between two passes of the daemons, in seconds. With `db="postgres"` Rucio's
-        catalogue is in PostgreSQL, which is installed into the server's environment at the first time.
+        `interval` is the pause between two passes of the daemons, in seconds; `rucio` is the release of the
+        server, one of RELEASES (unless told: that of the environment `env`, or the first).
+        With `db="postgres"` Rucio's catalogue is in PostgreSQL, which is installed into the server's environment
+        at the first time.
         With `storage="xrootd"` there are `storages` real ones too, each an RSE as well, and an FTS service;
         `xrootd` is where Debian's packages are unpacked when the system has none.
         """
@@ -82,25 +93,27 @@ class Sandbox(RucioControls, StorageControls):
             raise UsageError(f"there is no database {db!r}", f"known are {', '.join(DATABASES)}")
         if storage not in (None, "xrootd"):
             raise UsageError(f"there is no storage {storage!r}", "known is xrootd")
+        release = rucio or (installed_release(env) if env else RELEASES[0])
+        lock_of(release)  # refuses a release that there is not
         addresses(storages)  # refused now, and not after minutes of installing
         wanted = grid if isinstance(grid, Grid) else read_grid(grid)
-        python = Path(os.path.abspath(env or default_environment()))  # noqa: PTH100 (as above)
+        python = Path(os.path.abspath(env or default_environment(release)))  # noqa: PTH100 (as above)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with locked(self.folder, self._say):
             if self.status().up:
-                self._refuse_to_change(db, storage)
+                self._refuse_to_change(db, storage, rucio)
                 self._say(f"the sandbox in {self.folder} is up already")
                 return
             self._refuse_foreign_folder()
             if self.folder.exists():
                 self._say("clearing what an earlier sandbox left behind")
                 self._clear(grace=0)
-            ensure_environment(python, self._say)
+            ensure_environment(python, self._say, release)
             if db == "postgres":
                 ensure_postgres(python, self._say)
             program = self._xrootd(xrootd) if storage else None
             try:
-                self._make(Wanted(wanted, policy, python, interval, program, storages, db))
+                self._make(Wanted(wanted, policy, python, interval, program, storages, db, release))
             except BaseException:
                 self._say("taking down what was begun")
                 self._clear(grace=0)
@@ -134,12 +147,20 @@ class Sandbox(RucioControls, StorageControls):
             account=state.account,
             policy=state.policy,
             db=state.db,
+            rucio=state.rucio,
             server=server,
             daemons=daemons,
             fts=state.fts_url,
             fts_tls=self.fts_tls_url if state.fts else None,
             storages=self.storages,
+            stopped=self._stopped(state),
         )
+
+    def _stopped(self, state: State) -> tuple[str, ...]:
+        """Name the parts beside Rucio of which nothing runs."""
+        roles = {name: storage_role(name) for name in state.storages} | ({"fts": FTS} if state.fts else {})
+        living = processes.roles(state.marker)
+        return tuple(name for name, role in roles.items() if role not in living)
 
     def stop(self, part: str) -> None:
         """Stop a part: `rucio`, `daemons`, `database`, `fts`, or a storage by its name."""
@@ -175,8 +196,10 @@ class Sandbox(RucioControls, StorageControls):
 
     # parts of up and down -------------------------------------------------------------------------------
 
-    def _refuse_to_change(self, db: str, storage: str | None) -> None:
+    def _refuse_to_change(self, db: str, storage: str | None, rucio: str | None) -> None:
         state = self._state()
+        if rucio not in (None, state.rucio):
+            raise UsageError(f"the sandbox in {self.folder} is up, with Rucio {state.rucio}", "take it down first")
         if storage and not state.storages:
             raise UsageError(f"the sandbox in {self.folder} is up, without storages", "take it down first")
         if db == "postgres" != state.db:
@@ -196,10 +219,7 @@ class Sandbox(RucioControls, StorageControls):
         self._state().when_up().write(self.folder)
 
     def _refuse_foreign_folder(self) -> None:
-        if not self.folder.exists() or (self.folder / STATE).exists():
-            return
-        if {path.name for path in self.folder.iterdir()} - {f"{STATE}.new"}:
-            raise UsageError(f"{self.folder} is in use for something else", "name another folder with --folder")
+        ownership.refuse_foreign(self.folder, "--folder", ownership.had_state)
 
     def _clear(self, *, keep: bool = False, grace: float = 5.0) -> None:
         if not self.folder.exists():
@@ -213,4 +233,4 @@ class Sandbox(RucioControls, StorageControls):
                 processes.end(partial(processes.marked, marker, POSTGRES))
             processes.end(lambda: processes.marked(marker), grace)
         if not keep:
-            shutil.rmtree(self.folder)
+            ownership.remove(self.folder, "--folder", ownership.had_state)

@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from dc_inject.errors import ServiceError
+from dc_inject.model.errors import ServiceError
 
+from .environment import RELEASES
 from .grid import Rse
 
 STATE = "state.json"
@@ -34,6 +35,7 @@ class State:
     fts: int | None = None  # port of the FTS service, plain http
     fts_tls: int | None = None  # and with TLS
     db: str = "sqlite"  # where Rucio's catalogue is, or "postgres"
+    rucio: str = RELEASES[0]  # the release of the server
 
     @classmethod
     def read(cls, folder: Path) -> Self:

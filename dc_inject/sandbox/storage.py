@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from dc_inject.content import Content
-from dc_inject.errors import UsageError
+from dc_inject.model.content import Content
+from dc_inject.model.errors import UsageError
 
 _BLOCK = 1 << 20
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from dc_inject.errors import UsageError
+from dc_inject.model.errors import UsageError
 
 from . import authority, storage
 from .authority import Authority

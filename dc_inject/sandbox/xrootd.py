@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import platform
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dc_inject.errors import ServiceError, UsageError
+from dc_inject.model.errors import ServiceError
 
+from . import debian, ownership
 from .locking import locked
 
 PACKAGES = ("xrootd-server", "xrootd-server-plugins", "xrootd-plugins")
@@ -19,7 +18,6 @@ PLUGINS = ("libXrdHttp", "libXrdHttpTPC", "libXrdThrottle")
 HINT = f"apt install {' '.join(PACKAGES)}"
 SYSTEM = ":/usr/sbin:/usr/bin"  # looked into also when an ordinary user's PATH has them not
 _COMPLETE = ".dc_inject-complete"
-_PATIENCE = 300.0  # seconds for one call of apt
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Xrootd:
 def default_xrootd() -> Path:
     """Name the place of the unpacked packages unless told otherwise; they fit one release on one architecture."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "dc_inject" / f"xrootd-{_release()}"
+    return cache / "dc_inject" / f"xrootd-{debian.release()}"
 
 
 def installed() -> Xrootd | None:
@@ -48,7 +46,7 @@ def installed() -> Xrootd | None:
 def unpacked(folder: Path) -> Xrootd | None:
     """Find what was unpacked to its end in `folder`, for this release of the system."""
     marker, usr = folder / _COMPLETE, folder / "usr"
-    if not marker.is_file() or marker.read_text().strip() != _release():
+    if not marker.is_file() or marker.read_text().strip() != debian.release():
         return None
     library = _library(usr)
     return Xrootd(usr / "bin" / "xrootd", library) if library else None
@@ -65,54 +63,19 @@ def ensure_xrootd(folder: Path, say: Callable[[str], None]) -> Xrootd:
     with locked(folder, say):
         if found := unpacked(folder):
             return found
-        if folder.exists():
-            if any(folder.iterdir()) and not (folder / "apt").exists():
-                raise UsageError(f"{folder} is in use for something else", "name another folder with --xrootd")
-            shutil.rmtree(folder)
+        if os.path.lexists(folder):
+            ownership.remove(folder, "--xrootd", ownership.completed(_COMPLETE))
+        ownership.claim(folder, "--xrootd")
         say(f"fetching Debian's XRootD into {folder} (3 MB)")
-        _unpack(folder)
-        (folder / _COMPLETE).write_text(_release() + "\n")
+        try:
+            debian.unpack(folder, PACKAGES)
+        except ServiceError as error:
+            raise _no_xrootd(error.message) from None
+        (folder / _COMPLETE).write_text(debian.release() + "\n")
         made = unpacked(folder)
     if made is None:
         raise _no_xrootd("the packages have no XRootD with HTTP plugins")
     return made
-
-
-def _unpack(folder: Path) -> None:
-    # apt works in a folder of its own: it locks nothing of the system's, and leaves nothing there
-    apt = folder / "apt"
-    for part in ("cache/archives/partial", "lists/partial"):
-        (apt / part).mkdir(parents=True)
-    fetch = ("-y", "--no-install-recommends", "--download-only", "install", *PACKAGES)
-    try:
-        _apt(apt, *fetch)
-    except ServiceError:  # the system's lists are missing or old, as in most images
-        own = f"Dir::State::lists={apt / 'lists'}"
-        _apt(apt, "-o", own, "update")
-        _apt(apt, "-o", own, *fetch)
-    for package in sorted(apt.glob("cache/archives/*.deb")):
-        _run("dpkg-deb", "-x", str(package), str(folder))
-    shutil.rmtree(apt / "cache")
-    shutil.rmtree(apt / "lists")
-
-
-def _apt(folder: Path, *words: str) -> None:
-    _run("apt-get", "-qq", "-o", "Debug::NoLocking=1", "-o", f"Dir::Cache={folder / 'cache'}", *words)
-
-
-def _run(*command: str) -> None:
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=_PATIENCE,
-            env=os.environ | {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise _no_xrootd(f"there is no {command[0]} to fetch it with") from None
-    except subprocess.TimeoutExpired:
-        raise _no_xrootd(f"{command[0]} did not end within {_PATIENCE:.0f} s") from None
-    if done.returncode:
-        last = "; ".join((done.stderr or done.stdout).strip().splitlines()[-2:])
-        raise _no_xrootd(f"{command[0]} says: {last}")
 
 
 def _no_xrootd(why: str) -> ServiceError:
@@ -130,11 +93,3 @@ def _library(usr: Path) -> Path | None:
 def _library_folders(usr: Path) -> Iterator[Path]:
     yield from sorted((usr / "lib").glob("*-linux-gnu*"))
     yield from (usr / "lib64", usr / "lib")
-
-
-def _release() -> str:
-    try:
-        told = platform.freedesktop_os_release()
-    except OSError:
-        told = {}
-    return f"{told.get('ID', 'linux')}{told.get('VERSION_ID', '')}-{platform.machine()}"

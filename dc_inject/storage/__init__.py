@@ -1,6 +1,6 @@
 """What the tool itself does at a storage: list, look, delete, make folders, and ask what is allowed.
 
-`AnyStorage` is a `Storage` for every scheme that `dc_inject.urls` knows.
+`AnyStorage` is a `Storage` for every scheme that `dc_inject.model.urls` knows.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 
-from dc_inject.storage.nouns import (
+from dc_inject.model import deletion
+from dc_inject.storage.http_transport import canonical, trust
+from dc_inject.storage.types import (
     MOST_ENTRIES,
     VERBS,
     Access,
@@ -23,7 +25,6 @@ from dc_inject.storage.nouns import (
     Writable,
 )
 from dc_inject.storage.webdav import WebDav
-from dc_inject.storage.wire import canonical, trust
 from dc_inject.storage.xrootd import Xrootd
 
 __all__ = [
@@ -49,8 +50,17 @@ __all__ = [
 class AnyStorage:
     """Gives each URL to whoever speaks its scheme; root:// only where the XRootD library is installed."""
 
-    def __init__(self, webdav: WebDav, make_xrootd: Callable[[], Xrootd] = Xrootd) -> None:
-        """Take the one for HTTP, and how to make the other one when the first root:// comes."""
+    def __init__(
+        self,
+        webdav: WebDav,
+        make_xrootd: Callable[[], Xrootd] = Xrootd,
+        may_open: Callable[[str], None] = lambda _url: None,
+    ) -> None:
+        """Take the one for HTTP, and how to make the other one when the first root:// comes.
+
+        `may_open` is asked before each call, and raises a ServiceError where credentials must not be seen.
+        """
+        self._may_open = may_open
         self._webdav = webdav
         self._make_xrootd = make_xrootd
         self._xrootd: Xrootd | None = None
@@ -68,13 +78,13 @@ class AnyStorage:
         """See `Storage`."""
         return self._of(url).look(url, checksum=checksum)
 
-    def delete(self, url: str) -> bool:
+    def delete(self, file: deletion.StoredFile) -> bool:
         """See `Storage`."""
-        return self._of(url).delete(url)
+        return self._of(deletion.address(file)).delete(file)
 
-    def delete_folder_if_empty(self, url: str) -> bool:
+    def delete_folder_if_empty(self, folder: deletion.StoredFolder) -> bool:
         """See `Storage`."""
-        return self._of(url).delete_folder_if_empty(url)
+        return self._of(deletion.address(folder)).delete_folder_if_empty(folder)
 
     def make_folders(self, url: str, below: str) -> None:
         """See `Storage`."""
@@ -89,7 +99,9 @@ class AnyStorage:
         return self._of(url).verbs(url)
 
     def _of(self, url: str) -> Storage:
-        if canonical(url).scheme != "root":
+        scheme = canonical(url).scheme
+        self._may_open(url)
+        if scheme != "root":
             return self._webdav
         with self._lock:
             self._xrootd = self._xrootd or self._make_xrootd()

@@ -13,9 +13,9 @@ from collections.abc import Collection
 import requests
 from urllib3.exceptions import TimeoutError as Urllib3TimeoutError
 
-from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
-from dc_inject.redaction import scrub
-from dc_inject.storage.nouns import Missing, Refused
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.redaction import scrub
+from dc_inject.storage.types import Missing, Refused
 
 CREDENTIALS = "credentials"
 _RENEW = "renew proxy or token (`dc-inject ping` tells which are used), or ask the storage for the right"
@@ -80,7 +80,7 @@ def _of_tls(what: str, error: Exception, secrets: Collection[str]) -> ServiceErr
     if "alert" in words.lower():
         return Refused(f"{what}: our certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
     if any(sign in words.lower() for sign in _OURS):
-        return Fatal(f"{what}: our certificate cannot be used ({words})", _RENEW, hold=CREDENTIALS)
+        return NeedsOperator(f"{what}: our certificate cannot be used ({words})", _RENEW, hold=CREDENTIALS)
     return Temporary(
         f"{what}: no TLS connection ({words})", "if it stays so, the storage may not accept our certificate"
     )
@@ -89,8 +89,8 @@ def _of_tls(what: str, error: Exception, secrets: Collection[str]) -> ServiceErr
 def _of_files(what: str, error: OSError, secrets: Collection[str]) -> ServiceError:
     words = scrub(str(error), secrets)
     if "CA certificate bundle" in words:
-        return Fatal(f"{what}: {words}", _TRUST)
-    return Fatal(
+        return NeedsOperator(f"{what}: {words}", _TRUST)
+    return NeedsOperator(
         f"{what}: {words}", "the proxy or certificate cannot be read: check path and rights", hold=CREDENTIALS
     )
 

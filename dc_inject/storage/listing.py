@@ -20,6 +20,8 @@ SPACE = (
     b'<D:propfind xmlns:D="DAV:"><D:prop><D:resourcetype/><D:quota-available-bytes/></D:prop></D:propfind>'
 )
 
+# Whatever their name space: storages differ in that of checksums. What else is told is not kept.
+_KEPT = frozenset({"getcontentlength", "getlastmodified", "quota-available-bytes", "checksums", "checksum"})
 _LONGEST_TEXT = 16_384
 _DEEPEST = 32
 _DAV = "DAV: "
@@ -157,8 +159,8 @@ class _Reader:
             self._row.status = self._read_status()
         elif name == f"{_DAV}status" and above == f"{_DAV}propstat":
             self._status = self._read_status()
-        elif above == f"{_DAV}prop":
-            self._values[name.rpartition(" ")[2].lower()] = self._text
+        elif above == f"{_DAV}prop" and (known := name.rpartition(" ")[2].lower()) in _KEPT:
+            self._values[known] = self._text
         self._inside.pop()
 
     def _property(self) -> str | None:

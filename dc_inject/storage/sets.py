@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dc_inject import samples, urls
-from dc_inject.errors import Permanent, UsageError
-from dc_inject.samples import MARK, FileSet
-from dc_inject.storage.nouns import Missing, Storage, Writable
+from dc_inject.model import samples, urls
+from dc_inject.model.deletion import SampleFile, SampleFolder
+from dc_inject.model.errors import Permanent, UsageError
+from dc_inject.model.samples import MARK, FileSet
+from dc_inject.storage.types import Missing, Storage, Writable
 from dc_inject.storage.upload import Moved, Written, upload
 
 
@@ -30,7 +31,7 @@ class StorageSet:
     ) -> None:
         """Take where it is to be; nothing is asked before the first call."""
         self._storage = storage
-        self._prefix = prefix
+        self._prefix = urls.normal(prefix)
         self._set = wanted
         self._sleep = sleep
 
@@ -52,8 +53,10 @@ class StorageSet:
     def unwritten(self) -> Sequence[int]:
         """Return the numbers of files that a listing does not show whole; raises as `missing` does."""
         wanted = self.missing()
-        there = {url for url, size in _files(self._storage, self._prefix, self._set) if size == self._set.bytes}
-        return [number for number in wanted if self.url(number) not in there]
+        there = {
+            number for number, size in _files(self._storage, self._prefix, self._set) if size == self._set.bytes
+        }
+        return [number for number in wanted if number not in there]
 
     def begin(self) -> None:
         """Do nothing: folders are made with their files."""
@@ -64,8 +67,8 @@ class StorageSet:
 
     def write(self, number: int, moved: Moved) -> Written:
         """Write a file if it is not there."""
-        url, content = self.url(number), self._set.content(number)
-        return upload(self._storage, url, content, below=self._prefix, moved=moved, sleep=self._sleep)
+        file, content = SampleFile(self._prefix, self._set, number), self._set.content(number)
+        return upload(self._storage, file, content, below=self._prefix, moved=moved, sleep=self._sleep)
 
     def keep(self, written: Sequence[tuple[int, Written]]) -> None:
         """Do nothing: a file that is there is kept."""
@@ -89,16 +92,17 @@ def stocks(storage: Storage, prefix: str, name: str = "") -> Iterator[Stock]:
 
 
 def drop(storage: Storage, prefix: str, made: FileSet) -> Iterator[int]:
-    """Delete the files of a set and give the size of each; then the folders that are empty.
+    """Delete the files of a set and give the size of each; then the folders of the set that are empty.
 
-    What else lies in them, by whatever name, stays, and so do its folders.
+    What else lies in them, by whatever name, stays, and so do its folders. The folder above all sets stays too:
+    another one may just be made in it.
     """
-    for url, size in list(_files(storage, prefix, made)):
-        storage.delete(url)
+    where = urls.normal(prefix)
+    for number, size in list(_files(storage, where, made)):
+        storage.delete(SampleFile(where, made, number))
         yield size
-    folder = made.folder(prefix)
-    while folder != urls.normal(prefix) and storage.delete_folder_if_empty(folder):
-        folder = urls.parent(folder)
+    if storage.delete_folder_if_empty(SampleFolder(where, made)):
+        storage.delete_folder_if_empty(SampleFolder(where, made, whole_name=True))
 
 
 def _folders(storage: Storage, url: str) -> list[str]:
@@ -108,12 +112,12 @@ def _folders(storage: Storage, url: str) -> list[str]:
         return []
 
 
-def _files(storage: Storage, prefix: str, made: FileSet) -> Iterator[tuple[str, int]]:
-    """Give URL and size of the files of a set that are there, also of those that were cut off."""
-    ours = {made.url(prefix, number) for number in range(1, made.files + 1)}
+def _files(storage: Storage, prefix: str, made: FileSet) -> Iterator[tuple[int, int]]:
+    """Give number and size of the files of a set that are there, also of those that were cut off."""
+    ours = {made.url(prefix, number): number for number in range(1, made.files + 1)}
     try:
         for found in storage.list(made.folder(prefix), depth=1):
             if not found.folder and found.url in ours:
-                yield found.url, found.bytes or 0
+                yield ours[found.url], found.bytes or 0
     except Missing:
         return

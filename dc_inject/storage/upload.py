@@ -6,10 +6,10 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dc_inject import urls
-from dc_inject.content import Content
-from dc_inject.errors import Temporary
-from dc_inject.storage.nouns import Look, Missing, Writable
+from dc_inject.model import deletion, urls
+from dc_inject.model.content import Content
+from dc_inject.model.errors import Temporary
+from dc_inject.storage.types import Look, Missing, Writable
 
 TRIES = 3
 PAUSE = 2.0  # seconds before the second try; then twice that
@@ -27,7 +27,13 @@ class Written:
 
 
 def upload(
-    storage: Writable, url: str, content: Content, *, below: str, moved: Moved, sleep: Callable[[float], None]
+    storage: Writable,
+    file: deletion.StoredFile,
+    content: Content,
+    *,
+    below: str,
+    moved: Moved,
+    sleep: Callable[[float], None],
 ) -> Written:
     """Write a file unless it is there; folders above it are made as far as `below`, which has to exist.
 
@@ -36,7 +42,7 @@ def upload(
     """
     for left in reversed(range(TRIES)):
         try:
-            return _once(storage, url, content, below, moved)
+            return _once(storage, file, content, below, moved)
         except Temporary:
             if not left:
                 raise
@@ -44,7 +50,8 @@ def upload(
     raise AssertionError("one of the tries returns or raises")
 
 
-def _once(storage: Writable, url: str, content: Content, below: str, moved: Moved) -> Written:
+def _once(storage: Writable, file: deletion.StoredFile, content: Content, below: str, moved: Moved) -> Written:
+    url = deletion.address(file)
     there = storage.look(url, checksum=True)
     if there.exists and there.bytes == content.size:
         adler32 = content.adler32()
@@ -52,7 +59,7 @@ def _once(storage: Writable, url: str, content: Content, below: str, moved: Move
             moved(content.size)
             return Written(url, content.size, adler32, bool(there.adler32))
     if there.exists:  # cut off, or damaged; not every storage lets a file be written over
-        storage.delete(url)
+        storage.delete(file)
     sent = _Sent(content, moved)
     try:
         _put(storage, url, sent, below)

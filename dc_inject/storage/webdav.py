@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from dc_inject import units, urls
-from dc_inject.errors import Permanent, ServiceError, Temporary
+from dc_inject.model import deletion, units, urls
+from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.storage import listing
+from dc_inject.storage.http_transport import Answer, HttpTransport, canonical
 from dc_inject.storage.listing import Row, Unreadable
-from dc_inject.storage.nouns import MOST_ENTRIES, VERBS, Access, Body, Found, Later, Look, Missing, Reach
-from dc_inject.storage.wire import Answer, Wire, canonical
+from dc_inject.storage.types import MOST_ENTRIES, VERBS, Access, Body, Found, Later, Look, Missing, Reach
 
 log = logging.getLogger(__name__)
 
@@ -41,10 +41,10 @@ class WebDav:
         verify: str | bool = True,
         connect: float = 10.0,
         read: float = 60.0,
-        longest: float = 600.0,
+        longest: float | None = None,
     ) -> None:
-        """Take who is asked for credentials at each call, whom to trust, and timeouts in seconds (`Wire`)."""
-        self._wire = Wire(access, verify=verify, connect=connect, read=read, longest=longest)
+        """Take who is asked for credentials at each call, whom to trust, and timeouts in seconds."""
+        self._wire = HttpTransport(access, verify=verify, connect=connect, read=read, longest=longest)
 
     def close(self) -> None:
         """Close all connections."""
@@ -89,26 +89,22 @@ class WebDav:
             if answer.status not in {200, 201, 204}:
                 raise answer.error()
 
-    def delete(self, url: str) -> bool:
+    def delete(self, file: deletion.StoredFile) -> bool:
         """Delete one file, as `Storage` says."""
-        if not canonical(url).path:
-            raise Permanent(f"DELETE {url}: a whole storage is never deleted")
-        return self._delete(str(canonical(url)))
+        return self._delete(file)
 
-    def delete_folder_if_empty(self, url: str) -> bool:
+    def delete_folder_if_empty(self, folder: deletion.StoredFolder) -> bool:
         """Delete a folder only after its listing showed nothing: some servers delete all that is in it."""
-        where = str(canonical(url))
-        if not canonical(url).path:
-            raise Permanent(f"DELETE {url}: a whole storage is never deleted")
+        where = deletion.address(folder)
         try:
-            folder = self._read_folder(where, MOST_ENTRIES)
+            found = self._read_folder(f"{where}/", MOST_ENTRIES, follow=False)
         except Missing:
             return True
-        if folder.children or folder.strangers:
+        if found.children or found.strangers:
             return False
-        if folder.itself is None or not folder.itself.folder:
+        if found.itself is None or not found.itself.folder:
             raise Permanent(f"DELETE {where}: not done, as the storage does not tell that it is an empty folder")
-        self._delete(f"{where}/")
+        self._delete(folder, "/")
         return True
 
     def make_folders(self, url: str, below: str) -> None:
@@ -153,7 +149,9 @@ class WebDav:
                 return answer.error()
             return None
 
-    def _delete(self, where: str) -> bool:
+    def _delete(self, thing: deletion.StoredFile | deletion.StoredFolder, slash: str = "") -> bool:
+        """Delete what is proved to be ours; the only place from which a storage is asked to."""
+        where = f"{deletion.address(thing)}{slash}"
         with self._wire.ask("DELETE", where) as answer:
             if answer.status in _GONE:
                 return False
@@ -163,8 +161,8 @@ class WebDav:
                 raise answer.error()
             return True
 
-    def _read_folder(self, where: str, most: int) -> _Folder:
-        with self._wire.ask("PROPFIND", where, {"Depth": "1", **_XML}, listing.BODY) as answer:
+    def _read_folder(self, where: str, most: int, *, follow: bool = True) -> _Folder:
+        with self._wire.ask("PROPFIND", where, {"Depth": "1", **_XML}, listing.BODY, follow=follow) as answer:
             folder = _Folder(None, [], 0)
             here = _names(answer.path)
             for row in self._rows(answer, where):

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dc_inject import urls
-from dc_inject.errors import Permanent, ServiceError, Temporary
-from dc_inject.redaction import scrub
+from dc_inject.model import deletion, urls
+from dc_inject.model.errors import Permanent, ServiceError, Temporary
+from dc_inject.model.redaction import scrub
 from dc_inject.storage import listing
-from dc_inject.storage.nouns import MOST_ENTRIES, VERBS, Found, Look, Missing, Reach, Refused
-from dc_inject.storage.wire import canonical
+from dc_inject.storage.http_transport import canonical
+from dc_inject.storage.types import MOST_ENTRIES, VERBS, Found, Look, Missing, Reach, Refused
 
 DEEPEST = 64
 _MISSING = 3011
@@ -54,14 +54,15 @@ class Xrootd:
         while waiting:
             where, level = waiting.pop()
             try:
-                children = self._children(where)
+                entries = self._entries(where)
             except Missing:
                 if level == 1:
                     raise
                 continue
-            given += len(children)
+            given += len(entries)
             if given > limit:
                 raise Permanent(f"dirlist {top}: too many entries", "take a folder with fewer in it")
+            children = self._found(where, entries)
             yield from children
             if level != depth:
                 if level == DEEPEST:
@@ -81,20 +82,19 @@ class Xrootd:
             told = listing.adler32(_text(query).replace("adler32 ", "adler32=", 1))
         return Look(True, int(info.size), told)
 
-    def delete(self, url: str) -> bool:
+    def delete(self, file: deletion.StoredFile) -> bool:
         """Delete one file; XRootD refuses it for a folder."""
         try:
-            self._ask("rm", url, lambda files, path: files.rm(path, timeout=self._timeout))
+            self._ask("rm", deletion.address(file), lambda files, path: files.rm(path, timeout=self._timeout))
         except Missing:
             return False
         return True
 
-    def delete_folder_if_empty(self, url: str) -> bool:
+    def delete_folder_if_empty(self, folder: deletion.StoredFolder) -> bool:
         """Delete a folder after its listing showed nothing; XRootD itself refuses one with something in it."""
-        if not canonical(url).path:
-            raise Permanent(f"rmdir {url}: a whole storage is never deleted")
+        url = deletion.address(folder)
         try:
-            if self._children(url):
+            if self._entries(url):
                 return False
             self._ask("rmdir", url, lambda files, path: files.rmdir(path, timeout=self._timeout))
         except Missing:
@@ -130,13 +130,22 @@ class Xrootd:
         canonical(url)
         return dict.fromkeys(VERBS)
 
-    def _children(self, url: str) -> Sequence[Found]:
+    def _entries(self, url: str) -> Sequence[Any]:
         flag = self._flags.DirListFlags.STAT
         entries = self._ask("dirlist", url, lambda files, path: files.dirlist(path, flag, timeout=self._timeout))
-        found = []
+        return list(entries)
+
+    def _found(self, url: str, entries: Sequence[Any]) -> Sequence[Found]:
+        """Return what a folder holds, without names that no URL can have: root:// has no codes for them."""
+        above, found = str(canonical(url)), []
         for entry in entries:
             info = entry.statinfo
-            where = urls.join(str(canonical(url)), entry.name)
+            try:
+                where = urls.join(above, entry.name)
+            except ValueError:
+                continue
+            if urls.parent(where) != above:
+                continue
             if info is None:
                 found.append(Found(where, folder=False))
                 continue

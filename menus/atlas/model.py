@@ -1,11 +1,11 @@
 """Make links like those of ATLAS's minimal (200 links) and flexible (1,200 links) models of Data Challenge 2024.
 
-    python menus/atlas/model.py                    # writes _sites.yaml and four tables of links beside itself
+    python menus/atlas/model.py                    # writes _sites.yaml and five tables of links beside itself
     python menus/atlas/model.py --seed 7 --to DIR  # another drawing of the same model, elsewhere
 
 The rates of single links were not published. What was published, and is met exactly: the nine links of the T0
-export; what goes into and out of CERN and each Tier-1 in the minimal model; the numbers of links; that the
-flexible model asks for twice the traffic of the minimal one. All else is assumed, as follows.
+export; what goes into and out of CERN and each Tier-1 in the minimal model, and into them in the flexible model;
+the numbers of links. All else is assumed, as follows.
 
 Minimal model, beside the T0 export:
 
@@ -17,8 +17,10 @@ Minimal model, beside the T0 export:
 Partners are drawn: Tier-2s of the Tier-1's own region first, larger ones more often. Each has an equal part, times
 a number drawn evenly from 0.5 to 1.5.
 
-Flexible model, beside all of the minimal one: 1,000 more links between any two sites (`any`), of which larger
-sites have more, and which carry together as much as the minimal model does, in parts drawn in the same way.
+Flexible model, beside all of the minimal one: 1,000 more links between any two sites, of which larger sites have
+more. Those to CERN and the Tier-1s (`any-t1`) bring each of them the ingress of the flexible model, in parts drawn
+in the same way. Those to Tier-2s (`any-t2`) carry the rest of as much as the minimal model does, since the targets
+of all experiments double from the one model to the other (1.2 and 2.4 Tb/s).
 
 Rates are whole Mb/s, rounded so that sums stay exact. Only `random.Random.random` is used, whose numbers are the
 same in every version of Python.
@@ -50,6 +52,19 @@ TIER1 = {
     "TRIUMF-LCG2": (25.0, 38.2, 27.8, 100),
 }
 CERN_INGRESS, CERN_EGRESS, CERN_WAN = 23.4, 282.5, 891
+# The same, table 3.2.1a. Gb/s: ingress in the flexible model.
+FLEXIBLE = {
+    CERN: 88.9,
+    "BNL-ATLAS": 119.8,
+    "FZK-LCG2": 92.9,
+    "IN2P3-CC": 93.5,
+    "INFN-T1": 61.2,
+    "NDGF-T1": 95.6,
+    "SARA-MATRIX": 60.1,
+    "pic": 29.0,
+    "RAL-LCG2": 92.8,
+    "TRIUMF-LCG2": 60.0,
+}
 # Assumed: which Tier-2s take part, and how large they are compared to each other.
 TIER2 = {
     "BNL-ATLAS": "AGLT2 3, MWT2 4, NET2 1, OUHEP_OSG 1, SWT2_CPB 3",
@@ -117,20 +132,26 @@ class Model:
             self.t1_t2 |= apportion(egress[site], {(site, t2): self._spread() for t2 in sent})
             self.t2_t1 |= apportion(ingress[site], {(t2, site): self._spread() for t2 in got})
         self.minimal = self.t0 | self.t1_t1 | self.t1_t2 | self.t2_t1
-        self.any = self._more()
+        self.any_t1, self.any_t2 = self._more()
 
     def _partners(self, site: str, number: int) -> list[str]:
         """Draw Tier-2s."""
         drawn = {t2: self._luck(size * (HOME if REGION[t2] == site else 1)) for t2, size in WEIGHT.items()}
         return sorted(drawn, key=lambda t2: drawn[t2], reverse=True)[:number]
 
-    def _more(self) -> Links:
-        """Draw links that the minimal model does not have."""
+    def _more(self) -> tuple[Links, Links]:
+        """Draw links that the minimal model does not have: to CERN and the Tier-1s, and to Tier-2s."""
         sizes = dict.fromkeys((CERN, *TIER1), TIER1_SIZE) | WEIGHT
         free = [(a, b) for a in sizes for b in sizes if a != b and (a, b) not in self.minimal]
         drawn = {(a, b): self._luck(sizes[a] * sizes[b]) for a, b in free}
         best = sorted(drawn, key=lambda pair: drawn[pair], reverse=True)[:MORE_LINKS]
-        return apportion(sum(self.minimal.values()), {pair: self._spread() for pair in best})
+        parts = {pair: self._spread() for pair in best}
+        to_tier1: Links = {}
+        for site, rate in FLEXIBLE.items():
+            more = mbps(rate) - sum(known for (_, to), known in self.minimal.items() if to == site)
+            to_tier1 |= apportion(more, {pair: part for pair, part in parts.items() if pair[1] == site})
+        rest = sum(self.minimal.values()) - sum(to_tier1.values())
+        return to_tier1, apportion(rest, {pair: part for pair, part in parts.items() if pair[1] not in FLEXIBLE})
 
     def _luck(self, weight: float) -> float:
         """Draw a number; the largest of many draw without putting back (Efraimidis and Spirakis, 2006)."""
@@ -161,7 +182,8 @@ def files(seed: int) -> Iterable[tuple[str, str]]:
     yield "t1-t1.csv", table(model.t1_t1)
     yield "t1-t2.csv", table(model.t1_t2)
     yield "t2-t1.csv", table(model.t2_t1)
-    yield "any.csv", table(model.any)
+    yield "any-t1.csv", table(model.any_t1)
+    yield "any-t2.csv", table(model.any_t2)
 
 
 def main() -> None:

@@ -72,6 +72,7 @@ class FakeRucio:
     expiries: dict[tuple[str, str], datetime] = field(default_factory=dict)  # of DIDs
     faults: dict[str, list[Exception]] = field(default_factory=dict)
     losses: dict[str, list[Exception]] = field(default_factory=dict)
+    hidden: set[str] = field(default_factory=set)  # rules without locks
     calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = field(default_factory=list)
 
     def add(
@@ -328,7 +329,11 @@ class FakeClient:
     def get_locks_for_dids(self, dids: Iterable[Row]) -> list[Row]:
         wanted = {(did["scope"], did["name"]) for did in dids}
         rules = self.server.rules.values()
-        return [self.server.locks(rule) for rule in rules if (rule.row["scope"], rule.row["name"]) in wanted]
+        return [
+            self.server.locks(rule)
+            for rule in rules
+            if (rule.row["scope"], rule.row["name"]) in wanted and rule.id not in self.server.hidden
+        ]
 
     def list_dataset_replicas_bulk(self, dids: Iterable[Row]) -> Iterator[Row]:
         for did in dids:
@@ -338,7 +343,8 @@ class FakeClient:
                     if row is not None:
                         yield row
 
-    def get_metadata_bulk(self, dids: Iterable[Row]) -> Iterator[Row]:
+    def get_metadata_bulk(self, dids: Iterable[Row], plugin: str) -> Iterator[Row]:
+        assert plugin == "DID_COLUMN"  # unless told, older clients ask for what has none of the columns
         for did in dids:
             key = did["scope"], did["name"]
             if "!" in did["name"]:

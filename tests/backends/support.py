@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from dc_inject import naming
-from dc_inject.model import Cycle, DatasetFilter, Entry, Injection, Item, Link, State
-from dc_inject.ports import Outcome
+from dc_inject.model import Cycle, DatasetFilter, Entry, Injection, Item, Link, State, naming
+from dc_inject.model.ports import Outcome
 
 CYCLE = Cycle.at(datetime(2027, 2, 8, 10, 0, tzinfo=UTC), timedelta(minutes=15))
 ANYTHING = DatasetFilter(("*:*",), files=(1, 10**6), mean_file=(1, 10**15))

@@ -11,8 +11,8 @@ from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.rucio.connection import ASK, DOWN_AFTER
-from dc_inject.errors import Fatal, Temporary
 from dc_inject.model import Item, Link
+from dc_inject.model.errors import NeedsOperator, Temporary
 
 from .fake import FakeClient, FakeRucio
 from .support import injection
@@ -25,7 +25,7 @@ def test_a_question_is_asked_again_until_it_is_answered(backend: RucioBackend, s
 
 def test_it_is_not_asked_for_ever(backend: RucioBackend, server: FakeRucio) -> None:
     server.faults["whoami"] = [rucio.DatabaseException("busy")] * 100
-    with pytest.raises(Fatal):
+    with pytest.raises(NeedsOperator):
         backend.check()
     assert server.called("whoami") == ASK
 
@@ -41,20 +41,20 @@ def test_what_makes_a_rule_is_asked_for_once(
 
 def test_credentials_that_are_refused_are_not_tried_again_here(backend: RucioBackend, server: FakeRucio) -> None:
     server.faults["whoami"] = [rucio.CannotAuthenticate("no")]
-    with pytest.raises(Fatal):
+    with pytest.raises(NeedsOperator):
         backend.check()
 
 
 def test_when_nothing_works_each_question_is_asked_once(backend: RucioBackend, server: FakeRucio) -> None:
     server.faults["whoami"] = [rucio.DatabaseException("busy")] * 100
     for _ in range(10):
-        with pytest.raises(Fatal):
+        with pytest.raises(NeedsOperator):
             backend.check()
     # `check` begins with a ping, which works: the counting begins anew with each.
     assert server.called("whoami") == 10 * ASK
     server.faults["ping"] = [rucio.DatabaseException("busy")] * 100
     for _ in range(10):
-        with pytest.raises(Fatal):
+        with pytest.raises(NeedsOperator):
             backend.check()
     assert server.called("ping") <= 10 + 10 + DOWN_AFTER
 
@@ -69,6 +69,6 @@ def test_one_that_took_long_to_fail_is_not_asked_again(
         raise requests.ReadTimeout("read timed out")
 
     monkeypatch.setattr(FakeClient, "whoami", slow)
-    with pytest.raises(Fatal, match="no answer in time"):
+    with pytest.raises(NeedsOperator, match="no answer in time"):
         backend.check()
     assert server.called("whoami") == 1

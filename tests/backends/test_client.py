@@ -18,9 +18,9 @@ import pytest
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.rucio.client import QuietClient
-from dc_inject.clock import SystemClock
-from dc_inject.errors import Fatal, Temporary
 from dc_inject.model import Item, Link
+from dc_inject.model.errors import NeedsOperator, Temporary
+from dc_inject.system.clock import SystemClock
 
 from ..conftest import rucio_config
 from .support import Heard, injection
@@ -255,7 +255,7 @@ def test_a_wrong_password_is_for_a_person_and_is_not_told(place: Place, caplog: 
         refusal(401, "CannotAuthenticate", f"{PASSWORD} is wrong, so is password={PASSWORD}")
     ]
     caplog.set_level(logging.DEBUG)
-    with pytest.raises(Fatal) as caught:
+    with pytest.raises(NeedsOperator) as caught:
         place.backend.check()
     assert caught.value.hold == "credentials"
     assert caught.value.hint is not None
@@ -265,7 +265,7 @@ def test_a_wrong_password_is_for_a_person_and_is_not_told(place: Place, caplog: 
 
 def test_a_repaired_configuration_is_taken_up_by_the_next_check(place: Place) -> None:
     place.script.answers["/auth/userpass"].insert(0, refusal(401, "CannotAuthenticate"))
-    with pytest.raises(Fatal):
+    with pytest.raises(NeedsOperator):
         place.backend.check()
     place.script.answers["/ping"] = [Answer(body='{"version": "41.5.1"}')]
     place.script.answers["/accounts/whoami"] = [Answer(body='{"account": "other"}')]
@@ -301,7 +301,7 @@ def test_a_wrong_configuration_is_fatal_with_a_hint(
     monkeypatch.setenv("BEARER_TOKEN_FILE", str(tmp_path / "no-token"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     change(place.config)
-    with pytest.raises(Fatal) as caught:
+    with pytest.raises(NeedsOperator) as caught:
         place.backend.check()
     assert words in caught.value.message
     assert caught.value.hint
@@ -317,7 +317,7 @@ def test_a_token_that_expires_is_renewed_from_its_file_and_nobody_is_asked(
     rses = Answer(body='{"rse": "A"}', headers={"Content-Type": "application/x-json-stream"})
     place.script.answers["/rses"] = [rses, refusal(401, "CannotAuthenticate")]
     place.backend.resolve("*")
-    with pytest.raises(Fatal) as caught:
+    with pytest.raises(NeedsOperator) as caught:
         place.backend.resolve("*")
     assert caught.value.hold == "credentials"
     file.write_text("second")

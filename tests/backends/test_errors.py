@@ -14,7 +14,7 @@ import requests
 from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio.errors import Notes, translate
-from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
 
 BARE = "no error information passed (http status code: {})"
 
@@ -22,23 +22,23 @@ BARE = "no error information passed (http status code: {})"
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (rucio.CannotAuthenticate("x"), Fatal),
-        (rucio.MissingClientParameter("x"), Fatal),
-        (rucio.ConfigNotFound("x"), Fatal),
-        (configparser.NoSectionError("client"), Fatal),
-        (requests.exceptions.InvalidSchema("x"), Fatal),
+        (rucio.CannotAuthenticate("x"), NeedsOperator),
+        (rucio.MissingClientParameter("x"), NeedsOperator),
+        (rucio.ConfigNotFound("x"), NeedsOperator),
+        (configparser.NoSectionError("client"), NeedsOperator),
+        (requests.exceptions.InvalidSchema("x"), NeedsOperator),
         (rucio.DatabaseException("x"), Temporary),
         (rucio.ServerConnectionException(), Temporary),
         (rucio.InsufficientAccountLimit("x"), Temporary),
         (rucio.RSEWriteBlocked("x"), Temporary),
         (requests.ReadTimeout("x"), Temporary),
         (requests.exceptions.ChunkedEncodingError("x"), Temporary),
-        (rucio.DuplicateRule("x"), AnotherNow),
-        (rucio.ReplicationRuleCreationTemporaryFailed("x"), AnotherNow),
+        (rucio.DuplicateRule("x"), TryOtherItem),
+        (rucio.ReplicationRuleCreationTemporaryFailed("x"), TryOtherItem),
         (rucio.DataIdentifierNotFound("x"), Permanent),
         (rucio.InvalidObject("x"), Permanent),
         (rucio.AccessDenied("x"), Permanent),
-        (rucio.RucioException(BARE.format(401)), Fatal),
+        (rucio.RucioException(BARE.format(401)), NeedsOperator),
         (rucio.RucioException(BARE.format(413)), Permanent),
         (rucio.RucioException(BARE.format(429)), Temporary),
         (rucio.RucioException(BARE.format(500)), Temporary),
@@ -51,7 +51,7 @@ BARE = "no error information passed (http status code: {})"
         (rucio.RucioException("Badly formatted rule id (4b12fff5)"), Temporary),
         (rucio.RucioException("Badly formatted input (IDs?)"), Temporary),
         (rucio.RucioException("('(sqlite3.IntegrityError) UNIQUE constraint failed',)"), Permanent),
-        (OSError("Could not find the TLS certificate file, invalid path: /tmp/x509up_u0"), Fatal),
+        (OSError("Could not find the TLS certificate file, invalid path: /tmp/x509up_u0"), NeedsOperator),
         (ValueError("Expecting value: line 1 column 1"), Temporary),
         (KeyError("x-rucio-auth-token"), Temporary),
     ],
@@ -96,7 +96,7 @@ def test_a_configuration_that_cannot_be_read_is_not_shown(text: str) -> None:
     with pytest.raises(configparser.Error) as caught:
         read()
     error = translate(caught.value, Notes())
-    assert isinstance(error, Fatal)
+    assert isinstance(error, NeedsOperator)
     assert "hunter2" not in error.message
 
 
@@ -116,7 +116,7 @@ def test_an_unforeseen_error_is_translated_and_logged(caplog: pytest.LogCaptureF
 
 def test_while_a_client_is_made_the_unforeseen_is_for_a_person() -> None:
     error = translate(KeyError("client_proxy"), Notes(), making=True)
-    assert isinstance(error, Fatal)
+    assert isinstance(error, NeedsOperator)
     assert error.hold == "credentials"
 
 
@@ -130,10 +130,10 @@ def test_an_unanswered_attempt_leaves_it_in_doubt_whatever_came_after(error: Exc
 
 
 def test_a_duplicate_is_looked_up_even_after_an_unanswered_attempt() -> None:
-    assert isinstance(translate(rucio.DuplicateRule("x"), Notes(unanswered=True), writes=True), AnotherNow)
+    assert isinstance(translate(rucio.DuplicateRule("x"), Notes(unanswered=True), writes=True), TryOtherItem)
 
 
 def test_a_broken_door_is_not_a_wrong_key() -> None:
     error = rucio.CannotAuthenticate("<html>502 Bad Gateway</html>")
     assert isinstance(translate(error, Notes(status=502)), Temporary)
-    assert isinstance(translate(error, Notes(status=401)), Fatal)
+    assert isinstance(translate(error, Notes(status=401)), NeedsOperator)

@@ -10,8 +10,8 @@ from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.rucio.connection import ASK
-from dc_inject.errors import Fatal, Permanent, Temporary
 from dc_inject.model import Entry, Link
+from dc_inject.model.errors import NeedsOperator, Permanent, Temporary
 
 from .fake import BORN, GB, FakeClient, FakeRse, FakeRucio
 from .support import Heard
@@ -113,7 +113,7 @@ def test_at_start_any_trouble_is_fatal_with_address_and_hint(
     backend: RucioBackend, server: FakeRucio, error: Exception, hold: str
 ) -> None:
     server.faults["whoami"] = [error] * ASK
-    with pytest.raises(Fatal, match=r"rucio\.example\.org:8080") as caught:
+    with pytest.raises(NeedsOperator, match=r"rucio\.example\.org:8080") as caught:
         backend.check()
     assert caught.value.hold == hold
     assert caught.value.hint
@@ -141,7 +141,7 @@ def test_an_answer_of_an_unforeseen_form_is_no_traceback(
         "list_rses": lambda: backend.sites(["X"]),
         "whoami": backend.check,
     }
-    with pytest.raises((Temporary, Fatal), match="cannot be understood"):
+    with pytest.raises((Temporary, NeedsOperator), match="cannot be understood"):
         ask[method]()
 
 

@@ -13,16 +13,26 @@ from typing import Any
 
 import pytest
 
-from dc_inject import naming
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.clock import SystemClock
 from dc_inject.credentials import Credentials
-from dc_inject.errors import Fatal, Temporary
-from dc_inject.model import Cycle, DatasetFilter, Entry, FileFilter, Injection, Item, JobOptions, Link, State
-from dc_inject.ports import Observation, Status
+from dc_inject.model import (
+    Cycle,
+    DatasetFilter,
+    Entry,
+    FileFilter,
+    Injection,
+    Item,
+    JobOptions,
+    Link,
+    State,
+    naming,
+)
+from dc_inject.model.errors import NeedsOperator, Temporary
+from dc_inject.model.ports import Observation, Status
 from dc_inject.sandbox import Sandbox
 from dc_inject.sandbox.state import write_private
+from dc_inject.system.clock import SystemClock
 
 from ..conftest import rucio_config
 from .support import Heard, fts3_or_skip, injection, live
@@ -204,7 +214,7 @@ def test_the_service_stops_and_starts_and_nothing_is_lost(real: Real) -> None:
         with pytest.raises(Temporary):
             real.backend.observe(entries)
         assert isinstance(real.backend.end(entries)[0].error, Temporary)
-        with pytest.raises(Fatal, match=r"127\.0\.0\.1"):
+        with pytest.raises(NeedsOperator, match=r"127\.0\.0\.1"):
             real.backend.check()
     finally:
         real.grid.start_fts()
@@ -236,7 +246,7 @@ def test_a_token_opens_it_until_it_expires_and_its_successor_is_taken_up(real: R
     token = tmp_path / "token"
     write(real.grid.folder / "fts" / "tokens.json", {"first-token-0123": {"vo": "cms", "user": "me"}})
     backend = real.make(BEARER_TOKEN_FILE=str(token))
-    with pytest.raises(Fatal, match="token"):
+    with pytest.raises(NeedsOperator, match="token"):
         backend.check()
     token.write_text("first-token-0123\n")
     assert (backend.check().account, backend.check().vo) == ("me", "cms")
@@ -249,7 +259,7 @@ def test_a_token_opens_it_until_it_expires_and_its_successor_is_taken_up(real: R
     )
     made = [real.bundle("token")]
     (outcome,) = backend.submit(made)
-    assert isinstance(outcome.error, Fatal)
+    assert isinstance(outcome.error, NeedsOperator)
     assert outcome.error.hold == "credentials"
     assert "first-token" not in f"{outcome.error.message} {outcome.error.hint}"
     token.write_text("second-token-0123\n")
@@ -265,7 +275,7 @@ def test_a_certificate_is_delegated_when_that_is_needed_and_nobody_is_refused(
     """FTS's client leaves the certificate's file to the collector, which warns."""
     certificate, key = real.grid.authority.issue(f"user-{real.label}")
     monkeypatch.setenv("X509_CERT_DIR", str(real.grid.authority.directory))
-    with pytest.raises(Fatal, match="403") as refused:
+    with pytest.raises(NeedsOperator, match="403") as refused:
         real.make(real.grid.fts_tls_url).check()
     assert refused.value.hold == "credentials"
     backend = real.make(real.grid.fts_tls_url, X509_USER_CERT=str(certificate), X509_USER_KEY=str(key))
@@ -280,7 +290,7 @@ def test_a_certificate_is_delegated_when_that_is_needed_and_nobody_is_refused(
 
 def test_a_service_of_an_unknown_authority_is_not_trusted(real: Real, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("X509_CERT_DIR", raising=False)
-    with pytest.raises(Fatal, match="trusted") as refused:
+    with pytest.raises(NeedsOperator, match="trusted") as refused:
         real.make(real.grid.fts_tls_url).check()
     assert "X509_CERT_DIR" in (refused.value.hint or "")
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.rucio.inventory import complete
-from dc_inject.errors import Permanent
 from dc_inject.model import DatasetFilter, Item, Link
-from dc_inject.ports import Candidate
+from dc_inject.model.errors import Permanent
+from dc_inject.model.ports import Candidate
 
-from .fake import GB, FakeRucio
+from .fake import GB, FakeClient, FakeRucio
 from .support import ANYTHING, injection
 
 # ---------------------------------------------------------------------------------------- inventory
@@ -111,6 +114,34 @@ def test_an_unknown_dataset_has_no_item_and_spoils_nothing(
     unknown, bad, good = (Candidate(name, link) for name in ("cms:nope", "cms:bad!", items[0].name))
     sights = backend.look([unknown, bad, good])
     assert [sights[c].item for c in (unknown, bad, good)] == [None, None, items[0]]
+
+
+def test_a_server_that_fails_for_every_name_is_not_taken_for_one_that_has_nothing(
+    backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link
+) -> None:
+    """An error of a class that the client does not know looks like that of a name that spoils a call."""
+    server.faults["list_dataset_replicas_bulk"] = [rucio.RucioException("KeyError: 'rse'")] * 1000
+    with pytest.raises(Permanent, match="KeyError"):
+        backend.look([Candidate(item.name, link) for item in items])
+    assert server.called("list_dataset_replicas_bulk") < 12
+    with pytest.raises(Permanent, match="KeyError"):
+        backend.look([Candidate(items[0].name, link)])
+
+
+def test_a_name_that_a_server_stumbles_over_spoils_nothing(
+    backend: RucioBackend, items: list[Item], link: Link, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = FakeClient.list_dataset_replicas_bulk
+
+    def stumble(self: FakeClient, dids: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        if any(f"{did['scope']}:{did['name']}" == items[0].name for did in dids):
+            raise rucio.RucioException("KeyError: 'rse'")
+        return honest(self, dids)
+
+    monkeypatch.setattr(FakeClient, "list_dataset_replicas_bulk", stumble)
+    candidates = [Candidate(item.name, link) for item in items]
+    sights = backend.look(candidates)
+    assert [sights[c].source_complete for c in candidates] == [False] + [True] * (len(items) - 1)
 
 
 def test_an_open_dataset_is_told(backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link) -> None:

@@ -12,9 +12,9 @@ from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.rucio.connection import ASK
-from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import Cycle, Entry, Item, Link, State
-from dc_inject.ports import Status
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.ports import Status
 
 from .fake import GB, FakeRucio
 from .support import CYCLE, Heard, injection, live
@@ -110,7 +110,7 @@ def test_an_earlier_rule_of_ours_means_still_resident(
     earlier = Cycle(CYCLE.start - CYCLE.length, CYCLE.length)
     backend.submit([injection(items[0], link, cycle=earlier)])
     (outcome,) = backend.submit([injection(items[0], link)])
-    assert isinstance(outcome.error, AnotherNow)
+    assert isinstance(outcome.error, TryOtherItem)
     assert "still resident" in outcome.error.message
 
 
@@ -120,7 +120,7 @@ def test_another_source_does_not_make_another_rule(
     server.add(items[0].name, "T1_UK_RAL_Disk")
     backend.submit([injection(items[0], link)])
     (outcome,) = backend.submit([injection(items[0], Link("T1_UK_RAL_Disk", link.destination))])
-    assert isinstance(outcome.error, AnotherNow)
+    assert isinstance(outcome.error, TryOtherItem)
 
 
 def test_a_rule_that_somebody_made_by_hand_is_not_adopted(
@@ -128,7 +128,7 @@ def test_a_rule_that_somebody_made_by_hand_is_not_adopted(
 ) -> None:
     server._rule("cms", "/data/RAW#0", link.destination, "dcops", {"comments": "by hand", "expires_at": None})
     (outcome,) = backend.submit([injection(items[0], link)])
-    assert isinstance(outcome.error, AnotherNow)
+    assert isinstance(outcome.error, TryOtherItem)
     assert "another rule" in outcome.error.message
 
 
@@ -183,13 +183,13 @@ def test_an_answer_of_the_wrong_length_is_in_doubt(
         (rucio.InvalidObject("On instance['activity']"), Temporary),
         (rucio.AccessDenied("x"), Temporary),
         (rucio.DatabaseException("x"), Temporary),
-        (rucio.ReplicationRuleCreationTemporaryFailed("x"), AnotherNow),
-        (rucio.MissingSourceReplica("x"), AnotherNow),
+        (rucio.ReplicationRuleCreationTemporaryFailed("x"), TryOtherItem),
+        (rucio.MissingSourceReplica("x"), TryOtherItem),
         (rucio.DataIdentifierNotFound("x"), Permanent),
-        (rucio.CannotAuthenticate("x"), Fatal),
+        (rucio.CannotAuthenticate("x"), NeedsOperator),
         (rucio.RucioException("no error information passed (http status code: 413)"), Permanent),
         (rucio.RucioException("no error information passed (http status code: 429)"), Temporary),
-        (rucio.RucioException("no error information passed (http status code: 401)"), Fatal),
+        (rucio.RucioException("no error information passed (http status code: 401)"), NeedsOperator),
     ],
 )
 def test_only_what_is_wrong_with_the_dataset_is_held_against_it(
@@ -212,7 +212,9 @@ def test_of_a_batch_that_is_too_much_for_the_quota_what_fits_goes_out(
     outcomes = backend.submit([injection(item, link) for item in items])
     assert [o.error is None for o in outcomes] == [True, True] + [False] * 8
     assert all(isinstance(o.error, Temporary) and not o.error.lost for o in outcomes[2:])
-    assert server.called("add_replication_rule") == 4  # the batch, two that fit, and the first that does not
+    assert (
+        server.called("add_replication_rule") == 5
+    )  # the batch, its halves, two that fit, the first that does not
 
 
 @pytest.mark.parametrize("error", [rucio.DatabaseException("busy"), rucio.CannotAuthenticate("no")])
@@ -237,3 +239,18 @@ def test_rules_are_found_again_without_a_ledger(
     ]
     assert [f.campaign for f in backend.ours("other", since=CYCLE.start)] == ["other"]
     assert {f.files for f in found} == {3}
+
+
+@pytest.mark.parametrize("bad", [0, 41, 63])
+def test_one_bad_member_of_many_costs_few_calls(
+    backend: RucioBackend, server: FakeRucio, link: Link, bad: int
+) -> None:
+    many = [Item(f"cms:/data/MANY#{number}", 2 * GB, 1) for number in range(64)]
+    for number, item in enumerate(many):
+        if number != bad:
+            server.add(item.name, link.source, files=1)
+    outcomes = backend.submit([injection(item, link) for item in many])
+    assert [number for number, outcome in enumerate(outcomes) if outcome.error] == [bad]
+    assert isinstance(outcomes[bad].error, Permanent)
+    assert len({outcome.external_id for outcome in outcomes if not outcome.error}) == 63
+    assert server.called("add_replication_rule") <= 2 * 6 + 1

@@ -15,14 +15,13 @@ import pytest
 from rucio.client import Client
 from rucio.common.exception import DatabaseException, DataIdentifierNotFound
 
-from dc_inject import naming
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.clock import SystemClock
-from dc_inject.errors import Fatal, NoSlices, Permanent, ServiceError, Temporary
-from dc_inject.model import Cycle, DatasetFilter, Injection, Item, Link
-from dc_inject.ports import Candidate, Status
+from dc_inject.model import Cycle, DatasetFilter, Injection, Item, Link, naming
+from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceError, Temporary
+from dc_inject.model.ports import Candidate, Observation, Status
+from dc_inject.model.slicing import Slice, Slicing
 from dc_inject.sandbox import Dataset, Rse, Sandbox, make_datasets
-from dc_inject.slicing import Slice, Slicing
+from dc_inject.system.clock import SystemClock
 
 from ..conftest import client_for, rucio_config
 from ..sandbox.rules import until
@@ -38,6 +37,7 @@ class Real:
 
     backend: RucioBackend
     root: Client
+    sandbox: Sandbox
     link: Link
     datasets: tuple[Dataset, ...]
 
@@ -67,7 +67,7 @@ def real(sandbox: Sandbox, stock: tuple[str, Iterator[str], Iterator[Dataset]]) 
     root = client_for(sandbox.root_config)
     with rucio_config(sandbox.config):
         backend = RucioBackend(campaign="test", clock=SystemClock(), observer=Heard())
-        yield Real(backend, root, Link(source, next(destinations)), tuple(islice(datasets, 3)))
+        yield Real(backend, root, sandbox, Link(source, next(destinations)), tuple(islice(datasets, 3)))
 
 
 def at_last(call: Callable[..., Any], *args: Any) -> Any:
@@ -102,9 +102,9 @@ def test_refusals_are_understood(real: Real) -> None:
     missing = injection(Item("cms:/no/such/THING", 1, 1), real.link)
     assert kind(real, [missing, *real.injections(1)]) == [Permanent, None]
 
-    at_last(real.root.set_local_account_limit, "dcops", destination, real.items[0].bytes)
+    real.sandbox.set_quota(destination, real.items[0].bytes)
     assert kind(real, real.injections(0)) == [Temporary]
-    at_last(real.root.set_local_account_limit, "dcops", destination, -1)
+    real.sandbox.set_quota(destination, -1)
     assert real.backend.sites([destination])[destination].quota_left is None
 
     at_last(real.root.update_rse, destination, {"availability_write": False, "availability_read": False})
@@ -113,7 +113,7 @@ def test_refusals_are_understood(real: Real) -> None:
 
 def test_facts_follow_what_the_site_says(real: Real) -> None:
     destination = real.link.destination
-    at_last(real.root.set_local_account_limit, "dcops", destination, 1000)
+    real.sandbox.set_quota(destination, 1000)
     at_last(real.root.update_rse, destination, {"availability_write": False})
     told = real.backend.sites([destination, "NO_SUCH_RSE"])
     assert (told[destination].writable, told[destination].readable) == (False, True)
@@ -140,7 +140,7 @@ def test_a_survey_tells_links_protocols_and_what_has_expired(real: Real) -> None
     assert told.can_copy(*pair) is False
 
 
-def test_files_that_were_there_are_told_when_a_rule_is_first_seen(real: Real) -> None:
+def test_files_that_were_there_are_told_when_a_rule_is_complete(real: Real) -> None:
     dataset, files = real.datasets[0], real.root.list_files("cms", real.datasets[0].name)
     first = next(iter(files))
     rule = at_last(
@@ -149,9 +149,15 @@ def test_files_that_were_there_are_told_when_a_rule_is_first_seen(real: Real) ->
     until(lambda: real.root.get_replication_rule(rule[0])["state"] == "OK", 60)
     made = real.injections(0)
     (entry,) = live(made, real.backend.submit(made))
-    (seen,) = real.backend.observe([entry])
-    assert seen.files_done >= 1
-    assert seen.present == dataset.size // len(dataset.files)
+    seen: list[Observation] = []
+
+    def complete() -> bool:
+        seen[:] = real.backend.observe([entry])
+        return seen[0].status is Status.COMPLETE
+
+    until(complete, 60)
+    assert seen[0].files_done == len(dataset.files)
+    assert seen[0].present == dataset.size // len(dataset.files)
 
 
 def test_datasets_are_found_by_name_pattern_and_container(real: Real) -> None:
@@ -193,9 +199,9 @@ def test_rules_are_found_by_their_comment(real: Real) -> None:
 
 def test_a_slice_lives_and_ends(real: Real) -> None:
     """Made once though asked for twice, moved, ended; its dataset has its own end, and Rucio deletes it then."""
-    mother, now = real.items[0], SystemClock().now()
+    parent, now = real.items[0], SystemClock().now()
     cycle = Cycle.at(now, timedelta(seconds=15))
-    part = Slice(mother.name, 2, mother.files, mother.files)
+    part = Slice(parent.name, 2, parent.files, parent.files)
 
     def made(scope: str) -> Injection:
         name = naming.sliced(part, Slicing(scope), "test", "s", cycle.start, real.link)
@@ -203,7 +209,7 @@ def test_a_slice_lives_and_ends(real: Real) -> None:
         assert sight.item is not None
         assert (sight.closed, sight.source_complete, sight.source_locked) == (True, True, True)
         assert (sight.destination_bytes, sight.destination_locked) == (0, False)
-        assert sight.item.files == mother.files - 1
+        assert sight.item.files == parent.files - 1
         return injection(sight.item, real.link, cycle=cycle)
 
     assert kind(real, [made("cms")]) == [NoSlices]
@@ -283,7 +289,7 @@ def test_without_the_right_to_end_the_rest_works_also_after_the_server_was_away(
         assert not outcome.error.lost
         with pytest.raises(Temporary):
             backend.observe(entries)
-        with pytest.raises(Fatal, match=r"127\.0\.0\.1"):
+        with pytest.raises(NeedsOperator, match=r"127\.0\.0\.1"):
             backend.check()
         plain.start_server()
         assert not backend.submit(made[2:])[0].error

@@ -45,7 +45,8 @@ class Catalogue:
         names = (did.partition(":") for did in self.datasets)
         yield from (name for s, _, name in names if s == scope and fnmatchcase(name, filters[0]["name"]))
 
-    def get_metadata_bulk(self, dids: list[dict[str, str]]) -> Iterator[dict[str, str]]:
+    def get_metadata_bulk(self, dids: list[dict[str, str]], plugin: str) -> Iterator[dict[str, str]]:
+        assert plugin == "DID_COLUMN"
         yield from (
             {**did, "did_type": "DATASET"} for did in dids if f"{did['scope']}:{did['name']}" in self.datasets
         )

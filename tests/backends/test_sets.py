@@ -6,6 +6,7 @@ import zlib
 from collections import Counter
 from datetime import timedelta
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 from rucio.common import exception as rucio
@@ -13,13 +14,15 @@ from rucio.common import exception as rucio
 from dc_inject.backends.rucio.connection import Connection
 from dc_inject.backends.rucio.sets import ASKED, RucioSet
 from dc_inject.backends.rucio.stocks import erase, stocks, sweep
-from dc_inject.errors import Permanent, Temporary, UsageError
-from dc_inject.filling import fill
+from dc_inject.backends.rucio.write_endpoints import endpoints
 from dc_inject.metrics import Silent
-from dc_inject.samples import FileSet
+from dc_inject.model.deletion import NotOurs
+from dc_inject.model.errors import Permanent, Temporary, UsageError
+from dc_inject.model.samples import FileSet
 from dc_inject.storage import WebDav
-from tests.backends.catalogue import Catalogue
-from tests.backends.fake import FakeRse
+from dc_inject.testdata.filling import fill
+from tests.backends.catalogue import Catalogue, CatalogueClient
+from tests.backends.fake import FakeClient, FakeRse
 from tests.storage.server import DavServer, running
 
 RSE, SCOPE = "T2_XX_SCRATCHDISK", "user.dcops"
@@ -211,6 +214,15 @@ def test_http_to_another_machine_is_no_door(lab, server):
         lab.make()
 
 
+def test_where_an_rse_is_served_follows_from_its_protocols(lab, server, dav, monkeypatch):
+    place = urlsplit(dav.url)
+    assert endpoints(lab.connection, RSE) == [(place.hostname, place.port)]
+    assert endpoints(lab.connection, "FAKE") == []
+    monkeypatch.setattr(CatalogueClient, "get_protocols", FakeClient.get_protocols)
+    server.rses["BARE"] = FakeRse(reads=(), writes=())
+    assert endpoints(lab.connection, "BARE") == []
+
+
 def test_a_set_of_that_name_with_other_files_or_elsewhere_is_refused(lab, server):
     lab.make()
     with pytest.raises(UsageError, match=r"has a set one \(7 files of 1 kB\) in datasets of 3 already"):
@@ -280,6 +292,39 @@ def test_files_without_a_replica_are_swept_away(lab, server, dav):
     assert sweep(lab.connection, lab.storage, stock, RSE) == 1
     assert dark.url.removeprefix(dav.url) not in written(dav)
     assert len(written(dav)) == 2
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "{url}/rse/theirs",
+        "{url}/rse",
+        "{url}",
+        "{url}/elsewhere/{name}",
+        "{url}/rsex/{name}",
+        "{url}/rse/x{name}",
+        "{url}/rse/{name}x",
+        "{url}/rse/{name}/x",
+        "{url}/rse/" + SET.file(1),
+        "davs://other.example.org/rse/{name}",
+    ],
+)
+def test_what_rucio_says_is_no_reason_to_delete(lab, server, dav, monkeypatch, place):
+    """Only below the RSE's own prefix, and only a file of the set, by its name to the letter."""
+    lab.make()
+    for path in ("/elsewhere", "/rsex", "/rse"):
+        for number in range(1, 8):
+            dav.put(f"{path}/{SET.file(number)}")
+    (stock,) = stocks(lab.connection, SCOPE)
+    there = dict(dav.files)
+    name = SET.file(3)
+    for dataset in DIDS:
+        server.datasets[dataset].pop(name, None)  # as an interrupted making leaves it
+    monkeypatch.setattr(Catalogue, "place", lambda self, rse, scope, name: place.format(url=dav.url, name=name))
+    with pytest.raises(NotOurs):
+        sweep(lab.connection, lab.storage, stock, RSE)
+    assert dav.files == there
+    assert dav.deleted() == []
 
 
 def test_erasing_in_a_scope_of_others_says_whom_to_ask(lab, server):

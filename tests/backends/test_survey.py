@@ -9,8 +9,8 @@ from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend, Survey, survey
 from dc_inject.backends.rucio.survey import Protocols
-from dc_inject.errors import Fatal
 from dc_inject.model import Link
+from dc_inject.model.errors import NeedsOperator
 
 from .fake import GB, FakeRse, FakeRucio
 
@@ -91,7 +91,7 @@ def test_an_answer_that_nobody_understands_is_missing(backend, server, pair, mon
 
 def test_credentials_that_are_refused_are_fatal(backend, server, pair) -> None:
     server.faults["get_distance"] = [rucio.CannotAuthenticate("no")]
-    with pytest.raises(Fatal):
+    with pytest.raises(NeedsOperator):
         backend.survey([pair])
 
 

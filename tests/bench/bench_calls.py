@@ -16,12 +16,12 @@ from typing import Any
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.cli.demo import _write_menu
-from dc_inject.clock import SystemClock
 from dc_inject.engine import Engine, Settings
 from dc_inject.engine.menus import Menus
-from dc_inject.executor import ThreadExecutor
 from dc_inject.ledger import Ledger
 from dc_inject.sandbox import Sandbox, default_environment
+from dc_inject.system.clock import SystemClock
+from dc_inject.system.executor import ThreadExecutor
 
 from ..conftest import rucio_config
 

@@ -6,7 +6,7 @@ import random
 import time
 import zlib
 
-from dc_inject.content import PIECE, Content
+from dc_inject.model.content import PIECE, Content
 
 SIZE = 1_000_000_000
 SMALL = 50_000_000  # of what is slow

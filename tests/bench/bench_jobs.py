@@ -23,13 +23,12 @@ from pathlib import Path
 
 import fts3.rest.client.easy as fts3
 
-from dc_inject import naming
 from dc_inject.backends.fts import FtsBackend
-from dc_inject.clock import SystemClock
 from dc_inject.credentials import Credentials
 from dc_inject.metrics import Silent
-from dc_inject.model import Cycle, Entry, Injection, Item, JobOptions, Link, State
+from dc_inject.model import Cycle, Entry, Injection, Item, JobOptions, Link, State, naming
 from dc_inject.sandbox import Sandbox, default_environment, default_xrootd
+from dc_inject.system.clock import SystemClock
 
 from ..backends.support import injection
 

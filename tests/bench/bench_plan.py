@@ -15,9 +15,19 @@ import tracemalloc
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from dc_inject.footprint import Footprint, footprint
-from dc_inject.model import Campaign, Cycle, DatasetFilter, Flow, Item, Limits, Link, Menu, PoolKey
-from dc_inject.plan import Account, Demand, Plan, Situation, plan
+from dc_inject.analysis.footprint import Footprint, footprint
+from dc_inject.model import (
+    Campaign,
+    Cycle,
+    DatasetFilter,
+    Flow,
+    Item,
+    Limits,
+    Link,
+    Menu,
+    PoolKey,
+)
+from dc_inject.planning.plan import Account, Demand, Plan, Situation, plan
 
 RSES, CANDIDATES, LINKS, CYCLES = 200, 2000, 1200, 8
 ALL = DatasetFilter(("*:*",), mean_file=(1, 10**15))

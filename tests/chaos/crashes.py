@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-Wish = Mapping[str, Any]
+OperatorAction = Mapping[str, Any]
 
 
 FIRST = 5  # lives that die at any time after some work, to hear which steps there are
@@ -29,7 +29,7 @@ class Aim:
         self.at_work = 0  # of those, how many had asked a service to make or to end something
         self._read = 0
 
-    def wish(self) -> Wish:
+    def wish(self) -> OperatorAction:
         """Return the wish for one more life."""
         self.learn()
         die: dict[str, Any] = {"after": self.dice.uniform(0.0, self.after)}
@@ -52,24 +52,24 @@ class Aim:
         self._read = len(lines)
 
 
-def killed_anywhere(count: int, dice: random.Random, longest: float) -> list[Wish]:
+def killed_anywhere(count: int, dice: random.Random, longest: float) -> list[OperatorAction]:
     """Return lives that end after a random time, between any two instructions."""
     return [{"killed_after": dice.uniform(0.5, longest)} for _ in range(count)]
 
 
-def clock_stepping(hours: Iterable[int], lasting: float = 10.0) -> list[Wish]:
+def clock_stepping(hours: Iterable[int], lasting: float = 10.0) -> list[OperatorAction]:
     """Return a life for each step of the clock by so many hours, which is taken back some seconds later."""
     there = {"event": "observed", "count": 2}
     return [{"accidents": [{**there, "clock": 3600 * step, "lasting": lasting}]} for step in hours]
 
 
-def disk_full(steps: Iterable[tuple[str, int]]) -> list[Wish]:
+def disk_full(steps: Iterable[tuple[str, int]]) -> list[OperatorAction]:
     """Return lives in which no file can grow from a step on, and which end soon if nothing else ends them."""
     full = {"limits": {"FSIZE": 8192}}
     return [{"killed_after": 12, "accidents": [{"event": event, "count": n, **full}]} for event, n in steps]
 
 
-def memory_short(steps: Iterable[tuple[str, int]], spare: int = 2**21) -> list[Wish]:
+def memory_short(steps: Iterable[tuple[str, int]], spare: int = 2**21) -> list[OperatorAction]:
     """Return lives in which memory comes to its end at a step, `spare` bytes later."""
     return [
         {"killed_after": 12, "accidents": [{"event": event, "count": n, "spare": spare}]} for event, n in steps

@@ -38,9 +38,9 @@ from types import FrameType
 from typing import Any
 
 from dc_inject.cli import root
-from dc_inject.clock import SystemClock
 from dc_inject.ledger.database import Database
 from dc_inject.metrics import Metrics
+from dc_inject.system.clock import SystemClock
 
 WORK = {"calling", "ending"}  # events that tell for how many rules or jobs a service is asked
 HERE = Path(__file__).parents[2]

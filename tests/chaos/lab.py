@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dc_inject.sandbox import Sandbox
 from tests.chaos import invariants
-from tests.chaos.crashes import Aim, Wish
+from tests.chaos.crashes import Aim, OperatorAction
 from tests.chaos.files import FileTruth, FileWorld
 from tests.chaos.lives import PATIENCE
 from tests.chaos.proxy import CALM, Proxy, Weather, fts_trouble
@@ -59,7 +59,7 @@ class Ground:
         self,
         row: Row,
         weather: Weather,
-        wishes: Iterable[Wish] = (),
+        wishes: Iterable[OperatorAction] = (),
         *,
         cycles: int = 5,
         grace: int = 0,

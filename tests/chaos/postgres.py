@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
-from dc_inject.errors import ServiceError
+from dc_inject.model.errors import ServiceError
 from dc_inject.sandbox import environment, postgres
 from dc_inject.sandbox.environment import python_of
 from dc_inject.sandbox.state import State

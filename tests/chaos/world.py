@@ -19,9 +19,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dc_inject.errors import LedgerError
 from dc_inject.ledger import LedgerView, Row
 from dc_inject.model import Cycle, Entry
+from dc_inject.model.errors import LedgerError
 from dc_inject.sandbox import Dataset, Rse, Sandbox
 from dc_inject.sandbox.state import write_private
 from tests.chaos.lives import PATIENCE, Life, Process

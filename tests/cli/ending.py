@@ -11,13 +11,12 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-from dc_inject import naming
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.errors import ServiceError
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item, JobOptions, Link, State
-from dc_inject.plan import Plan
-from dc_inject.ports import Backend, Identity, Outcome, Stray
+from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item, JobOptions, Link, State, deletion, naming
+from dc_inject.model.errors import ServiceError
+from dc_inject.model.ports import Backend, Identity, Outcome, Stray
+from dc_inject.planning.plan import Plan
 from tests.cli.ledgers import CYCLE, GB, START, run
 
 command = importlib.import_module("dc_inject.cli.end")
@@ -88,7 +87,9 @@ class Service(SimBackend):
             if copy is not None and copy.campaign == campaign:
                 yield Stray(url, copy, GB, self.modified)
 
-    def delete(self, urls: Sequence[str]) -> list[tuple[str, ServiceError | None]]:
+    def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
+        for url in urls:
+            assert deletion.address(deletion.CopiedFile(prefix, url, campaign)) == url
         self.deleted += urls
         return [(url, None) for url in urls]
 

@@ -9,13 +9,13 @@ import pytest
 from tests.cli.ledgers import run
 from tests.menu.texts import text
 
-ONE = "scenarios: {one: {from: A, to: B, rate: 9 Gb/s}}"
+ONE = "scenarios: {one: {from: A, to: B, rate: 6 Gb/s}}"
 
 
 @pytest.fixture
 def menu(tmp_path):
     path = tmp_path / "m.yaml"
-    path.write_text(text(x="target: 9 Gb/s", scenarios=ONE))
+    path.write_text(text(x="target: 6 Gb/s", scenarios=ONE))
     return path
 
 
@@ -42,7 +42,7 @@ def test_what_is_right_ends_with_0_even_strictly(menu):
 
 
 def test_the_speed_of_a_file_can_be_told_offline(menu):
-    """9 Gb/s are 187 files at 6 MB/s, and 225 at 5 MB/s."""
+    """6 Gb/s are 125 files at 6 MB/s, and 150 at 5 MB/s."""
     assert codes(run("check", menu, "--format", "json", "--file-speed", "5 MB/s")) == ["fts-link-limit"]
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from dc_inject.backends.rucio.connection import Connection
 from dc_inject.cli import data_make, data_places
-from dc_inject.errors import Permanent, Temporary, UsageError
 from dc_inject.menu import sources
 from dc_inject.metrics import Silent
+from dc_inject.model.errors import Permanent, Temporary, UsageError
 from tests.backends.catalogue import Catalogue
 from tests.backends.fake import FakeRse
 from tests.cli.ledgers import run
@@ -220,7 +220,7 @@ def test_dropping_asks_and_deletes_only_with_a_yes(dav, prefix):
     assert run("data", "drop", prefix, "one", "--dry-run").stdout.startswith("would: delete 5 files")
     assert files(dav) == there
     assert run("data", "drop", prefix, "one", "--yes").exit_code == 0
-    assert (set(dav.files), dav.folders) == ({"/dc/theirs"}, {"", "/dc"})
+    assert (set(dav.files), dav.folders) == ({"/dc/theirs"}, {"", "/dc", "/dc/dc_inject-data"})
     done = run("data", "drop", prefix, "one", "--yes")
     assert "no set 'one'" in str(done.exception)
 

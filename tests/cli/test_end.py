@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.errors import LedgerError, ServiceError, Temporary, UsageError
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Item, State
+from dc_inject.model.errors import LedgerError, ServiceError, Temporary, UsageError
 from tests.cli.ending import World, behind_the_command
 from tests.cli.ledgers import FNAL, GB, MESH, START, make, run
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from dc_inject import naming
-from dc_inject.errors import Permanent, ServiceError, Temporary
-from dc_inject.goal import Onward
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Entry, Item, Link, State
-from dc_inject.ports import Observation, Outcome, Removal, Status
+from dc_inject.model import Entry, Item, Link, State, naming
+from dc_inject.model.errors import Permanent, ServiceError, Temporary
+from dc_inject.model.goals import SecondHop
+from dc_inject.model.ports import Observation, Outcome, Removal, Status
 from tests.cli.ending import FLOW, LIFETIME, LINK, Files, command, job, world_of_files
 from tests.cli.ledgers import CYCLE, GB, START
 
@@ -207,7 +206,9 @@ def test_a_transfer_that_may_still_write_is_looked_at_once_more_later(world: Fil
     ]
     done = world.end("--yes")
     assert done.exit_code == 0
-    assert f"look once more after {later:%Y-%m-%d %H:%M:%SZ}" in done.stderr
+    campaign = world.entries()[0].injection.campaign
+    said = f"look once more after {later:%Y-%m-%d %H:%M:%SZ} with `dc-inject end {campaign}`"
+    assert said in done.stderr
     assert world.states() == {State.ENDED: 3, State.LIVE: 2}
     world.clock.advance(later)
     assert world.end("--yes").exit_code == 0
@@ -281,7 +282,7 @@ def test_copies_that_a_second_hop_reads_from_are_left(world: Files, options: lis
     second = replace(whole, key=key, link=link, item=item)
     with Ledger.open(world.path, synchronous="OFF") as ledger:
         ledger.open_cycle(
-            CYCLE.next, {FLOW: (0, None), second.flow: (0, None)}, START, goals={second.flow: Onward()}
+            CYCLE.next, {FLOW: (0, None), second.flow: (0, None)}, START, goals={second.flow: SecondHop()}
         )
         ledger.add_injections([second], START)
         ledger.call([key], START)

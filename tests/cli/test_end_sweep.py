@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from dc_inject import naming
-from dc_inject.errors import Temporary, UsageError
-from dc_inject.model import Cycle, Entry, State
-from dc_inject.ports import Observation, Removal, Status
+from dc_inject.model import Cycle, Entry, State, naming
+from dc_inject.model.errors import Temporary, UsageError
+from dc_inject.model.ports import Observation, Removal, Status
 from tests.cli.ending import LINK, Files, command, job, world_of_files
 from tests.cli.ledgers import CYCLE, START, run
 
@@ -173,3 +172,31 @@ def test_nothing_is_swept_up_when_nobody_tells_of_the_jobs(world: Files) -> None
     done = world.end("--yes", "--sweep", LINK.destination)
     assert isinstance(done.exception, Temporary)
     assert world.service.deleted == []
+
+
+def test_whose_young_files_are_is_said_before_they_go(world: Files) -> None:
+    world.service.strays = naming.copies(job(8))
+    world.service.rules.clear()
+    done = world.end("--sweep", LINK.destination, "--even-new", text="y\nn\n")
+    assert world.service.deleted == []
+    whose = f"files of the last day are those of campaign dc27: contact {job(0).contact}, "
+    assert whose in done.stderr
+    assert done.stderr.index(whose) < done.stderr.index("Delete them?")
+
+
+def test_files_that_are_not_young_are_swept_up_without_a_word_of_whose_they_are(world: Files) -> None:
+    world.service.strays = naming.copies(job(8, OLD))
+    done = world.end("--yes", "--sweep", LINK.destination, "--even-new")
+    assert done.exit_code == 0, done.exception
+    assert "files of the last day" not in done.stderr
+
+
+def test_without_a_ledger_nobody_can_tell_whose_young_files_are(
+    world: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    world.service.strays = naming.copies(job(8))
+    monkeypatch.setattr(command.common, "backends", lambda *_, **__: {"fts": world.service})
+    done = run("end", "dc27", "--sweep", LINK.destination, "--yes", "--even-new")
+    assert done.exit_code == 0, done.exception
+    assert "no ledger here tells who injects it" in done.stderr

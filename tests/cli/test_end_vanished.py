@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject import naming
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
-from dc_inject.model import State
+from dc_inject.model import State, naming
 from tests.backends.fts.service import FakeFts
 from tests.backends.fts.store import Store
 from tests.backends.support import fts3_or_skip

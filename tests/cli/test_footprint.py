@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from dc_inject.cli import assumed, footprint
-from dc_inject.errors import DcInjectError
+from dc_inject.model.errors import DcInjectError
 from tests.cli.ledgers import run
 from tests.menu.texts import scenarios, text
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "footprint.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "footprint.md").read_text()
 UNITS = ("Gb/s", "GB/s", "%", "TB", "TB/24 h", " h", "/h", "at a time")
 COUNTS = {"links", "on the busiest link", "FTS's limit of a link"}
 
@@ -117,7 +117,7 @@ def test_menus_of_two_experiments_add_up_and_a_link_narrows_them(tmp_path, menu)
     assert [row["name"] for row in rows if row["by"] == "site"] == ["A", "KIT"]
     code, heard = refusal("plan", "--footprint", menu, other, "--link", "A:X")
     assert code == 2
-    assert "no menu has the link A:X" in heard
+    assert "no menu has the link A -> X" in heard
 
 
 def test_an_inventory_tells_how_long_the_pool_lasts(tmp_path, menu):

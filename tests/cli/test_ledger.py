@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.errors import LedgerError, MenuError, ServiceError, Temporary, UsageError
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.check import check
 from dc_inject.model import Item, State
-from dc_inject.ports import Found, Status
+from dc_inject.model.errors import LedgerError, MenuError, ServiceError, Temporary, UsageError
+from dc_inject.model.ports import Found, Status
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
 from tests.ledger.test_check import CRASH, damage
 from tests.ledger.test_versions import of_version_1
@@ -64,7 +64,7 @@ def test_each_contradiction_is_a_line_with_its_code_and_the_exit_code_is_3(made:
     assert done.exit_code == 3
     assert [line.split()[:2] for line in done.stdout.splitlines()] == [["code", "severity"], ["totals", "error"]]
     assert f"{made.path}: 1 contradiction\n" in done.stderr
-    assert "docs/ledger.md" in done.stderr
+    assert "docs/reference/ledger.md" in done.stderr
     done = run("ledger", "check", made.path, "--format", "json")
     assert (done.exit_code, json.loads(done.stdout)) == (3, [row])
     done = run("ledger", "check", made.path, "--format", "csv")
@@ -298,7 +298,7 @@ def test_a_lost_ledger_is_made_anew_from_what_the_service_has(lost: Lost) -> Non
     assert done.exit_code == 0, done.exception
     assert done.stdout == f"{lost.path}\n"
     assert "4 injections found (400 GB), 4 of them complete" in done.stderr
-    assert "no menu has us-mesh T2_US_MIT:T2_US_Nebraska any more" in done.stderr
+    assert "no menu has us-mesh T2_US_MIT -> T2_US_Nebraska any more" in done.stderr
     assert mode(lost.path) == 0o600
     assert files(lost) == {"dc27.sqlite"}
     assert check(lost.path) == []

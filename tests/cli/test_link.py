@@ -2,67 +2,30 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import signal
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
-from dc_inject import files, lint, menu
-from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.errors import ThresholdMissed, UsageError
-from dc_inject.ledger import LedgerView
+from dc_inject import menu
+from dc_inject.analysis import lint
+from dc_inject.cli import link_verdict, trusting
+from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Link, State
+from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
+from dc_inject.planning.climb import Ladder, Progress
+from dc_inject.planning.verdict import Reading
+from dc_inject.storage.reachability import Reachability
+from dc_inject.system import files
 from tests.cli.ledgers import START, run
+from tests.cli.linking import SEARCH, A, B, states
 from tests.engine.world import GB, items, source_files, url
-
-A, B = "T1_UK_RAL_Disk", "T2_UK_London_IC"
-SEARCH = ("--step", "2Gb/s", "--every", "12m", "--until-saturated", "--max", "9Gb/s")
-
-
-class Executor(InlineExecutor):
-    """Runs at once, and has nothing to close."""
-
-    def __init__(self, clock: SimClock, size: int) -> None:
-        super().__init__(clock)
-        del size
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-@pytest.fixture
-def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SimBackend]]:
-    """The command on a simulated clock; returns what makes its service, of a capacity in Gb/s."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    clock = SimClock(START)
-
-    def made(capacity: float = 1000, **more: Any) -> SimBackend:
-        stock = more.pop("stock", {A: items(A, 300, 10 * GB)})
-        backend = SimBackend(clock, stock, speed=lambda _link: capacity * 1e9 / 8, **more)
-        for name in ("run", "link", "end"):
-            module = importlib.import_module(f"dc_inject.cli.{name}")
-            monkeypatch.setattr(module, "SystemClock", lambda: clock)
-            if hasattr(module, "ThreadExecutor"):
-                monkeypatch.setattr(module, "ThreadExecutor", Executor)
-        common = importlib.import_module("dc_inject.cli.common")
-        monkeypatch.setattr(common, "backends", lambda *_, **__: {backend.name: backend})
-        return backend
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield made
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-def states(tmp_path: Path, campaign: str) -> set[State]:
-    with LedgerView.open(tmp_path / "dc_inject" / f"{campaign}.sqlite") as view:
-        assert view.overrides() == ()
-        return {entry.state for entry in view.entries()}
 
 
 def test_a_link_that_takes_it_is_told_and_its_rules_are_ended(service, tmp_path: Path) -> None:
@@ -74,9 +37,11 @@ def test_a_link_that_takes_it_is_told_and_its_rules_are_ended(service, tmp_path:
     (step,) = told["steps"]
     assert step["rate"] == 4e9 / 8
     assert step["ratio"] == pytest.approx(1, abs=0.1)
-    assert (told["missed"], told["stands"], told["conclusion"]) == (False, None, "every step was reached")
+    assert (told["outcome"], told["stands"], told["reason"]) == ("reached", None, "every step was reached")
+    assert (step["outcome"], step["cause"], step["reason"]) == ("reached", None, "")
     assert f"menu: {told['menu']}" in done.stderr
-    assert "rules, jobs" in done.stderr, "the table of status"
+    assert "rules, jobs" not in done.stderr, "a table would repeat what the line about the cycle says"
+    assert f"ours at or on the way to {B}: " in done.stderr
     campaign = menu.campaign([draft.preview for draft in files.read_menus([Path(told["menu"])])])
     assert lint.findings(campaign) == ()
     (flow,) = campaign.flows
@@ -93,7 +58,8 @@ def test_a_search_tells_where_the_link_stands(service, tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert [line.split()[1] for line in lines[1:-1]] == ["2", "4", "6", "4"]
     assert [line.split()[-1] for line in lines[1:-1]] == ["step", "step", "back", "stop"]
-    assert lines[-1] == f"{A}:{B} stands at 4 Gb/s: at 6 Gb/s only 5 Gb/s moved"
+    assert lines[-1].startswith(f"{A} -> {B}: stands at 4 Gb/s: at 6 Gb/s only 5 Gb/s moved, and ")
+    assert "step 3, not reached" not in done.stderr, "the last line says it"
     assert states(tmp_path, "mini") <= {State.ENDED, State.GONE, State.WITHDRAWN}
 
 
@@ -106,7 +72,51 @@ def test_a_step_that_is_missed_has_an_exit_code_of_its_own(service) -> None:
     assert isinstance(done.exception, ThresholdMissed)
     assert done.exception.exit_code == 5
     assert [line.split(",")[0] for line in done.stdout.splitlines()] == ["step", "1", "2"]
-    assert "missed: 1 of 2 steps" in done.stderr
+    assert "not reached: 1 of 2 steps not reached: at 4 Gb/s only" in done.stderr
+
+
+def test_a_storage_that_is_stopped_in_the_middle_is_named(service) -> None:
+    """Rucio says nothing of it: rules stand still. Nothing is said of the link."""
+    with socket.create_server(("127.0.0.1", 0)) as storage:
+
+        def stop_it(_method: str, _subject: object) -> None:
+            if backend.clock.now() >= START + timedelta(minutes=40):
+                storage.close()
+                backend.speed = lambda _link: 0.0
+
+        backend = service(fault=stop_it, served_at={A: [], B: [storage.getsockname()]})
+        done = run("link", A, B, "--rate", "2Gb/s", "--for", "2h", "--format", "json")
+    told = json.loads(done.stdout)
+    assert told["outcome"] == "inconclusive"
+    assert f"{B} did not accept connections" in told["reason"]
+
+
+def test_a_storage_that_is_stopped_between_two_readings_is_named(service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is up again at the turn of the cycle, and what was late is no sign of a link that is full."""
+    watched: list[tuple[Reachability, timedelta]] = []
+
+    @contextmanager
+    def watch(self: Reachability, every: timedelta) -> Iterator[None]:
+        watched.append((self, every))
+        yield
+
+    monkeypatch.setattr(Reachability, "watched", watch)
+    with ExitStack() as stack:
+        storage = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        place = storage.getsockname()
+
+        def stop_it(_method: str, _subject: object) -> None:
+            if backend.clock.now() >= START + timedelta(minutes=40) and storage.fileno() != -1:
+                storage.close()
+                watched[0][0].look()
+                watched[0][0].look()
+                stack.enter_context(socket.create_server(place))
+
+        backend = service(1, fault=stop_it, served_at={A: [], B: [place]})
+        done = run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--format", "json", "--cancel-rate", "60/min")
+    told = json.loads(done.stdout)
+    assert (told["outcome"], told["cause"]) == ("inconclusive", "storage-down")
+    assert watched[0][1] == timedelta(minutes=1), "a tenth of a cycle"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +127,7 @@ def test_steps_of_few_datasets_are_warned_of(service, size: int, every: str, war
     """Once, when less than ten datasets of the mean size fit into a step of 2 Gb/s, with what is better."""
     service(stock={A: items(A, 300, size * GB)})
     done = run("link", A, B, "--rate", "2Gb/s", "--step", "1Gb/s", "--every", every, "--for", "2h")
-    assert done.stderr.count("looks like a link that does not follow") == warned
+    assert done.stderr.count("one more or less can make it inconclusive") == warned
     if warned:
         assert "a step of 30 min at 2 Gb/s holds only 9.0 datasets of 50 GB" in done.stderr
         assert "--every" in done.stderr
@@ -132,8 +142,127 @@ def test_through_fts_files_are_counted(service) -> None:
     assert "slices" not in done.stderr
 
 
-def test_ctrl_c_ends_the_rules_and_tells_the_verdict_so_far(service, tmp_path: Path) -> None:
-    """Of the step that it cut short, too."""
+def signalled(
+    backend, method: str, at: int, number: signal.Signals = signal.SIGINT, *, lost: bool = False
+) -> None:
+    """Let a signal come during the nth call of a method; `lost` loses that call, too."""
+    calls = []
+
+    def fault(called: str, _subject: object) -> None:
+        calls.append(called)
+        if called == method and calls.count(method) == at:
+            signal.raise_signal(number)
+            if lost is not None:
+                raise Temporary("no answer in time", lost=lost)
+
+    backend.fault = fault
+
+
+def test_a_step_that_is_ended_early_is_never_reached_and_is_begun_anew(service) -> None:
+    """All that was asked for had moved, of a part of its time."""
+    backend = service()
+    signalled(backend, "submit", 8)
+    done = run("link", A, B, "--rate", "4Gb/s", "--for", "1h", "--campaign", "mini", "--format", "json")
+    told = json.loads(done.stdout)
+    assert (told["outcome"], told["cause"], told["outage"]) == ("inconclusive", "ended-early", False)
+    assert "it was ended before its time, after " in told["reason"]
+    assert done.exception.exit_code == 2
+    on = run("link", "--resume", "mini")
+    assert on.exit_code == 0, on.exception
+    assert "every step was reached" in on.stdout
+
+
+def test_a_step_that_was_cut_short_can_be_made_again_after_one_that_was_not_reached(service) -> None:
+    """The whole is not reached then, and the cut step is still open."""
+    backend = service(3)
+    steps = ("--rate", "4Gb/s", "--step", "1Gb/s", "--every", "30m", "--for", "1h", "--campaign", "mini")
+    backend.fault = lambda method, _subject: (
+        signal.raise_signal(signal.SIGTERM)
+        if method == "submit" and backend.clock.now() == START + timedelta(minutes=40)
+        else None
+    )
+    done = run("link", A, B, *steps, "--cancel-rate", "60/min")
+    assert isinstance(done.exception, ThresholdMissed)
+    assert "ended-early" in done.stdout
+    backend.fault = lambda _method, _subject: None
+    on = run("link", "--resume", "mini", "--cancel-rate", "60/min")
+    assert "repeat" in on.stdout, on.exception
+    assert "has its verdict" in run("link", "--resume", "mini").exception.message
+
+
+def test_what_was_never_asked_for_is_not_left_anywhere(service) -> None:
+    """It was planned when the signal came, and nothing had been injected."""
+    signalled(service(), "submit", 1, lost=False)
+    done = run("link", A, B, "--rate", "4Gb/s", "--for", "1h", "--campaign", "mini", "--format", "json")
+    told = json.loads(done.stdout)
+    assert (told["resident"], told["in_doubt"]) == (0, 0)
+    assert "left at" not in done.stderr
+    view = run("status", "mini").stdout
+    assert "planned" in view.split("rules and jobs: ")[1].splitlines()[0]
+
+
+def test_what_is_in_doubt_is_told_as_that(service) -> None:
+    """With what settles it, which a user of this command has."""
+    backend = service()
+    signalled(backend, "submit", 1, lost=True)
+    done = run("link", A, B, "--rate", "4Gb/s", "--for", "1h", "--campaign", "mini", "--format", "csv")
+    assert "1 rule in doubt: `dc-inject end mini`, once more in some minutes, settles it" in done.stderr
+    assert "in doubt: 10 GB, in calls without an answer" in done.stderr
+    assert "left at" not in done.stderr
+    assert "1 in doubt" in run("status", "mini").stdout
+    backend.clock.advance(backend.clock.now() + timedelta(minutes=5))
+    assert run("end", "mini", "--yes").exit_code == 0
+    told = json.loads(run("link", "--verdict", "mini", "--format", "json").stdout)
+    assert (told["resident"], told["in_doubt"]) == (0, 0)
+
+
+def verdict_of(**more: object) -> dict[str, object]:
+    """A verdict as it is told, of one step."""
+    step = {"step": 1, "outcome": "not reached", "cause": "failing", "failed": 0.328, "reason": "33 % failed: it"}
+    told = {"outcome": "not reached", "cause": "failing", "reason": "1 of 1 step not reached: 33 % failed: it"}
+    told |= {
+        "source": A,
+        "destination": B,
+        "service": "rucio",
+        "campaign": "mini",
+        "stands": None,
+        "outage": False,
+    }
+    return {**told, "steps": [step], "failed_files": {}, "resident": 0, "in_doubt": 0, **more}
+
+
+@pytest.mark.parametrize(("files", "said"), [({}, "(reasons not told)"), ({"timeout": 3}, "3 timeout")])
+def test_failed_files_have_their_reasons_or_it_is_said_that_they_have_none(
+    capsys: pytest.CaptureFixture[str], files: dict[str, int], said: str
+) -> None:
+    link_verdict.emit("table", verdict_of(failed_files=files))
+    assert f"failed files: {said}" in capsys.readouterr().err
+
+
+def test_classes_of_rules_that_were_given_up_are_told(tmp_path: Path) -> None:
+    """They are ended before anybody has counted them."""
+    with Ledger.open(tmp_path / "one.sqlite") as ledger:
+        progress = Progress(Ladder(1e9, timedelta(hours=1)), START + timedelta(hours=1))
+        progress.take(Reading(START))
+        progress.take(Reading(START + timedelta(minutes=10), classes={"timeout": 4}))
+        asked = SimpleNamespace(key=None)
+        assert link_verdict.failed_files(asked, progress, ledger) == {"timeout": 4}
+
+
+def test_a_reason_is_told_once(service) -> None:
+    """Besides the log: in the last line, not above it and below it again."""
+    service(3)
+    done = run("link", A, B, "--rate", "4Gb/s", "--for", "12m", "--cancel-rate", "60/min")
+    talk = [line for line in done.stderr.splitlines() if " INFO " not in line]
+    assert "\n".join([done.stdout, *talk, done.exception.message]).count("wait on their way") == 1
+    assert done.exception.message.endswith(": not reached (saturated)")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_rules_and_tells_the_verdict_so_far(
+    service, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Of the step that it cut short, too; a closed terminal is one, and what goes on later knows all of it."""
     calls = []
 
     def fault(method: str, subject: object) -> None:
@@ -141,13 +270,24 @@ def test_ctrl_c_ends_the_rules_and_tells_the_verdict_so_far(service, tmp_path: P
         calls.append(method)
         if calls.count("submit") == 60:
             calls.append("submit")  # once
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
 
     service(5).fault = fault
     done = run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--campaign", "mini", "--cancel-rate", "60/min")
-    assert done.exit_code == 0, done.exception
-    assert "SIGINT: stopping; rules will be ended" in done.stderr
+    assert done.exception.exit_code == 2, "nothing was wrong, and nothing is known"
+    assert f"{number.name}: stopping; rules will be ended" in done.stderr
     assert 1 <= len(done.stdout.splitlines()) - 2 < 4
+    assert done.exception.message == "mini: inconclusive (ended-early)"
+    assert "it was ended before its time, after " in done.stdout
+    again = run("link", "--verdict", "mini")
+    assert again.stdout == done.stdout
+    assert (again.exception.exit_code, again.exception.message) == (2, done.exception.message)
+    on = run("link", "--resume", "mini", "--cancel-rate", "60/min")
+    assert on.exit_code == 0, on.exception
+    assert "stands at 4 Gb/s" in on.stdout
+    assert on.stdout.splitlines()[1:2] == done.stdout.splitlines()[1:2], "what was judged stays"
+    assert run("link", "--resume", "mini").exception.message == "mini has its verdict"
+    assert "link --resume mini" in done.exception.hint
     assert not any(state.in_service for state in states(tmp_path, "mini"))
 
 
@@ -191,9 +331,11 @@ def test_files_go_through_fts_between_two_prefixes(service, tmp_path: Path) -> N
                "--format", "json")  # fmt: skip
     assert done.exit_code == 0, done.exception
     told = json.loads(done.stdout)
-    assert (told["service"], told["missed"]) == ("fts", False)
+    assert (told["service"], told["outcome"], told["resident"]) == ("fts", "reached", 0)
     assert "files: {folder: .}" in Path(told["menu"]).read_text()
     assert states(tmp_path, told["campaign"]) == {State.GONE}
+    with LedgerView.open(tmp_path / "dc_inject" / f"{told['campaign']}.sqlite") as view:
+        assert set(view.trusted()) == {"fts.example.org", *(trusting.host_of(url(end)) for end in "AB")}
 
 
 def test_an_account_that_may_not_end_is_told_that_rules_stay(service, tmp_path: Path) -> None:
@@ -203,6 +345,7 @@ def test_an_account_that_may_not_end_is_told_that_rules_stay(service, tmp_path: 
     assert done.exit_code == 0, done.exception
     assert "not all is ended" in done.stderr
     assert "every step was reached" in done.stdout
+    assert f"left at {B}: " in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -234,10 +377,12 @@ def test_ends_that_make_no_link_are_refused(service, ends: tuple[str, str]) -> N
 
 
 def test_the_page_has_every_key(service) -> None:
-    """What is printed is what docs/mini-challenge.md describes."""
+    """What is printed is what docs/reference/link.md describes."""
     service(5)
-    told = json.loads(run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--format", "json").stdout)
-    page = (Path(__file__).parents[2] / "docs" / "mini-challenge.md").read_text()
+    told = json.loads(
+        run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--format", "json", "--cancel-rate", "60/min").stdout
+    )
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "link.md").read_text()
     example = json.loads(page.split("```json verdict\n")[1].split("```")[0])
     assert list(example) == list(told)
     assert list(example["steps"][0]) == list(told["steps"][0])

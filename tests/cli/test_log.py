@@ -15,13 +15,9 @@ SECRET = "hunter2-opaque"
 
 
 @pytest.fixture
-def talking() -> object:
+def talking() -> None:
     """The log as commands have it, for one test."""
-    before, level = logging.root.handlers[:], logging.root.level
     common.talk()
-    yield
-    logging.root.handlers[:] = before
-    logging.root.setLevel(level)
 
 
 @pytest.mark.usefixtures("talking")

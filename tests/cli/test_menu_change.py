@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.errors import MenuError, UsageError
+from dc_inject.model.errors import MenuError, UsageError
 from tests.cli.ledgers import run
 from tests.menu.texts import text
 
@@ -27,7 +27,7 @@ def test_scale_writes_a_menu_that_check_accepts(menu: Path, tmp_path: Path) -> N
     done = run("menu", "scale", "0.5", menu, "-o", goal)
     assert (done.exit_code, done.stdout) == (0, "")
     assert goal.read_text() == menu.read_text().replace("10 Gb/s", "5 Gb/s")
-    assert run("check", goal).exit_code == 0
+    assert run("check", goal, "--include-from", tmp_path).exit_code == 0
     assert run("menu", "scale", "50%", "-", text=menu.read_text()).stdout == goal.read_text()
     assert run("menu", "scale", "200%", goal, "-o", goal, "--force").exit_code == 0
     assert goal.read_text() == menu.read_text()
@@ -69,7 +69,7 @@ def test_a_scaled_menu_finds_its_files_from_its_new_place(menu: Path, tmp_path: 
         part in changed
         for part in ("[../_part.yaml]   # parts", "{file: ../d.txt}", "{file: ../l.csv}", " 3 Gb/s")
     )
-    assert run("check", goal).exit_code == 0
+    assert run("check", goal, "--include-from", tmp_path).exit_code == 0
     done = run("menu", "scale", "0.5", menu, "-o", goal, "--force")
     assert isinstance(done.exception, UsageError)
     assert "--expand" in str(done.exception.hint)
@@ -137,7 +137,10 @@ def test_a_menu_written_out_is_the_same_menu(menu: Path, tmp_path: Path, monkeyp
     done = run("menu", "expand", menu, "-o", goal)
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == f"6 links, 6 Gb/s together\nwrote {goal}\n"
-    assert run("menu", "diff", menu, goal).stderr == "equal: the same rates on the same links at all times\n"
+    assert (
+        run("menu", "diff", menu, goal, "--include-from", tmp_path).stderr
+        == "equal: the same rates on the same links at all times\n"
+    )
     printed = run("menu", "expand", menu).stdout
     assert printed == goal.read_text().replace("../", "")
     monkeypatch.chdir(tmp_path)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import stat
+import sys
 from pathlib import Path
 
+import openpyxl
 import pytest
 
-from dc_inject import files
-from dc_inject.errors import MenuError, UsageError
+from dc_inject.cli import spreadsheet
+from dc_inject.model.errors import MenuError, UsageError
+from dc_inject.system import files
 from tests.cli.ledgers import run
+from tests.menu.texts import draft, rates
 
 LINES = "src, dst, Mbps\nT2_CH_CERN, T1_US_FNAL_Disk, 40000\nT2_CH_CERN, T1_DE_KIT_Disk, 7800.125\n"
 
@@ -75,7 +79,9 @@ def test_sites_are_included_and_the_only_names(lines: Path, tmp_path: Path) -> N
     goal = tmp_path / "out" / "m.yaml"
     assert run("menu", "import", lines, "--sites", tmp_path / "_sites.yaml", "-o", goal).exit_code == 0
     assert "include: ../_sites.yaml" in goal.read_text()
+    files.allow([tmp_path])
     (draft,) = files.read_menus([goal])
+    files.allow(())
     assert [str(flow.link) for flow in draft.preview.flows] == ["T2_CH_CERN:T1_DE_KIT_Disk"]
     lines.write_text("CREN, KIT, 1000\n")
     done = run("menu", "import", lines, "--sites", tmp_path / "_sites.yaml")
@@ -163,3 +169,53 @@ def test_a_folder_that_is_not_there(lines: Path, tmp_path: Path) -> None:
     done = run("menu", "import", lines, "-o", tmp_path / ("x" * 300))
     assert isinstance(done.exception, UsageError)
     assert isinstance(run("menu", "import", lines, "-o", tmp_path, "--force").exception, UsageError)
+
+
+def sheets(path: Path) -> Path:
+    book = openpyxl.Workbook()
+    book.active.append(["to [Gbit/s]", "B", "C"])
+    book.active.append(["A", 10.0, 2.5])
+    book.active.append(["B", None, "1 GB/s"])
+    other = book.create_sheet("lines")
+    for row in (["src", "dst", "Mbps"], ["A", "B", 8000]):
+        other.append(row)
+    book.save(path)
+    return path
+
+
+def test_a_spreadsheet_is_read(tmp_path: Path) -> None:
+    """The sheet that was open, or the one that is named; numbers and cells with units."""
+    file = sheets(tmp_path / "m.xlsx")
+    done = run("menu", "import", file)
+    assert done.exit_code == 0, done.exception
+    assert rates(draft(done.stdout).preview) == {"A:B": 10, "A:C": 2.5, "B:C": 8}
+    named = run("menu", "import", file, "--sheet", "lines")
+    assert rates(draft(named.stdout).preview) == {"A:B": 8}
+    wrong = run("menu", "import", file, "--sheet", "liens")
+    assert "known: Sheet, lines" in (wrong.exception.hint or "")
+
+
+@pytest.mark.parametrize("data", [b"PK\x03\x04 and nothing", b"\xd0\xcf\x11\xe0 an old one"])
+def test_what_is_no_xlsx_is_told_with_a_way(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "m.xls"
+    file.write_bytes(data)
+    done = run("menu", "import", file)
+    assert isinstance(done.exception, UsageError)
+    assert "CSV" in (done.exception.hint or "")
+
+
+def test_without_the_library_it_is_told_how_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    done = run("menu", "import", sheets(tmp_path / "m.xlsx"))
+    assert isinstance(done.exception, UsageError)
+    assert "[xlsx]" in (done.exception.hint or "")
+    assert "CSV" in (done.exception.hint or "")
+
+
+def test_a_spreadsheet_that_unpacks_without_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spreadsheet, "LARGEST", 1000)
+    done = run("menu", "import", sheets(tmp_path / "m.xlsx"))
+    assert isinstance(done.exception, UsageError)
+    assert "holds more than" in done.exception.message

@@ -5,13 +5,16 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from dc_inject import files
+from dc_inject.backends.sim import SimClock
+from dc_inject.cli import menu_heading
 from dc_inject.cli.menu_new import MORE
-from dc_inject.errors import MenuError, UsageError
+from dc_inject.model.errors import MenuError, UsageError
+from dc_inject.system import files
 from tests.cli.ledgers import run
 from tests.menu.texts import draft, rates
 
@@ -120,7 +123,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as process:
         assert process.stderr is not None
-        assert process.stderr.read(8) == b"Campaign"
+        assert process.stderr.read(8) == b"`back` a"
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -168,3 +171,37 @@ def test_what_stands_there_as_a_comment_can_be_used() -> None:
     assert done.stdout.endswith(MORE)
     parts = "\n".join(line.removeprefix("# ") for line in MORE.strip().splitlines()[1:])
     assert draft(done.stdout + parts).preview.exclusions
+
+
+def test_back_returns_to_the_question_before() -> None:
+    """From the first scenario into the heading, too; what was answered is offered again."""
+    heading = ("wrong", "back", "dc27", "", "", "now", "2099-01-01", "cms:*")
+    typed = (*heading, "back", "", "main", "A", "back", "B", "C", "back", "D", "5 Gbit/s", "n")
+    done = run("menu", "new", "--ask", text="".join(f"{one}\n" for one in typed))
+    assert done.exit_code == 0, done.stderr
+    made = draft(done.stdout)
+    assert made.campaign == "dc27"
+    assert rates(made.preview) == {"B:D": 5}
+    assert "[cms:*]" in done.stderr
+
+
+def test_back_at_the_first_question_asks_it_again() -> None:
+    """There is nothing before it."""
+    typed = ("back", "dc27", "", "", "", "", "a:*", "n")
+    done = run("menu", "new", "--ask", *LINK, text="".join(f"{one}\n" for one in typed))
+    assert done.exit_code == 0, done.stderr
+    assert draft(done.stdout).campaign == "dc27"
+
+
+def test_back_leads_out_of_another_scenario() -> None:
+    done = run("menu", "new", "--ask", text=answers("back", "n", Another="y"))
+    assert done.exit_code == 0, done.stderr
+    assert list(draft(done.stdout).document.scenarios) == ["t0-export"]
+
+
+def test_a_menu_may_start_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = datetime(2027, 2, 8, 10, 11, 12, tzinfo=UTC)
+    monkeypatch.setattr(menu_heading, "SystemClock", lambda: SimClock(now))
+    done = run("menu", "new", "--no-ask", *LINK, "--timezone", "Europe/Zurich", "--start", "now")
+    assert done.exit_code == 0, done.stderr
+    assert draft(done.stdout).preview.start == now

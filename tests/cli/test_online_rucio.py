@@ -16,6 +16,7 @@ from tests.cli.ledgers import run
 from tests.menu.texts import text
 
 TB = 1000 * GB
+FILE_SPEED = "10 MB/s"  # fast enough for 8 Gb/s in the 130 transfers that FTS allows on a link
 RIGHT = "scenarios: {one: {from: A, to: B, rate: 8 Gb/s}}"
 
 
@@ -35,14 +36,18 @@ def check(server, tmp_path, monkeypatch):
     backend = RucioBackend(**made, sleep=lambda _seconds: None)
     monkeypatch.setattr(common, "backends", lambda services, **_: {"rucio": backend} if services else {})
 
-    def check(scenarios: str = RIGHT, **parts: str) -> tuple[int, dict[str, str], str]:
+    def check(scenarios: str = RIGHT, *, rows: bool = False, **parts: str):
+        found = told(scenarios, **parts)
+        return found[1] if rows else (found[0], {row["code"]: row["message"] for row in found[1]}, found[2])
+
+    def told(scenarios: str, **parts: str) -> tuple[int, list[dict[str, str]], str]:
         path = tmp_path / "m.yaml"
         path.write_text(text(scenarios=scenarios, **parts))
-        done = run("check", "--online", "--format", "json", path)
+        done = run("check", "--online", "--format", "json", "--file-speed", FILE_SPEED, path)
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         rows = json.loads(done.stdout)
         assert len({row["code"] for row in rows}) == len(rows)
-        return done.exit_code, {row["code"]: row["message"] for row in rows}, done.stderr
+        return done.exit_code, rows, done.stderr
 
     return check
 
@@ -55,6 +60,40 @@ def test_a_grid_that_is_right_has_no_finding_and_nothing_is_changed(check, serve
     assert "may NOT end rules early" in said
     assert "signal missing" not in said
     assert server.called("add_replication_rule") == 0
+
+
+def test_a_source_of_which_a_last_look_takes_nothing(check, server):
+    """`run` looks at what it has chosen once more; what would be refused then is told beforehand."""
+    server.opened.update(server.datasets)
+    code, found, _ = check()
+    assert (code, list(found)) == (2, ["nothing-usable"])
+    assert "of 10 datasets at A that were looked at none can be injected: 10 x it is still open" in str(found)
+    assert check(accept="accept: [nothing-usable]")[:2] == (0, {})
+    assert server.called("get_locks_for_dids") == 2
+
+
+def test_a_last_look_is_at_datasets_from_all_over_a_source(check, server):
+    """Neighbours are often of one kind: the first 50 are still open, and the others are not."""
+    server.opened.update([("cms", str(number)) for number in range(50)])
+    assert check()[:2] == (0, {})
+
+
+def test_what_is_at_the_destination_already_is_no_fault_of_its_source(check, server):
+    server.replicas["B"] = set(server.replicas["A"])
+    assert check()[:2] == (0, {})
+
+
+@pytest.mark.parametrize("method", ["get_metadata_bulk", "list_dataset_replicas_bulk", "get_locks_for_dids"])
+@pytest.mark.parametrize(
+    "error", [rucio_errors.RucioException("KeyError: 'cms'"), rucio_errors.DatabaseException()]
+)
+def test_a_last_look_that_fails_is_an_error(check, server, method, error):
+    """`run` could inject nothing. Of a server that fails nobody says that its datasets are incomplete."""
+    server.faults[method] = [error] * 20
+    code, found, _ = check()
+    assert (code, list(found)) == (4, [None])
+    assert found[None].startswith("datasets of A cannot be looked at: ")
+    assert str(error.args[0] if error.args else "DatabaseException") in found[None]
 
 
 def test_a_link_without_a_distance(check, server):
@@ -145,6 +184,15 @@ def test_credentials_that_expire_while_the_menus_run(check, server, monkeypatch)
         "expire at 2027-02-09T08:00:00Z, before the menus end, 2027-02-09T09:00:00Z" in found["credentials-expire"]
     )
     assert "credentials until" in said
+
+
+def test_an_unknown_rse_is_told_once_with_the_nearest_one(check, server):
+    """However many links have it."""
+    server.rses["T1_DE_KIT_Disk"] = server.rses["B"]
+    many = "scenarios: {one: {from: [A, B], to: [T1_DE_KIT_Disc], rate: 8 Gb/s}}"
+    (row,) = check(many, rows=True)
+    assert row["message"] == "rucio knows no RSE T1_DE_KIT_Disc (and 1 more link with it)"
+    assert row["hint"] == "did you mean T1_DE_KIT_Disk?"
 
 
 def test_an_rse_that_does_not_exist_and_a_tape_are_errors(check, server):

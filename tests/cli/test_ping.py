@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.errors import Fatal
+from dc_inject.model.errors import NeedsOperator
 from tests.cli.ledgers import START, run
 
 command = importlib.import_module("dc_inject.cli.ping")
@@ -63,11 +63,11 @@ def test_a_service_that_cannot_be_reached_is_exit_code_4(service: SimBackend) ->
     """With its address and a hint; the row of it says why, for people and programs."""
 
     def fault(_method: str, _subject: object) -> None:
-        raise Fatal("Rucio at https://rucio.example.org: cannot be reached", "check rucio_host")
+        raise NeedsOperator("Rucio at https://rucio.example.org: cannot be reached", "check rucio_host")
 
     service.fault = fault
     done = run("ping")
-    assert isinstance(done.exception, Fatal)
+    assert isinstance(done.exception, NeedsOperator)
     assert done.exception.exit_code == 4
     assert "https://rucio.example.org: cannot be reached" in done.stdout.splitlines()[1]
     (told,) = json.loads(run("ping", "--format", "json").stdout)

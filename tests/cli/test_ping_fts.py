@@ -13,7 +13,7 @@ pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libss
 
 from dc_inject.backends.fts import Delegation, FtsBackend
 from dc_inject.backends.sim import SimClock
-from dc_inject.errors import DcInjectError, Fatal, Temporary
+from dc_inject.model.errors import DcInjectError, NeedsOperator, Temporary
 from dc_inject.storage import VERBS
 from tests.backends.fts.service import FakeFts
 from tests.cli.ledgers import START, run
@@ -58,7 +58,7 @@ def test_of_fts_it_tells_who_i_am_and_each_storage(fts: FakeFts, storage: Open, 
         "account": "/CN=me",
         "admin": False,
         "may_end": True,
-        "credentials_from": "none",
+        "credentials_from": "none found",
         "credentials_until": None,
         "credentials_left": None,
         "delegation_needed": False,
@@ -88,7 +88,7 @@ def test_of_fts_it_tells_who_i_am_and_each_storage(fts: FakeFts, storage: Open, 
 
 def test_every_key_is_on_the_page() -> None:
     """Programs are written by the page."""
-    page = (Path(__file__).parents[2] / "docs" / "fts.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "ping.md").read_text()
     keys = {column.key for column in (*command.COLUMNS, *command.STORAGES)}
     assert {key for key in keys if f"`{key}`" not in page} == set()
 
@@ -115,7 +115,7 @@ def test_fts_is_down_and_the_storages_are_asked_all_the_same(fts: FakeFts, tmp_p
     """Exit code 4; no token is told, even when it is echoed."""
     fts.instead.append(("GET", "/whoami", (401, {"message": f"Bearer {TOKEN} is not known"})))
     done = run("ping", tmp_path / "m.yaml", "--format", "json")
-    assert isinstance(done.exception, Fatal)
+    assert isinstance(done.exception, NeedsOperator)
     (told,) = json.loads(done.stdout)
     assert told["error"].startswith(f"FTS at {fts.url}")
     assert [one["reachable"] for one in told["storages"]] == [True, True, True]
@@ -128,7 +128,7 @@ def test_storages_that_let_nobody_look_are_there(fts: FakeFts, storage: Open, tm
     """A token may be good for transfers and for nothing else: not an error, and not a yes."""
 
     def fault(_verb: str, _url: str) -> None:
-        raise Fatal("PROPFIND: the storage answered 403", hold="credentials")
+        raise NeedsOperator("PROPFIND: the storage answered 403", hold="credentials")
 
     storage.fault = fault
     done = run("ping", tmp_path / "m.yaml", "--format", "json")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from dc_inject.errors import ServiceError, UsageError
+from dc_inject.model.errors import MenuError, ServiceError, UsageError
 from tests.cli.ledgers import run
 from tests.menu.texts import LIST, RIGHT, fts, text
 
@@ -55,3 +56,22 @@ def test_without_an_fts_too(menu: Path) -> None:
     error = run("plan", menu).exception
     assert isinstance(error, UsageError), error
     assert "--inventory" in str(error.hint)
+
+
+def test_an_inventory_is_a_regular_file_of_bounded_size(menu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe is refused at once, and no more is read than may be there."""
+    pipe = menu.with_name("pipe.csv")
+    os.mkfifo(pipe)
+    error = run("plan", menu, "--inventory", pipe).exception
+    assert isinstance(error, MenuError)
+    assert "no regular file" in str(error.problems[0])
+    monkeypatch.setattr("dc_inject.cli.plan.LARGEST", 40)
+    large = menu.with_name("large.csv")
+    large.write_text("source,name,bytes,files\n" + "A,cms:one,1,1\n" * 10)
+    error = run("plan", menu, "--inventory", large).exception
+    assert isinstance(error, MenuError)
+    assert "larger than" in str(error.problems[0])
+    large.write_bytes(b"source,name,bytes,files\n\xff\n")
+    error = run("plan", menu, "--inventory", large).exception
+    assert isinstance(error, MenuError)
+    assert "UTF-8" in str(error.problems[0])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from dc_inject.cli import plots
 from dc_inject.model import DatasetFilter, Flow, Link
-from dc_inject.shape import Point, Shape
+from dc_inject.model.shape import Point, Shape
 
 START = datetime(2027, 2, 8, 9, tzinfo=UTC)
 HOUR = timedelta(hours=1)

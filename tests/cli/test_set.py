@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimClock
-from dc_inject.cli import wishes
-from dc_inject.errors import LedgerError, UsageError
+from dc_inject.cli import operator_actions
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.overrides import Kind
+from dc_inject.model import urls
+from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.planning import overrides
+from dc_inject.planning.overrides import Kind
 from tests.cli.ledgers import FNAL, KIT, MESH, START, Made, make, run
 
 LINK = "T2_CH_CERN:T1_US_FNAL_Disk"
@@ -44,7 +46,7 @@ def test_a_link_is_named_in_any_form_and_its_rate_set_and_taken_back(made: Made,
     """With the reason, and nothing is left."""
     done = run("set", *names, "rate", "40Gb/s", "--why", "more")
     assert done.exit_code == 0, done.exception
-    assert f"dc27: {LINK}: rate 40 Gb/s (the last cycle: 4 Gb/s); nobody injects now" in done.stderr
+    assert f"dc27: {urls.arrow(LINK)}: rate 40 Gb/s (the last cycle: 4 Gb/s); nobody injects now" in done.stderr
     assert what_is_set(made) == [(LINK, Kind.RATE, 5e9, "more")]
     assert "it is so already" in run("set", *names, "rate", "40", "Gb/s").stderr
     assert "no more rate 40 Gb/s" in run("unset", *names).stderr
@@ -147,10 +149,10 @@ def test_pause_resume_and_scale_do_what_set_does(made: Made, names: tuple[str, .
     assert "was not stopped" in run("resume", *names).stderr
     scaled = run("scale", *names, "50%")
     assert scaled.exit_code == 0, scaled.exception
-    assert f"{'all of it' if subject == '*' else subject}: scale 0.5" in scaled.stderr
+    assert f"{overrides.shown(subject)}: scale 0.5" in scaled.stderr
     assert changes(made) == [
-        *[(f"{verb} {subject}", "lunch") for verb in ("stop", "resume", "stop", "resume")],
-        (f"set {subject} scale 0.5", ""),
+        *[(f"{verb} {overrides.shown(subject, '*')}", "lunch") for verb in ("stop", "resume", "stop", "resume")],
+        (f"set {overrides.shown(subject, '*')} scale 0.5", ""),
     ]
 
 
@@ -215,7 +217,7 @@ SITES = "sites: {KIT: {wan: 100 Gb/s, max_ingress: 9 Gb/s, rses: {T1_DE_KIT_Disk
 @pytest.fixture
 def in_force(made: Made, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the menu that is in force in the campaign, with the sites that it includes."""
-    monkeypatch.setattr(wishes, "SystemClock", lambda: SimClock(START))
+    monkeypatch.setattr(operator_actions, "SystemClock", lambda: SimClock(START))
     folder = made.path.parent
     (folder / "sites.yaml").write_text(SITES)
     with Ledger.open(made.path) as ledger:

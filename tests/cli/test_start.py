@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
+from rucio.common.config import clean_cached_config
 
-from dc_inject.backends.sim import SimClock
-from dc_inject.errors import Fatal, ServiceError, Temporary, UsageError
-from tests.cli.ledgers import START
+from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.ledger import Ledger
+from dc_inject.model.errors import MenuError, NeedsOperator, ServiceError, Temporary, UsageError
+from dc_inject.model.ports import RseFacts
+from dc_inject.planning.overrides import Kind
+from tests.cli.ledgers import FNAL, START, make, run
 
 command = importlib.import_module("dc_inject.cli.run")
 PATIENCE = timedelta(seconds=30)
@@ -26,7 +34,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimClock:
 
 
 def test_a_call_that_fails_is_tried_again(clock: SimClock) -> None:
-    answers = [Temporary("504"), Fatal("cannot be reached"), None]
+    answers = [Temporary("504"), NeedsOperator("cannot be reached", passing=True), None]
 
     def ask() -> str:
         if error := answers.pop(0):
@@ -48,7 +56,7 @@ def test_what_a_person_has_to_repair_is_told_at_once(clock: SimClock) -> None:
 
 
 def test_credentials_count_as_refused_when_they_are_refused_twice(clock: SimClock) -> None:
-    answers = [Temporary("504"), Fatal("no such user", hold="credentials"), None]
+    answers = [Temporary("504"), NeedsOperator("no such user", hold="credentials"), None]
 
     def ask() -> str:
         if error := answers.pop(0):
@@ -56,12 +64,12 @@ def test_credentials_count_as_refused_when_they_are_refused_twice(clock: SimCloc
         return "answer"
 
     assert command.patiently(ask, clock, PATIENCE) == "answer"
-    refused = [Fatal("no such user", hold="credentials")] * 3
+    refused = [NeedsOperator("no such user", hold="credentials")] * 3
 
     def insist() -> None:
         raise refused.pop()
 
-    with pytest.raises(Fatal, match="no such user"):
+    with pytest.raises(NeedsOperator, match="no such user"):
         command.patiently(insist, clock, PATIENCE)
     assert len(refused) == 1
     assert clock.now() - START < PATIENCE
@@ -69,8 +77,148 @@ def test_credentials_count_as_refused_when_they_are_refused_twice(clock: SimCloc
 
 def test_it_does_not_wait_for_ever(clock: SimClock) -> None:
     def ask() -> None:
-        raise Fatal("cannot be reached")
+        raise NeedsOperator("cannot be reached", passing=True)
 
     with pytest.raises(ServiceError):
         command.patiently(ask, clock, PATIENCE)
     assert PATIENCE <= clock.now() - START <= 2 * PATIENCE
+
+
+def test_what_waiting_cannot_help_is_told_at_once(clock: SimClock) -> None:
+    """A rucio.cfg that is missing, say: no service was asked at all."""
+
+    def ask() -> None:
+        raise NeedsOperator("could not load a configuration", "set RUCIO_CONFIG")
+
+    with pytest.raises(NeedsOperator, match="configuration"):
+        command.patiently(ask, clock, PATIENCE)
+    assert clock.now() == START
+
+
+MENU = """\
+menu: 1
+campaign: {campaign}
+contact: dc-ops@example.org
+timezone: UTC
+start: 2027-02-08 10:00
+end: 2027-02-08 11:00
+scenarios:
+  one:
+    datasets: {{did: "cms:*"}}
+    links: [{{from: {source}, to: B, rate: 1 Gb/s}}]
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The place of ledgers; nothing of a Rucio is configured."""
+    for name in [name for name in os.environ if name.startswith("RUCIO_")] + ["VIRTUAL_ENV"]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RUCIO_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    clean_cached_config()
+    handler = signal.getsignal(signal.SIGTERM)  # `run` takes it from the first moment on
+    yield tmp_path / "state"
+    signal.signal(signal.SIGTERM, handler)
+
+
+def menu(folder: Path, campaign: str = "dc27", source: str = "A") -> Path:
+    path = folder / f"{campaign}.yaml"
+    path.write_text(MENU.format(campaign=campaign, source=source))
+    return path
+
+
+@pytest.fixture
+def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(seconds: float) -> None:
+        pytest.fail(f"it waits for {seconds} s")
+
+    monkeypatch.setattr(command.time, "sleep", never)
+
+
+def test_without_a_rucio_cfg_the_start_ends_at_once_and_leaves_nothing(
+    state: Path, tmp_path: Path, no_sleep: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = run("run", "--once", menu(tmp_path))
+    assert isinstance(done.exception, ServiceError)
+    assert "rucio.cfg" in (done.exception.hint or "")
+    assert not caplog.records
+    assert not state.exists()
+
+
+def test_a_start_that_is_refused_leaves_nothing(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An RSE that nobody knows, an administrator's account: there is no campaign yet."""
+
+    def backends(services: Iterable[str], **_: object) -> dict[str, SimBackend]:
+        return {"rucio": SimBackend(SimClock(START), {"A": []})}
+
+    monkeypatch.setattr(command.common, "backends", backends)
+    monkeypatch.setattr(
+        SimBackend, "sites", lambda self, names: {name: RseFacts(name, exists=name != "TYPO") for name in names}
+    )
+    done = run("run", "--once", menu(tmp_path, source="TYPO"))
+    assert isinstance(done.exception, MenuError)
+    assert "TYPO" in str(done.exception)
+    assert not state.exists()
+
+
+def test_what_has_a_ledger_is_refused_with_it(state: Path, tmp_path: Path, no_sleep: None) -> None:
+    """A campaign that has begun keeps its ledger, whatever a later start is refused for."""
+    path = make(state / "dc_inject" / "dc27.sqlite", {FNAL: 1}).path
+    before = path.stat().st_ino
+    done = run("run", "--once", menu(tmp_path))
+    assert isinstance(done.exception, ServiceError)
+    assert path.stat().st_ino == before
+
+
+PAST = MENU.replace("2027", "2020").replace("{{from: {source}", "{{from: A")
+
+
+@pytest.fixture
+def past(state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A menu that is over, at a simulated service, so that a run ends at once."""
+
+    def backends(services: Iterable[str], **_: object) -> dict[str, SimBackend]:
+        return {"rucio": SimBackend(SimClock(START), {"A": []})}
+
+    monkeypatch.setattr(command.common, "backends", backends)
+    path = tmp_path / "past.yaml"
+    path.write_text(PAST.format(campaign="dc27", source="A"))
+    return path
+
+
+def test_a_run_says_at_its_start_what_is_stopped_and_set(past: Path) -> None:
+    """Both hold for every menu of the campaign, until somebody takes them back."""
+    assert run("run", past).exit_code == 0
+    ledger = past.parent / "state" / "dc_inject" / "dc27.sqlite"
+    with Ledger.open(ledger) as made:
+        made.pause("*", "me", "lunch", START)
+        made.override("one", Kind.RATE, 5e9, "you", "more", START)
+    said = run("run", past).stderr
+    assert "stopped since 2027-02-08 10:00:00Z by me (lunch): all of it" in said
+    assert "set since 2027-02-08 10:00:00Z by you (more): one: rate 40 Gb/s" in said
+    checked = run("check", past).stderr
+    assert "stopped since" in checked
+    assert "set since" in checked
+    inventory = past.with_name("inventory.csv")
+    inventory.write_text("source,name,bytes,files\n")
+    planned = run("plan", past, "--at", "2020-02-08T10:00Z", "--inventory", inventory)
+    assert "stopped since" in planned.stderr
+    assert "set since" in planned.stderr
+
+
+def test_a_run_ends_with_the_closing_table(past: Path) -> None:
+    done = run("run", past)
+    assert done.stdout.splitlines()[0].rstrip() == "closing table of dc27"
+    assert done.stdout.splitlines()[-1].startswith("total")
+
+
+@pytest.mark.parametrize("option", ["--quiet", "--once"])
+def test_a_run_of_cron_prints_no_table(past: Path, option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command.Engine, "run", lambda self, **_: None)
+    done = run("run", option, past)
+    assert done.exit_code == 0
+    assert done.stdout == ""
+    assert bool(done.stderr) == (option == "--once")

@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from dc_inject.errors import LedgerError, UsageError
-from dc_inject.goal import Keep, Volume
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.overrides import Kind
-from dc_inject.ports import Observation, Status
-from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, make, run
+from dc_inject.model import Held, Hold
+from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.model.goals import Keep, Volume
+from dc_inject.model.ports import Observation, Status
+from dc_inject.planning.overrides import Kind
+from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
 
 TB = 1000 * GB
-DOCS = Path(__file__).parents[2] / "docs" / "status.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "status.md"
 
 
 @pytest.fixture
@@ -57,6 +58,24 @@ def test_the_summary_agrees_with_the_ledger_to_the_byte(made: Made) -> None:
     assert told["total"]["injected_ratio"] == 400 / 1350
     assert told["total"]["moved_ratio"] == 150 / 400
     assert told["total"]["held"] == {"pool-dry": 1}
+
+
+def test_reasons_that_need_nobody_are_counted_apart(made: Made) -> None:
+    """Else they are most of what there is to read, and the others are not seen."""
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        cycle = ledger.unclosed()[0]
+        held = {FNAL: Held(Hold.GRAIN, {"left": 7}), MESH: Held(Hold.FAILING, {"failed": 0.6})}
+        ledger.close_cycle(cycle, cycle.end, leading=held)
+        ledger.open_cycle(cycle.next, {FNAL: (0, Held(Hold.OUTSIDE_WINDOW))}, cycle.end)
+    told = json.loads(run("status", "dc27", "--summary", "--ledger", made.path, "--format", "json").stdout)
+    assert told["total"]["held"] == {"pool-dry": 1, "failing": 1}
+    assert told["total"]["harmless"] == {"grain": 1, "outside-window": 1}
+    rows = json.loads(run("status", "dc27", "--ledger", made.path, "--format", "json").stdout)
+    assert [(row["held"], row["harmless"]) for row in rows["rows"]] == [("outside-window", True)]
+    before = {row["held"]: row["harmless"] for row in rows["held_before"]}
+    assert before == {"grain": True, "failing": False, "pool-dry": False}
+    table = run("status", "dc27", "--summary", "--ledger", made.path).stdout.splitlines()
+    assert "harmless (cycles)" in table[0]
 
 
 def test_the_table_has_units_a_mark_for_estimates_and_a_row_of_totals(made: Made) -> None:
@@ -123,6 +142,22 @@ def test_the_holder_of_the_ledger_is_named(made: Made) -> None:
         told = json.loads(run("status", "dc27", "--ledger", made.path, "--format", "json").stdout)
         assert "me@here" in told["injector"]["who"]
         assert told["injector"]["since"].endswith("Z")
+
+
+def test_what_is_not_known_to_be_there_is_told_as_that(made: Made) -> None:
+    """What is only planned is no rule; a call without an answer is in doubt when nobody waits for one any more."""
+    some = [injection(FNAL, number) for number in (7, 8)]
+
+    def rules() -> str:
+        text = run("status", "dc27", "--ledger", made.path).stdout
+        return text.split("rules and jobs: ")[1].splitlines()[0]
+
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.add_injections(some, START)
+        ledger.call([some[0].key], START)
+        assert rules() == "1 planned, 1 in doubt, 3 live, 1 complete"
+        with ledger.hold("me@here"):
+            assert rules() == "1 planned, 1 without an answer yet, 3 live, 1 complete"
 
 
 def test_status_works_while_the_ledger_is_being_written(made: Made) -> None:
@@ -202,7 +237,7 @@ def test_what_is_no_ledger_is_said(tmp_path: Path) -> None:
 def keys(value: Any) -> Any:
     """The keys of a JSON value, recursively; of a list, those of its first member."""
     if isinstance(value, dict):
-        return {name: keys(part) for name, part in value.items() if name not in {"numbers", "held"}}
+        return {name: keys(part) for name, part in value.items() if name not in {"numbers", "held", "harmless"}}
     if isinstance(value, list):
         return [keys(value[0])] if value else []
     return None
@@ -210,7 +245,7 @@ def keys(value: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["status", "summary"])
 def test_the_json_is_as_documented(made: Made, kind: str) -> None:
-    """The keys in docs/status.md are the keys that come out, in every part: a public interface."""
+    """The keys in docs/reference/status.md are the keys that come out, in every part: a public interface."""
     (example,) = re.findall(rf"```json {kind}\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     options = ["--summary"] if kind == "summary" else []
     with Ledger.open(made.path) as ledger, ledger.hold("me@here"):
@@ -229,7 +264,7 @@ def test_what_was_held_in_the_cycle_before_is_shown_in_the_next(made: Made) -> N
     assert {row["held"] for row in told["rows"]} == {None}
     lines = run("status", made.path).stdout.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("held in the cycle before"))
-    assert lines[first + 1].split()[-2:] == ["pool-dry", "free=0"]
+    assert lines[first + 1].split()[-3:] == ["pool-dry", "free=0", "B"]
 
 
 def test_watching_shows_it_again_and_again_until_it_is_interrupted(

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.errors import LedgerError, UsageError
 from dc_inject.ledger import Ledger, LedgerView, Pause
+from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.planning import overrides
 from tests.cli.ledgers import FNAL, KIT, MESH, START, Made, make, run
 
 
@@ -44,8 +45,9 @@ def test_a_stop_is_written_with_who_and_why_and_lifted_again(
     assert resumed.exit_code == 0
     assert "goes on" in resumed.stderr
     assert pauses(made) == ()
+    shown = overrides.shown(subject, "*")
     with LedgerView.open(made.path) as view:
-        assert [change.what for change in view.changes()] == [f"resume {subject}", f"stop {subject}"]
+        assert [change.what for change in view.changes()] == [f"resume {shown}", f"stop {shown}"]
 
 
 def test_a_second_stop_says_who_stopped_first_and_changes_nothing(made: Made) -> None:

@@ -7,11 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject import naming
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
 from dc_inject.cli import sweeping
-from dc_inject.model import Injection, Item, JobOptions, Link
+from dc_inject.model import Injection, Item, JobOptions, Link, naming
 from tests.backends.fts.service import FakeFts
 from tests.backends.fts.store import Store
 from tests.backends.support import fts3_or_skip
@@ -55,7 +54,7 @@ def sweep(backend: FtsBackend) -> None:
 def test_files_stay_as_long_as_fts_is_at_work_on_them(
     service: tuple[FakeFts, FtsBackend], store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Files of a forgotten job go at once, those of one that waits only when it is over, and folders with them."""
+    """Files of a forgotten job go at once, those of one that waits only when it is over, each with its folder."""
     fts, backend = service
     forgotten, waiting = job(store, 0), job(store, 1)
     assert backend.submit([waiting])[0].error is None
@@ -65,4 +64,5 @@ def test_files_stay_as_long_as_fts_is_at_work_on_them(
     assert "of jobs at work at fts, left alone:" in capsys.readouterr().err
     fts.finish()
     sweep(backend)
-    assert not [url for url in (*store.files, *store.folders) if naming.TOP in url]
+    assert not [url for url in store.files if naming.TOP in url]
+    assert not {naming.folder(forgotten), naming.folder(waiting)} & store.folders

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dc_inject.model import Cycle, DatasetFilter, Flow, Item, Limits, Link, PoolKey
-from dc_inject.plan import Account, Demand, Situation
+from dc_inject.planning.plan import Account, Demand, Situation
 
 START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)
 LENGTH = timedelta(minutes=15)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from dc_inject import pace
 from dc_inject.model import (
     Cycle,
     Exclusion,
@@ -26,7 +25,8 @@ from dc_inject.model import (
     PoolKey,
     Site,
 )
-from dc_inject.plan import Account, Decision, Demand, Destination, Plan, Situation, plan
+from dc_inject.planning import pace
+from dc_inject.planning.plan import Account, Decision, Demand, Destination, Plan, Situation, plan
 from tests.core.builders import LENGTH, NO_LIMITS, START
 
 HOUR = timedelta(hours=1)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dc_inject import climb
-from dc_inject.climb import FOLLOWS, Decision, Ladder, Next, Reading, Step, Verdict
-from dc_inject.model import Hold
+from dc_inject.model import Held, Hold
+from dc_inject.planning import climb
+from dc_inject.planning.climb import REPEATS, Decision, Ladder, Next, Progress, Step
+from dc_inject.planning.verdict import Cause, Outcome, Reading, Verdict, judge
 from tests.engine.world import START
 
 MINUTE = timedelta(minutes=1)
@@ -51,7 +52,7 @@ def climbed(ladder: Ladder, link: Link, every: int = 5) -> list[Verdict]:
         readings.append(link.reading(now))
         step = Step(rate, tuple(readings))
         if step.over(ladder):
-            verdicts.append(climb.verdict(step))
+            verdicts.append(judge(step.rate, step.readings))
             decision = climb.after(ladder, verdicts)
             if decision.what is Next.STOP:
                 return verdicts
@@ -127,30 +128,82 @@ def test_a_step_is_judged_by_what_moved_after_the_time_to_completion():
         Reading(START + 10 * n * MINUTE, moved, 600 * n * GB, completion=10 * MINUTE)
         for n, moved in enumerate((0, 0, 600 * GB, 1200 * GB))
     )
-    found = climb.verdict(Step(GB, readings))
+    found = judge(GB, readings)
     assert (found.measured, found.asked, found.moved, found.ratio) == (readings[1].at, 1200 * GB, 1200 * GB, 1)
     assert found.good
-    assert climb.verdict(Step(GB, readings[:1])).moved == 0
-    assert not climb.verdict(Step(GB, readings[:1])).good
+    assert judge(GB, readings[:1]).moved == 0
+    assert not judge(GB, readings[:1]).good
+
+
+def made(rate, outcome=Outcome.REACHED, *, outage=False, moved=None):
+    """A step of half an hour at a rate."""
+    cause = None if outcome is Outcome.REACHED else Cause("api-errors" if outage else "pool-dry", "it", outage)
+    asked = 1800 * rate
+    half = START + 15 * MINUTE
+    return Verdict(
+        rate, START, half, START + 45 * MINUTE, asked, asked, asked if moved is None else moved, 0.0, None,
+        outcome, cause,
+    )  # fmt: skip
 
 
 def test_what_was_not_asked_for_says_nothing_of_the_link():
-    """The pool was dry: the climb stops, and the last good step stands."""
-    moments = [START, START + 15 * MINUTE, START + 30 * MINUTE]
-    good = climb.verdict(Step(GB, tuple(Reading(at, n * 900 * GB, n * 900 * GB) for n, at in enumerate(moments))))
-    dry = replace(good, rate=2 * GB, asked=2 * good.asked, hold=Hold.POOL_DRY)
-    assert dry.ours
-    assert climb.after(LADDER, [good, dry]) == Decision(Next.STOP)
-    assert climb.stands([good, dry]) == pytest.approx(GB)
-    assert "pool-dry" in climb.conclusion(LADDER, [good, dry])
-    backlog = replace(dry, hold=Hold.BACKLOG)
-    assert not backlog.ours
-    assert climb.after(LADDER, [good, backlog]) == Decision(Next.BACK, GB)
+    """The pool was dry: the climb stops, and the link takes at least what the last good step took."""
+    dry = made(2 * GB, Outcome.INCONCLUSIVE)
+    assert climb.after(LADDER, [made(GB), dry]) == Decision(Next.STOP)
+    told = climb.conclusion(LADDER, [made(GB), dry])
+    assert (told.outcome, told.stands, told.cause and told.cause.code) == ("inconclusive", GB, "pool-dry")
+
+
+def test_what_an_outage_has_spoilt_is_repeated_but_not_for_ever():
+    spoilt = made(2 * GB, Outcome.INCONCLUSIVE, outage=True)
+    verdicts = [made(GB)]
+    for _ in range(REPEATS):
+        verdicts.append(spoilt)
+        assert climb.after(LADDER, verdicts) == Decision(Next.REPEAT, 2 * GB)
+    assert climb.after(LADDER, [*verdicts, spoilt]) == Decision(Next.STOP)
+    assert climb.after(LADDER, [spoilt], 29 * MINUTE) == Decision(Next.STOP)
+    assert climb.after(LADDER, [*verdicts, made(2 * GB)]) == Decision(Next.UP, 3 * GB)
+
+
+def test_a_repetition_takes_no_time_from_steps_that_are_to_come():
+    ladder = Ladder(GB, 30 * MINUTE, GB, 3 * GB)
+    spoilt = made(GB, Outcome.INCONCLUSIVE, outage=True)
+    assert climb.after(ladder, [spoilt], 60 * MINUTE) == Decision(Next.UP, 2 * GB)
+    assert climb.after(ladder, [spoilt], 90 * MINUTE) == Decision(Next.REPEAT, GB)
+
+
+def test_a_step_that_was_repeated_counts_by_its_repetition():
+    ladder = Ladder(GB, 30 * MINUTE)
+    spoilt = made(GB, Outcome.INCONCLUSIVE, outage=True)
+    repeat = [Decision(Next.REPEAT, GB), Decision(Next.STOP)]
+    assert climb.conclusion(ladder, [spoilt, made(GB)], repeat).outcome is Outcome.REACHED
+    assert climb.conclusion(ladder, [spoilt], repeat[1:]).outcome is Outcome.INCONCLUSIVE
+    bad = made(GB, Outcome.NOT_REACHED)
+    assert climb.conclusion(ladder, [spoilt, bad], repeat).outcome is Outcome.NOT_REACHED
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "outcome", "stands"),
+    [
+        ([made(GB), made(2 * GB, Outcome.NOT_REACHED), made(GB)], Outcome.REACHED, GB),
+        ([made(GB), made(10 * GB)], Outcome.REACHED, 10 * GB),
+        ([made(GB, Outcome.NOT_REACHED)], Outcome.NOT_REACHED, None),
+        ([made(GB), made(2 * GB)], Outcome.INCONCLUSIVE, 2 * GB),
+        ([made(GB), made(2 * GB, Outcome.NOT_REACHED)], Outcome.INCONCLUSIVE, GB),
+        ([made(GB, Outcome.INCONCLUSIVE, outage=True)], Outcome.INCONCLUSIVE, None),
+        ([], Outcome.INCONCLUSIVE, None),
+    ],
+)
+def test_where_a_link_stands_is_known_or_not(verdicts, outcome, stands):
+    """Known where a step was reached and the next was not, or the most was; else it takes at least so much."""
+    told = climb.conclusion(LADDER, verdicts)
+    assert (told.outcome, told.stands) == (outcome, stands)
 
 
 def readings_of(*holds, injected=0):
     return tuple(
-        Reading(START + n * MINUTE, injected=n * injected, hold=hold) for n, hold in enumerate((None, *holds))
+        Reading(START + n * MINUTE, injected=n * injected, held=Held(hold) if hold else None)
+        for n, hold in enumerate((None, *holds))
     )
 
 
@@ -163,26 +216,75 @@ def readings_of(*holds, injected=0):
         (readings_of(Hold.POOL_DRY, None), False),
         (readings_of(Hold.BACKLOG, Hold.BACKLOG), False),
         (readings_of(Hold.PAUSED, Hold.PAUSED), False),
+        (readings_of(Hold.API_ERRORS, Hold.API_ERRORS), False),
     ],
 )
 def test_a_step_in_which_nothing_can_be_injected_is_soon_known(readings, idle):
-    """Nobody has to wait two hours for it; a pause is somebody's will."""
+    """Nobody has to wait two hours for it; a pause is somebody's will, and an outage may be over soon."""
     assert Step(GB, readings).idle is idle
 
 
 def test_the_reason_of_a_step_is_that_of_most_of_its_cycles():
     dry, full = Hold.POOL_DRY, Hold.DESTINATION_FULL
-    assert climb.verdict(Step(GB, readings_of(dry, dry, full))).hold is dry
-    assert climb.verdict(Step(GB, readings_of(dry, full))).hold is full
-    assert climb.verdict(Step(GB, readings_of(None, None))).hold is None
+    assert judge(GB, readings_of(dry, dry, full)).hold is dry
+    assert judge(GB, readings_of(dry, full)).hold is full
+    assert judge(GB, readings_of(None, None)).hold is None
+    assert judge(GB, readings_of(Hold.GRAIN, Hold.GRAIN, full)).hold is full, "grain hides no other"
 
 
 def test_fixed_steps_go_up_whatever_comes_and_stay_at_the_highest():
     ladder = Ladder(GB, 30 * MINUTE, 2 * GB, 4 * GB)
-    bad = Verdict(GB, START, START, START + 30 * MINUTE, 1800 * GB, 1800 * GB, 0, 0.0, None)
+    bad = made(GB, Outcome.NOT_REACHED)
     assert climb.after(ladder, [bad]) == Decision(Next.UP, 3 * GB)
     assert climb.after(ladder, [replace(bad, rate=3 * GB)]) == Decision(Next.UP, 4 * GB)
     assert climb.after(ladder, [replace(bad, rate=4 * GB)]) == Decision(Next.SAME, 4 * GB)
-    assert climb.conclusion(ladder, [bad]) == "missed: 1 of 1 step"
-    assert bad.why == "moved does not follow"
-    assert not replace(bad, moved=round(bad.asked * FOLLOWS), failed=0.06).good
+    told = climb.conclusion(ladder, [bad])
+    assert told.outcome is Outcome.NOT_REACHED
+    assert told.reason.startswith("1 of 1 step not reached: at 8 Gb/s")
+
+
+def test_a_step_of_which_nothing_was_read_is_not_left_out():
+    """Killed just after a step has begun: that the one before was reached says nothing of it."""
+    ladder = Ladder(GB, 10 * MINUTE, GB, 2 * GB)
+    some = Progress(ladder, START + 20 * MINUTE)
+    some.take(Reading(START))
+    some.take(Reading(START + 10 * MINUTE, 600 * GB, 600 * GB))
+    some.stopped(some.step.readings[-1])
+    told = climb.conclusion(ladder, some.verdicts, some.decisions)
+    assert (told.outcome, told.cause.code) == (Outcome.INCONCLUSIVE, "ended-early")
+    some.resume(START + 60 * MINUTE)
+    told = climb.conclusion(ladder, some.verdicts, some.decisions)
+    assert told.outcome is Outcome.INCONCLUSIVE, "it is to be repeated, and has not been yet"
+
+
+def test_a_step_at_the_end_of_all_time_is_not_early():
+    """However short the rest was."""
+    some = Progress(Ladder(GB, 10 * MINUTE, GB, 2 * GB), START + 5 * MINUTE)
+    some.take(Reading(START))
+    some.stopped(Reading(START + 5 * MINUTE, 300 * GB, 300 * GB))
+    assert [one.outcome for one in some.verdicts] == [Outcome.REACHED]
+
+
+def test_who_goes_on_begins_the_step_anew():
+    """What happened between two processes is in no step, and what was judged early is not counted."""
+    moments = [Reading(START + n * 10 * MINUTE, n * 600 * GB, n * 600 * GB) for n in range(8)]
+    ladder = replace(LADDER, first=GB, saturate=False)
+    some = Progress(ladder, START + 300 * MINUTE)
+    for one in moments[:3]:
+        some.take(one)
+    some.stopped(moments[3])
+    assert [one.cause and one.cause.code for one in some.verdicts] == [None], "it was over just then"
+    some = Progress(ladder, START + 300 * MINUTE)
+    for one in moments[:2]:
+        some.take(one)
+    some.stopped(moments[2])
+    assert [one.cause and one.cause.code for one in some.verdicts] == ["ended-early"]
+    some.resume(START + 600 * MINUTE)
+    assert [one.what for one in some.decisions] == [Next.REPEAT]
+    some.take(replace(moments[4], fresh=True))
+    assert some.step is not None
+    assert (some.rate, len(some.step.readings)) == (GB, 1)
+    for one in moments[5:]:
+        some.take(one)
+    assert [one.good for one in some.verdicts] == [False, True]
+    assert climb.conclusion(ladder, some.verdicts, some.decisions).outcome is Outcome.REACHED

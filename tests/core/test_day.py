@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject.model import Exclusion, Flow, Held, Hold, Item, Limits, RseSpec, Site
+from dc_inject.planning.holds import TOLERANCE
 from tests.core.builders import GB, LENGTH, START, TB, flow, gbps, items
 from tests.core.day import HOUR, Books, Day
 
-few = settings(max_examples=5, deadline=None, derandomize=True)
+few = settings(max_examples=3, deadline=None, derandomize=True)
 
 
 def pool(seed: int, count: int = 400, smallest: float = 0.05, largest: float = 8) -> list[Item]:
@@ -43,8 +44,12 @@ def drift(books: Books, cycles: int | None = None, overhead: float = 0.0) -> flo
 
 
 def within(books: Books, end: int) -> float:
-    """The largest drift that a cycle may end with: overshoot, largest dataset chosen, smallest that was free."""
-    return max(0.2 * max(books.due[:end]), *books.largest[:end], books.smallest[end - 1])
+    """The largest drift that a cycle may end with.
+
+    That is the overshoot, the largest dataset chosen, or the smallest that was free before or after the cycle: a
+    debt that waited for a large one is still there when a small one comes free at the cycle's end.
+    """
+    return max(0.2 * max(books.due[:end]), *books.largest[:end], *books.smallest[max(end - 2, 0) : end])
 
 
 def tolerance(books: Books) -> float:
@@ -80,7 +85,7 @@ def test_a_coarse_link_keeps_its_account_when_sizes_are_far_apart(seed: int, gap
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=3, deadline=None, derandomize=True)
+@few
 def test_an_overhead_of_ten_percent_gives_ten_percent_more(seed: int) -> None:
     """Overhead is exact over the day."""
     flows = [replace(one, overhead=0.1) for one in grid(seed)]
@@ -91,7 +96,7 @@ def test_an_overhead_of_ten_percent_gives_ten_percent_more(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=3, deadline=None, derandomize=True)
+@few
 def test_the_day_does_not_depend_on_the_order_of_anything(seed: int) -> None:
     """Demands, pools and sites may come in any order."""
     flows, draw = grid(seed, overhead=0.05), random.Random(seed)
@@ -192,8 +197,7 @@ def per_hour(day: Day, where) -> dict[object, list[int]]:
     return {place: [sum(some[i + k] for k in range(4)) for i in range(96)] for place, some in cycles.items()}
 
 
-@given(seed=st.integers(0, 10**6))
-@settings(max_examples=4, deadline=None, derandomize=True)
+@pytest.mark.parametrize("seed", [1, 2, 5171])
 def test_limits_are_never_exceeded_over_an_hour_and_are_made_use_of(seed: int) -> None:
     """Sites and campaign stay below their limits in every hour, and get most of what is allowed in the end."""
     flows = grid(seed)
@@ -206,7 +210,7 @@ def test_limits_are_never_exceeded_over_an_hour_and_are_made_use_of(seed: int) -
         (per_hour(day, lambda i: "all")["all"], limits.total),
         (per_hour(day, lambda i: site_of.get(i.link.destination)).get("X", [0]), total / 6),
     ):
-        assert max(hours) <= limit * 3600
+        assert max(hours) <= limit * 3600 * (1 + TOLERANCE)
     for place in (lambda i: i.link.source, lambda i: i.link.destination):
         for name, hours in per_hour(day, place).items():
             assert max(hours) <= limits.per_site * 3600, name

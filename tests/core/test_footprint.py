@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.footprint import Assumptions, Footprint, Load, Row, footprint
-from dc_inject.footprint.spans import spans, streams
-from dc_inject.footprint.windows import most
-from dc_inject.goal import Keep, Onward, Volume
+from dc_inject.analysis.footprint import Assumptions, Footprint, Load, Row, footprint
+from dc_inject.analysis.footprint.spans import spans, streams
+from dc_inject.analysis.footprint.windows import most
 from dc_inject.model import (
     Campaign,
     DatasetFilter,
@@ -29,7 +28,8 @@ from dc_inject.model import (
     RseSpec,
     Site,
 )
-from dc_inject.shape import Point, Shape
+from dc_inject.model.goals import Keep, SecondHop, Volume
+from dc_inject.model.shape import Point, Shape
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -189,7 +189,7 @@ def test_an_inventory_tells_file_sizes_and_how_long_the_poorest_pool_lasts():
 
 def test_what_goes_on_in_a_second_hop_has_no_pool_that_an_inventory_tells():
     items = {"A": [Item("cms:1", 30 * GB, 10)]}
-    hops = campaign(flow("A", "B", 8), flow("B", "C", 8, goal=Onward()))
+    hops = campaign(flow("A", "B", 8), flow("B", "C", 8, goal=SecondHop()))
     assert footprint([hops], inventory=items).total.pool_lasts == timedelta(seconds=30)
 
 
@@ -263,7 +263,7 @@ def test_a_volume_flows_until_it_is_there_and_never_fills_more():
 def test_a_second_hop_carries_what_has_landed_and_no_more():
     """3.6 TB of a volume, or what a rate brings in the window, however fast it may go on."""
     landed = DatasetFilter((), landed="one")
-    hop = flow("B", "T", 4, goal=Onward(), datasets=landed)
+    hop = flow("B", "T", 4, goal=SecondHop(), datasets=landed)
     made = footprint([campaign(flow("A", "B", 8, goal=Volume(3600 * GB)), hop)])
     found = row(made, "site", "T")
     assert found.peak.ingress == GB / 2

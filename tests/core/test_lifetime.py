@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject import lifetime
+from dc_inject.planning import lifetime
 from tests.core.builders import GB, TB
 
 H = timedelta(hours=1)

@@ -6,10 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject import lint, menu
-from dc_inject.goal import Again, Keep, Onward, Volume
-from dc_inject.lint import Stock
+from dc_inject import menu
+from dc_inject.analysis import lint
+from dc_inject.analysis.lint import Stock
 from dc_inject.model import Campaign, Item, RseSpec, Site
+from dc_inject.model.goals import Keep, Recycle, SecondHop, Volume
 from tests.core.test_lint import DAY, GB, HOUR, START, TB, day, flow
 
 A_DAY = Campaign("dc27", "nobody", HOUR / 4, (day(flow("A", "B", 8), flow("A", "C", 8)),))  # 1 GB/s each
@@ -58,10 +59,10 @@ def test_a_pool_that_is_too_small_for_a_link():
     assert stocked(Stock(100, 8100 * GB, GB)) == []
     ((code, message),) = stocked(Stock(100, 8000 * GB, GB))
     assert code == "pool-small"
-    assert "A:B needs 8.1 TB of different datasets in the 2 h 15 min" in message
+    assert "A -> B needs 8.1 TB of different datasets in the 2 h 15 min" in message
     assert "A has 100 with 8 TB" in message
     ((_, message),) = stocked(Stock(100, 4000 * GB, GB))
-    assert "A:B (and 1 more link of one)" in message
+    assert "A -> B (and 1 more link of one)" in message
 
 
 def test_where_rules_may_be_ended_the_shortest_lifetime_counts():
@@ -86,14 +87,14 @@ def test_volumes_need_each_dataset_once_and_pools_that_go_round_may_be_small():
     ((code, message),) = stocked(Stock(100, 3 * TB, GB), *both)
     assert code == "pool-small"
     assert "the volumes of one out of A are 4 TB, each dataset once, and A has 100 with 3 TB" in message
-    assert stocked(Stock(100, 3 * TB, GB), flow("A", "B", 8, goal=Again())) == []
+    assert stocked(Stock(100, 3 * TB, GB), flow("A", "B", 8, goal=Recycle())) == []
     assert [code for code, _ in stocked(Stock(100, 3 * TB, GB), flow("A", "B", 8, goal=Keep(TB)))] == [
         "pool-small"
     ]
 
 
 def test_what_goes_on_in_a_second_hop_is_not_there_yet():
-    assert stocked(Stock(0, 0, 0), flow("A", "B", 8, goal=Onward())) == []
+    assert stocked(Stock(0, 0, 0), flow("A", "B", 8, goal=SecondHop())) == []
 
 
 def test_a_source_that_has_nothing():
@@ -108,7 +109,7 @@ def test_datasets_that_are_there_are_too_coarse_for_a_link():
     assert stocked(Stock(100, 900 * TB, 1800 * GB)) == []
     ((code, message),) = stocked(Stock(100, 900 * TB, 1801 * GB))
     assert code == "coarse-datasets"
-    assert "A:C moves 1.8 TB an hour" in message
+    assert "A -> C moves 1.8 TB an hour" in message
 
 
 def test_a_stock_is_the_sum_of_its_items():

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject import overrides, pace, rates
 from dc_inject.engine.overriding import lowered
-from dc_inject.goal import Keep, Onward, Volume
-from dc_inject.overrides import Kind, Override
-from dc_inject.shape import Point, Shape
+from dc_inject.model import rates
+from dc_inject.model.goals import Keep, SecondHop, Volume
+from dc_inject.model.shape import Point, Shape
+from dc_inject.planning import overrides, pace
+from dc_inject.planning.overrides import Kind, Override
 from tests.engine.world import CYCLE, START, campaign, flow
 
 RAMP = Shape(START, (Point(timedelta(0), 0.0), Point(timedelta(hours=2), 1.0)))
@@ -109,7 +110,7 @@ def test_goals_are_scaled_with_their_rates_and_paced_by_a_rate_that_is_set():
 
 
 def test_second_hops_follow_the_rate_of_their_scenario_and_have_one_of_their_own():
-    links = [flow("A", "B", 10), flow("A", "C", 30), flow("B", "D", 10, goal=Onward())]
+    links = [flow("A", "B", 10), flow("A", "C", 30), flow("B", "D", 10, goal=SecondHop())]
     assert gbps(*overrides.changed(links, [override("test", "rate", 20e9 / 8)])) == [5, 15, 5]
     assert gbps(*overrides.changed(links, [override("B:D", "rate", 20e9 / 8)])) == [10, 30, 20]
 

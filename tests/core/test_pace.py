@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject import pace
 from dc_inject.model import Cycle, Exclusion, Flow, Hold
+from dc_inject.planning import pace
 from tests.core.builders import CYCLE, GB, LENGTH, START, flow, gbps
 
 MINUTE = timedelta(minutes=1)

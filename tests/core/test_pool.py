@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject.model import DatasetFilter, Item, Order
-from dc_inject.pool import Pool, Taste, matches
+from dc_inject.planning.pool import Pool, SelectionPolicy, matches
 from tests.core.builders import ALL, GB, items
 
 CALM = settings(deadline=None, derandomize=True)
@@ -79,7 +79,7 @@ def take(
     pool: list[int], budget: float, slack: float = 0, order: Order = Order.LARGEST_FIRST, **more
 ) -> list[int]:
     """Take from a pool of datasets of these sizes, everything in GB; the grain is 25."""
-    taste = Taste(order, 25 * GB, 2**100 + 12345)
+    taste = SelectionPolicy(order, 25 * GB, 2**100 + 12345)
     return sizes(Pool(items(*(s * GB for s in pool))).take(int(budget * GB), int(slack * GB), taste, **more))
 
 
@@ -117,7 +117,7 @@ def test_other_orders_where_the_menu_means_it() -> None:
 def test_what_leaves_the_source_now_comes_last_among_its_size() -> None:
     """Another dataset of the same size is preferred, but a smaller one is not."""
     pool = Pool(items(20 * GB, 20 * GB, 20 * GB, 10 * GB))
-    taste = Taste(Order.LARGEST_FIRST, 25 * GB, 5)
+    taste = SelectionPolicy(Order.LARGEST_FIRST, 25 * GB, 5)
     leaving = {"cms:/data#0000", "cms:/data#0001"}
     (first,) = pool.take(20 * GB, 0, taste, leaving=leaving)
     assert first.name == "cms:/data#0002"
@@ -128,7 +128,10 @@ def test_what_leaves_the_source_now_comes_last_among_its_size() -> None:
 def test_links_begin_at_different_places_among_equals() -> None:
     """A hundred seeds do not all take the same dataset."""
     pool = Pool(items(*[GB] * 50))
-    first = {pool.take(1, GB, Taste(Order.LARGEST_FIRST, GB, seed * 2**64 // 7))[0].name for seed in range(100)}
+    first = {
+        pool.take(1, GB, SelectionPolicy(Order.LARGEST_FIRST, GB, seed * 2**64 // 7))[0].name
+        for seed in range(100)
+    }
     assert len(first) > 25
 
 
@@ -151,7 +154,7 @@ def test_taking_keeps_its_promises(pool, budget, slack, grain, room, order, seed
     some = items(*pool)
     gone = {some[i].name for i in taken if i < len(some)}
     shelf = Pool(some)
-    chosen = shelf.take(budget, slack, Taste(order, grain, seed), room=room, taken=gone)
+    chosen = shelf.take(budget, slack, SelectionPolicy(order, grain, seed), room=room, taken=gone)
     names, total = {item.name for item in chosen}, sum(item.bytes for item in chosen)
     assert len(names) == len(chosen)
     assert not names & gone
@@ -170,7 +173,7 @@ def test_taking_keeps_its_promises(pool, budget, slack, grain, room, order, seed
 @CALM
 def test_the_order_of_the_pool_does_not_matter(pool, seed, mixed) -> None:
     """The same items in another order give the same choice."""
-    some, taste = items(*pool), Taste(Order.LARGEST_FIRST, 50, seed)
+    some, taste = items(*pool), SelectionPolicy(Order.LARGEST_FIRST, 50, seed)
     other = list(some)
     mixed.shuffle(other)
     assert Pool(some).take(300, 60, taste) == Pool(other).take(300, 60, taste)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject import pace, rates
-from dc_inject.model import Cycle, Exclusion, Flow
-from dc_inject.shape import Point, Shape, area
+from dc_inject.model import Cycle, Exclusion, Flow, rates
+from dc_inject.model.shape import Point, Shape, area
+from dc_inject.planning import pace
 from tests.core.builders import START, flow, gbps
 
 CALM = settings(deadline=None, derandomize=True)

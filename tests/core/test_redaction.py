@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject import redaction
-from dc_inject.redaction import LONGEST, PART, clean, remember, scrub, trace
+from dc_inject.model import redaction
+from dc_inject.model.redaction import LONGEST, PART, clean, remember, scrub, trace
+from tests import cpu
 
 
 @pytest.fixture(autouse=True)
@@ -100,3 +101,72 @@ def test_a_secret_that_was_met_is_known_everywhere() -> None:
     remember("short")
     assert scrub(f"they said {secret[:20]}, short") == "they said ***, short"
     assert secret not in clean(f"a\n{secret}\nb")
+
+
+HOSTILE = [
+    *(
+        "-",
+        "/",
+        "//",
+        "a-",
+        "eyJ",
+        "eyJabc.",
+        "bearer ",
+        "Bearer%20",
+        "token",
+        "token=",
+        "token='",
+        "authorization:",
+    ),
+    *("-" + "a" * 31, "x=-", "?", "/?", ":", "@", " ", "'", '"', "\x1b", "é", "a"),
+]
+
+
+@pytest.mark.parametrize("first", HOSTILE)
+def test_no_text_takes_longer_to_read_than_its_length_allows(first: str) -> None:
+    """A reason of 5,000 dashes once held the interpreter, and with it signals and metrics, for hours."""
+    remember("a-secret-of-some-length-0123456789")
+    for second in ["", *HOSTILE]:
+        text = (first + second) * 20_000
+        for read in (scrub, clean):
+            with cpu.budget(10, f"{read.__name__} of {first + second!r} x 20,000"):
+                read(text)
+
+
+@given(st.integers(0, 1100), st.sampled_from([1, 7, 60, 2000]))
+def test_a_secret_that_the_cut_breaks_does_not_survive_in_part(before: int, after: int) -> None:
+    """What is no known secret is known by its form, and a cut must not take its form away."""
+    token = "0123456789abcdef" * 2
+    for whole in (
+        f"https://me:{token}@h/",
+        f"tok root-ddmlab-unknown-{token}",
+        f"eyJhbGciOiJSUzI1NiJ9{token}.eyJz",
+        f"password='{token} {token}' ",
+        f"/x?{token}",
+    ):
+        text = ("words " * 200)[:before] + " " + whole + " x" * after
+        for said in (scrub(text), clean(text), clean(f"{text}\nmore")):
+            assert not any(token[at : at + PART] in said for at in range(PART))
+
+
+def test_a_long_text_is_cut_and_what_follows_is_never_read() -> None:
+    assert scrub("word " * 10_000) == "word " * 59 + "wo..."
+    assert len(scrub("x" * 100_000)) < PART + 4
+    lines = clean("\n".join(f"line {number} " + "y " * 5000 for number in range(10_000))).splitlines()
+    assert len(lines) < 500
+    assert max(map(len, lines)) < 2100
+    assert lines[0].startswith("line 0 ")
+    assert lines[-1].startswith("line 9999 ")
+
+
+def test_what_is_kept_of_many_lines_moves_no_cursor() -> None:
+    assert clean("a\x1b[31mb\r\nc\u202ed") == "a [31mb \nc d"
+
+
+def test_secrets_without_end_are_looked_for_up_to_a_bound() -> None:
+    """A hostile server chooses how long the tokens are that it gives out."""
+    for number in range(100):
+        remember(f"{number:03}" + "t" * 60_000)
+    remember("the-latest-of-them-0123456789")
+    with cpu.budget(5, "secrets without end"):
+        assert scrub("they said the-latest-of-them-0123456789 to us") == "they said *** to us"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject import samples
-from dc_inject.content import PIECE, Content
-from dc_inject.samples import FileSet
+from dc_inject.model import samples
+from dc_inject.model.content import PIECE, Content
+from dc_inject.model.samples import FileSet
 
 SETS = st.builds(
     FileSet,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dc_inject import naming
-from dc_inject.goal import Onward
-from dc_inject.model import FileFilter, Injection, Item, JobOptions, PoolKey
-from dc_inject.plan import plan
+from dc_inject.model import FileFilter, Injection, Item, JobOptions, PoolKey, naming
+from dc_inject.model.goals import SecondHop
+from dc_inject.planning.plan import plan
 from tests.core.builders import GB, START, demand, flow, situation
 
 HERE, THERE, LAST = "davs://a.example.org/dc", "davs://b.example.org/dc", "davs://t.example.org/dc"
 JOBS = {"through": "fts", "job": JobOptions(files=10), "grain": 1.0}
 FIRST = flow(HERE, THERE, datasets=FileFilter(folder=""), **JOBS)
-HOP = flow(THERE, LAST, datasets=FileFilter(landed="test"), goal=Onward(), **JOBS)
+HOP = flow(THERE, LAST, datasets=FileFilter(landed="test"), goal=SecondHop(), **JOBS)
 SOURCES = [Item(f"{HERE}/{n}", GB, 1) for n in range(3)]
 
 

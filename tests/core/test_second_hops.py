@@ -8,9 +8,8 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject import naming
-from dc_inject.hops import Hops, Waiting, left, second_hops
-from dc_inject.model import Entry, FlowKey, Injection, Item, JobOptions, Link, State
+from dc_inject.model import Entry, FlowKey, Injection, Item, JobOptions, Link, State, naming
+from dc_inject.planning.second_hops import Hops, Waiting, left, second_hops
 from tests.core.builders import CYCLE, START
 
 FIRST, OTHER = FlowKey("one", Link("A", "B")), FlowKey("two", Link("A", "B"))

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject import slicing
-from dc_inject.model import Hold, Item
-from dc_inject.plan import Plan, Situation, plan
-from dc_inject.slicing import Slice, Slicing
+from dc_inject.model import Hold, Item, slicing
+from dc_inject.model.slicing import Slice, Slicing
+from dc_inject.planning.plan import Plan, Situation, plan
 
 from .builders import CYCLE, GB, TB, demand, flow, situation
 
@@ -25,7 +24,7 @@ def files_of(names: list[str], totals: dict[str, int]) -> Counter[tuple[str, int
     count: Counter[tuple[str, int]] = Counter()
     for name in names:
         part = slicing.read(name) or Slice(name, 1, totals[name], totals[name])
-        count.update((part.mother, number) for number in range(part.first, part.last + 1))
+        count.update((part.parent, number) for number in range(part.first, part.last + 1))
     return count
 
 
@@ -41,7 +40,7 @@ def test_a_coarse_link_gets_its_due_within_half_a_file() -> None:
     assert abs(sum(one.item.bytes for one in chosen) - 112_500_000_000) <= 5 * GB / 2
     assert all(one.item.bytes <= 112_500_000_000 / 4 for one in chosen)
     assert done.decisions[0].held is None
-    assert len({(slicing.read(name) or Slice("", 1, 1, 1)).mother for name in names(done)}) == 1
+    assert len({(slicing.read(name) or Slice("", 1, 1, 1)).parent for name in names(done)}) == 1
     assert max(files_of(names(done), {}).values()) == 1
     assert all(name.startswith("user.dcops:dc_inject-") for name in names(done))
 
@@ -65,17 +64,17 @@ def test_whole_datasets_go_out_where_they_fit() -> None:
 
 
 def test_a_mother_at_the_destination_blocks_its_slices_and_a_slice_its_mother() -> None:
-    (mother,) = COARSE[:1]
+    (parent,) = COARSE[:1]
     asked = demand(flow(rate=1, slices=OURS), 112_500_000_000)
-    there = plan(situation([asked], [mother], taken=frozenset({(mother.name, "B")})))
+    there = plan(situation([asked], [parent], taken=frozenset({(parent.name, "B")})))
     assert not there.injections
     assert there.decisions[0].held is not None
     assert there.decisions[0].held.hold is Hold.POOL_DRY
-    part = slicing.full_name("user.dcops:dc_inject-1", Slice(mother.name, 1, 10, 1000))
-    whole = plan(situation([demand(flow(), 10 * TB)], [mother], taken=frozenset({(part, "B")})))
+    part = slicing.full_name("user.dcops:dc_inject-1", Slice(parent.name, 1, 10, 1000))
+    whole = plan(situation([demand(flow(), 10 * TB)], [parent], taken=frozenset({(part, "B")})))
     assert not whole.injections
-    elsewhere = plan(situation([demand(flow(), 10 * TB)], [mother], taken=frozenset({(part, "C")})))
-    assert names(elsewhere) == [mother.name]
+    elsewhere = plan(situation([demand(flow(), 10 * TB)], [parent], taken=frozenset({(part, "C")})))
+    assert names(elsewhere) == [parent.name]
 
 
 def test_slices_of_a_mother_with_another_number_of_files_block_all_of_it() -> None:
@@ -106,10 +105,10 @@ MOTHERS = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 40)), min_size=1
     st.randoms(use_true_random=False),
 )
 def test_no_file_is_twice_at_a_destination(
-    mothers: list[tuple[int, int]], asks: list[tuple[bool, int, bool]], chance: object
+    parents: list[tuple[int, int]], asks: list[tuple[bool, int, bool]], chance: object
 ) -> None:
     """Cycle after cycle, links with slices and without share pools and a destination; some of it goes again."""
-    pool = [Item(f"cms:/data#{n}", files * size * GB, files) for n, (files, size) in enumerate(mothers)]
+    pool = [Item(f"cms:/data#{n}", files * size * GB, files) for n, (files, size) in enumerate(parents)]
     totals = {item.name: item.files for item in pool}
     there: set[str] = set()
     for cut, due, keep in asks:

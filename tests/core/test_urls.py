@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject import urls
+from dc_inject.model import urls
 
 CANONICAL = {
     "davs://se.example.org:8443/dc27/": "davs://se.example.org:8443/dc27",

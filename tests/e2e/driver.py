@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from dc_inject.cli import root
-from dc_inject.clock import SystemClock
 from dc_inject.metrics import Metrics
+from dc_inject.system.clock import SystemClock
 
 
 def set_clock(start: datetime, speed: float) -> None:

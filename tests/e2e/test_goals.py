@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.model import State
-from tests.e2e.tool import add_stock, rules, this_cycle
+from tests.e2e.tool import add_stock, rules, stock, this_cycle
 
 pytestmark = pytest.mark.sandbox
 
@@ -50,13 +50,15 @@ def test_a_volume_goes_out_once_and_what_has_landed_goes_on(tool, sandbox, label
         )
     )  # fmt: skip
     tool.run("run", menu, now=cycle.start)
-    entries = tool.entries(campaign)
+    # On a slow machine a cycle may end before all its calls are made: those are withdrawn, and given again.
+    entries = [entry for entry in tool.entries(campaign) if entry.state is not State.WITHDRAWN]
     assert {entry.state for entry in entries} == {State.GONE}
     assert rules(sandbox.config, campaign) == []
-    largest = max(entry.injection.item.bytes for entry in entries)
+    given = {entry.injection.item.name for entry in entries}
+    smallest = min(item.size for item in stock(source, 16) if f"{item.scope}:{item.name}" not in given)
     links = {link["destination"]: link for link in tool.status(campaign, "--summary")["links"]}
     for destination, part in ((one, 2 / 3), (two, 1 / 3)):
-        assert abs(links[destination]["moved"] - part * volume) <= largest / 2 + 1
+        assert abs(links[destination]["moved"] - part * volume) <= smallest / 2 + 1  # one more would miss by more
         assert links[destination]["goal"]["moved"] == links[destination]["moved"]
     assert links[last]["moved"] == links[one]["moved"]
     first = [entry for entry in entries if entry.injection.link.source == source]

@@ -9,15 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
 from click.testing import CliRunner, Result
 
 pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libssl-dev python3-dev")
 
 from dc_inject.cli.root import root
-from dc_inject.errors import DcInjectError
+from dc_inject.model.errors import DcInjectError
 from dc_inject.sandbox import Sandbox
-from dc_inject.storage import WebDav
-from tests.backends.fts.keys import Opens
 from tests.e2e.tool import Tool
 
 pytestmark = pytest.mark.sandbox
@@ -55,12 +54,11 @@ def folder(storage_grid: Sandbox) -> Iterator[str]:
     for number in range(5):
         storage_grid.put("XRD1", f"/{label}/in/{number}", 100_000 + number)
     yield label
-    storage = WebDav(Opens)
-    for path in storage_grid.storage_files("XRD1", f"/{label}"):
-        assert storage.delete(f"{storage_grid.storages['XRD1']}{path}")
-    for path in (f"{label}/in", label):
-        assert storage.delete_folder_if_empty(f"{storage_grid.storages['XRD1']}/{path}")
-    storage.close()
+    place = storage_grid.storages["XRD1"]
+    paths = [*storage_grid.storage_files("XRD1", f"/{label}"), f"/{label}/in", f"/{label}"]
+    with requests.Session() as session:
+        for path in paths:
+            assert session.delete(f"{place}{path}", timeout=30).ok
 
 
 def write(
@@ -123,7 +121,7 @@ def run(code: int, *arguments: object) -> Result:
 
 def found(done: Result) -> list[str | None]:
     """The codes of what `check --format json` found."""
-    return [row["code"] for row in json.loads(done.stdout)]
+    return [row["code"] for row in json.loads(done.stdout) if row["severity"] != "note"]
 
 
 CHECK = ("check", "--online", "--format", "json")

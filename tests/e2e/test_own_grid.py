@@ -34,7 +34,7 @@ def grid(sandbox_env, tmp_path_factory):
     (folder / "grid.yaml").write_text(GRID)
     made = Sandbox(folder / "sandbox")
     made.up(grid=folder / "grid.yaml", policy="generic", env=sandbox_env)
-    add_stock(made, ["T2_XX_From"], ["T2_XX_To1", "T2_XX_To2"], count=24)
+    add_stock(made, ["T2_XX_From"], ["T2_XX_To1", "T2_XX_To2", "T2_XX_Last"], count=24)
     try:
         yield made
     finally:
@@ -67,6 +67,26 @@ def test_without_the_right_to_end_rules_it_says_so_and_does_the_rest(tool, grid)
     assert "may not end rules" in tool.run("end", "norights", "--yes", code=4).err
     assert asked(rules(grid.config, "norights")) == made  # left to their lifetime
     assert not [e for e in tool.entries("norights") if e.end_asked_at]
+
+
+def test_what_has_landed_goes_on_while_rucios_summary_lags(tool, grid):
+    """In production the summary of what is where follows minutes later; here it does not come at all."""
+    cycle = this_cycle(CYCLE)
+    menu = tool.menu("lag", {("T2_XX_From", "T2_XX_To1"): "4 Gb/s"}, start=cycle.start, cycles=60, cycle=CYCLE)
+    menu.write_text(f"{menu.read_text()}    then: {{to: {{T2_XX_To1: T2_XX_Last}}}}\n")
+    grid.slow_daemon("abacus-collection-replica", 3600)
+    try:
+        running = tool.start("run", menu, now=cycle.start)
+        until(lambda: [e for e in given(tool.entries("lag")) if e[1] == "T2_XX_Last"], "a second hop")
+        running.send(signal.SIGTERM)
+        running.ends()
+        replicas = client_for(grid.config).list_datasets_per_rse("T2_XX_To1")
+        ours = {e[0].partition(":")[2] for e in given(tool.entries("lag")) if e[1] == "T2_XX_To1"}
+        told = {row["name"] for row in replicas if row["state"] == "AVAILABLE"}
+        assert ours
+        assert not ours & told, "the summary knows what has landed"
+    finally:
+        grid.slow_daemon("abacus-collection-replica", 0)
 
 
 def _in_doubt(tool, until_cycle):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dc_inject.ledger import Ledger
-from tests.e2e.tool import add_stock, given, rules, this_cycle
+from tests.e2e.tool import HERE, add_stock, given, rules, this_cycle
 
 pytestmark = pytest.mark.sandbox
 
@@ -64,3 +64,12 @@ def test_expressions_are_written_out_as_rucio_means_them_now_and_the_menu_is_rig
     assert written == ["T2_US_Caltech", "T2_US_MIT", "T2_US_Nebraska"]
     checked = tool.run("check", "--online", links)
     assert "T2_CH_CERN" in checked.out + checked.err
+
+
+def test_the_plan_of_the_docs_plans_something_on_the_sandbox(tool):
+    """A first-time user tries it there."""
+    page = (HERE / "docs" / "how-to" / "run-with-rucio.md").read_text()
+    line = re.search(r"^dc-inject (plan menus/\S+ --at \S+)", page, re.MULTILINE)
+    assert line is not None
+    done = tool.run(*line[1].split(), "--format", "json")
+    assert sum(row["planned"] for row in done.json) > 0

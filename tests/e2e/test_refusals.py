@@ -47,6 +47,7 @@ def test_an_unknown_rse_is_found_at_the_start_with_its_line(tool, menu, command)
     done = tool.run(*command, path, code=2)
     assert f"{path}:{_last_line(path)}: rucio knows no RSE T1_DE_KIT_Disc" in done.err
     assert not done.out
+    assert not tool.ledger("refused").exists()
 
 
 def test_a_tape_end_needs_an_agreement(tool, menu):

@@ -11,8 +11,7 @@ from itertools import pairwise
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dc_inject import slicing, units
-from dc_inject.model import State
+from dc_inject.model import State, slicing, units
 from dc_inject.sandbox import Link
 from tests.conftest import client_for
 from tests.e2e.tool import add_stock, asked, given, rules, this_cycle, until
@@ -55,7 +54,7 @@ def test_a_run_ends_what_it_made_and_its_metrics_are_the_numbers_of_status(tool,
     source, one, two = three
     cycle, campaign = this_cycle(CYCLE), f"metrics-{label}"
     rates = {(source, one): "10 Gb/s", (source, two): "6 Gb/s"}
-    menu = tool.menu(campaign, rates, start=cycle.start, cycles=2, cycle=CYCLE)
+    menu = tool.menu(campaign, rates, start=cycle.start, cycles=4, cycle=CYCLE)
     running = tool.start("run", menu, "--metrics-address", "127.0.0.1:0", now=cycle.start)
     place = running.says("metrics at http://").split("http://")[1].removesuffix("/metrics")
     assert place.startswith("127.0.0.1:")
@@ -99,7 +98,7 @@ def test_a_rate_is_set_from_another_terminal_and_taken_back(tool, three, label):
     until(lambda: targets() == {one: 12, two: 4}, "a cycle with the new rate")
     (shown,) = tool.status(campaign)["overrides"]
     assert (shown["subject"], shown["what"], shown["why"]) == (f"{source}:{one}", "rate 12 Gb/s", "more")
-    running.says(f"{source}:{one}: rate 12 Gb/s is set")
+    running.says(f"{source} -> {one}: rate 12 Gb/s is set")
     assert "no more rate 12 Gb/s" in tool.run("unset", campaign, f"{source}->{one}").err
     until(lambda: targets() == {one: 4, two: 4}, "a cycle with the menu's rate")
     assert tool.status(campaign)["overrides"] == []
@@ -111,7 +110,7 @@ def test_stop_and_resume_from_another_terminal_and_end_afterwards(tool, sandbox,
     source, one, two = three
     cycle, campaign = this_cycle(CYCLE), f"hands-{label}"
     rates = {(source, one): "6 Gb/s", (source, two): "4 Gb/s"}
-    menu = tool.menu(campaign, rates, start=cycle.start, cycles=10, cycle=CYCLE, dwell=3600)
+    menu = tool.menu(campaign, rates, start=cycle.start, cycles=60, cycle=CYCLE, dwell=3600)
     running = tool.start("run", menu, now=cycle.start)
     until(lambda: given(tool.entries(campaign)), "a rule")
 

@@ -15,14 +15,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dc_inject.errors import LedgerError
 from dc_inject.ledger import LedgerView, Row
 from dc_inject.model import Cycle, Entry, State
+from dc_inject.model.errors import LedgerError
 from dc_inject.sandbox import Dataset, Rse, Sandbox
 from tests.conftest import client_for
 
 HERE = Path(__file__).parents[2]  # where `python -m` finds the packages
-PATIENCE = 90.0  # seconds that anything may take on a machine that is busy with other things
+PATIENCE = 300.0  # seconds that anything may take on a machine that is busy with other things
 GB = 10**9
 ACCEPTED = {State.LIVE, State.COMPLETE, State.ENDED, State.GONE}
 
@@ -45,12 +45,18 @@ scenarios:
 
 
 def until(done: Callable[[], object], what: str, patience: float = PATIENCE) -> Any:
-    """Wait for something that has to come, but not for ever; returns what it gave."""
+    """Wait for something that has to come, but not for ever; returns what it gave.
+
+    What takes long to ask, such as a process, is asked at most half of the time.
+    """
     deadline = time.monotonic() + patience
-    while not (found := done()):
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.1)
-    return found
+    while True:
+        asked_at = time.monotonic()
+        if found := done():
+            return found
+        now = time.monotonic()
+        assert now < deadline, f"not in time: {what}"
+        time.sleep(max(0.1, now - asked_at))
 
 
 @dataclass(frozen=True)
@@ -184,8 +190,9 @@ class Tool:
         return path
 
     def kill(self) -> None:
-        """End what a test that failed has left; only processes that we started."""
+        """End what a test that failed has left, only processes that we started; pytest shows what they said."""
         for one in self.running:
+            print(f"--- {' '.join(map(str, one.process.args))}", *one.err.splitlines()[-60:], sep="\n")
             if one.process.poll() is None:
                 one.process.kill()
                 one.process.wait(PATIENCE)

@@ -18,9 +18,9 @@ from prometheus_client import generate_latest
 
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.engine import Settings
-from dc_inject.errors import Temporary
 from dc_inject.metrics import Metrics
 from dc_inject.model import Flow, FlowKey, Item, State
+from dc_inject.model.errors import Temporary
 from tests.engine.world import CYCLE, GB, START, World, campaign, file_flow, flow, source_files, world
 
 CHANGES = frozenset({"submit", "end", "remove"})  # calls whose answer may be lost after they were carried out

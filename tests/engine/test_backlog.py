@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from dc_inject.errors import Temporary
 from dc_inject.model import Hold
+from dc_inject.model.errors import Temporary
 from tests.engine.world import CYCLE, START, campaign, file_flow, source_files, world
 
 

@@ -6,8 +6,8 @@ import random
 from datetime import timedelta
 
 from dc_inject.engine.breaker import LONGEST, OPENS_AFTER, Breaker
-from dc_inject.errors import Temporary
 from dc_inject.model import Hold
+from dc_inject.model.errors import Temporary
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 LINKS = [flow("A", f"B{n:03}", 0.5) for n in range(40)]

@@ -8,8 +8,8 @@ from typing import Any
 
 from dc_inject.backends.sim import SimClock
 from dc_inject.engine.calls import Calls
-from dc_inject.errors import Temporary
-from dc_inject.ports import Finished
+from dc_inject.model.errors import Temporary
+from dc_inject.model.ports import Finished
 from tests.engine.world import START
 
 
@@ -19,7 +19,7 @@ class Hanging:
     def __init__(self, clock: SimClock) -> None:
         self._clock, self._done = clock, []
 
-    def submit(self, tag: Hashable, task: Callable[[], Any]) -> None:
+    def submit(self, tag: Hashable, task: Callable[[], Any], lane: str = "") -> None:
         if (answer := task()) is not None:
             self._done.append(Finished(tag, answer, None))
 

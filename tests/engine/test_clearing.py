@@ -11,9 +11,9 @@ from typing import Any
 
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.engine.ending import THREADS, Ending
-from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.model import Cycle, Entry, Injection, Item, Link, State
-from dc_inject.ports import Finished, Observation, Removal
+from dc_inject.model.errors import Permanent, ServiceError, Temporary
+from dc_inject.model.ports import Finished, Observation, Removal
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 NEVER = datetime.max.replace(tzinfo=UTC)
@@ -33,7 +33,7 @@ class Slow:
         self._count = 0
         self.most = 0  # that were under way at once
 
-    def submit(self, tag: Hashable, task: Callable[[], Any]) -> None:
+    def submit(self, tag: Hashable, task: Callable[[], Any], lane: str = "") -> None:
         """Take the first free thread; the task itself runs now, and is heard of at its end."""
         begin = max(heapq.heappop(self._free), self._clock.now())
         done = Finished(tag, task(), None)

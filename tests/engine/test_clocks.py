@@ -13,9 +13,9 @@ import pytest
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.engine import Settings
 from dc_inject.engine.menus import Menus
-from dc_inject.executor import ThreadExecutor
 from dc_inject.ledger.check import check
 from dc_inject.model import State
+from dc_inject.system.executor import ThreadExecutor
 from tests.engine.world import CYCLE, GB, START, World, campaign, flow, items, opened, world
 
 HOUR = timedelta(hours=1)

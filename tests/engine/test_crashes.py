@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from dc_inject.errors import LedgerError
 from dc_inject.ledger.check import check
 from dc_inject.model import State
+from dc_inject.model.errors import LedgerError
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, opened, world
 
 STEPS = ["cycle-opened", "intended", "calling", "called", "answered", "observed", "ending", "end-called", "ended"]

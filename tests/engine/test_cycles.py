@@ -9,10 +9,10 @@ from unittest import mock
 
 import pytest
 
-from dc_inject.errors import AnotherNow, Fatal, MenuError, Permanent, Problem, Temporary
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Hold, State
-from dc_inject.ports import Observation, Status
+from dc_inject.model.errors import MenuError, NeedsOperator, Permanent, Problem, Temporary, TryOtherItem
+from dc_inject.model.ports import Observation, Status
 from tests.engine.world import CYCLE, GB, START, TB, campaign, flow, items, world
 
 LINK = flow("A", "B", 1.0)  # 112.5 GB a cycle
@@ -118,7 +118,7 @@ def test_a_request_that_was_lost_on_its_way_is_asked_again_in_the_same_cycle(tmp
     assert abs(one.ledger.rows()[0].injected - DUE) <= 50 * GB
 
 
-@pytest.mark.parametrize("error", [AnotherNow("still being deleted"), Permanent("no such dataset")])
+@pytest.mark.parametrize("error", [TryOtherItem("still being deleted"), Permanent("no such dataset")])
 def test_a_refused_dataset_is_replaced_by_another_one_in_the_same_cycle(tmp_path, error):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 50, 20 * GB)})
     refused: list[str] = []
@@ -195,7 +195,7 @@ def test_credentials_refused_in_the_middle_are_a_hold_and_it_goes_on_when_they_w
 
     def refuse(method, subject):
         if START + CYCLE <= one.clock.now() < START + 3 * CYCLE:
-            raise Fatal("the token is refused", hold="credentials")
+            raise NeedsOperator("the token is refused", hold="credentials")
 
     one.backend.fault = refuse
     engine.run(until=START + 5 * CYCLE)
@@ -382,7 +382,7 @@ def test_what_an_outage_has_kept_back_does_not_leave_in_one_burst(tmp_path):
 
     def refuse(method, subject):
         if START + CYCLE * 0.1 < one.clock.now() < START + CYCLE * 0.6:
-            raise Fatal("the token is refused", hold="credentials")
+            raise NeedsOperator("the token is refused", hold="credentials")
 
     one.backend.fault = refuse
     engine.run(until=START + CYCLE)
@@ -398,7 +398,7 @@ def test_an_inventory_that_takes_longer_than_planning_waits_is_taken_up_when_it_
     engine = one.engine()
     submit, late = engine._executor.submit, []
 
-    def slow(tag, task):
+    def slow(tag, task, lane=""):
         pool = getattr(task, "args", (None, None))[-1]
         if getattr(pool, "source", "") == "X":
             late.append(lambda: submit(tag, task))

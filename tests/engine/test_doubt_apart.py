@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dc_inject.engine.following import FIND_AT_ONCE
+from dc_inject.engine.observation import FIND_AT_ONCE
 from dc_inject.model import State
 from tests.engine.world import GB, campaign, flow, items, world
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from dc_inject import reconcile
 from dc_inject.model import State
+from dc_inject.planning import reconcile
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 

@@ -8,12 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dc_inject import naming
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.engine.ending import Ending, files_left, next_moment
-from dc_inject.errors import Fatal, ServiceError, Temporary
-from dc_inject.model import Cycle, Entry, Injection, Item, Link, State
-from dc_inject.ports import Observation, Status
+from dc_inject.model import Cycle, Entry, Injection, Item, Link, State, naming
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.ports import Observation, Status
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 CYCLE = Cycle(START, timedelta(minutes=15))
@@ -215,7 +214,7 @@ def test_one_failure_does_not_stop_the_others() -> None:
     assert [outcome.error is None for outcome in outcomes] == [False, True, True]
 
 
-@pytest.mark.parametrize(("error", "tried"), [(Temporary("busy"), 5), (Fatal("refused"), 1)])
+@pytest.mark.parametrize(("error", "tried"), [(Temporary("busy"), 5), (NeedsOperator("refused"), 1)])
 def test_a_service_that_does_not_work_is_left_alone(error: ServiceError, tried: int) -> None:
     """After five failures in a row, or one that a person has to repair, nothing more is asked."""
     w = world(20)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from dc_inject import reconcile
-from dc_inject.errors import Temporary
 from dc_inject.model import State
+from dc_inject.model.errors import Temporary
+from dc_inject.planning import reconcile
 from tests.engine.world import GB, START, campaign, flow, items, opened, world
 
 SHORT = timedelta(seconds=10)  # a cycle, much shorter than the wait for an end that was accepted

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimClock
-from dc_inject.errors import Fatal, Temporary
 from dc_inject.ledger import Signal
 from dc_inject.model import Hold
-from dc_inject.ports import Identity
+from dc_inject.model.errors import NeedsOperator, Temporary
+from dc_inject.model.ports import Identity
 from tests.engine.world import CYCLE, GB, START, World, campaign, flow, items, world
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -38,7 +38,7 @@ class Expiring:
 
     def refuse(self) -> None:
         if self.one.clock.now() >= self.until:
-            raise Fatal("the proxy has expired", "make a new proxy", hold="credentials")
+            raise NeedsOperator("the proxy has expired", "make a new proxy", hold="credentials")
 
 
 class Said(logging.Handler):

@@ -9,10 +9,9 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject import naming
-from dc_inject.errors import Permanent, ServiceError, Temporary
-from dc_inject.model import Hold, Item, JobOptions, Limits, State
-from dc_inject.ports import Outcome, Removal, Status
+from dc_inject.model import Hold, Item, JobOptions, Limits, State, naming
+from dc_inject.model.errors import Permanent, ServiceError, Temporary
+from dc_inject.model.ports import Outcome, Removal, Status
 from tests.engine.test_crashes import Killed
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, opened, source_files, url, world
 

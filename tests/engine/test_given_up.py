@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-from dc_inject.errors import Temporary
 from dc_inject.model import Entry, Flow, Injection, State
+from dc_inject.model.errors import Temporary
 from tests.engine.world import CYCLE, GB, START, World, campaign, flow, items, world
 
 LINK = flow("A", "B", 1.0)

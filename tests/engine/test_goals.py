@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject.errors import Permanent
-from dc_inject.goal import Again, Keep, Standing, Volume
 from dc_inject.model import Exclusion, Hold, State
+from dc_inject.model.errors import Permanent
+from dc_inject.model.goals import Keep, Recycle, Standing, Volume
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
 TB = 1000 * GB
@@ -211,7 +211,7 @@ def test_a_larger_volume_goes_on_from_where_it_stands(tmp_path):
 
 @pytest.mark.parametrize("minutes", [4, 20])
 def test_a_pool_goes_round_as_fast_as_its_datasets_come_back_and_nothing_is_held(tmp_path, minutes):
-    link = flow("A", "B", 80, goal=Again())  # 9 TB a cycle, from a pool of 1 TB
+    link = flow("A", "B", 80, goal=Recycle())  # 9 TB a cycle, from a pool of 1 TB
     lag = timedelta(minutes=minutes)
     one = world(tmp_path, campaign([link]), {"A": items("A", 20, 50 * GB)}, deletion_lag=lag)
     one.run(cycles=24)
@@ -228,7 +228,7 @@ def test_a_pool_goes_round_as_fast_as_its_datasets_come_back_and_nothing_is_held
 
 
 def test_a_pool_that_goes_round_keeps_to_its_rate(tmp_path):
-    one = world(tmp_path, campaign([flow("A", "B", 4, goal=Again())]), {"A": items("A", 40, 50 * GB)})
+    one = world(tmp_path, campaign([flow("A", "B", 4, goal=Recycle())]), {"A": items("A", 40, 50 * GB)})
     one.run(cycles=12)
     assert [row.due for row in one.ledger.rows()] == [450 * GB] * 12
 

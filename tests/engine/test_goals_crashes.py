@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.goal import Onward, Volume
 from dc_inject.ledger.check import check
 from dc_inject.model import DatasetFilter, FileFilter, State
-from dc_inject.shape import Point, Shape
+from dc_inject.model.goals import SecondHop, Volume
+from dc_inject.model.shape import Point, Shape
 from tests.engine.test_crashes import STEPS, Killed
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, opened, source_files, url, world
 
@@ -44,7 +44,7 @@ def killed_at(one, step, times):
 @pytest.mark.parametrize("step", STEPS)
 def test_a_volume_with_a_second_hop(tmp_path, step):
     first = flow("A", "B", 4, goal=Volume(600 * GB), lifetime_max=timedelta(hours=6))
-    then = flow("B", "T", 4, datasets=DatasetFilter((), landed="test"), goal=Onward())
+    then = flow("B", "T", 4, datasets=DatasetFilter((), landed="test"), goal=SecondHop())
     one = world(tmp_path, campaign([first, then]), {"A": items("A", 20, 50 * GB)}, speed=lambda _link: 0.4e9)
     killed_at(one, step, {1, 3})
     moved = {key.link.destination: account.moved for key, account in one.ledger.accounts().items()}
@@ -66,7 +66,7 @@ def test_a_volume_of_files(tmp_path, step):
 @pytest.mark.parametrize("step", STEPS)
 def test_files_with_a_second_hop(tmp_path, step):
     first = file_flow("A", "B", 0.8, goal=Volume(60 * GB), lifetime_max=timedelta(hours=6))
-    then = file_flow("B", "T", 0.8, datasets=FileFilter(landed="test"), goal=Onward())
+    then = file_flow("B", "T", 0.8, datasets=FileFilter(landed="test"), goal=SecondHop())
     made = campaign([first, then])
     one = world(tmp_path, made, source_files("A", 70), speed=lambda _link: 0.08e9, name="fts", cleans_up=False)
     killed_at(one, step, {1, 3})

@@ -13,9 +13,9 @@ import pytest
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.engine import admit
 from dc_inject.engine.menus import Menus
-from dc_inject.errors import MenuError, Problem
 from dc_inject.ledger import LedgerView
-from dc_inject.ports import Identity, RseFacts
+from dc_inject.model.errors import MenuError, Problem
+from dc_inject.model.ports import Identity, RseFacts
 from tests.engine.world import CYCLE, START, opened
 
 FTS = "https://fts.example.org:8446"
@@ -97,7 +97,7 @@ def test_an_edited_menu_is_told_in_one_line_and_kept_as_a_change(world: World, c
     world.write(FTS, rate=40)
     world.menus()
     (line,) = [record.message for record in caplog.records if "changed menus" in record.message]
-    what = "one davs://a.example.org/dc:davs://b.example.org/dc 8 Gb/s -> 40 Gb/s; in total 9 Gb/s -> 41 Gb/s"
+    what = "one davs://a.example.org/dc -> davs://b.example.org/dc 8 Gb/s -> 40 Gb/s; in total 9 Gb/s -> 41 Gb/s"
     assert line == f"changed menus are in force: {what}"
     with LedgerView.open(next(world.path.parent.glob("*.sqlite"))) as view:
         assert [change.what for change in view.changes()] == [f"menus edited: {what}"]

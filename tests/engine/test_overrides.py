@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dc_inject.goal import Keep
 from dc_inject.model import Hold
-from dc_inject.overrides import Kind
+from dc_inject.model.goals import Keep
+from dc_inject.planning.overrides import Kind
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 LINK = flow("A", "B", 8)
@@ -116,6 +116,6 @@ def test_the_log_says_what_is_set_by_whom_and_why_and_when_it_is_no_more(one, ca
     one.run(cycles=2)
     one.ledger.unset("A:B", None, *WHO, one.clock.now())
     one.run(cycles=1)
-    assert "A:B: rate 40 Gb/s is set (somebody: a reason)" in caplog.text
+    assert "A -> B: rate 40 Gb/s is set (somebody: a reason)" in caplog.text
     assert caplog.text.count("is set (") == 1
-    assert "A:B: rate 40 Gb/s was set" not in caplog.text
+    assert "A -> B: rate 40 Gb/s was set" not in caplog.text

@@ -10,16 +10,15 @@ from itertools import combinations
 
 import pytest
 
-from dc_inject import slicing
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine.rebuilding import Rebuilding
-from dc_inject.errors import LedgerError, Temporary
-from dc_inject.goal import Volume
 from dc_inject.ledger import Ledger
 from dc_inject.ledger.check import check
-from dc_inject.model import Item, State
-from dc_inject.ports import Found, Status
-from dc_inject.slicing import Slicing
+from dc_inject.model import Item, State, slicing
+from dc_inject.model.errors import LedgerError, Temporary
+from dc_inject.model.goals import Volume
+from dc_inject.model.ports import Found, Status
+from dc_inject.model.slicing import Slicing
 from tests.engine.world import (
     CYCLE,
     GB,

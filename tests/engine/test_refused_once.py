@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-from dc_inject.errors import Fatal, Temporary
+from dc_inject.model.errors import NeedsOperator, Temporary
 from tests.engine.world import GB, START, campaign, flow, items, world
 
 SHORT = timedelta(seconds=15)
@@ -26,7 +26,7 @@ def _refusing(one, times):
         if one.clock.now() >= START + SHORT:
             calls[method] += 1
             if calls.total() <= times:
-                raise Fatal("the token is refused", hold="credentials")
+                raise NeedsOperator("the token is refused", hold="credentials")
 
     one.backend.fault = fault
     return calls
@@ -41,12 +41,12 @@ def test_a_single_refusal_costs_no_cycle_nor_does_one_in_each(tmp_path):
         cycle = (one.clock.now() - START) // SHORT
         if cycle >= 1 and cycle not in refused:
             refused.add(cycle)
-            raise Fatal("the token is refused", hold="credentials")
+            raise NeedsOperator("the token is refused", hold="credentials")
 
     one.backend.fault = fault
     engine.run(until=START + 5 * SHORT)
     assert [row.injected > 0.8 * DUE for row in one.ledger.rows()] == [True] * 5
-    assert "rucio" not in engine._desk.broken
+    assert "rucio" not in engine._context.broken
 
 
 def test_credentials_that_stay_refused_are_not_asked_for_all_the_time(tmp_path):
@@ -61,7 +61,7 @@ def test_a_check_that_fails_for_another_reason_is_repeated_soon(tmp_path):
     """Whoever is refused once, and whose next questions are lost, works again within seconds."""
     one = _world(tmp_path)
     engine = one.engine()
-    lost = iter([Fatal("refused", hold="credentials"), *[Fatal("504"), Temporary("504")] * 4])
+    lost = iter([NeedsOperator("refused", hold="credentials"), *[NeedsOperator("504"), Temporary("504")] * 4])
 
     def fault(_method, _subject):
         if one.clock.now() >= START + SHORT and (error := next(lost, None)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dc_inject.errors import Fatal
+from dc_inject.model.errors import NeedsOperator
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 
@@ -19,20 +19,20 @@ def _engine(tmp_path, first, later):
 def test_a_right_that_could_not_be_found_out_is_asked_for_again_at_once(tmp_path):
     one, engine = _engine(tmp_path, None, True)
     engine.run(until=START + 2 * CYCLE)
-    assert engine._desk.identities["rucio"].may_end is True
+    assert engine._context.identities["rucio"].may_end is True
     assert one.clock.now() <= START + 2 * CYCLE
 
 
 def test_a_right_that_is_known_stays_known_when_a_later_probe_is_lost(tmp_path):
     _, engine = _engine(tmp_path, True, None)
     engine.run(until=START + 8 * CYCLE)  # over an hour: it is asked again meanwhile
-    assert engine._desk.identities["rucio"].may_end is True
+    assert engine._context.identities["rucio"].may_end is True
 
 
 def test_a_right_that_was_taken_away_is_heard_of(tmp_path):
     _, engine = _engine(tmp_path, True, False)
     engine.run(until=START + 8 * CYCLE)
-    assert engine._desk.identities["rucio"].may_end is False
+    assert engine._context.identities["rucio"].may_end is False
 
 
 def test_a_check_that_meets_a_broken_call_does_not_stop_a_service_that_works(tmp_path):
@@ -41,17 +41,19 @@ def test_a_check_that_meets_a_broken_call_does_not_stop_a_service_that_works(tmp
 
     def fault(method, _subject):
         if method == "check":
-            raise Fatal("Rucio at http://rucio.example.org: no error information passed (http status code: 504)")
+            raise NeedsOperator(
+                "Rucio at http://rucio.example.org: no error information passed (http status code: 504)"
+            )
 
     one.backend.fault = fault
     engine.run(until=START + 8 * CYCLE)
-    assert "rucio" not in engine._desk.broken
+    assert "rucio" not in engine._context.broken
     assert all(row.injected for row in one.ledger.rows() if row.closed)
     one.backend.fault = lambda method, _: _refuse() if method == "check" else None
     engine._checking._check_at = one.clock.now()
     engine.run(until=START + 9 * CYCLE)
-    assert "rucio" in engine._desk.broken
+    assert "rucio" in engine._context.broken
 
 
 def _refuse():
-    raise Fatal("the token has expired", hold="credentials")
+    raise NeedsOperator("the token has expired", hold="credentials")

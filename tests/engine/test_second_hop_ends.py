@@ -8,12 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject import naming
 from dc_inject.engine.aiming import stays
-from dc_inject.errors import Permanent, Temporary
-from dc_inject.goal import Volume
 from dc_inject.ledger.check import check as contradictions
-from dc_inject.model import Campaign, Cycle
+from dc_inject.model import Campaign, Cycle, naming
+from dc_inject.model.errors import Permanent, Temporary
+from dc_inject.model.goals import Volume
 from tests.engine.test_rebuilding import rebuild
 from tests.engine.test_second_hops import FTS, file_hop, hop, jobs_of
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world

@@ -8,11 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject import naming
-from dc_inject.errors import AnotherNow
-from dc_inject.goal import Onward, Volume
 from dc_inject.ledger.check import check as contradictions
-from dc_inject.model import DatasetFilter, FileFilter, State
+from dc_inject.model import DatasetFilter, FileFilter, State, naming
+from dc_inject.model.errors import TryOtherItem
+from dc_inject.model.goals import SecondHop, Volume
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
 TB = 1000 * GB
@@ -23,7 +22,7 @@ FTS = {"name": "fts", "cleans_up": False}
 
 def hop(source, destination, gbps, **more):
     """The second hop of what lands at `source` in the scenario `test`."""
-    return flow(source, destination, gbps, datasets=DatasetFilter((), landed="test"), goal=Onward(), **more)
+    return flow(source, destination, gbps, datasets=DatasetFilter((), landed="test"), goal=SecondHop(), **more)
 
 
 @pytest.mark.parametrize("speed", [0.6e9, 1e15])
@@ -47,6 +46,18 @@ def test_each_dataset_goes_on_once_it_has_landed_and_its_first_copy_is_ended(tmp
             assert rule.ended >= before.ended
     assert {entry.state for entry in one.ledger.entries()} == {State.GONE}
     assert not [row.held for row in one.ledger.rows() if row.held and row.key == then.key]
+
+
+@pytest.mark.parametrize("lag", [CYCLE / 2, timedelta(days=2)])
+def test_what_has_landed_is_judged_by_its_rule_and_not_by_a_summary_that_lags(tmp_path, lag):
+    """Rucio sums up what a dataset has at a place some time after the rule's locks say that all of it is there."""
+    first, then = flow("A", "B", 4, goal=Volume(TB), lifetime_max=timedelta(hours=3)), hop("B", "T", 4)
+    one = world(tmp_path, campaign([first, then]), {"A": items("A", 100, 50 * GB)}, summary_lag=lag)
+    one.settings = replace(one.settings, drain=True)
+    one.run()
+    assert one.ledger.accounts()[then.key].moved == TB
+    assert not one.ledger.quarantine_list(START)
+    assert one.clock.now() < START + timedelta(hours=2), "nothing waits for the summary"
 
 
 def test_a_second_hop_that_is_slow_holds_the_first_copies_and_nothing_is_lost(tmp_path):
@@ -123,7 +134,7 @@ def test_a_second_hop_that_was_refused_is_tried_again(tmp_path):
 
     def fault(method, subject):
         if method == "submit" and subject[0].link == then.link and next(refused, False):
-            raise AnotherNow("replicas are still being deleted there")
+            raise TryOtherItem("replicas are still being deleted there")
 
     one.backend.fault = fault
     one.run(cycles=12)
@@ -154,7 +165,7 @@ def test_after_its_window_nothing_waits_for_a_second_hop(tmp_path):
 
 def file_hop(source, destination, gbps, **more):
     """The second hop, through FTS, of what lands at `source` in the scenario `test`."""
-    return file_flow(source, destination, gbps, datasets=FileFilter(landed="test"), goal=Onward(), **more)
+    return file_flow(source, destination, gbps, datasets=FileFilter(landed="test"), goal=SecondHop(), **more)
 
 
 def jobs_of(one, link):

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from dc_inject import slicing
 from dc_inject.backends.sim import SimBackend
-from dc_inject.engine.choosing import why_not
-from dc_inject.errors import NoSlices
-from dc_inject.model import Cycle, FlowKey, Hold, Injection, Item, Link, State
-from dc_inject.ports import Outcome, Sight
-from dc_inject.slicing import Slicing
+from dc_inject.engine.preflight import why_not
+from dc_inject.model import Cycle, FlowKey, Hold, Injection, Item, Link, State, slicing
+from dc_inject.model.errors import NoSlices
+from dc_inject.model.ports import Outcome, ReplicaStatus
+from dc_inject.model.slicing import Slicing
 
 from .world import CYCLE, GB, START, TB, World, campaign, flow, world
 
@@ -54,7 +53,7 @@ def test_a_restart_goes_on_with_the_slices_that_are_there(tmp_path: Path) -> Non
     for entry in there.ledger.entries(State.LIVE, State.COMPLETE):
         part = slicing.read(entry.injection.item.name)
         assert part is not None
-        files += [(part.mother, number) for number in range(part.first, part.last + 1)]
+        files += [(part.parent, number) for number in range(part.first, part.last + 1)]
     assert len(files) == len(set(files)) == 90
 
 
@@ -93,7 +92,7 @@ def test_another_link_with_whole_datasets_never_meets_the_slices(tmp_path: Path)
     there = world(tmp_path, campaign(links), stock, may_end=False)
     there.run(8)
     names = [entry.injection.item.name for entry in there.ledger.entries(State.LIVE, State.COMPLETE)]
-    mothers = {part.mother for part in map(slicing.read, names) if part}
+    mothers = {part.parent for part in map(slicing.read, names) if part}
     whole = {name for name in names if not slicing.read(name)}
     assert mothers
     assert mothers.isdisjoint(whole)
@@ -112,6 +111,6 @@ def test_another_link_with_whole_datasets_never_meets_the_slices(tmp_path: Path)
 def test_a_slice_may_have_larger_files_than_the_mean(name: str, factor: float, *, usable: bool) -> None:
     """By which it was weighed; a dataset is weighed by what it is."""
     item = Item(name, 10 * GB, 2)
-    sight = Sight(Item(name, int(factor * 10 * GB), 2), True, True, True, None, 0, False)
+    sight = ReplicaStatus(Item(name, int(factor * 10 * GB), 2), True, True, True, None, 0, False)
     one = Injection("", "", Cycle(START, CYCLE), "", LINK, item, START, CYCLE, "", 3, "")
     assert (why_not(sight, one) == "") is usable

@@ -36,7 +36,8 @@ def test_ledger_and_services_agree_after_each_part(half_a_day):
 def test_neither_memory_nor_work_nor_open_files_grow(half_a_day):
     """The third part is the first whose six hours of completion times lie behind it."""
     *_, before, last = half_a_day.parts
-    assert last.blocks - before.blocks < 2 * last.rules, "one injection is a dozen pieces of memory"
+    # Until each dataset of the pool was used once, one piece more is kept of each: when that was.
+    assert last.blocks - before.blocks < 5 * last.rules, "one injection is a dozen pieces of memory"
     assert last.statements < 1.1 * before.statements
     assert last.steps < 1.15 * before.steps
     assert last.files <= before.files

@@ -11,7 +11,7 @@ import pytest
 
 from dc_inject.backends.sim import SimBackend
 from dc_inject.model import Entry, State
-from dc_inject.ports import Observation, Status
+from dc_inject.model.ports import Observation, Status
 from tests.engine.world import CYCLE, GB, START, World, campaign, file_flow, flow, items, source_files, world
 
 MINUTE = timedelta(minutes=1)

@@ -14,7 +14,7 @@ from dc_inject.engine import Engine, Settings
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.check import check
 from dc_inject.model import State
-from dc_inject.ports import Finished
+from dc_inject.model.ports import Finished
 from tests.engine.world import CYCLE, GB, START, Heard, campaign, flow, items
 
 DUE = 112_500_000_000  # of a cycle of a link of 1 Gb/s

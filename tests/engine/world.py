@@ -12,7 +12,17 @@ from typing import Any
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.engine import Engine, Settings
 from dc_inject.ledger import Ledger
-from dc_inject.model import Campaign, DatasetFilter, FileFilter, Flow, Item, JobOptions, Limits, Link, Menu
+from dc_inject.model import (
+    Campaign,
+    DatasetFilter,
+    FileFilter,
+    Flow,
+    Item,
+    JobOptions,
+    Limits,
+    Link,
+    Menu,
+)
 
 START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)
 CYCLE = timedelta(minutes=15)

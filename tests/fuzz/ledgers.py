@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dc_inject.ledger import Ledger
 from dc_inject.model import Entry, Injection
-from dc_inject.ports import Outcome
+from dc_inject.model.ports import Outcome
 from tests.backends.support import CYCLE
 
 

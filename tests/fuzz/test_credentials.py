@@ -16,8 +16,8 @@ from dc_inject.backends.sim import SimClock
 from dc_inject.credentials import Credentials
 from dc_inject.credentials.tokens import expiry, read_token
 from dc_inject.credentials.x509 import read_pem
-from dc_inject.errors import Fatal
-from dc_inject.redaction import scrub
+from dc_inject.model.errors import NeedsOperator
+from dc_inject.model.redaction import scrub
 
 from .broken import ECHO, SECRET, VALUES, no_secret
 from .cases import fuzz
@@ -112,7 +112,7 @@ def test_whatever_a_credential_file_holds(content: bytes, variable: str) -> None
         assert until is None or until.tzinfo is UTC
         try:
             no_secret(repr(made.access("fts")))
-        except Fatal as error:
+        except NeedsOperator as error:
             no_secret(error.message, error.hint)
 
 

@@ -13,12 +13,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from hypothesis import strategies as st
 
-from dc_inject import naming
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.fts.listing import _said
 from dc_inject.backends.sim import SimClock
-from dc_inject.errors import ServiceError
-from dc_inject.model import Item, JobOptions, Link
+from dc_inject.model import Item, JobOptions, Link, naming
+from dc_inject.model.errors import ServiceError
+from dc_inject.system.transport import Session
 from tests.backends.fts.keys import TOKEN, Keys
 from tests.backends.fts.service import FakeFts
 from tests.backends.fts.store import Store
@@ -156,7 +156,7 @@ def test_whatever_fts_answers(method: str, mutations: list[Mutation], status: in
         store.put(f"{SOURCE}/f{number}", 1000 + number)
     web = _Web(FakeFts(store))
     clock = SimClock(CYCLE.start)
-    with mock.patch.object(requests, "request", web.request):
+    with mock.patch.object(Session, "request", lambda _, *words, **more: web.request(*words, **more)):
         backend = FtsBackend(
             "https://fts.example.org:8446",
             campaign="test",

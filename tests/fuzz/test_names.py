@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
-from dc_inject import naming, units
-from dc_inject.model import Cycle, Item, Link
+from dc_inject.model import Cycle, Item, Link, naming, units
 from tests.backends.support import injection
 
 from .broken import no_secret

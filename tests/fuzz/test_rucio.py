@@ -8,12 +8,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dc_inject import naming
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.errors import ServiceError
-from dc_inject.model import DatasetFilter, Item, Link, PoolKey
-from dc_inject.ports import Candidate
-from dc_inject.slicing import Slice, Slicing
+from dc_inject.model import DatasetFilter, Item, Link, PoolKey, naming
+from dc_inject.model.errors import ServiceError
+from dc_inject.model.ports import Candidate
+from dc_inject.model.slicing import Slice, Slicing
 from tests.backends.fake import GB, FakeRse, FakeRucio
 from tests.backends.support import ANYTHING, CYCLE, Heard, injection, live
 

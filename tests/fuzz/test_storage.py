@@ -10,8 +10,8 @@ from unittest import mock
 
 from hypothesis import strategies as st
 
-from dc_inject import urls
-from dc_inject.errors import ServiceError
+from dc_inject.model import urls
+from dc_inject.model.errors import ServiceError
 from dc_inject.storage import WebDav
 from tests.backends.fts.keys import Opens
 
@@ -112,7 +112,7 @@ def test_whatever_a_storage_answers_to_propfind(body: bytes, cut: int | None) ->
     dav = WebDav(Opens)
 
     @contextmanager
-    def ask(*_: object) -> Iterator[_Answer]:
+    def ask(*_: object, **__: object) -> Iterator[_Answer]:
         yield _Answer(207, body if cut is None else body[:cut])
 
     with mock.patch.object(dav._wire, "ask", ask):

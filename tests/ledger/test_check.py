@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.errors import LedgerError
 from dc_inject.ledger import Ledger, lock, schema
 from dc_inject.ledger.check import check
 from dc_inject.ledger.contradictions import Contradictions
 from dc_inject.model import FlowKey, Held, Hold, Item, JobOptions, Link
-from dc_inject.ports import Outcome, Status
+from dc_inject.model.errors import LedgerError
+from dc_inject.model.ports import Outcome, Status
 from tests.ledger.test_versions import of_version_1
 from tests.ledger.world import (
     AB,
@@ -72,7 +72,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def _permanent(error: LedgerError):
-    from dc_inject.errors import Permanent  # noqa: PLC0415  one use
+    from dc_inject.model.errors import Permanent  # noqa: PLC0415  one use
 
     return Permanent(error.message)
 
@@ -158,6 +158,22 @@ def test_what_is_found_says_what_it_is_about_and_both_numbers(path):
 def test_a_complete_one_that_did_not_move_all_is_found(path):
     damage(path, ONE.format("moved = moved - 1", "complete"))
     assert set(codes(path)) == {"moved", "totals"}
+
+
+def test_a_complete_one_whose_service_told_less_than_all_of_it_is_found(tmp_path):
+    """What a service says exactly is written down as it said it, and not rounded up to all of it."""
+    short, whole = injection("cms:/short#1"), injection("cms:/whole#1")
+    with opened(tmp_path) as ledger:
+        started(ledger, short, whole)
+        accepted(ledger, short, whole)
+        for _ in range(2):
+            told = {"moved": 60 * GB, "failed": 30 * GB, "exact": True}
+            some = [seen(short.key, Status.COMPLETE, **told), seen(whole.key, Status.COMPLETE)]
+            ledger.observe(some, START + 5 * MINUTE)
+        assert ledger.entry(short.key).moved == 60 * GB
+    (one,) = check(tmp_path / "dc27.sqlite")
+    assert (one.code, one.subject) == ("moved", short.key)
+    assert one.message == f"it is complete, and moved {60 * GB} of {70 * GB} bytes"
 
 
 def test_an_injection_without_its_account_or_its_cycle_is_found(path):
@@ -284,7 +300,7 @@ def test_the_wanted_tables_are_those_of_a_new_ledger(tmp_path):
     path = of_version_1(tmp_path)
     Ledger.open(path).close()
     assert check(path) == []
-    assert schema.VERSION == 5
+    assert schema.VERSION == 6
 
 
 def test_every_code_is_explained():
@@ -293,5 +309,5 @@ def test_every_code_is_explained():
     said = r'(?:Finding\(|yield |return )"([a-z-]+)"|"(no-ledger|version|damaged)"'
     codes = {word for path in sources for pair in re.findall(said, path.read_text()) for word in pair if word}
     assert len(codes) >= 20
-    page = (root / "docs" / "ledger.md").read_text()
+    page = (root / "docs" / "reference" / "ledger.md").read_text()
     assert {code for code in codes if not re.search(rf"^\|.*`{code}`.*\|.*\|", page, re.MULTILINE)} == set()

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.model import Cycle, State
-from dc_inject.ports import Outcome, Status
+from dc_inject.model.ports import Outcome, Status
 from tests.ledger.world import AB, CYCLE, LENGTH, POOL, START, dues, injection, opened, plan, seen, started
 
 ONE = injection()
@@ -55,7 +55,8 @@ GROWING = r"injection|cycle_row|r|cycle|note|change|quarantine|pool_item"
 def ledger(tmp_path):
     with opened(tmp_path) as made:
         started(made, ONE)
-        yield made
+    with opened(tmp_path) as again:  # which has read nothing yet
+        yield again
 
 
 @pytest.mark.parametrize("what", OFTEN)

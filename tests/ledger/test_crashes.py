@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from dc_inject.errors import AnotherNow, Temporary
 from dc_inject.ledger import Ledger, schema
 from dc_inject.model import Held, Hold
-from dc_inject.overrides import Kind
-from dc_inject.ports import Outcome, Status
+from dc_inject.model.errors import Temporary, TryOtherItem
+from dc_inject.model.ports import Outcome, Status
+from dc_inject.planning.overrides import Kind
 from tests.ledger.world import (
     AB,
     AC,
@@ -52,7 +52,7 @@ STEPS = [
     lambda ledger: ledger.answer(
         [
             Outcome(KEYS[0], "r0", present=7),
-            Outcome(KEYS[1], error=AnotherNow("being deleted")),
+            Outcome(KEYS[1], error=TryOtherItem("being deleted")),
             Outcome(KEYS[2], error=Temporary("timed out", lost=True)),
         ],
         START,

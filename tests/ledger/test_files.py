@@ -14,9 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dc_inject.errors import LedgerError
 from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, lock, place, schema
 from dc_inject.ledger.trouble import translated
+from dc_inject.model.errors import LedgerError
 from tests.ledger.world import CYCLE, START, dues, injection, opened, started
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dc_inject.errors import Permanent
-from dc_inject.goal import Keep, Volume
 from dc_inject.model import Item, JobOptions
-from dc_inject.ports import Observation, Outcome, Status
+from dc_inject.model.errors import Permanent
+from dc_inject.model.goals import Keep, Volume
+from dc_inject.model.ports import Observation, Outcome, Status
 from tests.ledger.world import AB, AC, CYCLE, GB, LENGTH, START, accepted, dues, injection, opened, seen, started
 
 FILES = tuple(Item(f"davs://a/{n}", 25 * GB, 1) for n in range(4))

@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.errors import AnotherNow, Fatal, LedgerError, Permanent, ServiceError, Temporary
+from dc_inject.ledger.check import check
 from dc_inject.model import Item, State
-from dc_inject.ports import Outcome, Status
+from dc_inject.model.errors import LedgerError, NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.ports import Outcome, Status
 from tests.ledger.world import (
     AB,
     AC,
@@ -75,8 +76,8 @@ def test_a_call_is_in_doubt_until_its_answer(ledger):
         (Temporary("timed out", lost=True), State.CALLED),
         (ServiceError("something odd"), State.CALLED),
         (Temporary("503"), State.INTENDED),
-        (Fatal("token refused"), State.INTENDED),
-        (AnotherNow("being deleted"), State.REFUSED),
+        (NeedsOperator("token refused"), State.INTENDED),
+        (TryOtherItem("being deleted"), State.REFUSED),
         (Permanent("no such dataset"), State.REFUSED),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value,
@@ -156,6 +157,31 @@ def test_what_is_complete_has_moved_all_but_what_was_there(ledger):
     ledger.observe([seen(ONE.key, Status.STUCK, moved=0)], LATER + 2 * MINUTE)
     assert state(ledger) is State.COMPLETE, "a file that is lost later was moved all the same"
     assert account(ledger).moved == 90 * GB
+
+
+def test_true_sizes_take_the_place_of_the_listed_ones(ledger):
+    """FTS copies a file of another size than was listed, and tells the true one: all accounts follow it."""
+    accepted(ledger, ONE)
+    for size, moved in ((100 * GB, 0), (130 * GB, 65 * GB), (60 * GB, 30 * GB)):
+        ledger.observe([seen(ONE.key, Status.MOVING, size=size, moved=moved, exact=True)], LATER)
+        told = account(ledger)
+        assert (told.injected, told.moved, told.resident) == (size, moved, size)
+        assert told.coming == size - moved
+        assert ledger.state_counts()[State.LIVE] == (1, size)
+    last = seen(ONE.key, Status.COMPLETE, size=150 * GB, moved=120 * GB, failed=30 * GB, exact=True)
+    for _ in range(2):
+        ledger.observe([last], LATER)
+        told = account(ledger)
+        assert (told.injected, told.moved, told.failed, told.coming) == (120 * GB, 120 * GB, 30 * GB, 0)
+    assert not [one for one in check(ledger.path) if not one.note]
+
+
+def test_a_true_size_is_never_less_than_what_is_known_of_it(ledger):
+    accepted(ledger, ONE, present=10 * GB)
+    ledger.observe([seen(ONE.key, Status.COMPLETE, moved=70 * GB, failed=30 * GB, exact=True)], LATER)
+    ledger.observe([seen(ONE.key, Status.COMPLETE, size=GB, failed=30 * GB)], LATER)
+    entry = ledger.entry(ONE.key)
+    assert (entry.injection.item.bytes, entry.present, entry.failed, entry.moved) == (40 * GB, 10 * GB, 30 * GB, 0)
 
 
 def test_numbers_out_of_range_are_kept_within_it(ledger):

@@ -9,7 +9,7 @@ import pytest
 
 from dc_inject.ledger.check import check
 from dc_inject.model import Item, JobOptions, State
-from dc_inject.ports import Observation, Outcome, Status
+from dc_inject.model.ports import Observation, Outcome, Status
 from tests.ledger.world import CYCLE, GB, MINUTE, START, injection, opened, started
 
 FILES = tuple(Item(f"davs://a.example.org/dc/{n}", 25 * GB, 1, f"adler32:0000000{n}") for n in range(4))

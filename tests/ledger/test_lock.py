@@ -15,9 +15,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dc_inject.errors import LedgerError
 from dc_inject.ledger import LedgerView, lock
 from dc_inject.ledger.lock import lock_file
+from dc_inject.model.errors import LedgerError
 from tests.ledger.world import START, opened
 
 HOLD = """

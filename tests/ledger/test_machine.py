@@ -10,18 +10,20 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
-from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
+from dc_inject.ledger import LedgerView
+from dc_inject.ledger.living import STATES
 from dc_inject.model import Cycle, Held, Hold, Item, State
-from dc_inject.ports import Observation, Outcome, Status
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.ports import Observation, Outcome, Status
 from tests.ledger.world import FLOWS, LENGTH, START, injection, opened, plan
 
 BYTES = st.integers(0, 120)  # datasets have up to 100 bytes: services may say more
 ERRORS = (
-    AnotherNow("deleting"),
+    TryOtherItem("deleting"),
     Permanent("no"),
     Temporary("503"),
     Temporary("timed out", lost=True),
-    Fatal("token"),
+    NeedsOperator("token"),
     ServiceError("odd"),
 )
 ACCEPTED = {State.LIVE, State.COMPLETE, State.ENDED, State.GONE}
@@ -86,9 +88,11 @@ class LedgerMachine(RuleBasedStateMachine):
         moved=st.none() | BYTES,
         exact=st.booleans(),
         present=st.none() | BYTES,
+        size=st.none() | BYTES,
     )
-    def observe(self, key, status, done, moved, exact, present):
-        one = Observation(key, status, "r", files_done=done, moved=moved, exact=exact, present=present)
+    def observe(self, key, status, done, moved, exact, present, size):
+        told = {"moved": moved, "exact": exact, "present": present, "size": size}
+        one = Observation(key, status, "r", files_done=done, **told)
         self.ledger.observe([one], self.now)
 
     @rule(some=st.lists(keys, max_size=4), what=st.sampled_from(["end_asked", "ended", "gone"]))
@@ -158,6 +162,11 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.ledger.resident() == resident
         names = {(e.injection.item.name, e.injection.link.destination) for e in entries if e.state.resident}
         assert self.ledger.taken(self.now) == names
+
+    @invariant()
+    def what_lives_is_what_the_file_says(self):
+        with LedgerView.open(self.ledger.path) as view:
+            assert self.ledger.entries(*STATES) == view.entries(*STATES)
 
     @invariant()
     def the_past_stays_and_no_rule_is_forgotten(self):

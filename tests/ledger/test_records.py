@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.errors import LedgerError, Temporary
 from dc_inject.ledger import Pause
 from dc_inject.ledger.records import LONGEST_NOTE, NOTES_FOR, NOTES_KEPT
 from dc_inject.model import FileFilter, Item, Listing, PoolKey
-from dc_inject.overrides import Kind, Override
+from dc_inject.model.errors import LedgerError, Temporary
+from dc_inject.planning.overrides import Kind, Override
 from tests.ledger.world import LENGTH, ME, MINUTE, POOL, START, opened
 
 LATER = START + LENGTH
@@ -139,7 +139,7 @@ def test_a_stop_holds_until_it_is_lifted_and_both_are_changes(ledger):
     assert [(c.at, c.who, c.what, c.why) for c in ledger.changes()] == [
         (LATER, "me", "scale 0.5", "gently"),
         (LATER, "you", "resume *", "enough"),
-        (START + MINUTE, "me", "stop A:B", ""),
+        (START + MINUTE, "me", "stop A -> B", ""),
         (START, "me", "stop *", "too much"),
     ]
     assert len(ledger.changes(2)) == 2
@@ -305,9 +305,9 @@ def test_what_is_set_replaces_what_was_set_and_all_of_it_is_kept_with_its_times(
     assert [one.value for one in ledger.unset("A:B", None, "you", "done", LATER)] == [1e9]
     assert ledger.overrides() == ()
     assert [change.what for change in ledger.changes()] == [
-        "unset A:B rate 8 Gb/s",
-        "unset A:B scale 0.5",
-        "set A:B rate 8 Gb/s",
-        "set A:B scale 0.5",
-        "set A:B rate 40 Gb/s",
+        "unset A -> B rate 8 Gb/s",
+        "unset A -> B scale 0.5",
+        "set A -> B rate 8 Gb/s",
+        "set A -> B scale 0.5",
+        "set A -> B rate 40 Gb/s",
     ]

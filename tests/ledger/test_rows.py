@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from dc_inject.errors import LedgerError
 from dc_inject.model import Cycle, Held, Hold
-from dc_inject.ports import Status
+from dc_inject.model.errors import LedgerError
+from dc_inject.model.ports import Status
 from tests.ledger.world import (
     AB,
     AC,

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.errors import LedgerError
 from dc_inject.ledger import Ledger, LedgerView, database, lock, schema
 from dc_inject.ledger.database import stored
-from dc_inject.ports import Status
+from dc_inject.model.errors import LedgerError
+from dc_inject.model.ports import Status
 from tests.ledger.test_files import mode, refused
 from tests.ledger.world import AB, GB, LENGTH, START, injection, opened, seen, started
 
@@ -83,7 +83,7 @@ def test_a_ledger_of_the_first_version_is_migrated_and_kept_beside_it_as_it_was(
 def test_who_only_reads_migrates_nothing_and_says_who_does(tmp_path):
     path = of_version_1(tmp_path)
     before = path.read_bytes()
-    refused("not \\(yet\\) a ledger of this version \\(1 instead of 5\\)", LedgerView.open, path)
+    refused("not \\(yet\\) a ledger of this version \\(1 instead of 6\\)", LedgerView.open, path)
     with pytest.raises(LedgerError) as error:
         LedgerView.open(path)
     assert (

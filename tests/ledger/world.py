@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dc_inject import naming
 from dc_inject.ledger import Ledger
-from dc_inject.model import Cycle, DatasetFilter, FlowKey, Held, Injection, Item, Link, PoolKey
-from dc_inject.plan import Decision, Plan
-from dc_inject.ports import Identity, Observation, Outcome, Status
+from dc_inject.model import Cycle, DatasetFilter, FlowKey, Held, Injection, Item, Link, PoolKey, naming
+from dc_inject.model.ports import Identity, Observation, Outcome, Status
+from dc_inject.planning.plan import Decision, Plan
 
 START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)
 LENGTH = timedelta(minutes=15)

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from dc_inject import files, menu
+from dc_inject import menu
 from dc_inject.cli.root import root
 from dc_inject.model import Campaign, Flow, Menu
+from dc_inject.system import files
 
 FOLDER = Path(__file__).resolve().parents[2] / "menus"
 MENUS = [path for path in sorted(FOLDER.rglob("*.yaml")) if not path.name.startswith("_")]

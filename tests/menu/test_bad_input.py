@@ -15,9 +15,9 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
     [
         (text(scenarios=SCENARIO.replace("10 Gb/s", "10")), 13, "`rate`: '10' has no unit", "10 Gb/s"),
         (
-            text(scenarios=SCENARIO.replace("10 Gb/s", "10 Gbit/s")),
+            text(scenarios=SCENARIO.replace("10 Gb/s", "10 Gbd/s")),
             13,
-            "`rate`: '10 Gbit/s' is not a rate",
+            "`rate`: '10 Gbd/s' is not a rate",
             "10 Gb/s",
         ),
         (text(scenarios=SCENARIO.replace("10 Gb/s", "10 GB")), 13, "`rate`: '10 GB' is not a rate", "10 Gb/s"),
@@ -45,7 +45,7 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
                 "one:\n  links:\n    - {from: A, to: B, rate: 1 Gb/s}\n    - {from: A, to: B, rate: 1 Gb/s}"
             ),
             13,
-            "A:B is in the scenario one twice at one time, first in line 12",
+            "A -> B is in the scenario one twice at one time, first in line 12",
             "add up",
         ),
         (text(scenarios=SCENARIO.replace("to: B", "to: {B: 0, C: 0}")), 12, "shares sum to 0", "above 0"),

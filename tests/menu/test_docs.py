@@ -1,4 +1,4 @@
-"""Every example of docs/menus.md is read, and every key is on the page."""
+"""Every menu in the docs is read, and every key is on the page that explains menus."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dc_inject import lint, menu
+from dc_inject import menu
+from dc_inject.analysis import lint
 from dc_inject.menu.schema import (
     Datasets,
     Defaults,
@@ -30,8 +31,9 @@ from dc_inject.model import DatasetFilter, Limits
 from tests.menu.texts import draft, text
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "menus.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = (ROOT / "docs" / "reference" / "menus.md").read_text()
+MAKING = (ROOT / "docs" / "how-to" / "make-menus.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", PAGE + MAKING, re.MULTILINE | re.DOTALL)
 FILES = {name: content for _, name, content in BLOCKS if name}
 EXAMPLES = [content for kind, name, content in BLOCKS if kind == "yaml" and not name]
 
@@ -47,10 +49,10 @@ def test_examples(example: str) -> None:
         assert lint.findings(campaign) == ()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/fts.md"])
+@pytest.mark.parametrize("page", ["tutorial/first-menu.md", "how-to/inject-through-fts.md"])
 def test_menus_on_other_pages(page: str) -> None:
-    """A menu there is whole, right, and has no finding, with the files of docs/menus.md."""
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
+    """A menu there is whole, right, and has no finding, with the files of docs/reference/menus.md."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
     for content in blocks:
         campaign = menu.campaign([draft(content, FILES).resolve({})])
@@ -98,7 +100,7 @@ def test_every_key_is_on_the_page(part: type[Mapping]) -> None:
 
 def test_every_code_is_on_the_page() -> None:
     """No finding without its section, and a row that leads there, in the order of the code."""
-    page = (ROOT / "docs" / "checks.md").read_text()
+    page = (ROOT / "docs" / "reference" / "checks.md").read_text()
     assert re.findall(r"^## (\S+)\n\n\S", page, re.MULTILINE) == list(menu.CODES)
     row = r"^\| \[`([a-z-]+)`\]\(#\1\) \| (?:yes|no) \| (?:offline|online|both) \| \S"
     assert re.findall(row, page, re.MULTILINE) == list(menu.CODES)

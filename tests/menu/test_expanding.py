@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject import menu
-from dc_inject.errors import MenuError, UsageError
 from dc_inject.menu import MenuDraft, differences, rewriting
+from dc_inject.model.errors import MenuError, UsageError
 from tests.menu.texts import A, B, draft, fts, scenarios, text
 
 FILES = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dc_inject import files
 from dc_inject.cli.root import root
-from dc_inject.errors import MenuError
+from dc_inject.model.errors import MenuError
+from dc_inject.system import disk, files
 from tests.menu.texts import scenarios, text
 
 BAD: dict[str, str | bytes] = {
@@ -81,10 +81,10 @@ def test_the_problems_of_all_files_come_together(folder: Path) -> None:
 def test_a_file_that_may_not_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Is a problem of the menu, not an unexpected error; refused by hand, since root may read everything."""
 
-    def refuse(path: Path, mode: str) -> None:
+    def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(disk, "opened", refuse)
     assert "cannot be read" in check(folder).stdout
 
 

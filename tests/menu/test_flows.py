@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.errors import MenuError
 from dc_inject.model import DatasetFilter, Exclusion, Limits, Link, Order, RseSpec, Site
+from dc_inject.model.errors import MenuError
 from tests.menu.texts import draft, problems, rates, read, scenarios, text
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dc_inject import lint, menu
-from dc_inject.errors import MenuError
+from dc_inject import menu
+from dc_inject.analysis import lint
 from dc_inject.model import DatasetFilter, JobOptions, Link, RseSpec
+from dc_inject.model.errors import MenuError
 from tests.menu.texts import LIST, RIGHT, A, B, C, draft, fts, problems, rates, read, text
 
 # --------------------------------------------------------------------------- ends

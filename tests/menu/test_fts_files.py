@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from dc_inject import menu
-from dc_inject.errors import MenuError
 from dc_inject.model import DatasetFilter, FileFilter, JobOptions, Verify
+from dc_inject.model.errors import MenuError
 from tests.menu.texts import DEFAULTS, LIST, A, B, C, draft, fts, problems, read, text
 
 # --------------------------------------------------------------------------- files

@@ -8,7 +8,6 @@ from collections.abc import Mapping as Files_
 from hypothesis import strategies as st
 
 from dc_inject import menu
-from dc_inject.errors import MenuError, Problem
 from dc_inject.menu.schema import (
     Datasets,
     Defaults,
@@ -25,6 +24,7 @@ from dc_inject.menu.schema import (
     Scenario,
     SiteEntry,
 )
+from dc_inject.model.errors import MenuError, Problem
 from tests.fuzz.cases import fuzz
 from tests.menu.texts import PARTS, draft
 

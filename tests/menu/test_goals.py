@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject import rates
-from dc_inject.goal import Again, Keep, Volume
+from dc_inject.model import rates
+from dc_inject.model.goals import Keep, Recycle, Volume
 from tests.menu.texts import LIST, RIGHT, draft, fts, problems, read, scenarios, text
 
 TB = 10**12
@@ -127,7 +127,7 @@ def test_files_through_fts_go_out_again_anyway() -> None:
     (found,) = problems(fts(body), LIST)
     assert "through FTS a file may always go out again" in found.message
     made = read(scenarios("one: {from: A, to: [B, C], again: true, rate: 2 Gb/s}"))
-    assert [flow.goal for flow in made.flows] == [Again()] * 2
+    assert [flow.goal for flow in made.flows] == [Recycle()] * 2
 
 
 def test_a_goal_has_no_place_in_defaults() -> None:

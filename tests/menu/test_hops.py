@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from dc_inject import menu
-from dc_inject.errors import MenuError
-from dc_inject.goal import Onward, Volume
 from dc_inject.model import DatasetFilter, FileFilter, Flow, Link
+from dc_inject.model.errors import MenuError
+from dc_inject.model.goals import SecondHop, Volume
 from tests.menu.texts import LIST, RIGHT, A, B, draft, fts, problems, read, scenarios, text
 
 GBPS = 1e9 / 8
@@ -20,7 +20,7 @@ BASE = "from: A, to: {B: 3, C: 1}, rate: 40 Gb/s"
 def hops(body: str) -> dict[str, float]:
     """The second hops of a scenario, with their rates in Gb/s."""
     made = read(scenarios(f"one: {{{body}}}"))
-    return {str(flow.link): round(flow.rate / GBPS, 6) for flow in made.flows if isinstance(flow.goal, Onward)}
+    return {str(flow.link): round(flow.rate / GBPS, 6) for flow in made.flows if isinstance(flow.goal, SecondHop)}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ one:
     made = read(scenarios(body))
     first, then = made.flows
     assert isinstance(first.goal, Volume)
-    assert then.goal == Onward()
+    assert then.goal == SecondHop()
     assert then.scenario == first.scenario == "one"
     assert then.pool.source == "B"
     assert then.datasets == DatasetFilter((), landed="one")
@@ -114,7 +114,7 @@ def test_what_is_wrong(then: str, message: str, hint: str) -> None:
 def test_a_second_hop_that_is_a_link_already_is_there_twice() -> None:
     """An account is of one link in one scenario."""
     (found,) = problems(scenarios("one: {mesh: [A, B], rate: 1 Gb/s, then: {to: {B: A}}}"))
-    assert "B:A is in the scenario one twice" in found.message
+    assert "B -> A is in the scenario one twice" in found.message
 
 
 TAPE = "davs://tape.example.org/archive"
@@ -126,7 +126,7 @@ def test_through_fts_copies_go_on_from_where_they_landed() -> None:
     first, then = draft(menu, LIST).preview.flows
     assert then.link == Link(first.link.destination, TAPE, "fts")
     assert then.datasets == FileFilter(landed="one")
-    assert then.goal == Onward()
+    assert then.goal == SecondHop()
     assert then.job == first.job
     assert (then.job.files, then.rate) == (50, first.rate)
 
@@ -167,7 +167,7 @@ def test_what_lands_with_different_lifetimes_goes_on_with_the_widest_whatever_th
     ]
     for some in (links, links[::-1]):
         flows = read(scenarios(f"one: {{links: [{', '.join(some)}], then: {{to: D}}}}")).flows
-        (then,) = (flow for flow in flows if isinstance(flow.goal, Onward))
+        (then,) = (flow for flow in flows if isinstance(flow.goal, SecondHop))
         assert (then.lifetime_min, then.lifetime_max) == (timedelta(minutes=30), timedelta(hours=6))
 
 

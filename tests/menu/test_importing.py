@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject import menu
-from dc_inject.errors import MenuError, Problem
 from dc_inject.menu import importing, writing
 from dc_inject.menu.importing import Imported, Options
 from dc_inject.menu.nodes import LARGEST_FILE
+from dc_inject.model.errors import MenuError, Problem
 
 
 def read(text: str | bytes, **options: object) -> Imported:
@@ -80,7 +80,7 @@ def test_lines_through_fts_name_url_prefixes() -> None:
         ('A,B,"50,000"\n', 1, 6, "'50,000' is not a plain number", "50000"),
         ("A;B;50.000\n", 1, 5, "'50.000' is not a plain number", "--decimal"),
         ("A;B;1,5\n", 1, 5, "'1,5' is not a plain number", "--decimal ,"),
-        ("A,B,10 Gbit/s\n", 1, 5, "'Gbit/s' is no unit", "Gb/s"),
+        ("A,B,10 Gbyt/s\n", 1, 5, "'Gbyt/s' is no unit", "Gb/s"),
         ("A,B,1\nA,C,fast\n", 2, 5, "'fast' is not a plain number", "7800"),
         ("A,B,1e999\n", 1, 5, "'1e999' is not", "7800"),
         ("src,dst,rate [Gbit]\nA,B,1\n", 1, 9, "names no unit that is known", "--unit"),
@@ -190,7 +190,7 @@ def test_the_unit_of_a_matrix_is_in_the_corner_or_in_the_option() -> None:
     assert (missing.line, missing.column, "no unit" in missing.message) == (1, 1, True)
     (two,) = problems(MATRIX, unit="GB/s")
     assert "Gb/s, the option GB/s" in two.message
-    (odd,) = problems(MATRIX.replace("Gb/s", "Gbit/s"))
+    (odd,) = problems(MATRIX.replace("Gb/s", "Gbyt/s"))
     assert "no unit that is known" in odd.message
 
 
@@ -307,3 +307,11 @@ def test_a_scalar_is_read_as_it_was_written(text: str) -> None:
     )
     found.append(read.document.description)
     assert found == [f"x{printable}".strip()]
+
+
+def test_units_may_be_written_out() -> None:
+    """In a cell and in a head; they are written in one spelling."""
+    lines = importing.read(b"A,B,10 Gbit/s\nA,C,1 GByte/s\n", "f.csv", importing.Options())
+    assert [str(amount) for _, _, amount in lines.links] == ["10 Gb/s", "1 GB/s"]
+    matrix = importing.read(MATRIX.replace("Gb/s", "Gbit/s").encode(), "f.csv", importing.Options())
+    assert {amount.unit for _, _, amount in matrix.links} == {"Gb/s"}

@@ -1,4 +1,4 @@
-"""The chapter `Making menus` of docs/menus.md: its commands are run, and print what stands there."""
+"""The commands of docs/how-to/make-menus.md are run, and print what stands there."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.errors import DcInjectError
+from dc_inject.model.errors import DcInjectError
 from tests.cli.ledgers import run
-from tests.menu.test_docs import FILES, PAGE
+from tests.menu.test_docs import FILES, MAKING
 
-CHAPTER = PAGE.partition("\n## Making menus\n")[2].partition("\n## ")[0]
-CONSOLES = re.findall(r"^```console\n(.*?)^```$", CHAPTER, re.MULTILINE | re.DOTALL)
+CONSOLES = re.findall(r"^```console\n(.*?)^```$", MAKING, re.MULTILINE | re.DOTALL)
 
 
 def commands() -> list[tuple[str, str]]:
-    """The commands of the chapter, each with what it prints."""
+    """The commands of the page, each with what it prints."""
     parts = re.findall(r"^(\$ .*)\n((?:(?!\$ ).*\n)*)", "".join(CONSOLES), re.MULTILINE)
     assert len(parts) > 3
     return parts
 
 
-def test_the_commands_of_the_chapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other in one folder, with the files of the page."""
     monkeypatch.chdir(tmp_path)
     made = {name for command, _ in commands() for name in re.findall(r" -o (\S+)", command)}

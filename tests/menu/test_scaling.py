@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject import units
-from dc_inject.errors import UsageError
 from dc_inject.menu import scaling, spans
+from dc_inject.model import units
+from dc_inject.model.errors import UsageError
 from tests.menu.texts import draft, rates, scenarios, text
 
 MENU = (
@@ -88,7 +88,7 @@ def test_a_scenario_or_a_link_alone(only: dict[str, str], wanted: list[str]) -> 
     ("only", "message"),
     [
         ({"scenario": "one"}, "an anchor gives the same rate to others too"),
-        ({"link": "B:A"}, "mesh B:A has no rate in the menu that is its alone"),
+        ({"link": "B:A"}, "mesh B -> A has no rate in the menu that is its alone"),
         ({"scenario": "two"}, "the menu has no scenario 'two'"),
         ({"link": "A:X"}, "the menu has no link 'A:X'"),
         ({"scenario": "one", "link": "A:C"}, "no scenario 'one' and link 'A:C'"),
@@ -114,7 +114,7 @@ def test_a_link_that_is_not_there() -> None:
 def test_one_direction_of_two_has_no_rate_of_its_own() -> None:
     """`both_ways` gives one rate to two links."""
     menu = scenarios("one: {links: [{from: A, to: B, rate: 1 Gb/s, both_ways: true}]}")
-    with pytest.raises(UsageError, match="one B:A has no rate"):
+    with pytest.raises(UsageError, match="one B -> A has no rate"):
         scaled(menu, "2", link="B:A")
 
 

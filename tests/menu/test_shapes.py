@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from dc_inject import lint, rates
+from dc_inject.analysis import lint
 from dc_inject.menu import campaign
-from dc_inject.model import Flow, Menu
+from dc_inject.model import Flow, Menu, rates
 from tests.menu.texts import problems, read, scenarios, text
 
 START = datetime(2027, 2, 8, 9, tzinfo=UTC)  # 10:00 in Zurich

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.errors import Problem
 from dc_inject.menu import sources
 from dc_inject.model import Item, Listing
+from dc_inject.model.errors import Problem
 
 U = "davs://se.example.org:8443/dc"
 

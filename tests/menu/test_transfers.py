@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_inject import menu
-from dc_inject.errors import Problem
 from dc_inject.menu.transfers import TransferLimit, needed
 from dc_inject.model import Campaign
+from dc_inject.model.errors import Problem
 from tests.menu.texts import read, text
 
 TOP = {
     "defaults": "defaults: {through: fts, files: {folder: data}}",
     "fts": 'fts: {endpoint: "https://fts.example.org:8446"}',
 }
-LINK = TransferLimit("davs://a", "davs://b", 200, "default")
+LINK = TransferLimit("davs://a", "davs://b", 130, "default")
 INTO = TransferLimit("", "davs://b", 200, "config")
 OUT = TransferLimit("davs://a", "", 200, "default")
 
@@ -33,16 +33,16 @@ def found(made: Campaign, *limits: TransferLimit, speed: float = 6e6) -> list[st
     return [problem.code for problem in menu.throttled(made, limits, speed)]
 
 
-def test_two_hundred_files_of_6_megabytes_a_second_are_almost_10_gigabits_a_second() -> None:
-    """As JUNO and DC24 saw it."""
+def test_what_a_link_needs_and_what_fts_allows_by_default_is_told_with_its_release() -> None:
+    """With the 200 of DC24 a link carried almost 10 Gb/s."""
     assert needed(9.6e9 / 8, 6e6) == 200
     (problem,) = menu.throttled(one("10 Gb/s"), [LINK])
     assert isinstance(problem, Problem)
     assert problem.code == "fts-link-limit"
     assert (problem.file, problem.line, problem.outlier) == ("m.yaml", 9, False)
     assert problem.message == (
-        "davs://a -> davs://b: 10 Gb/s need 208 transfers at a time, and FTS allows 200 "
-        "(as is usual: it does not tell); 200 files at 6 MB/s are 9.6 Gb/s"
+        "davs://a -> davs://b: 10 Gb/s need 208 transfers at a time, and FTS allows 130 "
+        "(the default of FTS 3.14, schema 10: it does not tell); 130 files at 6 MB/s are 6.24 Gb/s"
     )
     assert "--file-speed" in problem.hint
 

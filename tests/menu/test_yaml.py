@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dc_inject.errors import Problem
 from dc_inject.menu import nodes
 from dc_inject.menu.nodes import Map, Place, Seq, Text, compose
+from dc_inject.model.errors import Problem
 from tests.menu import texts
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dc_inject import menu
-from dc_inject.errors import MenuError, Problem
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Menu
+from dc_inject.model.errors import MenuError, Problem
 
 PARTS = {
     "menu": "menu: 1",

@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dc_inject import naming
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.metrics import Metrics
 from dc_inject.metrics.bookkeeping import COUNTED, GAUGED, LINK
-from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Item, Link, State
-from dc_inject.plan import Decision, Plan
-from dc_inject.ports import Identity, Observation, Outcome, Status
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Item, Link, State, naming
+from dc_inject.model.ports import Identity, Observation, Outcome, Status
+from dc_inject.planning.plan import Decision, Plan
 from tests.metrics.test_counters import drive
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
@@ -132,8 +131,11 @@ def test_the_state_of_the_campaign(path: Path) -> None:
     assert found["dc_inject_debt_bytes", labels(GOOD)] == 470 * GB - (200 * GB - 3) - 7
     assert found["dc_inject_pool_items", labels(GOOD)] == 9
     assert found["dc_inject_pool_bytes", labels(DRY)] == 0
-    assert value("held_links", hold="pool-dry") == 1
-    assert [value("held_links", hold=hold.value) for hold in Hold].count(0) == len(Hold) - 1
+    assert value("held_links", hold="pool-dry", harmless="false") == 1
+    links = {
+        hold: value("held_links", hold=hold.value, harmless="true" if hold.harmless else "false") for hold in Hold
+    }
+    assert sum(links.values()) == 1
     assert value("rules", state="complete") == 1
     assert value("rules", state="live") == 1
     assert value("rules", state="called") == 1
@@ -145,6 +147,57 @@ def test_the_state_of_the_campaign(path: Path) -> None:
     assert value("last_cycle_timestamp_seconds") == START.timestamp()
     assert value("ledger_up") == 1
     assert [name for name, _ in found].count("dc_inject_build_info") == 1
+
+
+def heard(metrics: Metrics, *answers: bool, service: str = "rucio") -> None:
+    for answered in answers:
+        metrics.event("call", service=service, method="x", seconds=1.0, result="ok", answered=answered)
+
+
+def test_a_service_is_down_when_three_calls_in_a_row_fail_or_the_ledger_says_so(path: Path) -> None:
+    """One that fails may be an accident; and a refusal is an answer."""
+    metrics = Metrics(path)
+    up = "dc_inject_service_up", frozenset({("service", "rucio")})
+    assert up not in scrape(metrics)  # nobody knows
+    heard(metrics, False, True, False, False)
+    assert scrape(metrics)[up] == 1
+    heard(metrics, False)
+    assert scrape(metrics)[up] == 0
+    heard(metrics, True)
+    assert scrape(metrics)[up] == 1
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.signal("service", "rucio", None, START, "401")
+    assert scrape(metrics)[up] == 0
+
+
+def test_links_are_held_as_soon_as_it_is_known_and_not_when_the_cycle_is_over(path: Path) -> None:
+    """The reasons of the ledger are those of the plan; what arises afterwards is told by the process."""
+    metrics = Metrics(path)
+
+    def held() -> dict[str, float]:
+        found = scrape(metrics)
+        return {
+            hold.value: count
+            for hold in Hold
+            if (
+                count := found[
+                    "dc_inject_held_links",
+                    frozenset({("hold", hold.value), ("harmless", str(hold.harmless).lower())}),
+                ]
+            )
+        }
+
+    metrics.event("cycle-opened", cycle=CYCLE)
+    assert held() == {"pool-dry": 1}
+    metrics.event("trouble", flow=GOOD, hold=Hold.QUOTA)
+    metrics.event("trouble", flow=GOOD, hold=Hold.API_ERRORS)
+    assert held() == {"pool-dry": 1, "quota": 1}
+    metrics.event("cycle-opened", cycle=CYCLE.next)
+    assert held() == {"pool-dry": 1}
+    heard(metrics, False, False, False, service="fts")  # not the one that serves the link
+    assert held() == {"pool-dry": 1}
+    heard(metrics, False, False, False)
+    assert held() == {"pool-dry": 1, "api-errors": 1}
 
 
 def test_a_scrape_while_the_ledger_is_written(path: Path) -> None:
@@ -192,7 +245,7 @@ def test_a_counter_does_not_fall_when_an_estimate_was_too_high(path: Path) -> No
 
 
 def test_every_metric_is_described_as_it_is(path: Path) -> None:
-    """docs/metrics.md names all metrics, with their types and labels, and no other ones."""
+    """docs/reference/metrics.md names all metrics, with their types and labels, and no other ones."""
     metrics = Metrics(path)
     drive(metrics)
     found = {}
@@ -201,7 +254,7 @@ def test_every_metric_is_described_as_it_is(path: Path) -> None:
         names = {label for sample in family.samples for label in sample.labels} - {"le"}
         link = set(LINK) if set(LINK) <= names else set()
         found[name] = family.type, ", ".join(sorted([f"`{n}`" for n in names - link] + ["link"] * bool(link)))
-    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(dc_inject_\w+)` \| (\w+) \| ([^|]*?) ?\|", text, re.MULTILINE)
     described = {name: (kind, ", ".join(sorted(labels.split(", ")))) for name, kind, labels in rows}
     assert described == found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -11,18 +13,18 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dc_inject.errors import ServiceError, UsageError
-from dc_inject.metrics import Metrics, Silent
+from dc_inject.metrics import Metrics, Silent, page
 from dc_inject.metrics.page import read_address
 from dc_inject.model import Cycle
-from dc_inject.ports import Observer, Outcome
+from dc_inject.model.errors import ServiceError, UsageError
+from dc_inject.model.ports import Observer, Outcome
 
 CYCLE = Cycle.at(datetime(2027, 2, 8, 10, tzinfo=UTC), timedelta(minutes=15))
 
 
 def drive(observer: Observer) -> None:
     """Tell one of each event that the engine and the back ends tell."""
-    observer.event("call", service="rucio", method="submit", seconds=0.2, result="ok")
+    observer.event("call", service="rucio", method="submit", seconds=0.2, result="ok", answered=True)
     observer.event("error", service="rucio", kind="temporary", message="busy")
     observer.event("another-now", service="rucio")
     observer.event("permanent", service="rucio")
@@ -59,7 +61,9 @@ def test_calls_are_counted_by_service_method_and_result(tmp_path: Path) -> None:
     """Two good calls and a lost one are two and one, with their seconds."""
     metrics = Metrics(tmp_path / "none.sqlite")
     for seconds, result in ((0.5, "ok"), (0.25, "ok"), (60.0, "lost")):
-        metrics.event("call", service="rucio", method="submit", seconds=seconds, result=result)
+        metrics.event(
+            "call", service="rucio", method="submit", seconds=seconds, result=result, answered=result == "ok"
+        )
     assert value(metrics, "calls_total", service="rucio", method="submit", result="ok") == 2
     assert value(metrics, "calls_total", service="rucio", method="submit", result="lost") == 1
     assert value(metrics, "call_seconds_sum", service="rucio", method="submit", result="ok") == 0.75
@@ -69,7 +73,7 @@ def test_a_word_that_is_not_in_the_list_becomes_other(tmp_path: Path) -> None:
     """A result or a kind that nobody foresaw adds one series, not one for each of its words."""
     metrics = Metrics(tmp_path / "none.sqlite")
     for number in range(50):
-        metrics.event("call", service="rucio", method="submit", seconds=1, result=f"odd {number}")
+        metrics.event("call", service="rucio", method="submit", seconds=1, result=f"odd {number}", answered=True)
         metrics.event("error", service="rucio", kind=f"odd {number}", message="")
     assert value(metrics, "calls_total", service="rucio", method="submit", result="other") == 50
     assert value(metrics, "errors_total", service="rucio", kind="other") == 50
@@ -174,3 +178,65 @@ def test_a_failing_scrape_fails_alone(tmp_path: Path, monkeypatch: pytest.Monkey
         error.value.close()
         metrics.registry.unregister(broken)
         assert "dc_inject_cycles_closed_total" in get(place)
+
+
+def connected(place: str) -> socket.socket:
+    host, _, port = place.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def test_a_client_that_never_asks_keeps_nobody_from_ending(tmp_path: Path) -> None:
+    """It is cut off when the page ends; a process that is done must not wait for it."""
+    with contextlib.ExitStack() as stack:
+        with Metrics(tmp_path / "none.sqlite").serve("0") as place:
+            silent = stack.enter_context(connected(place))
+            silent.sendall(b"GET /metrics HTTP/1.1\r\n")  # and no more
+            get(place)  # others are served meanwhile
+        assert silent.recv(1) == b""  # within the time-out of this socket
+
+
+def test_more_clients_than_may_be_are_refused_and_the_others_are_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can use up the process's threads and files."""
+    monkeypatch.setattr(page, "MOST", 2)
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(Metrics(tmp_path / "none.sqlite").serve("0"))
+        first, second, third = (stack.enter_context(connected(place)) for _ in range(3))
+        assert third.recv(1) == b""
+        first.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert first.recv(8) == b"HTTP/1.0"
+        second.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        assert second.recv(8) == b"HTTP/1.0"
+
+
+def test_a_client_that_drips_is_cut_off_when_its_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte comes in time, and the whole never ends."""
+    monkeypatch.setattr(page, "LONGEST", 0.0)
+    with Metrics(tmp_path / "none.sqlite").serve("0") as place, connected(place) as dripping:
+        with contextlib.suppress(OSError):
+            dripping.sendall(b"G")
+        assert gone(dripping)
+
+
+def gone(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+# --------------------------------------------------------------------------- whose numbers they are
+
+
+def test_every_series_of_the_page_names_the_campaign(tmp_path: Path) -> None:
+    """Two injectors on one Prometheus must not look like one."""
+    metrics = Metrics(tmp_path / "none.sqlite", "dc27")
+    drive(metrics)
+    with metrics.serve("0") as place:
+        families = list(text_string_to_metric_families(get(place)))
+    samples = [sample for family in families for sample in family.samples]
+    assert samples
+    assert {sample.labels.get("campaign") for sample in samples} == {"dc27"}

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from dc_inject.errors import ServiceError
+from dc_inject.model.errors import ServiceError
 from dc_inject.sandbox import authority
 
 

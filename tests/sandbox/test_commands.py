@@ -17,12 +17,12 @@ from click.testing import CliRunner, Result
 
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.cli.sandbox import sandbox as command
-from dc_inject.clock import SystemClock
 from dc_inject.credentials import Credentials
-from dc_inject.errors import ServiceError, UsageError
 from dc_inject.metrics import Silent
-from dc_inject.ports import Identity
+from dc_inject.model.errors import ServiceError, UsageError
+from dc_inject.model.ports import Identity
 from dc_inject.sandbox import Sandbox
+from dc_inject.system.clock import SystemClock
 from tests.backends.support import fts3_or_skip
 
 pytestmark = pytest.mark.sandbox

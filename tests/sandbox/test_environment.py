@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import pytest
 
-from dc_inject.errors import DcInjectError, ServiceError, UsageError
+from dc_inject.model.errors import DcInjectError, ServiceError, UsageError
 from dc_inject.sandbox import environment
 from dc_inject.sandbox.locking import locked
 
@@ -51,6 +51,25 @@ def test_a_half_environment_and_one_of_another_lock_are_made_again(tmp_path, ins
     marker.write_text("0" * 64)
     environment.ensure_environment(tmp_path / "env", quiet)
     assert len(installs) == 3
+
+
+def test_each_release_of_rucio_has_an_environment_of_its_own(tmp_path, installs):
+    places = {environment.default_environment(release) for release in environment.RELEASES}
+    assert len(places) == len(environment.RELEASES) == 2
+    environment.ensure_environment(tmp_path / "env", quiet, "38")
+    assert environment.is_complete(tmp_path / "env", "38")
+    assert not environment.is_complete(tmp_path / "env", "41")
+    assert environment.installed_release(tmp_path / "env") == "38"
+    assert environment.installed_release(tmp_path / "none") == "41"
+    for release in environment.RELEASES:
+        assert f"\nrucio=={release}." in environment.lock_of(release).read_text()
+
+
+def test_a_release_that_the_sandbox_has_not_is_refused_with_those_that_it_has(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        environment.ensure_environment(tmp_path / "env", quiet, "35")
+    assert caught.value.hint == "known are 41, 38"
+    assert not (tmp_path / "env").exists()
 
 
 def test_postgresql_is_installed_on_top_once_and_again_in_an_environment_that_is_made_again(tmp_path, installs):

@@ -8,7 +8,8 @@ import pytest
 from rucio.client import Client
 from rucio.common.exception import AccessDenied, RuleNotFound
 
-from dc_inject.sandbox import Link, Sandbox
+from dc_inject.model.errors import ServiceError
+from dc_inject.sandbox import Link, Rse, Sandbox
 from tests.conftest import client_for
 from tests.sandbox.rules import inject, locks, state, until
 
@@ -86,3 +87,13 @@ def test_a_broken_link_makes_locks_stuck_and_leaves_others_alone(sandbox, ordina
     until(lambda: state(ordinary, stuck) == "STUCK")
     assert locks(ordinary, stuck)[2] > 0
     until(lambda: state(ordinary, sound) == "OK")
+
+
+def test_what_cannot_be_added_is_told_and_the_next_can(sandbox):
+    name = f"T2_XX_{uuid.uuid4().hex[:8].upper()}"
+    sandbox.add([Rse(name, 10**15)])
+    with pytest.raises(ServiceError, match=r"the grid was not built: .*Duplicate"):
+        sandbox.add([Rse(name, 10**15)])
+    sandbox.set_quota(name, 10**12)
+    (limit,) = client_for(sandbox.root_config).get_local_account_limit("dcops", name).values()
+    assert limit == 10**12

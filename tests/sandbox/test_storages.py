@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from dc_inject.cli.sandbox import sandbox as command
-from dc_inject.errors import ServiceError, UsageError
+from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.sandbox import Sandbox, processes
 from dc_inject.sandbox.state import State
 from tests.sandbox.rules import until
@@ -182,6 +182,14 @@ def test_the_command_line_tells_where_everything_is(storage_grid):
     told = json.loads(run("status", "--format", "json").stdout)
     assert (told["storages"], told["fts"]) == (storage_grid.storages, storage_grid.fts_url)
     assert f"XRD2     {storage_grid.storages['XRD2']}" in run("status").stdout.splitlines()
+    storage_grid.stop_storage("XRD2")
+    try:
+        assert f"XRD2     {storage_grid.storages['XRD2']}  (stopped)" in run("status").stdout.splitlines()
+        told = json.loads(run("status", "--format", "json").stdout)
+        assert (told["stopped"], told["up"]) == (["XRD2"], True)
+    finally:
+        storage_grid.start_storage("XRD2")
+    assert "(stopped)" not in run("status").stdout
 
 
 def test_a_sandbox_without_storages_says_how_to_get_some(sandbox):

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from rucio.common.exception import AccessDenied
 
 from dc_inject.cli.sandbox import sandbox as command
-from dc_inject.errors import ServiceError, UsageError
+from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.sandbox import Sandbox, processes, read_grid
 from dc_inject.sandbox.state import State
 from tests.conftest import client_for

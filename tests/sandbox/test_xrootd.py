@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 
 import pytest
 
-from dc_inject.errors import ServiceError, UsageError
+from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.sandbox import xrootd
 
 # stands in for apt-get and dpkg-deb: `update` makes lists, without which nothing is fetched
@@ -31,11 +32,13 @@ for plugin in Http HttpTPC Throttle; do touch "$lib/libXrd$plugin-5.so"; done
 
 
 class Machine:
-    """A machine without XRootD, whose apt works or not."""
+    """A machine without XRootD, whatever this one has; its apt works or not."""
 
     def __init__(self, folder):
         self.tools = folder / "tools"
         self.tools.mkdir()
+        for name in ("mkdir", "touch"):
+            (self.tools / name).symlink_to(shutil.which(name))
         self.places = {name: folder / name for name in ("calls", "fail", "known", "broken")}
         for name, text in (("apt-get", APT), ("dpkg-deb", DPKG)):
             self.program(self.tools / name, text.format(**self.places))
@@ -56,7 +59,7 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     made = Machine(tmp_path)
-    monkeypatch.setenv("PATH", f"{made.tools}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", str(made.tools))
     monkeypatch.setattr(xrootd, "SYSTEM", "")
     return made
 
@@ -68,7 +71,7 @@ def quiet(line: str) -> None:
 def test_the_systems_is_used_when_it_has_the_plugins(machine, tmp_path, monkeypatch):
     usr = tmp_path / "usr"
     machine.program(usr / "bin" / "xrootd")
-    monkeypatch.setenv("PATH", f"{usr / 'bin'}:{machine.tools}:/bin")
+    monkeypatch.setenv("PATH", f"{usr / 'bin'}:{machine.tools}")
     assert xrootd.installed() is None
     (usr / "lib64").mkdir()
     for plugin in xrootd.PLUGINS:

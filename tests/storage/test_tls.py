@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.errors import Fatal, Temporary
+from dc_inject.model.errors import NeedsOperator, Temporary
 from dc_inject.storage import Refused, WebDav
 from tests.certificates import Pair, make, make_proxy, openssl
 from tests.storage.conftest import Opens
+from tests.storage.ours import FILE, JOB, copy
 from tests.storage.server import DavServer, drip, running, status
 
 ALLOW_PROXIES = 0x40  # OpenSSL's X509_V_FLAG_ALLOW_PROXY_CERTS, which ssl does not name
@@ -106,7 +107,7 @@ def test_files_that_are_none_are_for_a_person(secure, storage_with, tmp_path):
     none, empty = tmp_path / "none", tmp_path / "empty"
     empty.write_text("")
     for path in (none, empty):
-        with pytest.raises(Fatal, match=r"davs://127.0.0.1:\d+/dc/a: ") as caught:
+        with pytest.raises(NeedsOperator, match=r"davs://127.0.0.1:\d+/dc/a: ") as caught:
             storage_with(Opens(certificate=str(path), key=str(path))).look(davs(secure))
         assert caught.value.hold == "credentials"
         assert not isinstance(caught.value, Refused)  # no storage was asked: none would take it
@@ -121,7 +122,7 @@ def test_a_storage_that_nobody_vouches_for_is_not_spoken_to(secure, storage_with
 
 
 def test_trust_that_is_not_there_is_for_a_person(secure, storage_with, tmp_path):
-    with pytest.raises(Fatal, match="CA certificate bundle") as caught:
+    with pytest.raises(NeedsOperator, match="CA certificate bundle") as caught:
         storage_with(Opens(), str(tmp_path / "none")).look(davs(secure))
     assert "X509_CERT_DIR" in (caught.value.hint or "")
 
@@ -138,7 +139,7 @@ def test_a_new_proxy_is_used_at_once(secure, storage_with, proxy, tmp_path):
     assert sorted(secure.connections.values()) == [1, 2]
     stranger = make(tmp_path, "stranger", "person", days=5)
     access.certificate, access.key, access.stamp = str(stranger.certificate), str(stranger.key), 3
-    with pytest.raises(Fatal):
+    with pytest.raises(NeedsOperator):
         storage.look(davs(secure))
 
 
@@ -146,7 +147,7 @@ def test_an_answer_that_drips_is_given_up_over_tls_too(secure, authority, proxy)
     secure.tricks["PROPFIND"] = drip(b"HTTP/1.1 207 Multi-Status\r\n\r\n<D:multistatus")
     access = Opens(certificate=str(proxy), key=str(proxy))
     storage = WebDav(lambda: access, verify=str(authority.certificate), read=30, longest=0.5)
-    with pytest.raises(Temporary, match="does not come to an end"):
+    with pytest.raises(Temporary, match="did not end within"):
         storage.reachable(davs(secure))
     storage.close()
 
@@ -155,5 +156,50 @@ def test_from_a_secure_storage_no_plain_one_is_reached_elsewhere(secure, storage
     secure.tricks["DELETE"] = status(307, Location="http://se.example.org/dc/a?authz=hunter2")
     access = Opens(certificate=str(proxy), key=str(proxy))
     with pytest.raises(Exception, match="not https") as caught:
-        storage_with(access).delete(davs(secure))
+        storage_with(access).delete(copy(davs(secure, "")))
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.fixture
+def curious(of_server, authority) -> Iterator[tuple[DavServer, DavServer]]:
+    """Two storages that take a certificate if they get one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(of_server.certificate, of_server.key)
+    context.load_verify_locations(authority.certificate)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.verify_flags |= ALLOW_PROXIES
+    with running(context) as one, running(context) as other:
+        yield one, other
+
+
+@pytest.mark.parametrize("call", ["look", "list", "delete"])
+def test_a_certificate_is_shown_only_to_the_storage_that_was_meant(curious, storage_with, proxy, call):
+    """Not where it redirects to, nor afterwards on a way back: who sent us on must not use our name."""
+    one, other = curious
+    for server in curious:
+        server.put(FILE)
+    storage = storage_with(Opens(certificate=str(proxy), key=str(proxy)))
+    for server in curious:  # connections with a certificate are open
+        storage.look(davs(server, FILE))
+    path = JOB if call == "list" else FILE
+    verb = {"look": "HEAD", "list": "PROPFIND", "delete": "DELETE"}[call]
+    seen: list[tuple[str, bool]] = []
+
+    def shown(handler, name: str) -> None:
+        seen.append((name, bool(handler.connection.getpeercert())))
+
+    def away(handler) -> None:
+        shown(handler, "one")
+        if len(seen) == 1:
+            return handler.answer(307, Location=f"{other.url}{path}")
+        return getattr(handler, f"on_{verb.lower()}")()
+
+    def back(handler) -> None:
+        shown(handler, "other")
+        handler.answer(307, Location=f"{one.url}{path}")
+
+    one.tricks[verb], other.tricks[verb] = away, back
+    told = getattr(storage, call)(copy(davs(one, "")) if call == "delete" else davs(one, path))
+    if call == "list":
+        list(told)
+    assert seen == [("one", True), ("other", False), ("one", False)]

@@ -6,10 +6,13 @@ import traceback
 
 import pytest
 
-from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.storage import AnyStorage, Refused, WebDav, trust
-from dc_inject.storage import wire as wire_module
+from dc_inject.storage import http_transport as wire_module
+from dc_inject.system.transport import Limits
 from tests.storage.conftest import TOKEN
+from tests.storage.ours import FILE as OURS
+from tests.storage.ours import JOB, copy, folder
 from tests.storage.server import drip, hang, hang_up, propfind, status
 
 
@@ -18,15 +21,15 @@ def everything(storage, url):
     return {
         "list": lambda: list(storage.list(url)),
         "look": lambda: storage.look(url),
-        "delete": lambda: storage.delete(url),
-        "delete folder": lambda: storage.delete_folder_if_empty(url),
+        "delete": lambda: storage.delete(copy(url)),
+        "delete folder": lambda: storage.delete_folder_if_empty(folder(url)),
         "make folders": lambda: storage.make_folders(f"{url}/x", url),
         "reachable": lambda: storage.reachable(url),
         "verbs": lambda: storage.verbs(url),
     }
 
 
-CALLS = tuple(everything(None, ""))
+CALLS = tuple(everything(None, "davs://a"))
 VERB = dict(
     zip(CALLS, ("PROPFIND", "HEAD", "DELETE", "PROPFIND", "MKCOL", "PROPFIND", "OPTIONS"), strict=True),
 )
@@ -92,15 +95,15 @@ def test_no_answer_is_for_later(server, hasty, call, trick):
 def test_nobody_there_is_for_later(server, storage):
     server.shutdown()
     server.server_close()
-    error = error_of(lambda: storage.delete(f"{server.url}/dc/a"))
+    error = error_of(lambda: storage.delete(copy(f"{server.url}/dc")))
     assert isinstance(error, Temporary)
     assert "Connection refused" in error.message
 
 
 def test_an_unknown_host_is_for_later(storage):
-    error = error_of(lambda: storage.delete("davs://no-such-host.invalid/a"))
+    error = error_of(lambda: storage.delete(copy("davs://no-such-host.invalid")))
     assert type(error) is Temporary
-    assert error.message.startswith("DELETE davs://no-such-host.invalid/a: no connection")
+    assert error.message.startswith(f"DELETE davs://no-such-host.invalid{OURS}: no connection")
 
 
 @pytest.mark.parametrize(("length", "sent"), [("100", b"<D:multi"), ("7", b"<D:mult")])
@@ -114,7 +117,7 @@ def test_an_answer_that_is_cut_is_for_later(server, hasty, length, sent):
 
 
 def test_an_answer_without_end_is_bounded(server, storage, monkeypatch):
-    monkeypatch.setattr(wire_module.Answer.body, "__defaults__", (100_000,))
+    monkeypatch.setattr(storage._wire, "_limits", Limits(60, 100_000))
     server.tricks["PROPFIND"] = propfind('<D:multistatus xmlns:D="DAV:">' + "<a></a>" * 100_000)
     error = error_of(lambda: list(storage.list(f"{server.url}/dc")))
     assert type(error) is Permanent
@@ -135,7 +138,13 @@ def test_an_answer_that_drips_is_given_up(server, access, call, start):
     storage = WebDav(lambda: access, read=30, longest=0.1)
     error = error_of(everything(storage, f"{server.url}/dc/a")[call])
     assert type(error) is Temporary
-    assert "does not come to an end" in error.message
+    assert "did not end within" in error.message
+    storage.close()
+
+
+def test_in_all_an_answer_may_take_ten_times_the_silence(access):
+    storage = WebDav(lambda: access, read=7)
+    assert storage._wire._limits.seconds == 70
     storage.close()
 
 
@@ -143,10 +152,10 @@ def test_a_connection_that_was_cut_is_not_used_again(server, access):
     storage = WebDav(lambda: access, read=30)
     server.put("/dc/a")
     assert storage.look(f"{server.url}/dc/a").exists
-    storage._wire._longest = 0.1
+    storage._wire._limits = Limits(0.1)
     server.tricks["DELETE"] = drip(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
-    assert isinstance(error_of(lambda: storage.delete(f"{server.url}/dc/a")), Temporary)
-    storage._wire._longest = 60
+    assert isinstance(error_of(lambda: storage.delete(copy(f"{server.url}/dc"))), Temporary)
+    storage._wire._limits = Limits(60)
     assert storage.look(f"{server.url}/dc/a").exists
     assert len(server.connections) == 2
     storage.close()
@@ -156,8 +165,8 @@ def test_a_page_of_html_is_not_shown(server, storage):
     server.tricks["HEAD"] = server.tricks["DELETE"] = status(
         500, b"<html>" + b"x" * 10_000 + b"</html>", Content_Type="text/html"
     )
-    for call in (storage.look, storage.delete):
-        error = error_of(lambda call=call: call(f"{server.url}/dc/a"))
+    for call in (lambda: storage.look(f"{server.url}/dc/a"), lambda: storage.delete(copy(f"{server.url}/dc"))):
+        error = error_of(call)
         assert "<html>" not in error.message
         assert len(error.message) < 200
 
@@ -168,7 +177,7 @@ def test_a_page_of_html_is_not_shown(server, storage):
 @pytest.mark.parametrize("call", CALLS)
 def test_a_url_that_is_none_is_permanent_and_shows_no_secret(storage, url, call):
     error = error_of(everything(AnyStorage(storage), url)[call])
-    assert type(error) is Permanent
+    assert isinstance(error, Permanent)
     assert "hunter2" not in error.message
 
 
@@ -193,7 +202,7 @@ def shown(error: BaseException) -> str:
 @pytest.mark.parametrize("code", [400, 401, 403, 500])
 def test_no_echo_of_a_secret_is_shown(server, storage, echo, code):
     server.tricks["DELETE"] = status(code, echo.encode())
-    error = error_of(lambda: storage.delete(f"{server.url}/dc/a"))
+    error = error_of(lambda: storage.delete(copy(f"{server.url}/dc")))
     assert TOKEN[:20] not in shown(error)
     assert str(code) in error.message
 
@@ -203,7 +212,7 @@ def test_no_echo_of_a_secret_is_shown(server, storage, echo, code):
     [
         f"http://se.example.org/dc/a?authz={TOKEN}",
         f"https://me:{TOKEN}@127.0.0.1:1/dc/a",
-        f"https://127.0.0.1:1/dc/a?authz=Bearer%20{TOKEN}",
+        f"https://127.0.0.1:1{OURS}?authz=Bearer%20{TOKEN}",
         f"https://127.0.0.1:1/dc/b?authz={TOKEN}",
         f"https://[{TOKEN}/",
         f"https:///dc/a?{TOKEN}",
@@ -215,7 +224,7 @@ def test_no_echo_of_a_secret_is_shown(server, storage, echo, code):
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 def test_no_part_of_a_redirect_is_shown(server, storage, location, code):
     server.tricks["DELETE"] = status(code, TOKEN.encode(), Location=location)
-    error = error_of(lambda: storage.delete(f"{server.url}/dc/a"))
+    error = error_of(lambda: storage.delete(copy(f"{server.url}/dc")))
     assert TOKEN not in shown(error)
     assert "authz" not in shown(error)
 
@@ -228,32 +237,33 @@ def to(server, path="/dc/a", code=307):
 
 
 def test_a_redirect_is_followed_with_the_same_verb_and_without_our_token(server, other, storage):
-    other.put("/dc/a")
-    server.tricks["DELETE"] = to(other, "/dc/a?signed=1")
-    assert storage.delete(f"{server.url}/dc/a")
-    assert other.asked == ["DELETE /dc/a?signed=1"]
+    """What stands before our own folder may differ: doors and data servers have different roots."""
+    other.put(f"/pool/7{OURS}")
+    server.tricks["DELETE"] = to(other, f"/pool/7{OURS}?signed=1")
+    assert storage.delete(copy(f"{server.url}/dc"))
+    assert other.asked == [f"DELETE /pool/7{OURS}?signed=1"]
     assert "Authorization" in server.headers[0]
     assert "Authorization" not in other.headers[0]
 
 
 def test_a_token_goes_along_on_the_same_host(server, storage):
-    server.put("/dc/b/a")
-    server.tricks["DELETE /dc/a"] = status(308, Location="/dc/b/a")
-    assert storage.delete(f"{server.url}/dc/a")
+    server.put(f"/dc/b{OURS}")
+    server.tricks[f"DELETE /dc{OURS}"] = status(308, Location=f"/dc/b{OURS}")
+    assert storage.delete(copy(f"{server.url}/dc"))
     assert [headers["Authorization"] for headers in server.headers] == [f"Bearer {TOKEN}"] * 2
 
 
 def test_once_sent_away_a_token_is_not_used_again(server, other, storage):
     """A stranger must not aim our token at another file of our storage."""
-    server.tricks["DELETE /dc/a"] = to(other)
-    other.tricks["DELETE"] = to(server, "/elsewhere/a")
-    storage.delete(f"{server.url}/dc/a")
+    server.tricks[f"DELETE {OURS}"] = to(other, OURS)
+    other.tricks["DELETE"] = to(server, f"/elsewhere{OURS}")
+    storage.delete(copy(server.url))
     assert ["Authorization" in headers for headers in server.headers] == [True, False]
 
 
 def test_a_redirect_with_a_password_is_not_followed(server, other, storage):
     server.tricks["DELETE"] = status(307, Location=other.url.replace("//", "//me:hunter2@") + "/dc/a")
-    error = error_of(lambda: storage.delete(f"{server.url}/dc/a"))
+    error = error_of(lambda: storage.delete(copy(f"{server.url}/dc")))
     assert type(error) is Permanent
     assert "hunter2" not in shown(error)
     assert other.asked == []
@@ -262,20 +272,89 @@ def test_a_redirect_with_a_password_is_not_followed(server, other, storage):
 @pytest.mark.parametrize("code", [303, 300, 305])
 def test_a_redirect_that_would_change_the_verb_is_not_followed(server, other, storage, code):
     server.tricks["DELETE"] = to(other, code=code)
-    assert isinstance(error_of(lambda: storage.delete(f"{server.url}/dc/a")), Permanent)
+    assert isinstance(error_of(lambda: storage.delete(copy(f"{server.url}/dc"))), Permanent)
     assert other.asked == []
 
 
-@pytest.mark.parametrize("path", ["/dc/b", "/dc", "/", "", "/dc/a/b", "/dc/a%2F"])
-def test_a_redirect_never_deletes_another_file(server, other, storage, path):
-    server.tricks["DELETE"] = to(other, path)
-    assert "another file" in error_of(lambda: storage.delete(f"{server.url}/dc/a")).message
+@pytest.mark.parametrize("path", ["/dc/b", "/dc", "/", "", "/dc/a/b", "/dc/a%2F", "/other/a", "/dc/a/", "//dc/a"])
+def test_a_redirect_never_changes_another_file(server, other, storage, path):
+    """Outside of a folder of ours all of the path has to be the same."""
+    server.tricks["PUT"] = to(other, path)
+    assert "nothing was done there" in error_of(lambda: storage.put(f"{server.url}/dc/a", b"x")).message
+    assert other.asked == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        OURS[:-1],  # the mark
+        OURS.replace("rehearsal", "other"),  # the campaign
+        OURS.replace("rehearsal", "Rehearsal"),
+        OURS.replace("/dc_inject/", "/"),
+        OURS.replace("/dc_inject/", "/x_dc_inject/"),
+        OURS.replace("/rehearsal", "/%2e%2e/rehearsal"),
+        OURS.replace("/rehearsal", "//rehearsal"),
+        OURS.replace("/rehearsal/", "%2Frehearsal/"),
+        OURS.replace("0000-", "0000%252D"),
+        "/x/%2e%2e" + OURS,
+        OURS + "/",
+        OURS + "/%2e",
+        OURS + "/x",
+        OURS + ";x=1",
+        OURS + "%00",
+        "?path=" + OURS,
+        "#" + OURS,
+    ],
+)
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_a_redirect_of_a_file_of_ours_keeps_our_whole_path(server, other, storage, path, code):
+    """The last name alone proves nothing: two folders may have a file of one name."""
+    server.tricks["DELETE"] = server.tricks["PUT"] = to(other, path, code)
+    url = f"{server.url}/dc{OURS}"
+    for call in (lambda: storage.delete(copy(f"{server.url}/dc")), lambda: storage.put(url, b"x")):
+        assert "nothing was done there" in error_of(call).message
+    assert other.asked == []
+
+
+@pytest.mark.parametrize("path", [f"/dc{JOB}/", f"/dc{JOB}", "/datadisk/raw/", f"/datadisk{JOB}/", "/"])
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_deleting_a_folder_is_never_redirected(server, other, storage, path, code):
+    """Most servers delete a folder with all that is in it, and we saw only our own one to be empty."""
+    server.folders |= {"/dc", f"/dc{JOB}"}
+    other.put(f"/datadisk{JOB}/raw")
+    for target in (other, server):
+        server.tricks["DELETE"] = to(target, path, code)
+        assert (
+            "nothing was done there"
+            in error_of(lambda: storage.delete_folder_if_empty(folder(f"{server.url}/dc"))).message
+        )
+    assert other.asked == []
+    assert server.deleted() == [f"DELETE /dc{JOB}/"] * 2
+
+
+def test_another_folder_that_is_empty_does_not_stand_for_ours(server, other, storage):
+    """A listing that comes from elsewhere says nothing of the folder that would be deleted."""
+    server.put(f"/dc{JOB}/file")
+    other.folders |= {"/dc", f"/dc{JOB}"}
+    server.tricks["PROPFIND"] = to(other, f"/dc{JOB}/")
+    error = error_of(lambda: storage.delete_folder_if_empty(folder(f"{server.url}/dc")))
+    assert "307; not followed" in error.message
+    assert server.deleted() == other.asked == []
+
+
+def test_folders_are_made_only_where_it_was_asked_for(server, other, storage):
+    server.folders |= {"/dc"}
+    server.tricks["MKCOL"] = to(other, "/dc/a/")
+    assert (
+        "nothing was done there"
+        in error_of(lambda: storage.make_folders(f"{server.url}/dc/a", f"{server.url}/dc")).message
+    )
     assert other.asked == []
 
 
 def test_redirects_come_to_an_end(server, storage):
-    server.tricks["DELETE"] = to(server)
-    assert "redirects" in error_of(lambda: storage.delete(f"{server.url}/dc/a")).message
+    server.tricks["DELETE"] = to(server, f"/dc{OURS}")
+    assert "redirects" in error_of(lambda: storage.delete(copy(f"{server.url}/dc"))).message
     assert len(server.asked) == 6
 
 
@@ -299,7 +378,7 @@ def test_a_listing_that_was_redirected_is_told_under_the_asked_url(server, other
 def test_a_token_that_is_none_is_never_sent_or_shown(server, storage, access, token):
     access.token = token
     error = error_of(lambda: storage.look(f"{server.url}/a"))
-    assert isinstance(error, Fatal)
+    assert isinstance(error, NeedsOperator)
     assert error.hold == "credentials"
     assert token not in str(error)
     assert server.asked == []

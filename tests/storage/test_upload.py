@@ -6,8 +6,10 @@ import zlib
 
 import pytest
 
-from dc_inject.content import PIECE, Content
-from dc_inject.errors import Permanent, ServiceError, Temporary
+from dc_inject.model.content import PIECE, Content
+from dc_inject.model.deletion import SampleFile
+from dc_inject.model.errors import Permanent, ServiceError, Temporary
+from dc_inject.model.samples import FileSet
 from dc_inject.storage import Missing, Refused
 from dc_inject.storage.upload import TRIES, upload
 from tests.storage.conftest import TOKEN
@@ -15,18 +17,21 @@ from tests.storage.server import hang_up, status
 
 CONTENT = Content("a", 3 * PIECE + 7)
 WHOLE = b"".join(CONTENT)
+SET = FileSet("new", 1, len(CONTENT))
+DIR = f"/dc/dc_inject-data/new/{SET.shape}"
+FILE = f"{DIR}/000001.dat"
 
 
 @pytest.fixture
 def send(server, storage):
-    """Upload CONTENT to /dc/new/file of the server; gives what was written, what `moved` heard, and the pauses."""
+    """Upload CONTENT to the server; gives what was written, what `moved` heard, and the pauses."""
     server.put("/dc/there")
 
     def call(content=CONTENT, moved=None):
         heard, pauses = [], []
         written = upload(
             storage,
-            f"{server.url}/dc/new/file",
+            SampleFile(f"{server.url}/dc", SET, 1),
             content,
             below=server.url,
             moved=moved or heard.append,
@@ -42,13 +47,13 @@ def puts(server) -> int:
 
 
 def test_a_file_is_streamed_with_its_length_and_compared(server, send):
-    server.folders.add("/dc/new")
+    server.folders.add(DIR)
     written, heard, pauses = send()
-    assert server.files["/dc/new/file"] == WHOLE
+    assert server.files[FILE] == WHOLE
     assert (written.bytes, written.adler32, written.compared) == (len(WHOLE), f"{zlib.adler32(WHOLE):08x}", True)
     assert heard == [PIECE, PIECE, PIECE, 7]
     assert pauses == []
-    sent = server.headers[server.asked.index("PUT /dc/new/file")]
+    sent = server.headers[server.asked.index(f"PUT {FILE}")]
     assert sent["Content-Length"] == str(len(WHOLE))
     assert "Transfer-Encoding" not in sent
     assert sent["Authorization"] == f"Bearer {TOKEN}"
@@ -56,13 +61,13 @@ def test_a_file_is_streamed_with_its_length_and_compared(server, send):
 
 def test_a_folder_that_is_missing_is_made_and_the_file_written_then(server, send):
     _, heard, _ = send()
-    assert server.files["/dc/new/file"] == WHOLE
-    assert "/dc/new" in server.folders
+    assert server.files[FILE] == WHOLE
+    assert DIR in server.folders
     assert sum(heard) == len(WHOLE)  # what went the first time is taken back
 
 
 def test_what_is_there_already_is_not_written_again(server, send):
-    server.put("/dc/new/file", WHOLE)
+    server.put(FILE, WHOLE)
     written, heard, _ = send()
     assert puts(server) == 0
     assert (written.adler32, heard) == (f"{zlib.adler32(WHOLE):08x}", [len(WHOLE)])
@@ -70,22 +75,22 @@ def test_what_is_there_already_is_not_written_again(server, send):
 
 @pytest.mark.parametrize("there", [WHOLE[:1000], b"", WHOLE[:-1] + bytes([WHOLE[-1] ^ 1])])
 def test_what_was_cut_off_or_is_damaged_is_deleted_and_written_anew(server, send, there):
-    server.put("/dc/new/file", there)
+    server.put(FILE, there)
     send()
-    assert server.deleted() == ["DELETE /dc/new/file"]
-    assert server.files["/dc/new/file"] == WHOLE
+    assert server.deleted() == [f"DELETE {FILE}"]
+    assert server.files[FILE] == WHOLE
 
 
 def test_a_storage_that_tells_no_checksum_is_believed_by_the_size_and_it_is_said(server, send):
     server.tricks["HEAD"] = lambda handler: handler.answer(200, Content_Length=str(len(WHOLE)))
-    server.put("/dc/new/file", WHOLE)
+    server.put(FILE, WHOLE)
     written, _, _ = send()
     assert not written.compared
     assert written.adler32 == f"{zlib.adler32(WHOLE):08x}"
 
 
 def test_a_file_that_arrives_damaged_is_never_taken_for_right(server, send):
-    server.folders.add("/dc/new")
+    server.folders.add(DIR)
 
     def spoil(handler):
         handler.body = b"x" + handler.body[1:]
@@ -100,7 +105,7 @@ def test_a_file_that_arrives_damaged_is_never_taken_for_right(server, send):
 
 
 def test_trouble_that_passes_is_tried_again_with_growing_pauses(server, send):
-    server.folders.add("/dc/new")
+    server.folders.add(DIR)
     tricks = [status(503), hang_up]
 
     def troubled(handler):
@@ -110,7 +115,7 @@ def test_trouble_that_passes_is_tried_again_with_growing_pauses(server, send):
 
     server.tricks["PUT"] = troubled
     _, heard, pauses = send()
-    assert server.files["/dc/new/file"] == WHOLE
+    assert server.files[FILE] == WHOLE
     assert pauses == [2, 4]
     assert sum(heard) == len(WHOLE)
 
@@ -134,24 +139,24 @@ def test_a_refusal_says_at_once_what_to_ask_for(server, send, code, kind, hint):
 
 
 def test_a_redirect_to_another_door_is_followed_with_the_whole_file(server, other, send):
-    other.folders.add("/dc/new")
-    server.tricks["PUT"] = status(307, Location=f"{other.url}/dc/new/file")
-    server.folders.add("/dc/new")
+    other.folders.add(DIR)
+    server.tricks["PUT"] = status(307, Location=f"{other.url}{FILE}")
+    server.folders.add(DIR)
     server.tricks["HEAD"] = lambda handler: _answer_of(handler, other)
     send()
-    assert other.files["/dc/new/file"] == WHOLE
+    assert other.files[FILE] == WHOLE
     assert "Authorization" not in other.headers[0]
 
 
 def test_a_redirect_to_another_file_is_not_followed(server, other, send):
-    server.tricks["PUT"] = status(307, Location=f"{other.url}/dc/new/else")
-    with pytest.raises(Permanent, match="nothing was written"):
+    server.tricks["PUT"] = status(307, Location=f"{other.url}/dc/dc_inject-data/new/else")
+    with pytest.raises(Permanent, match="nothing was done there"):
         send()
     assert other.asked == []
 
 
 def test_what_breaks_off_in_the_middle_leaves_nothing_that_counts(server, storage, send):
-    server.folders.add("/dc/new")
+    server.folders.add(DIR)
     heard = []
 
     def stop(count):
@@ -164,7 +169,7 @@ def test_what_breaks_off_in_the_middle_leaves_nothing_that_counts(server, storag
     assert sum(heard) == 0
     written, _, _ = send()  # with the same connections
     assert written.compared
-    assert server.files["/dc/new/file"] == WHOLE
+    assert server.files[FILE] == WHOLE
 
 
 def test_nothing_is_made_above_what_has_to_exist(server, storage):

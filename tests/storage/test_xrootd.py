@@ -8,9 +8,10 @@ from types import SimpleNamespace as Bag
 
 import pytest
 
-from dc_inject.errors import Permanent, Temporary
+from dc_inject.model.errors import Permanent, Temporary
 from dc_inject.storage import AnyStorage, Found, Look, Missing, Reach, Refused, WebDav, Xrootd
 from tests.storage.conftest import Opens
+from tests.storage.ours import FILE, JOB, copy, folder
 
 GOOD = Bag(ok=True, errno=0, code=0, message="")
 FLAGS = Bag(
@@ -119,14 +120,16 @@ def test_looking(xrootd, files):
 
 
 def test_deleting(xrootd, files):
-    assert xrootd.delete("root://eos//dc/sub/b") is True
-    assert xrootd.delete("root://eos//dc/sub/b") is False
-    assert xrootd.delete_folder_if_empty("root://eos//dc") is False
-    assert xrootd.delete_folder_if_empty("root://eos//dc/sub") is True
-    assert xrootd.delete_folder_if_empty("root://eos//dc/sub") is True
-    assert set(files.sizes) == {"/", "/dc", "/dc/a"}
-    with pytest.raises(Permanent, match="never deleted"):
-        xrootd.delete_folder_if_empty("root://eos")
+    before = dict(files.sizes)
+    xrootd.make_folders(f"root://eos//dc{JOB}", "root://eos//dc")
+    files.sizes[f"/dc{FILE}"] = 1
+    assert xrootd.delete_folder_if_empty(folder("root://eos//dc")) is False
+    assert xrootd.delete(copy("root://eos//dc")) is True
+    assert xrootd.delete(copy("root://eos//dc")) is False
+    assert xrootd.delete_folder_if_empty(folder("root://eos//dc")) is True
+    assert xrootd.delete_folder_if_empty(folder("root://eos//dc")) is True
+    assert before.items() <= files.sizes.items()
+    assert f"/dc{JOB}" not in files.sizes
 
 
 def test_folders_are_made_below_a_prefix_that_exists(xrootd, files):
@@ -160,8 +163,8 @@ def test_every_error_has_its_class_and_shows_no_secret(xrootd, files, status, ki
 
 def test_one_file_that_may_not_be_deleted_is_set_aside(xrootd, files):
     files.trouble["rm"] = bad(3010)
-    with pytest.raises(Permanent, match="rm root://eos//dc/a"):
-        xrootd.delete("root://eos//dc/a")
+    with pytest.raises(Permanent, match=f"rm root://eos//dc{FILE}"):
+        xrootd.delete(copy("root://eos//dc"))
 
 
 def test_the_scheme_decides_who_is_asked(server, storage, xrootd):
@@ -177,6 +180,17 @@ def test_without_the_library_a_hint_is_given(monkeypatch):
     monkeypatch.setitem(sys.modules, "XRootD.client", None)
     both = AnyStorage(WebDav(Opens))
     with pytest.raises(Permanent, match="not installed") as caught:
-        both.delete("root://eos//dc/a")
+        both.delete(copy("root://eos//dc"))
     assert "dc-inject[xrootd]" in (caught.value.hint or "")
     both.close()
+
+
+@pytest.mark.parametrize("name", ["two words", "a?b", "a#b", "tab\there", "..", "a/b"])
+def test_a_name_that_no_url_can_have_is_left_out_of_a_listing(xrootd, files, name):
+    """root:// has no codes for it, so it cannot be named; but its folder is not empty."""
+    files.dirlist = lambda path, flags, timeout: (GOOD, [Bag(name=name, statinfo=files._info("/dc/a"))])
+    assert list(xrootd.list("root://eos//dc")) == []
+    assert not xrootd.delete_folder_if_empty(folder("root://eos//dc"))
+    assert not any(asked.startswith("rm") for asked in files.asked)
+    with pytest.raises(Permanent, match="too many"):
+        list(xrootd.list("root://eos//dc", limit=0))

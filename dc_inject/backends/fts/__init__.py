@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from math import ceil
 
-from dc_inject import urls
 from dc_inject.backends.fts.connection import Connection, Credentials, Make, Purpose, real_client
 from dc_inject.backends.fts.ends import Ends, StorageEnd
 from dc_inject.backends.fts.identity import Delegation, check, delegation
@@ -21,30 +20,31 @@ from dc_inject.backends.fts.removing import Removing
 from dc_inject.backends.fts.rows import Rows
 from dc_inject.backends.fts.sites import Sites
 from dc_inject.backends.fts.threads import Threads
-from dc_inject.errors import Permanent, ServiceError, Temporary, UsageError
+from dc_inject.credentials.destinations import hint, refusal
 from dc_inject.menu import TransferLimit
-from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
-from dc_inject.ports import (
+from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, urls
+from dc_inject.model.errors import Permanent, ServiceError, Temporary, UsageError
+from dc_inject.model.ports import (
     Candidate,
     Clock,
+    Endpoint,
     Found,
     Identity,
     Observation,
     Observer,
     Outcome,
     Removal,
+    ReplicaStatus,
     RseFacts,
-    Sight,
     Stray,
 )
-from dc_inject.redaction import scrub
-from dc_inject.storage import AnyStorage, Look, Storage, WebDav, Xrootd, trust
+from dc_inject.model.redaction import scrub
+from dc_inject.storage import AnyStorage, Look, Refused, Storage, WebDav, Xrootd, trust
 
 __all__ = ["Delegation", "FtsBackend", "StorageEnd"]
 
 QUICK = 10.0  # seconds of silence in which a storage has to say that it is there; in all it may take twice that
-LONGEST = 600.0  # seconds that any other request may take in all
-_NOTHING = Sight(None, True, True, True, None, 0, False)
+_NOTHING = ReplicaStatus(None, True, True, True, None, 0, False)
 
 
 class FtsBackend:
@@ -69,12 +69,14 @@ class FtsBackend:
         replicas: Replicas | None = None,
         storage: Storage | None = None,
         make: Make = real_client,
+        trusted: Callable[[str], bool] = lambda _url: True,
     ) -> None:
         """Take the endpoint, what opens it and the storages, and what bounds a call.
 
         `timeout` are seconds without an answer, `threads` the requests to storages under way at once. `replicas`
         looks up datasets in Rucio. `storage` is spoken to in place of the real ones, `make` makes the client of
-        a thread. Nothing is asked before the first call. Raises UsageError for an endpoint that cannot be one.
+        a thread. `trusted` tells whether the host of a URL may get a token. Nothing is asked before the first
+        call. Raises UsageError for an endpoint that cannot be one.
         """
         self.campaign = campaign
         self.connection = Connection(
@@ -86,21 +88,23 @@ class FtsBackend:
             make=make,
         )
         self._credentials = credentials
+        self._trusted = trusted
 
-        def reached(purpose: Purpose, patience: float, longest: float = LONGEST) -> Storage:
+        def reached(purpose: Purpose, patience: float, longest: float | None = None) -> Storage:
             return storage or AnyStorage(
                 WebDav(
                     lambda: credentials.access(purpose),
                     verify=trust(os.environ),
-                    connect=min(10.0, longest / 4),  # of each address that it has
+                    connect=10.0 if longest is None else min(10.0, longest / 4),  # of each address that it has
                     read=patience,
                     longest=longest,
                 ),
                 lambda: Xrootd(timeout=ceil(patience)),
+                lambda url: self._may_open(purpose, url),
             )
 
         pool, quick = Threads(threads), min(timeout, QUICK)
-        self._jobs = Jobs(self.connection)
+        self._jobs = Jobs(self.connection, trusted)
         self._observing = Observing(self.connection, self._jobs, Rows(self.connection))
         self._removing = Removing(reached("destination", timeout), self.end, pool, clock)
         self._inventory = Inventory(reached("source", timeout), pool, replicas)
@@ -134,7 +138,7 @@ class FtsBackend:
         with _understood():
             yield from self._inventory.read(source, datasets)
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Tell nothing new: every copy has a name of its own, so nothing can be in its way.
 
         What became of the source files since the inventory shows when they are copied.
@@ -165,10 +169,17 @@ class FtsBackend:
         """Tell of storage prefixes whether they answer, and their free space."""
         return self._sites.sites(rses)
 
+    def endpoints(self, rse: str) -> list[Endpoint]:
+        """Return where a URL prefix is served."""
+        found = urls.parse(rse)
+        return [(found.host, found.port or urls.PORTS[found.scheme])]
+
     def credentials_from(self) -> str:
         """Return in words what FTS is asked with, and where it comes from."""
         access = self._credentials.access("fts")
-        kind, origin = getattr(access, "kind", "none"), getattr(access, "origin", "")
+        kind, origin = getattr(access, "kind", "nothing"), getattr(access, "origin", "")
+        if kind == "nothing":
+            return "none found"
         return f"{kind} of {origin}" if origin else str(kind)
 
     def delegation(self) -> Delegation:
@@ -205,9 +216,17 @@ class FtsBackend:
         """
         return self._removing.tidy(prefix, campaign)
 
-    def delete(self, urls: Sequence[str]) -> list[tuple[str, ServiceError | None]]:
-        """Delete files whose path is one of ours, and then empty folders; tell what stood in the way."""
-        return self._removing.delete(urls)
+    def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
+        """Delete files of a campaign below a prefix, and then empty folders; tell what stood in the way."""
+        return self._removing.delete(urls, prefix, campaign)
+
+    def _sends(self, purpose: Purpose) -> bool:
+        """Whether storages of a purpose are opened with a token, which they could use elsewhere."""
+        return bool(self._credentials.access(purpose).token)
+
+    def _may_open(self, purpose: Purpose, url: str) -> None:
+        if not self._trusted(url) and self._sends(purpose):
+            raise Refused(refusal(url, "your token"), hint(url), hold="credentials")
 
     def _alike(self) -> bool:
         """Whether sources and destinations are opened by the same."""

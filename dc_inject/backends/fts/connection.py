@@ -14,10 +14,11 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from dc_inject.backends.calling import Calling
 from dc_inject.backends.fts.errors import CREDENTIALS, INSTALL, NO_VO, Notes, translate
-from dc_inject.errors import Fatal, Permanent, ServiceError
-from dc_inject.ports import Clock, Observer
-from dc_inject.storage.nouns import Access
-from dc_inject.storage.wire import trust
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
+from dc_inject.model.ports import Clock, Observer
+from dc_inject.model.redaction import scrub
+from dc_inject.storage.http_transport import trust
+from dc_inject.storage.types import Access
 
 Purpose = Literal["fts", "source", "destination"]
 
@@ -51,7 +52,7 @@ class Me(NamedTuple):
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Me:
         """Read what FTS tells of us."""
-        return cls(str(told.get("user_dn") or ""), str((told.get("vos") or [""])[0]))
+        return cls(scrub(str(told.get("user_dn") or "")), scrub(str((told.get("vos") or [""])[0])))
 
     def __str__(self) -> str:
         return f"{self.account} of {self.vo or 'no VO'}"
@@ -70,7 +71,7 @@ def real_client(endpoint: str, access: Access, notes: Notes, timeout: float, aut
         # Only here: the package is an extra, and compiled where it is installed.
         from dc_inject.backends.fts.client import Client  # noqa: PLC0415  as said
     except ImportError as error:
-        raise Fatal(f"FTS's client cannot be imported ({error})", INSTALL) from error
+        raise NeedsOperator(f"FTS's client cannot be imported ({error})", INSTALL) from error
     return Client(endpoint, access, notes, timeout, authorities)
 
 
@@ -105,7 +106,7 @@ class Connection(Calling[Notes]):
         """Call a method of the client; say so if it `writes`. After a 419, delegate and call once more."""
         try:
             return self._call(method, *args, writes=writes, **kwargs)
-        except Fatal:
+        except NeedsOperator:
             if self.status != 419:
                 raise
         with self._delegating:
@@ -132,7 +133,7 @@ class Connection(Calling[Notes]):
         if self._me is None:
             me = Me.of(self.call("whoami"))
             if not me.vo:
-                raise Fatal("FTS knows no virtual organisation of ours", NO_VO, hold=CREDENTIALS)
+                raise NeedsOperator("FTS knows no virtual organisation of ours", NO_VO, hold=CREDENTIALS)
             self.recognise(me)
         assert self._me is not None
         return self._me.vo
@@ -168,7 +169,7 @@ class Connection(Calling[Notes]):
         now = Me.of(client.whoami())
         if not self.recognise(now):
             message = self.credentials.scrub(f"FTS takes us for {now}; until now we were {was}")
-            raise Fatal(
+            raise NeedsOperator(
                 message, "go back to the credentials of before, or begin another campaign", hold=CREDENTIALS
             )
 

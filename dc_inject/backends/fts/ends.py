@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dc_inject.backends.fts.threads import Threads
-from dc_inject.errors import ServiceError, Temporary
+from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.storage import VERBS, Look, Reach, Storage
 
 Role = Literal["source", "destination"]

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import requests
 from urllib3.exceptions import MaxRetryError, NewConnectionError
 
-from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.system.transport import TransportError
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ NO_VO = "give a proxy with a VO (voms-proxy-init), or a token"
 _RENEW = "renew the proxy or token (`dc-inject ping` tells which are used)"
 _ENDPOINT = "check FTS's endpoint: it is like https://fts3-pilot.cern.ch:8446"
 _TRUST = "set X509_CERT_DIR, or REQUESTS_CA_BUNDLE, to the certificates of the authorities that you trust"
-_BANNED = re.compile(r"(\S+://\S+) is banned")
+_BANNED = re.compile(r"(?<!\S)((?:(?!://)\S)++://\S++) is banned")
 _OF_TOKENS = re.compile(
     r"access[-_]token|(?:source|destination)_tokens|token does not|token for |unknown issuer|unmanaged tokens",
     re.IGNORECASE,
@@ -45,7 +46,7 @@ class Banned(Temporary):
 
 
 class Slow(Temporary):
-    """There was no answer in time: a smaller question may get one."""
+    """There was no answer in time, or too large a one: a smaller question may get one."""
 
 
 @dataclass(slots=True)
@@ -82,6 +83,11 @@ def translate(
     """
     if isinstance(error, ServiceError):
         return error
+    ours = next((one for one in _chain(error) if isinstance(one, TransportError)), None)
+    if ours is not None and ours.repaired_by_a_person:
+        return ours.meant()
+    if ours is not None:
+        return Slow(str(ours), lost=writes)  # a smaller question may have a smaller answer
     network = next((one for one in _chain(error) if isinstance(one, requests.RequestException)), None)
     if network is not None:
         return _of_network(network, scrub, writes=writes)
@@ -90,13 +96,19 @@ def translate(
     text = scrub(str(error)) or type(error).__name__
     files = next((one for one in _chain(error) if isinstance(one, OSError)), None)
     if files is not None and ("CA certificate bundle" in text or "CA certificate bundle" in str(files)):
-        return Fatal(f"the authorities' certificates cannot be read ({scrub(str(files))})", _TRUST)
+        return NeedsOperator(f"the authorities' certificates cannot be read ({scrub(str(files))})", _TRUST)
     if notes.status:
         message = f"FTS's answer cannot be understood ({type(error).__name__}: {text})"
-        return Fatal(message, _ENDPOINT) if making else Temporary(message, _ENDPOINT, lost=writes)
+        return (
+            NeedsOperator(message, _ENDPOINT, passing=True)
+            if making
+            else Temporary(message, _ENDPOINT, lost=writes)
+        )
     if making or files is not None:
         message = f"the proxy or certificate cannot be used ({text})"
-        return Fatal(message, "check X509_USER_PROXY, or make a new proxy (voms-proxy-init)", hold=CREDENTIALS)
+        return NeedsOperator(
+            message, "check X509_USER_PROXY, or make a new proxy (voms-proxy-init)", hold=CREDENTIALS
+        )
     log.error("unexpected %s while FTS was called", type(error).__name__, exc_info=error)
     return Temporary(f"unexpected {type(error).__name__}: {text}")
 
@@ -107,9 +119,9 @@ def _of_status(status: int, said: str, *, writes: bool) -> ServiceError:
     if banned:
         return Banned(text, banned[1])
     if status == 419:
-        return Fatal(f"{text}: FTS has no delegated proxy of ours that lasts", _RENEW, hold=CREDENTIALS)
+        return NeedsOperator(f"{text}: FTS has no delegated proxy of ours that lasts", _RENEW, hold=CREDENTIALS)
     if status in {401, 402, 403} or (status == 400 and _OF_TOKENS.search(said)):
-        return Fatal(text, _RENEW, hold=CREDENTIALS)
+        return NeedsOperator(text, _RENEW, hold=CREDENTIALS)
     if status in {413, 414}:
         return Permanent(f"{text}: the job is too large for it", "lower `jobs: {files: N}` in the menu")
     if status == 503:
@@ -127,9 +139,9 @@ def _of_network(error: requests.RequestException, scrub: Callable[[str], str], *
     words = scrub(_words(error))
     if isinstance(error, requests.exceptions.SSLError):
         if "CERTIFICATE_VERIFY_FAILED" in words or "certificate verify failed" in words:
-            return Fatal(f"FTS's certificate cannot be trusted ({words})", _TRUST)
+            return NeedsOperator(f"FTS's certificate cannot be trusted ({words})", _TRUST)
         if "alert" in words.lower():
-            return Fatal(f"FTS did not accept our certificate ({words})", _RENEW, hold=CREDENTIALS)
+            return NeedsOperator(f"FTS did not accept our certificate ({words})", _RENEW, hold=CREDENTIALS)
         # While it is made, or while the answer is read, as when a server dies: the libraries do not tell.
         return Temporary(f"no TLS connection to FTS ({words})", lost=writes)
     if isinstance(error, requests.ConnectTimeout) or _never_sent(error):

@@ -9,8 +9,8 @@ from typing import Any
 
 from dc_inject.backends.fts.connection import Connection, Me
 from dc_inject.backends.fts.errors import CREDENTIALS, NO_VO
-from dc_inject.errors import Fatal, ServiceError
-from dc_inject.ports import Identity
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.ports import Identity
 
 _NOBODY = "anon"  # what FTS calls somebody without credentials
 
@@ -42,13 +42,13 @@ def check(connection: Connection, service: str, until: datetime | None) -> Ident
         me = _known(told)
         connection.recognise(me)  # whether we may go on as somebody else is not said here, but by who asked
         connection.delegate()
-    except Fatal as error:
-        raise Fatal(
-            f"FTS at {connection.endpoint}: {error.message}", error.hint, hold=error.hold
-        ) from error.__cause__
+    except NeedsOperator as error:
+        message = f"FTS at {connection.endpoint}: {error.message}"
+        raise NeedsOperator(message, error.hint, hold=error.hold, passing=error.passing) from error.__cause__
     except ServiceError as error:
         hint = error.hint or "check FTS's endpoint, and that the service runs"
-        raise Fatal(f"FTS at {connection.endpoint}: {error.message}", hint) from error.__cause__
+        message = f"FTS at {connection.endpoint}: {error.message}"
+        raise NeedsOperator(message, hint, passing=isinstance(error, Temporary)) from error.__cause__
     return Identity(
         service=service,
         address=connection.endpoint,
@@ -66,10 +66,10 @@ def _known(told: Mapping[str, Any]) -> Me:
     me = Me.of(told)
     if me.account in {"", _NOBODY} or not me.vo:
         message = "it does not know us, or no virtual organisation of ours"
-        raise Fatal(message, NO_VO, hold=CREDENTIALS)
+        raise NeedsOperator(message, NO_VO, hold=CREDENTIALS)
     level = told.get("level")
     if isinstance(level, Mapping) and level and not {"transfer", "*"} & set(level):
-        raise Fatal(
+        raise NeedsOperator(
             f"{me.account} may not submit transfers", "ask FTS's operators for the right", hold=CREDENTIALS
         )
     return me

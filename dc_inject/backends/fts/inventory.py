@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from dc_inject import naming, pool, units, urls
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import Trouble
-from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
-from dc_inject.model import DatasetFilter, FileFilter, Item
+from dc_inject.model import DatasetFilter, FileFilter, Item, naming, units, urls
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.planning import pool
 from dc_inject.storage import Found, Missing, Refused, Storage
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Inventory:
             return self.storage.look(url).bytes or 0
         except ServiceError as met:
             error = met
-            if isinstance(met, Fatal) and not isinstance(met, Refused):
+            if isinstance(met, NeedsOperator) and not isinstance(met, Refused):
                 raise
             log.debug("no size of %s: %s", url, met.message)
             return 0

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dc_inject import urls
 from dc_inject.backends.answers import name
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Banned
-from dc_inject.errors import Fatal, ServiceError, Temporary
-from dc_inject.model import Entry, Injection
-from dc_inject.ports import Outcome
+from dc_inject.credentials.destinations import hint, refusal
+from dc_inject.model import Entry, Injection, urls
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.ports import Outcome
 
 AT_ONCE = 100  # ids that FTS takes in a call
 _FTS = uuid.UUID("01874efb-4735-4595-bc9c-591aef8240c9")  # FTS's name space of job ids
@@ -27,6 +27,7 @@ class Jobs:
     """Makes and cancels jobs, one for each injection; the key is the job's `sid`."""
 
     connection: Connection
+    trusted: Callable[[str], bool] = lambda _url: True  # whether the host of a URL may get a token of ours
 
     def id_of(self, injection: Injection) -> str:
         """Return the id that FTS gives to the job of an injection."""
@@ -40,7 +41,7 @@ class Jobs:
                 outcomes.append(self._submit(injection))
             except ServiceError as error:
                 outcomes.append(Outcome(injection.key, error=_told(error, injection)))
-                if isinstance(error, Fatal) or self.connection.status in _SHARED:
+                if isinstance(error, NeedsOperator) or self.connection.status in _SHARED:
                     unasked = _unasked(error)
                     outcomes += [Outcome(other.key, error=unasked) for other in injections[number + 1 :]]
                     break
@@ -48,6 +49,9 @@ class Jobs:
 
     def _submit(self, injection: Injection) -> Outcome:
         tokens = self.connection.credentials.transfer_tokens()
+        for url in injection.link.source, injection.link.destination:
+            if tokens is not None and not self.trusted(url):
+                raise Permanent(refusal(url, "your token"), hint(url))
         try:
             made = self.connection.call("submit", injection, tokens, writes=True)
         except ServiceError:
@@ -105,7 +109,7 @@ def _refused(job: str, status: str) -> ServiceError:
 
 def _unasked(error: ServiceError) -> ServiceError:
     """Return the error of those that were not sent, because another one met with it."""
-    return error if isinstance(error, Fatal) else Temporary(error.message, error.hint)
+    return error if isinstance(error, NeedsOperator) else Temporary(error.message, error.hint)
 
 
 def _told(error: ServiceError, injection: Injection) -> ServiceError:

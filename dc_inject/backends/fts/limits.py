@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dc_inject import urls
 from dc_inject.backends.fts.connection import Connection
-from dc_inject.errors import Fatal, ServiceError, Temporary
-from dc_inject.menu import TransferLimit
-from dc_inject.model import Link
+from dc_inject.menu import LINK_LIMIT, STORAGE_LIMIT, TransferLimit
+from dc_inject.model import Link, urls
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 
-LINK = 200  # FTS's usual limits, where it tells none
-STORAGE = 200
 _ANY = "*"
 
 Row = Mapping[str, Any]
@@ -29,7 +26,7 @@ def limits(connection: Connection, links: Iterable[Link]) -> list[TransferLimit]
         configured = connection.call("get", "/config/links"), connection.call("get", "/config/se")
         return list(_configured(pairs, *configured))
     except ServiceError as error:
-        if connection.status not in {401, 403, 404} and isinstance(error, Temporary | Fatal):
+        if connection.status not in {401, 403, 404} and isinstance(error, Temporary | NeedsOperator):
             raise
     try:
         rows = {(row["source_se"], row["dest_se"]): int(row["active"]) for row in _rows(connection)}
@@ -46,19 +43,23 @@ def _rows(connection: Connection) -> Sequence[Row]:
 def _optimized(pairs: Sequence[Pair], rows: Mapping[Pair, int]) -> Iterator[TransferLimit]:
     for pair in pairs:
         known = rows.get(pair)
-        yield TransferLimit(*pair, LINK, "default") if known is None else TransferLimit(*pair, known, "optimizer")
+        yield (
+            TransferLimit(*pair, LINK_LIMIT, "default")
+            if known is None
+            else TransferLimit(*pair, known, "optimizer")
+        )
     for pair in _ends(pairs):
-        yield TransferLimit(*pair, STORAGE, "default")
+        yield TransferLimit(*pair, STORAGE_LIMIT, "default")
 
 
 def _configured(
     pairs: Sequence[Pair], links: Sequence[Row], storages: Mapping[str, Row]
 ) -> Iterator[TransferLimit]:
     for pair in pairs:
-        yield _limit(pair, _of_link(*pair, links), LINK)
+        yield _limit(pair, _of_link(*pair, links), LINK_LIMIT)
     for source, destination in _ends(pairs):
         direction = "outbound_max_active" if source else "inbound_max_active"
-        yield _limit((source, destination), _of_storage(source or destination, direction, storages), STORAGE)
+        yield _limit((source, destination), _of_storage(source or destination, direction, storages), STORAGE_LIMIT)
 
 
 def _ends(pairs: Sequence[Pair]) -> list[Pair]:

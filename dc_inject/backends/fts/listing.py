@@ -12,14 +12,14 @@ from math import ceil
 from typing import Any
 from urllib.parse import urlencode
 
-from dc_inject import naming, urls
-from dc_inject.backends.answers import count
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.jobs import parts
 from dc_inject.backends.fts.observing import OVER
-from dc_inject.model import Link
-from dc_inject.naming import Copy
-from dc_inject.ports import Found, Status
+from dc_inject.backends.fts.rows import true_size
+from dc_inject.model import Link, naming, urls
+from dc_inject.model.naming import Copy
+from dc_inject.model.ports import Found, Status
+from dc_inject.model.redaction import scrub
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class JobList:
             cycle=copy.cycle,
             link=Link(_common_folder(sources), prefix, self.service),
             item=f"{len(files)} files of job {job}",
-            bytes=sum(count(file.get("user_filesize")) or count(file.get("filesize")) for file in files),
+            bytes=sum(true_size(file) for file in files),
             status=Status.COMPLETE if row["job_state"] in OVER else Status.MOVING,
             done=states["FINISHED"],
             moving=len(files) - states["FINISHED"] - stuck,
@@ -98,7 +98,7 @@ class JobList:
             expires_at=None,  # FTS ends nothing but what waits too long
             changed_at=_moment(row["job_finished"]) if row.get("job_finished") else None,
             sources=sources,
-            contact=str(said.get("contact") or ""),
+            contact=scrub(str(said.get("contact") or "")),
         )
 
 

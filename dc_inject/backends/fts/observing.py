@@ -8,21 +8,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from dc_inject import units, urls
-from dc_inject.backends.answers import count
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.jobs import Jobs
 from dc_inject.backends.fts.reasons import UNFIT, VANISHED, classify
-from dc_inject.backends.fts.rows import Row, Rows
-from dc_inject.model import Entry, State
-from dc_inject.ports import Observation, Status
+from dc_inject.backends.fts.rows import Row, Rows, true_size
+from dc_inject.model import Entry, Item, State, units, urls
+from dc_inject.model.ports import Observation, Status
 
 log = logging.getLogger(__name__)
 
 SURE_AFTER = timedelta(minutes=2)  # what FTS says of another node, or of a database at work, is mended by then
 OVER = frozenset({"FINISHED", "FINISHEDDIRTY", "FAILED", "CANCELED"})
 _WAITING = frozenset({"SUBMITTED", "STAGING", "TOKEN_PREP", "ON_HOLD", "ON_HOLD_STAGING"})
-_LOST = frozenset({"FAILED", "CANCELED", "NOT_USED"})
+_FINISHED = "FINISHED"  # the only state of a file that has moved
+_FAILED = frozenset({"FAILED", "NOT_USED"})  # also in a job that we cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,31 +97,38 @@ class Observing:
     def _with_files(self, entry: Entry, job: str, status: Status, row: Row) -> Observation:
         """Add up the files of a job.
 
-        Sizes are those that FTS tells, what was said at the submit before what it found; of files without one, an
-        even share of what the others leave of the injection's bytes. Files that failed count only when the job is
-        over: until then FTS may try them again. Those that we cancelled ourselves have not failed.
+        Of a job that is over only FINISHED files have moved, whatever the state of the others: a ban, or a cancel
+        by somebody else, leaves TOKEN_PREP and ON_HOLD. Files that an answer leaves out have not moved either.
+        Until a job is over nothing of it has failed, since FTS may try again; what we cancelled has not failed.
         """
-        files = list(row["files"])
-        sizes = _sizes(files, entry.injection.item.bytes)
-        over = status is not Status.MOVING
-        lost = _LOST if entry.end_asked_at is None else _LOST - {"CANCELED"}
-        failed = [file for file in files if over and file["file_state"] in lost]
-        done = [n for n, file in enumerate(files) if file["file_state"] == "FINISHED"]
+        item, files = entry.injection.item, list(row["files"])
+        sizes, size = _sizes(files, item)
+        over, asked = status is not Status.MOVING, entry.end_asked_at is not None
+        done = [n for n, file in enumerate(files) if file["file_state"] == _FINISHED]
+        failed = [file for file in files if over and _has_failed(file["file_state"], asked)]
         words = {id(file): classify(file["file_state"], str(file.get("reason") or "")) for file in failed}
-        whole = len(done) == len(files)
+        missing = max(item.files - len(files), 0) if over and not asked else 0
+        total = item.bytes if size is None else size
+        moved = total if len(done) == max(len(files), item.files) else sum(sizes[n] for n in done)
+        lost = sum(size for file, size in zip(files, sizes, strict=True) if id(file) in words)
+        reasons = Counter(words.values())
+        if missing:
+            lost = max(total - moved, 0)
+            reasons[VANISHED] += missing
         return Observation(
             entry.injection.key,
             status,
             job,
             files_done=len(done),
-            files_stuck=len(failed),
-            moved=entry.injection.item.bytes if whole else sum(sizes[n] for n in done),
+            files_stuck=len(failed) + missing,
+            moved=moved,
             exact=True,
-            failed=sum(size for file, size in zip(files, sizes, strict=True) if id(file) in words),
-            reasons=Counter(words.values()),
+            size=size,
+            failed=lost,
+            reasons=reasons,
             unfit=_sources(file for file in failed if words[id(file)] in UNFIT),
-            undone=_sources(file for file in files if over and file["file_state"] != "FINISHED"),
-            error=_said(failed, len(files), self.connection.credentials.scrub) if failed else "",
+            undone=_undone(item, files, missing) if over else (),
+            error=_said(failed, missing, item.files, self.connection.credentials.scrub),
         )
 
 
@@ -141,11 +147,17 @@ def _as_known(entry: Entry, job: str, status: Status) -> Observation:
     )
 
 
-def _sizes(files: Sequence[Row], total: int) -> list[int]:
-    told = [count(file.get("user_filesize")) or count(file.get("filesize")) for file in files]
+def _sizes(files: Sequence[Row], item: Item) -> tuple[list[int], int | None]:
+    """Return the size of each file, and of all of them: None where that is not told, or is as it was listed.
+
+    Files without a size get an even share of what the others leave of the injection's bytes.
+    """
+    told = [true_size(file) for file in files]
     untold = told.count(0)
-    share = max(total - sum(told), 0) // untold if untold else 0
-    return [size or share for size in told]
+    if not untold and len(files) == item.files:
+        return told, None if sum(told) == item.bytes else sum(told)
+    share = max(item.bytes - sum(told), 0) // untold if untold else 0
+    return [size or share for size in told], None
 
 
 def _sources(files: Iterable[Row]) -> tuple[str, ...]:
@@ -158,9 +170,29 @@ def _sources(files: Iterable[Row]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _said(failed: Sequence[Row], files: int, scrub: Callable[[str], str]) -> str:
-    reason = next((str(file["reason"]) for file in failed if file.get("reason")), "FTS gives no reason")
-    return f"{len(failed)} of {units.counted(files, 'files')} failed, such as: {scrub(reason)}"
+def _has_failed(state: str, asked: bool) -> bool:
+    """Whether a file of a job that is over has failed; `asked` says that we cancelled the job."""
+    return state in _FAILED if asked else state != _FINISHED
+
+
+def _undone(item: Item, files: Sequence[Row], missing: int) -> tuple[str, ...]:
+    """Return the sources of files that did not arrive; none where FTS leaves some out and we know no names."""
+    if not missing:
+        return _sources(file for file in files if file["file_state"] != _FINISHED)
+    done = _sources(file for file in files if file["file_state"] == _FINISHED)
+    return tuple(sorted({member.name for member in item.members} - set(done)))
+
+
+def _said(failed: Sequence[Row], missing: int, files: int, scrub: Callable[[str], str]) -> str:
+    """Return in words what did not arrive, with one reason as an example; empty when all is well."""
+    words = []
+    if failed:
+        reason = next((str(file["reason"]) for file in failed if file.get("reason")), "")
+        reason = reason or f"FTS gives no reason, the file was left in {failed[0]['file_state']}"
+        words.append(f"{len(failed)} of {units.counted(files, 'files')} failed, such as: {scrub(reason)}")
+    if missing:
+        words.append(f"FTS does not tell of {missing} of {units.counted(files, 'files')}")
+    return "; ".join(words)
 
 
 def _unknown(row: Row) -> bool:

@@ -1,6 +1,7 @@
 """Deleting what we copied: FTS does not, so the files of ended jobs are deleted at their storage by us.
 
-Nothing but the exact paths of `naming.copies` is ever deleted, and no folder but those of ours that are empty.
+Nothing but the exact paths of `naming.copies` is ever deleted, and no folder but those of ours that are empty: see
+`dc_inject.model.deletion`.
 """
 
 from __future__ import annotations
@@ -9,15 +10,14 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from dc_inject import naming, urls
 from dc_inject.backends.fts.folders import Folders
 from dc_inject.backends.fts.lasting import hours_in_queue
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import GIVE_UP_AFTER, Trouble
-from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
-from dc_inject.model import Entry, JobOptions
-from dc_inject.ports import Clock, Outcome, Removal, Stray
-from dc_inject.reconcile import backoff
+from dc_inject.model import Entry, JobOptions, deletion, naming, urls
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.ports import Clock, Outcome, Removal, Stray
+from dc_inject.planning.reconcile import backoff
 from dc_inject.storage import Missing, Storage
 
 FIRST_RETRY = timedelta(seconds=15)
@@ -66,14 +66,16 @@ class Removing:
 
     def _remove(self, entry: Entry, storage: Trouble, uncancelled: ServiceError | None) -> Removal:
         injection, now = entry.injection, self._clock.now()
-        urls_ = naming.copies(injection)
+        files = deletion.copies(injection)
         # A few first: a storage that hangs holds a few threads, and not all that others want.
-        some = (urls_[:GIVE_UP_AFTER], urls_[GIVE_UP_AFTER:])
-        told = [told for part in some for told in self._threads.map(lambda url: self._delete(url, storage), part)]
+        some = (files[:GIVE_UP_AFTER], files[GIVE_UP_AFTER:])
+        told = [
+            told for part in some for told in self._threads.map(lambda file: self._delete(file, storage), part)
+        ]
         errors = [error for error in told if error is not None]
         quiet_at = _quiet_at(entry, now)
         if not errors and quiet_at <= now:
-            error = self._folders.of_job(injection, now)
+            error = self._folders.of_job(injection)
             if error is not None and self._attempts.get(injection.key, 0) < FOLDERS_ASKED:
                 errors.append(error)
         if errors:
@@ -88,12 +90,12 @@ class Removing:
             return Removal(injection.key, gone=False, again_at=quiet_at)
         return Removal(injection.key, gone=True)
 
-    def _delete(self, url: str, storage: Trouble) -> ServiceError | None:
+    def _delete(self, file: deletion.CopiedFile, storage: Trouble) -> ServiceError | None:
         if hopeless := storage.hopeless:
             return hopeless
         error: ServiceError | None = None
         try:
-            self._storage.delete(url)
+            self._storage.delete(file)
         except Missing:
             pass
         except ServiceError as met:
@@ -117,16 +119,18 @@ class Removing:
         except Missing:
             return
 
-    def delete(self, urls_: Iterable[str]) -> list[tuple[str, ServiceError | None]]:
-        """Delete files of ours, and then folders of ours that are empty; a path that is not ours is refused."""
-        wanted = {url: _prefix_of(url) for url in urls_}
-        refused = Permanent("not deleted: its path is not one that we give")
-        storage = Trouble()
-        ours = [url for url, prefix in wanted.items() if prefix]
-        errors = dict(zip(ours, self._threads.map(lambda url: self._delete(url, storage), ours), strict=True))
-        for _, url in sorted({urls.parent(url): url for url in ours if not errors[url]}.items()):
-            self._folders.above(url, wanted[url])
-        return [(url, errors.get(url) if prefix else refused) for url, prefix in wanted.items()]
+    def delete(self, urls_: Iterable[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
+        """Delete files of a campaign below a prefix, and the folders of their jobs if they are empty then.
+
+        Nobody may be at work on those jobs. What is not proved to be a file of the campaign there is refused.
+        """
+        where, storage = urls.normal(prefix), Trouble()
+        files = [deletion.CopiedFile(where, url, campaign) for url in dict.fromkeys(urls_)]
+        errors = self._threads.map(lambda file: self._delete(file, storage), files)
+        told = [(file.url, error) for file, error in zip(files, errors, strict=True)]
+        for url in {urls.parent(url): url for url, error in told if error is None}.values():
+            self._folders.of_file(url, where, campaign)
+        return told
 
     def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
         """Delete what is empty of a campaign's folders below a prefix, when no job of it is left."""
@@ -159,18 +163,12 @@ def _vanished(entry: Entry) -> bool:
     return entry.end_asked_at is None or 0 < not_arrived <= entry.failed
 
 
-def _prefix_of(url: str) -> str:
-    """Return the prefix below which a URL is one of ours, or nothing if there is none."""
-    prefix = url.rpartition(f"/{naming.TOP}/")[0]
-    return prefix if prefix and naming.read_copy(prefix, url) is not None else ""
-
-
 def _summed(error: ServiceError, count: int, files: int) -> ServiceError:
     """Return an error of the same kind that says how many files it is about."""
     message = f"{count} of {files} files are not deleted: {error.message}" if files > 1 else error.message
     match error:
-        case Fatal():
-            return Fatal(message, error.hint, hold=error.hold)
+        case NeedsOperator():
+            return NeedsOperator(message, error.hint, hold=error.hold)
         case Permanent():
             return Permanent(message, error.hint)
         case _:

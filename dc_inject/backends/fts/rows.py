@@ -6,15 +6,17 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dc_inject import units
+from dc_inject.backends.answers import count
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.errors import Slow
 from dc_inject.backends.fts.jobs import AT_ONCE
-from dc_inject.errors import ServiceError
+from dc_inject.model import units
+from dc_inject.model.errors import ServiceError
 
 log = logging.getLogger(__name__)
 
 Row = Mapping[str, Any]
+LARGEST_FILE = 10**12  # bytes; a larger number, where another one was listed, is a mistake that would stop a link
 FILES_AT_ONCE = 2000  # in one answer: a megabyte or two, which a front end that gives up after 60 s lets through
 SLOW_AT_MOST = 2  # answers that do not come, in one look: each costs a time-out
 _TOO_MUCH = frozenset({413, 414})  # said at once
@@ -95,12 +97,21 @@ class Rows:
         return {job: {} for job in ids} | {row["job_id"]: row for row in rows}
 
 
+def true_size(file: Row) -> int:
+    """Return the bytes of a file: what FTS has found, else what was listed; 0 where it tells neither.
+
+    FTS copies a file whatever was listed, and tells its own number once it has read the source: 0 until then.
+    """
+    listed, found = count(file.get("user_filesize")), count(file.get("filesize"))
+    return found if 0 < found <= max(LARGEST_FILE, listed) else listed
+
+
 def _first(jobs: Mapping[str, int], most: int) -> list[str]:
     """Return the first jobs that have at most so many files together, but one at least, and no more than fit."""
     some: list[str] = []
     files = 0
-    for job, count in jobs.items():
-        files += count
+    for job, number in jobs.items():
+        files += number
         if some and (files > most or len(some) == AT_ONCE):
             break
         some.append(job)

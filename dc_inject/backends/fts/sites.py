@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from dc_inject.backends.fts.threads import Threads
-from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
-from dc_inject.ports import Clock, RseFacts
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.ports import Clock, RseFacts
 from dc_inject.storage import Reach, Storage
 
 FRESH = timedelta(seconds=30)  # 1,200 links do not ask one storage 1,200 times
@@ -100,7 +100,7 @@ def _usable(answer: _Answer, signal: str, missing: dict[str, str], closed: dict[
     """
     if isinstance(answer, Reach):
         return True
-    if not isinstance(answer, Permanent | Fatal):
+    if not isinstance(answer, Permanent | NeedsOperator):
         closed[signal] = answer.message
         return False
     missing[signal] = answer.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from dc_inject.errors import Permanent, ServiceError
+from dc_inject.model.errors import Permanent, ServiceError
 from dc_inject.storage import Later
 
 GIVE_UP_AFTER = 3  # requests in a row

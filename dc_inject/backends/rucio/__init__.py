@@ -19,18 +19,20 @@ from dc_inject.backends.rucio.replicas import replicas
 from dc_inject.backends.rucio.rules import Rules
 from dc_inject.backends.rucio.slices import Slices
 from dc_inject.backends.rucio.survey import Survey, surveyed
+from dc_inject.backends.rucio.write_endpoints import endpoints
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
-from dc_inject.ports import (
+from dc_inject.model.ports import (
     Candidate,
     Clock,
+    Endpoint,
     Found,
     Identity,
     Observation,
     Observer,
     Outcome,
     Removal,
+    ReplicaStatus,
     RseFacts,
-    Sight,
 )
 
 __all__ = ["RucioBackend", "Survey"]
@@ -70,6 +72,14 @@ class RucioBackend:
         self._ending = Ending(self.connection, self._rules, slices)
         self._facts = Facts(self.connection)
 
+    def warnings(self) -> Iterator[str]:
+        """Say what a person should know of the configuration before anything is asked."""
+        for server in self.connection.unencrypted():
+            yield (
+                f"Rucio at {server} is not encrypted: who is on the way can read password and token, and act in "
+                "our name; write https:// into rucio.cfg if the server has it"
+            )
+
     def check(self) -> Identity:
         """Tell who we are and what we may do; configuration and credentials are read anew."""
         with understood():
@@ -91,7 +101,7 @@ class RucioBackend:
         with understood():
             yield from replicas(self.connection, source, datasets)
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Look at candidates in bulk."""
         with understood():
             return self._looking.look(candidates)
@@ -125,6 +135,11 @@ class RucioBackend:
         """Tell space, quota and availability; a signal that cannot be read is named as missing."""
         with understood():
             return self._facts.sites(rses)
+
+    def endpoints(self, rse: str) -> list[Endpoint]:
+        """Return where the protocols of an RSE are served."""
+        with understood():
+            return endpoints(self.connection, rse)
 
     def survey(self, pairs: Iterable[tuple[str, str]]) -> Survey:
         """Tell what a campaign on these links (source, destination) has to reckon with."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import requests
-from requests.adapters import HTTPAdapter
 from rucio.client import Client
 from rucio.common.exception import CannotAuthenticate
+from rucio.common.utils import parse_response
 from urllib3.exceptions import MaxRetryError, NewConnectionError
 
 from dc_inject import __version__
+from dc_inject.backends.rucio import keeping
 from dc_inject.backends.rucio.errors import Notes
+from dc_inject.system import transport
 
 # The client writes request headers to its log, and colours to stderr. This logger stands beside the tree of
 # loggers, so that no setting of anybody can make it speak.
@@ -25,6 +28,7 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
     def __init__(self, notes: Notes, timeout: float) -> None:
         """Authenticate; `timeout` is seconds that a connection, or a pause within an answer, may take."""
         self._notes = notes
+        self._limits = transport.Limits(timeout * transport.TOTAL)
         super().__init__(timeout=timeout, logger=_MUTE, user_agent=f"dc_inject-{__version__}")
         notes.met(self.auth_token)
 
@@ -34,15 +38,38 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         return self._session
 
     @session.setter
-    def session(self, session: requests.Session) -> None:
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, _Watch(self._notes))
-        self._session = session
+    def session(self, _session: requests.Session) -> None:
+        """Take one of ours instead of the client's own, whose calls would have no bounds."""
+        old: requests.Session | None = getattr(self, "_session", None)
+        if old is not None:
+            old.close()
+        self._session = transport.Session(_Watch(self._notes, self._limits))
+
+    def _get_auth_tokens(self) -> tuple[str | None, str, str, str]:
+        """Say where the token is kept, once what the client has read so far is known to be safe."""
+        places: tuple[str | None, str, str, str] = super()._get_auth_tokens()
+        keeping.check_trust(self.ca_cert, self.host, self.auth_host)
+        keeping.check_place(places)
+        return places
+
+    def _load_json_data(self, response: requests.Response) -> Iterator[Any]:
+        """Read a stream by bounded lines; one answer of the client's own is read in pieces of 512 bytes."""
+        if transport.is_lines(response):
+            return (parse_response(line) for line in transport.lines(response) if line)
+        found: Iterator[Any] = super()._load_json_data(response)
+        return found
 
     def _get_creds(self, creds: dict[str, Any] | None) -> dict[str, Any]:
         found: dict[str, Any] = super()._get_creds(creds)
         self._notes.met(str(found.get("password") or ""))
+        keeping.check_found(found.get("client_proxy"))
         return found
+
+    def _BaseClient__read_token(self) -> bool:  # noqa: N802  overrides a private method of the client
+        """Take no token that somebody else has put where the client looks by itself."""
+        if self.auth_type == "oidc":
+            keeping.check_discovery()
+        return bool(super()._BaseClient__read_token())
 
     def _BaseClient__get_token_oidc(self) -> bool:  # noqa: N802  overrides a private method of the client
         """Take a newer token from where tokens are kept; the client would ask a person and wait for an answer."""
@@ -52,21 +79,27 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         raise CannotAuthenticate("no valid OIDC token was found")
 
 
-class _Watch(HTTPAdapter):
+class _Watch(transport.Adapter):
     """Sends requests, and notes what became of each."""
 
-    def __init__(self, notes: Notes) -> None:
+    def __init__(self, notes: Notes, limits: transport.Limits) -> None:
         self._notes = notes
-        super().__init__()
+        super().__init__(limits)
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
         notes, writes = self._notes, request.method != "GET"
         notes.requests += 1
         try:
             response = super().send(request, *args, **kwargs)
+            if not kwargs.get("stream"):
+                _ = response.content  # now: what goes wrong with it is noted as well
         except requests.RequestException as error:
             notes.status, notes.trouble = 0, _words(error)
             notes.unanswered |= writes and not _never_sent(error)
+            raise
+        except transport.TransportError as error:
+            notes.status, notes.trouble = 0, str(error)
+            notes.unanswered |= writes and not error.repaired_by_a_person
             raise
         notes.status = response.status_code
         if writes and response.status_code >= 500 and "ExceptionClass" not in response.headers:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
-from rucio.common.config import clean_cached_config, config_get
+from rucio.common.config import clean_cached_config, config_get, get_config_dirs
 from rucio.common.exception import RuleNotFound
 
 from dc_inject.backends.calling import Calling
-from dc_inject.backends.rucio.errors import Notes, translate
-from dc_inject.errors import ServiceError, Temporary
-from dc_inject.ports import Clock, Observer
-from dc_inject.reconcile import backoff
-from dc_inject.redaction import scrub
+from dc_inject.backends.rucio.errors import WHERE, Notes, translate
+from dc_inject.backends.rucio.releases import check_client
+from dc_inject.model import urls
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.ports import Clock, Observer
+from dc_inject.model.redaction import scrub
+from dc_inject.planning.reconcile import backoff
+from dc_inject.system import transport
 
 Row = Mapping[str, Any]
 T = TypeVar("T")
@@ -26,8 +32,19 @@ PAUSE = timedelta(milliseconds=200)  # before it is asked again; then twice that
 DOWN_AFTER = 6  # failures in a row, after which questions are asked once only
 
 
+def refuse_odd_configuration() -> None:
+    """Raise Fatal when rucio.cfg is no regular file: the client would wait for a pipe's writer for ever."""
+    named = os.environ.get("RUCIO_CONFIG")
+    places = [Path(named)] if named else [Path(folder) / "rucio.cfg" for folder in get_config_dirs()]
+    found = next((place for place in places if place.exists()), None)
+    if found is not None and not found.is_file():
+        raise NeedsOperator(f"{found} cannot be read: it is no regular file", WHERE)
+
+
 def quiet_client(notes: Notes, timeout: float) -> Any:  # noqa: ANN401  rucio has no types
     """Make a client for this thread."""
+    check_client()
+    refuse_odd_configuration()
     # Only here: the import reads rucio.cfg, and what is wrong with it has to be told like any other trouble.
     from dc_inject.backends.rucio.client import QuietClient  # noqa: PLC0415  as said
 
@@ -81,9 +98,11 @@ class Connection(Calling[Notes]):
         raise AssertionError("one of the tries returns or raises")
 
     def stream(self, method: str, *args: object, **kwargs: object) -> Iterator[Row]:
-        """Call a method of the client and give its rows as they come."""
+        """Call a method of the client and give its rows as they come; that may take an hour."""
         with self._translated(method, writes=False) as client:
-            yield from getattr(client, method)(*args, **kwargs)
+            with transport.listing():
+                rows = getattr(client, method)(*args, **kwargs)
+            yield from rows
 
     def kept(self, name: tuple[str, ...], age: timedelta, read: Callable[[], T]) -> T:
         """Return what `read` gave at most `age` ago; it is asked again when that is older."""
@@ -122,10 +141,25 @@ class Connection(Calling[Notes]):
         host = getattr(getattr(self._local, "client", None), "host", None)
         if host is None:
             try:
+                refuse_odd_configuration()
                 host = config_get("client", "rucio_host")
             except Exception:  # noqa: BLE001  whatever is wrong with it is told where it is used
                 return "(no address)"
         return scrub(str(host))
+
+    def unencrypted(self) -> list[str]:
+        """Return the servers on other machines that would be spoken to without TLS, as far as can be told."""
+        found = set()
+        for key in ("rucio_host", "auth_host"):
+            try:
+                refuse_odd_configuration()
+                url = urlsplit(str(config_get("client", key)))
+                host, port = url.hostname or "", f":{url.port}" if url.port else ""
+            except Exception:  # noqa: BLE001, S112  whatever is wrong with it is told where it is used
+                continue
+            if url.scheme == "http" and host and not urls.is_loopback(host):
+                found.add(scrub(f"http://{host}{port}"))
+        return sorted(found)
 
     @contextmanager
     def _translated(self, method: str, *, writes: bool) -> Iterator[Any]:

@@ -8,10 +8,12 @@ from typing import NamedTuple
 from rucio.common.exception import InvalidObject, RucioException
 
 from dc_inject.backends import answers
-from dc_inject.backends.rucio.connection import Row
-from dc_inject.errors import Permanent
+from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.releases import METADATA_PLUGIN
+from dc_inject.model.errors import Permanent
 
 AT_ONCE = 200  # DIDs in one bulk read; Rucio's schemas allow 1,000
+SUSPECTS = 3  # single names that fail before the server is blamed, if none was answered for
 
 
 class Did(NamedTuple):
@@ -41,11 +43,20 @@ class Did(NamedTuple):
         return f"{self.scope}:{self.name}"
 
 
+def metadata(connection: Connection, dids: Iterable[Did]) -> Iterator[Row]:
+    """Give Rucio's own metadata of DIDs; one that does not exist has no row."""
+    return bulk(
+        dids,
+        lambda some: connection.call("get_metadata_bulk", [did.row() for did in some], plugin=METADATA_PLUGIN),
+    )
+
+
 def bulk(dids: Iterable[Did], read: Callable[[Sequence[Did]], list[Row]]) -> Iterator[Row]:
     """Give the rows that `read` has for DIDs, a few calls for all of them.
 
     A name that Rucio's schema refuses would spoil the whole call: then each half is asked for itself, until the
-    bad one is alone and left out.
+    bad one is alone and left out. What is no word of the schema may be the server's own fault: where not one
+    name is answered for, that error is raised, so that nobody takes a server that fails for one that has nothing.
     """
     wanted = sorted(set(dids))
     for start in range(0, len(wanted), AT_ONCE):
@@ -53,15 +64,26 @@ def bulk(dids: Iterable[Did], read: Callable[[Sequence[Did]], list[Row]]) -> Ite
 
 
 def _halved(dids: Sequence[Did], read: Callable[[Sequence[Did]], list[Row]]) -> list[Row]:
-    try:
-        return read(dids)
-    except Permanent as error:
-        if not _refuses_a_name(error):
-            raise
-        if len(dids) == 1:
-            return []
-    middle = len(dids) // 2
-    return _halved(dids[:middle], read) + _halved(dids[middle:], read)
+    rows: list[Row] = []
+    answered = False
+    suspects: list[Permanent] = []  # errors of single names that may be the server's
+    parts = [dids]
+    while parts:
+        some = parts.pop()
+        try:
+            rows += read(some)
+            answered = True
+        except Permanent as error:
+            if not _refuses_a_name(error):
+                raise
+            if len(some) > 1:
+                middle = len(some) // 2
+                parts += [some[middle:], some[:middle]]
+            elif not isinstance(error.__cause__, InvalidObject):
+                suspects.append(error)
+        if suspects and not answered and (not parts or len(suspects) == SUSPECTS):
+            raise suspects[0]
+    return rows
 
 
 def _refuses_a_name(error: Permanent) -> bool:

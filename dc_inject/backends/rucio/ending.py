@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rucio.common.exception import AccessDenied, RuleNotFound
 
-from dc_inject.backends.rucio.connection import Connection
-from dc_inject.backends.rucio.rules import Rules
+from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.dids import Did
+from dc_inject.backends.rucio.erasing import end_rule
+from dc_inject.backends.rucio.identity import account_of
+from dc_inject.backends.rucio.look import locks_of
+from dc_inject.backends.rucio.rules import Rules, read
 from dc_inject.backends.rucio.slices import Slices
-from dc_inject.errors import Permanent, ServiceError, Temporary
 from dc_inject.model import Entry
-from dc_inject.ports import Outcome
+from dc_inject.model.deletion import NotOurs, Rule, RuleSeen
+from dc_inject.model.errors import Permanent, ServiceError, Temporary
+from dc_inject.model.ports import Outcome
 
 log = logging.getLogger(__name__)
 
@@ -29,33 +34,60 @@ class Ending:
     slices: Slices
 
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:
-        """End each rule now; one that is gone is a success. The first trouble that all share ends the asking."""
+        """End each rule now; one that is gone is a success. The first trouble that all share ends the asking.
+
+        Each is looked at first: one call for all that have a lock, one more for each that has none.
+        """
         outcomes: list[Outcome] = []
+        try:
+            locks = self._locks(entries)
+        except ServiceError as error:
+            return [Outcome(entry.injection.key, error=_told(error)) for entry in entries]
         for number, entry in enumerate(entries):
             try:
-                outcomes.append(Outcome(entry.injection.key, self._end(entry)))
+                outcomes.append(Outcome(entry.injection.key, self._end(entry, locks)))
+            except NotOurs as error:
+                log.warning("%s", error.message)
+                outcomes.append(Outcome(entry.injection.key, error=error))
             except ServiceError as error:
                 failed = _told(error)
                 outcomes += [Outcome(other.injection.key, error=failed) for other in entries[number:]]
                 break
         return outcomes
 
-    def _end(self, entry: Entry) -> str:
+    def _end(self, entry: Entry, locks: Mapping[str, RuleSeen]) -> str:
         rule = entry.external_id or self._rule_of(entry)
         if not rule:
             return ""
         try:
-            if entry.present:
-                # Files were there before us: ending with purge would delete somebody's cache.
-                self.connection.call("delete_replication_rule", rule, purge_replicas=False, writes=True)
-            self.connection.call("update_replication_rule", rule, {"lifetime": 0}, writes=True)
+            seen = locks.get(rule) or self._seen(rule, entry)
+            proof = Rule(rule, account_of(self.connection), entry.injection, seen)
+            end_rule(self.connection, proof, keep_replicas=bool(entry.present))
         except ServiceError as error:
             if not _is_gone(error) and not self._has_gone(rule, error):
                 raise
-        trouble = self.slices.ended(entry.injection.item.name)
+        trouble = self.slices.ended(entry.injection)
         if trouble is not None:
             log.debug("the dataset of %s stays for its lifetime: %s", entry.injection.item.name, trouble.message)
         return rule
+
+    def _locks(self, entries: Sequence[Entry]) -> dict[str, RuleSeen]:
+        """Return what the locks of datasets tell of the rules of entries, by rule."""
+        known = {entry.external_id: entry for entry in entries if entry.external_id}
+        dids = [Did.read(entry.injection.item.name) for entry in known.values()]
+        rows = locks_of(self.connection, dids) if dids else []
+        return {
+            rule: RuleSeen(rule, str(row["account"]), str(Did.of(row)), str(row["rse"]))
+            for row in rows
+            if (rule := str(row["rule_id"])) in known
+        }
+
+    def _seen(self, rule: str, entry: Entry) -> RuleSeen:
+        """Return what a rule tells of itself; one that is of nobody we know has a key that is none."""
+        row: Row = self.connection.call("get_replication_rule", rule)
+        found = read(row, entry.injection.link.through)
+        key = found.key if found is not None else ""
+        return RuleSeen(str(row["id"]), str(row["account"]), str(Did.of(row)), str(row["rse_expression"]), key)
 
     def _has_gone(self, rule: str, error: ServiceError) -> bool:
         """Whether a rule whose end was left without an answer is gone.

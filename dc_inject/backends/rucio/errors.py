@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 import requests
 from rucio.common import exception as rucio
 
-from dc_inject.errors import AnotherNow, Fatal, Permanent, ServiceError, Temporary
-from dc_inject.redaction import remember, scrub
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.redaction import remember, scrub
+from dc_inject.system.transport import TransportError
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,10 @@ def translate(error: Exception, notes: Notes, *, writes: bool = False, making: b
     """
     if isinstance(error, ServiceError):
         return error
-    meant = _meant(error, notes, writes=writes, making=making)
+    if isinstance(error, TransportError):
+        meant = error.meant()
+    else:
+        meant = _meant(error, notes, writes=writes, making=making)
     if writes and notes.unanswered and not isinstance(error, rucio.DuplicateRule):
         return Temporary(meant.message, meant.hint, lost=True)
     return meant
@@ -123,13 +127,13 @@ def translate(error: Exception, notes: Notes, *, writes: bool = False, making: b
 def _meant(error: Exception, notes: Notes, *, writes: bool, making: bool) -> ServiceError:
     text = scrub(_text(error, notes), notes.secrets)
     if isinstance(error, _PERSON) and notes.status >= 500:
-        return Temporary(text, _OPERATORS)  # the door is broken, not the key
+        return Temporary(text, _OPERATORS)  # the server is broken, not the credentials
     if isinstance(error, _PERSON):
-        return Fatal(text, _credentials_hint(error), hold="credentials")
+        return NeedsOperator(text, _credentials_hint(error), hold="credentials")
     if isinstance(error, _CONFIGURATION):
-        return Fatal(text, WHERE)
+        return NeedsOperator(text, WHERE)
     if isinstance(error, _ANOTHER):
-        return AnotherNow(text)
+        return TryOtherItem(text)
     if isinstance(error, _LATER):
         return Temporary(text, _hint(error), hold=_HOLDS.get(type(error), "api-errors"))
     if type(error) is rucio.RucioException and (status := _STATUS.search(str(error))):
@@ -139,7 +143,9 @@ def _meant(error: Exception, notes: Notes, *, writes: bool, making: bool) -> Ser
     if isinstance(error, rucio.RucioException):
         return Permanent(text, _hint(error))
     if making or isinstance(error, OSError):
-        return Fatal(text, "check rucio.cfg, and that certificate, proxy or token exist", hold="credentials")
+        return NeedsOperator(
+            text, "check rucio.cfg, and that certificate, proxy or token exist", hold="credentials"
+        )
     if isinstance(error, AttributeError | LookupError | TypeError | ValueError):
         return Temporary(f"Rucio's answer cannot be understood ({text})", lost=writes)
     log.error("unexpected %s while Rucio was called", type(error).__name__, exc_info=error)
@@ -149,7 +155,7 @@ def _meant(error: Exception, notes: Notes, *, writes: bool, making: bool) -> Ser
 def _by_status(status: int, text: str) -> ServiceError:
     """Judge an answer that did not come from Rucio itself, but from what stands before it."""
     if status in {401, 403}:
-        return Fatal(text, "the credentials may have expired", hold="credentials")
+        return NeedsOperator(text, "the credentials may have expired", hold="credentials")
     if status == 413:
         return Permanent(text, "the request is too large for the server")
     if status == 429:

@@ -12,7 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+from dc_inject.system import disk
+
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*+-----END CERTIFICATE-----")
+LARGEST = 1_000_000  # bytes of a file that are read
 _SEQUENCE, _VERSION, _UTC_TIME = 0x30, 0xA0, 0x17
 
 
@@ -41,7 +44,7 @@ def token_until(token: str) -> datetime | None:
 def certificates_until(path: Path) -> datetime | None:
     """Return when the first of the certificates in a PEM file expires; a proxy is no better than its chain."""
     try:
-        text = path.read_text(errors="replace")
+        text = disk.read(path, LARGEST).decode(errors="replace")
         return min(_not_after(ssl.PEM_cert_to_DER_cert(pem)) for pem in _CERTIFICATE.findall(text))
     except (OSError, ValueError, IndexError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +13,9 @@ from dc_inject.backends import answers
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.identity import account_of, is_admin
-from dc_inject.errors import Fatal, Permanent, ServiceError
-from dc_inject.ports import RseFacts
-from dc_inject.redaction import scrub
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
+from dc_inject.model.ports import RseFacts
+from dc_inject.model.redaction import scrub
 
 _SHORT = timedelta(seconds=5)  # what all RSEs share is read once for the parts of one round of questions
 _LONG = timedelta(hours=12)  # attributes of RSEs, which RSEs an expression means
@@ -32,13 +33,20 @@ class _Signals:
     def read(self, name: str, reader: Callable[[], T]) -> T | None:
         try:
             return reader()
-        except Fatal:
+        except NeedsOperator:
             raise
         except ServiceError as error:
             self.missing[name] = error.message
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             self.missing[name] = f"the answer cannot be understood ({type(error).__name__})"
         return None
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    """Return the existing name that is most like one that does not exist, if any is."""
+    folded = {one.casefold(): one for one in known}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return scrub(folded[close[0]]) if close else ""
 
 
 class Facts:
@@ -57,11 +65,14 @@ class Facts:
         known = self._connection.kept(("rses",), _SHORT, self._rses)
         shared = _Signals()
         quotas = shared.read("quota_left", lambda: self._connection.kept(("quotas",), _SHORT, self._quotas))
-        return {name: self._facts(name, known.get(name), quotas, shared) for name in sorted(set(names))}
+        return {
+            name: self._facts(name, known[name], quotas, shared)
+            if name in known
+            else RseFacts(name, exists=False, near=_near(name, known))
+            for name in sorted(set(names))
+        }
 
-    def _facts(self, name: str, rse: Row | None, quotas: Mapping[str, float] | None, shared: _Signals) -> RseFacts:
-        if rse is None:
-            return RseFacts(name, exists=False)
+    def _facts(self, name: str, rse: Row, quotas: Mapping[str, float] | None, shared: _Signals) -> RseFacts:
         signals = _Signals(dict(shared.missing))
         free = signals.read("free", lambda: self._free(name))
         attributes = signals.read("site", lambda: self._attributes(name)) or {}

@@ -12,8 +12,8 @@ from rucio.common.exception import AccessDenied, RuleNotFound
 from dc_inject.backends.answers import name
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.expiry import credentials_until
-from dc_inject.errors import Fatal, Permanent, ServiceError
-from dc_inject.ports import Identity
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.ports import Identity
 
 PROBES = 3  # of the right to end, since planning without it gives links much less
 _FOR_GOOD = timedelta.max
@@ -36,12 +36,13 @@ def check(connection: Connection, service: str) -> Identity:
             may_end=_may_end(connection),
             credentials_until=credentials_until(client),
         )
-    except Fatal as error:
+    except NeedsOperator as error:
         message = f"Rucio at {connection.address}: {error.message}"
-        raise Fatal(message, error.hint, hold=error.hold) from error.__cause__
+        raise NeedsOperator(message, error.hint, hold=error.hold, passing=error.passing) from error.__cause__
     except ServiceError as error:
         hint = error.hint or "check rucio_host and auth_host in rucio.cfg, and that the server runs"
-        raise Fatal(f"Rucio at {connection.address}: {error.message}", hint) from error.__cause__
+        message = f"Rucio at {connection.address}: {error.message}"
+        raise NeedsOperator(message, hint, passing=isinstance(error, Temporary)) from error.__cause__
 
 
 def account_of(connection: Connection) -> str:

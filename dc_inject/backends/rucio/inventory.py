@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dc_inject import naming, pool
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
-from dc_inject.backends.rucio.dids import Did, bulk
-from dc_inject.errors import Permanent
-from dc_inject.model import DatasetFilter, Item
+from dc_inject.backends.rucio.dids import Did, bulk, metadata
+from dc_inject.model import DatasetFilter, Item, naming
+from dc_inject.model.errors import Permanent
+from dc_inject.planning import pool
 
 WILDCARDS = frozenset("*?[")
 _DEEPEST = 20  # containers within containers
@@ -36,7 +36,7 @@ def _locked(
     given: set[str] = set()
     for row in connection.stream("get_dataset_locks_by_rse", source):
         if row["state"] != "OK" or naming.is_slice(row["name"]):
-            continue  # what is in a slice is there as a part of its mother
+            continue  # what is in a slice is there as a part of its parent
         item = Item(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
         if item.name not in given and pool.matches(item, datasets, in_container=item.name in members):
             given.add(item.name)  # a dataset has a lock for every rule on it
@@ -69,8 +69,7 @@ def complete(replica: Row) -> bool:
 
 def members_of(connection: Connection, containers: Iterable[Did], named: Iterable[Did]) -> frozenset[str]:
     """Return the datasets in containers, and those named; a container among the latter counts as one."""
-    rows = bulk(named, lambda dids: connection.call("get_metadata_bulk", [did.row() for did in dids]))
-    kinds = {Did.of(row): row["did_type"] for row in rows}
+    kinds = {Did.of(row): row["did_type"] for row in metadata(connection, named)}
     found = {str(did) for did, kind in kinds.items() if kind == "DATASET"}
     level = {*containers, *(did for did, kind in kinds.items() if kind == "CONTAINER")}
     seen: set[Did] = set()

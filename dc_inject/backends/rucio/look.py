@@ -7,15 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from dc_inject import slicing
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
-from dc_inject.backends.rucio.dids import Did, bulk
+from dc_inject.backends.rucio.dids import Did, bulk, metadata
 from dc_inject.backends.rucio.inventory import complete
 from dc_inject.backends.rucio.slices import Slices
-from dc_inject.errors import Permanent
-from dc_inject.model import Item
-from dc_inject.ports import Candidate, Sight
+from dc_inject.model import Item, slicing
+from dc_inject.model.errors import Permanent
+from dc_inject.model.ports import Candidate, ReplicaStatus
 
 _EXPIRY_AGE = timedelta(hours=12)
 _EXPIRIES = 100_000  # rules whose expiry is kept
@@ -32,15 +31,15 @@ class Looking:
         self._expiries: dict[str, tuple[datetime, datetime | None]] = {}  # rule -> when asked, expiry
         self._lock = threading.Lock()
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, Sight]:
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Return what Rucio says of each candidate: three bulk calls for 200, and one for each new rule.
 
-        A slice is asked about by its mother, and by its files at the destination: its dataset may not be there
+        A slice is asked about by its parent, and by its files at the destination: its dataset may not be there
         yet, or not any more.
         """
         parts = {candidate.item: slicing.read(candidate.item) for candidate in candidates}
-        dids = {item: Did.read(part.mother if part else item) for item, part in parts.items()}
-        metadata = {Did.of(row): row for row in self._rows("get_metadata_bulk", dids.values())}
+        dids = {item: Did.read(part.parent if part else item) for item, part in parts.items()}
+        known = {Did.of(row): row for row in metadata(self._connection, dids.values())}
         replicas = {
             (Did.of(row), row["rse"]): row for row in self._rows("list_dataset_replicas_bulk", dids.values())
         }
@@ -54,11 +53,11 @@ class Looking:
             holding = [lock for lock in locks.get(at_source, []) if lock["state"] == "OK"]
             source, destination = replicas.get(at_source), replicas.get(at_destination)
             part = parts[candidate.item]
-            sights[candidate] = Sight(
+            sights[candidate] = ReplicaStatus(
                 item=self._slices.item(candidate.item, part)
                 if part
-                else _item(candidate.item, metadata.get(did), source),
-                closed=did in metadata and metadata[did]["is_open"] is False,
+                else _item(candidate.item, known.get(did), source),
+                closed=did in known and known[did]["is_open"] is False,
                 source_complete=source is not None and complete(source),
                 source_locked=bool(holding),
                 source_until=self._until(holding),

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from rucio.common.exception import RuleNotFound
 
-from dc_inject import units
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.look import locks_of
 from dc_inject.backends.rucio.rules import Rules, status
-from dc_inject.errors import Fatal, Permanent, ServiceError
-from dc_inject.model import Entry
-from dc_inject.ports import Observation, Status
-from dc_inject.redaction import scrub
+from dc_inject.model import Entry, State, units
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
+from dc_inject.model.ports import Observation, Status
+from dc_inject.model.redaction import scrub
 
 log = logging.getLogger(__name__)
 
 GIVE_UP_AFTER = 3  # failures in a row: the service does not answer now, and each one costs a time-out
+_ONE_IN = 50  # rules that are under way is looked at by itself in one observation
+_LOOKED = 100_000  # rules of which it is kept when they were looked at
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 _LOCK = {"OK": Status.COMPLETE, "REPLICATING": Status.MOVING, "STUCK": Status.STUCK}
 
@@ -31,32 +32,37 @@ _LOCK = {"OK": Status.COMPLETE, "REPLICATING": Status.MOVING, "STUCK": Status.ST
 class Observing:
     """Tells how entries stand.
 
-    One bulk call tells what is complete. What is not gets a call of its own for its progress, but at most
-    `estimates` of them at a time, those seen longest ago first; the others keep the progress known of them.
+    One bulk call tells what is complete, and what was complete and is gone. What is stuck or takes longer than a
+    cycle gets a call of its own for its progress: when it is one cycle old, then two, four and so on; but one in
+    50 at a time and at most `estimates`, those looked at longest ago first. Of the others it is known from before.
     """
 
     connection: Connection
     rules: Rules
     estimates: int
+    looked: dict[str, datetime] = field(default_factory=dict)  # rules, and when they were looked at by themselves
 
     def observe(self, entries: Sequence[Entry], *, exact: bool) -> list[Observation]:
         """Return one observation for each entry."""
         seen: dict[str, Observation] = {}
         dids = {entry.injection.key: Did.read(entry.injection.item.name) for entry in entries}
-        locks = {row["rule_id"]: row for row in locks_of(self.connection, dids.values())}
+        rows = locks_of(self.connection, dids.values())
+        locks, held = {row["rule_id"]: row for row in rows}, {Did.of(row) for row in rows}
         moving: list[Entry] = []
         failures = 0  # in a row
         for entry in entries:
             lock = locks.get(entry.external_id)
             if lock is not None and _LOCK.get(lock["state"]) is not Status.COMPLETE and not exact:
                 moving.append(entry)
+            elif lock is None and entry.state is State.COMPLETE and dids[entry.injection.key] in held:
+                # A complete rule has a lock. The answer tells of others of its dataset, so it is no lost one.
+                seen[entry.injection.key] = _gone(entry)
             else:
                 one = _untold(entry) if failures == GIVE_UP_AFTER else self._one(entry, lock, exact=exact)
                 failures = 0 if one.status is not Status.UNKNOWN else min(failures + 1, GIVE_UP_AFTER)
                 seen[entry.injection.key] = one
-        moving.sort(key=lambda entry: entry.observed_at or _NEVER)
         seen |= {entry.injection.key: _glance(entry, locks) for entry in moving}
-        seen |= self._progress(moving[: self.estimates])
+        seen |= self._progress(self._to_look_at(moving, locks))
         return [seen[entry.injection.key] for entry in entries]
 
     def _one(self, entry: Entry, lock: Row | None, *, exact: bool) -> Observation:
@@ -67,16 +73,32 @@ class Observing:
             if lock is not None and _LOCK.get(lock["state"]) is Status.COMPLETE:
                 return self._complete(entry)
             return self._closely(entry, exact=exact)
-        except Fatal:
+        except NeedsOperator:
             raise
         except ServiceError as error:
             log.debug("nothing known of %s: %s", entry.injection.item.name, error.message)
             return _untold(entry)
 
+    def _to_look_at(self, moving: Sequence[Entry], locks: Mapping[str, Row]) -> list[Entry]:
+        """Return which rules to look at by themselves: each time it is twice as old as the time before."""
+        now = self.connection.now()
+        due = []
+        for entry in moving:
+            age = now - (entry.accepted_at or entry.injection.release)
+            last = self.looked.get(entry.external_id, _NEVER)
+            stuck = locks[entry.external_id]["state"] == "STUCK"
+            if (stuck or age >= entry.injection.cycle.length) and 2 * (now - last) >= age:
+                due.append((last, entry))
+        due.sort(key=lambda one: one[0])
+        if len(self.looked) > _LOOKED:
+            self.looked.clear()
+        return [entry for _, entry in due[: min(self.estimates, -(-len(moving) // _ONE_IN))]]
+
     def _progress(self, entries: Sequence[Entry]) -> dict[str, Observation]:
         """Look at rules one by one, as long as Rucio answers: what they are is known, it is only how far."""
         seen: dict[str, Observation] = {}
         for entry in entries:
+            self.looked[entry.external_id] = self.connection.now()
             try:
                 seen[entry.injection.key] = self._closely(entry, exact=False)
             except ServiceError as error:
@@ -97,14 +119,14 @@ class Observing:
             row: Row = self.connection.call("get_replication_rule", entry.external_id)
         except Permanent as error:
             if isinstance(error.__cause__, RuleNotFound):
-                return Observation(entry.injection.key, Status.ABSENT, entry.external_id)
+                return _gone(entry)
             raise
         done, stuck = count(row["locks_ok_cnt"]), count(row["locks_stuck_cnt"])
         files = done + stuck + count(row["locks_replicating_cnt"])
         told = status(row)
         size = entry.injection.item.bytes
-        moved = size * done // files if files else 0
         certain = told is Status.COMPLETE
+        moved = size if certain else size * done // files if files else 0
         if exact and not certain:
             moved, certain = self._bytes_done(entry), True
         return Observation(
@@ -162,6 +184,10 @@ class Observing:
         return item.bytes * done // files if files else None
 
 
+def _gone(entry: Entry) -> Observation:
+    return Observation(entry.injection.key, Status.ABSENT, entry.external_id)
+
+
 def _untold(entry: Entry) -> Observation:
     return Observation(entry.injection.key, Status.UNKNOWN)
 
@@ -174,4 +200,5 @@ def _glance(entry: Entry, locks: Mapping[str, Row]) -> Observation:
         entry.external_id,
         files_done=entry.files_done,
         files_stuck=entry.files_stuck,
+        error=entry.error,  # a lock has none; why a rule is being ended would be forgotten
     )

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from fnmatch import fnmatchcase
 
-from dc_inject import pool, urls
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
 from dc_inject.backends.rucio.inventory import WILDCARDS, members_of
-from dc_inject.model import DatasetFilter, Item
+from dc_inject.model import DatasetFilter, Item, urls
+from dc_inject.planning import pool
 
 _WILD = re.compile(r"[*?\[]")
 _LONG = timedelta(hours=12)  # protocols of RSEs hardly ever change

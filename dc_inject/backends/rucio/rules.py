@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 
 from rucio.common import exception as rucio
 
-from dc_inject import __version__, naming, slicing
+from dc_inject import __version__
 from dc_inject.backends.answers import count, name, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.identity import account_of
 from dc_inject.backends.rucio.slices import Slices
-from dc_inject.errors import AnotherNow, Fatal, NoSlices, Permanent, ServiceError, Temporary
-from dc_inject.model import Injection, Link
-from dc_inject.ports import Found, Outcome, Status
-from dc_inject.redaction import scrub
+from dc_inject.model import Injection, Link, naming, slicing
+from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.ports import Found, Outcome, Status
+from dc_inject.model.redaction import scrub
 
 _CONTACT = 200  # characters of a contact that go into a rule's metadata
 _OF_THE_ITEM = (rucio.DataIdentifierNotFound, rucio.UnsupportedDIDType, rucio.DIDError)
@@ -154,7 +154,7 @@ class Rules:
                 if isinstance(error, Temporary):
                     # If it was made after all, so much the better: what counts is the rule, never asked for.
                     told = Temporary(error.message, error.hint, hold=error.hold)
-                if isinstance(error, NoSlices) or not isinstance(error, AnotherNow | Permanent):
+                if isinstance(error, NoSlices) or not isinstance(error, TryOtherItem | Permanent):
                     refused = told
                 outcomes[injection.key] = Outcome(injection.key, error=told)
         return outcomes
@@ -182,19 +182,22 @@ class Rules:
                 return [self._refused(batch[0], error)]
             if not _may_be_one_of_them(error):
                 return [Outcome(injection.key, error=_of_the_link(error)) for injection in batch]
-        return self._one_by_one(batch)
+        return self._in_halves(batch)
 
-    def _one_by_one(self, batch: Sequence[Injection]) -> list[Outcome]:
-        """Make each rule in a call of its own; once one fails for a reason that all share, ask for no more."""
-        outcomes: list[Outcome] = []
-        for number, injection in enumerate(batch):
-            outcomes += self._make([injection])
-            error = outcomes[-1].error
-            if error is not None and not isinstance(error, AnotherNow | Permanent):
-                hold = error.hold if isinstance(error, Temporary | Fatal) else "api-errors"
-                unasked = Temporary(error.message, error.hint, hold=hold)
-                return outcomes + [Outcome(other.key, error=unasked) for other in batch[number + 1 :]]
-        return outcomes
+    def _in_halves(self, batch: Sequence[Injection]) -> list[Outcome]:
+        """Make a refused batch in two calls, and so on: one bad member of many costs few calls more.
+
+        Once a call fails for a reason that all share, no more is asked for.
+        """
+        middle = len(batch) // 2
+        outcomes = self._make(batch[:middle])
+        shared = [o.error for o in outcomes if o.error and not isinstance(o.error, TryOtherItem | Permanent)]
+        if not shared:
+            return outcomes + self._make(batch[middle:])
+        error = shared[-1]
+        hold = error.hold if isinstance(error, Temporary | NeedsOperator) else "api-errors"
+        unasked = Temporary(error.message, error.hint, hold=hold)
+        return outcomes + [Outcome(other.key, error=unasked) for other in batch[middle:]]
 
     def _add(self, batch: Sequence[Injection]) -> list[Outcome]:
         rules = self._connection.call(
@@ -229,7 +232,7 @@ class Rules:
             why = "the account has another rule for this dataset and destination"
         else:
             return Outcome(injection.key, error=Temporary("refused as a duplicate of a rule that has just gone"))
-        return Outcome(injection.key, error=AnotherNow(f"{item} to {destination}: {why}"))
+        return Outcome(injection.key, error=TryOtherItem(f"{item} to {destination}: {why}"))
 
 
 def _call(injection: Injection) -> dict[str, object]:
@@ -260,7 +263,7 @@ def _call(injection: Injection) -> dict[str, object]:
 
 def _may_be_one_of_them(error: ServiceError) -> bool:
     """Whether a batch may have been refused because of a single member, or for being too much at once."""
-    return isinstance(error, AnotherNow | Permanent) or isinstance(error.__cause__, _OF_THE_SUM)
+    return isinstance(error, TryOtherItem | Permanent) or isinstance(error.__cause__, _OF_THE_SUM)
 
 
 def _of_the_link(error: ServiceError) -> ServiceError:

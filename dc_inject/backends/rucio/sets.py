@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from rucio.common.exception import (
     AccessDenied,
@@ -22,15 +21,17 @@ from rucio.common.exception import (
     ScopeNotFound,
 )
 
-from dc_inject import units
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
-from dc_inject.backends.rucio.doors import Door, door, places
+from dc_inject.backends.rucio.erasing import let_go
 from dc_inject.backends.rucio.facts import Facts
 from dc_inject.backends.rucio.identity import account_of, is_admin
 from dc_inject.backends.rucio.stocks import COMMENT, GONE, stocks
-from dc_inject.errors import Permanent, ServiceError, Temporary, UsageError
-from dc_inject.samples import FileSet
+from dc_inject.backends.rucio.write_endpoints import WriteEndpoint, places, write_endpoint
+from dc_inject.model import units
+from dc_inject.model.deletion import RegisteredFile, SampleDataset
+from dc_inject.model.errors import Permanent, ServiceError, Temporary, UsageError
+from dc_inject.model.samples import FileSet
 from dc_inject.storage import Writable
 from dc_inject.storage.upload import Moved, Written, upload
 
@@ -51,7 +52,7 @@ class Prospect:
     scopes: tuple[str, ...]  # that the account owns
     quota_left: int | None
     free: int | None
-    door: Door
+    write_endpoint: WriteEndpoint
 
 
 class RucioSet:
@@ -92,7 +93,7 @@ class RucioSet:
         if not facts.writable:
             raise Temporary(f"{rse} does not take data now: its site has blocked writing", "wait, or take another")
         account, admin = account_of(connection), is_admin(connection)
-        through = door(connection, rse)
+        through = write_endpoint(connection, rse)
         self._prospect = Prospect(account, admin, self._own_scopes(account), facts.quota_left, facts.free, through)
         return self._prospect
 
@@ -112,7 +113,9 @@ class RucioSet:
                 self._unready.append(did)
         waiting = [number for number in range(1, self._set.files + 1) if number not in numbers]
         self._enough(known, len(waiting) * self._set.bytes)
-        self._urls = dict(places(self._connection, known.door, self._scope, [*map(self._set.file, waiting)]))
+        self._urls = dict(
+            places(self._connection, known.write_endpoint, self._scope, [*map(self._set.file, waiting)])
+        )
         self._kept_any = bool(numbers)
         return waiting
 
@@ -131,8 +134,8 @@ class RucioSet:
     def write(self, number: int, moved: Moved) -> Written:
         """Write a file to where Rucio will look for it, unless it is there."""
         assert self._prospect is not None, "missing() comes first"
-        url, content, top = self.url(number), self._set.content(number), self._prospect.door.top
-        return upload(self._storage, url, content, below=top, moved=moved, sleep=self._sleep)
+        content, top = self._set.content(number), self._prospect.write_endpoint.top
+        return upload(self._storage, self._stored(number), content, below=top, moved=moved, sleep=self._sleep)
 
     def keep(self, written: Sequence[tuple[int, Written]]) -> None:
         """Register replicas, then attach the files; if the very first is refused, it is deleted again."""
@@ -243,10 +246,14 @@ class RucioSet:
         return {self._set.number_of(str(row["name"])) for row in rows} - {0}
 
     def _undo(self, written: Sequence[tuple[int, Written]]) -> None:
-        for _, one in written:
-            self._storage.delete(one.url)
+        for number, _ in written:
+            self._storage.delete(self._stored(number))
         for dataset in self._set.datasets:
-            self._again("set_metadata", self._scope, dataset, "lifetime", GONE)
+            self._repeat(let_go, self._connection, SampleDataset(self._scope, dataset, self._set), GONE)
+
+    def _stored(self, number: int) -> RegisteredFile:
+        assert self._prospect is not None, "missing() comes first"
+        return RegisteredFile(self._prospect.write_endpoint.prefix, self.url(number), self._set, number)
 
     def _did(self, number: int) -> Did:
         return Did(self._scope, self._set.file(number))
@@ -261,11 +268,14 @@ class RucioSet:
             if not isinstance(error.__cause__, there):
                 raise
 
-    def _again(self, method: str, *args: object, **kwargs: object) -> Any:  # noqa: ANN401  JSON
+    def _again(self, method: str, *args: object, **kwargs: object) -> None:
+        self._repeat(self._connection.call, method, *args, writes=True, **kwargs)
+
+    def _repeat(self, call: Callable[..., object], *args: object, **kwargs: object) -> object:
         """Make a call up to `ASKED` times, as its answer may be lost and none of these does harm twice."""
         for left in reversed(range(ASKED)):
             try:
-                return self._connection.call(method, *args, writes=True, **kwargs)
+                return call(*args, **kwargs)
             except Temporary as error:
                 if not left or isinstance(error.__cause__, InsufficientAccountLimit):
                     raise

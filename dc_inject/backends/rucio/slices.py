@@ -10,13 +10,13 @@ from datetime import timedelta
 
 from rucio.common import exception as rucio
 
-from dc_inject import slicing, units
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
-from dc_inject.errors import NoSlices, Permanent, ServiceError
-from dc_inject.model import Injection, Item
-from dc_inject.slicing import Slice
+from dc_inject.backends.rucio.erasing import let_go
+from dc_inject.model import Injection, Item, deletion, slicing, units
+from dc_inject.model.errors import NoSlices, Permanent, ServiceError
+from dc_inject.model.slicing import Slice
 
 _KEPT = 20  # datasets whose lists of files are kept
 LONGER = timedelta(days=1)  # than its rule lives a slice's dataset
@@ -27,7 +27,7 @@ _NO_RIGHT = (rucio.AccessDenied, rucio.ScopeNotFound, *_NO_NAME)
 
 
 class Slices:
-    """Makes slices and looks at them; lists of files are read of their mothers, and the last ones kept."""
+    """Makes slices and looks at them; lists of files are read of their parents, and the last ones kept."""
 
     def __init__(self, connection: Connection) -> None:
         """Take the connection to ask."""
@@ -36,22 +36,22 @@ class Slices:
         self._lock = threading.Lock()
 
     def files(self, part: Slice) -> list[Row]:
-        """Return the files of a slice; raises Permanent when its mother has gone or changed."""
+        """Return the files of a slice; raises Permanent when its parent has gone or changed."""
         with self._lock:
-            known = self._lists.pop(part.mother, None)
+            known = self._lists.pop(part.parent, None)
         if known is None or len(known) != part.of:
-            did = Did.read(part.mother)
+            did = Did.read(part.parent)
             rows = self._connection.call("list_files", did.scope, did.name)
             known = [
                 {"scope": row["scope"], "name": row["name"], "bytes": count(row["bytes"])}
                 for row in sorted(rows, key=Did.of)
             ]
         with self._lock:
-            self._lists[part.mother] = known
+            self._lists[part.parent] = known
             while len(self._lists) > _KEPT:
                 self._lists.popitem(last=False)
         if len(known) != part.of:
-            raise Permanent(f"{part.mother} has {units.counted(len(known), 'files')} now, not {part.of}")
+            raise Permanent(f"{part.parent} has {units.counted(len(known), 'files')} now, not {part.of}")
         return known[part.first - 1 : part.last]
 
     def item(self, name: str, part: Slice) -> Item | None:
@@ -96,17 +96,15 @@ class Slices:
                 raise refused from error.__cause__
             raise
 
-    def ended(self, name: str) -> ServiceError | None:
+    def ended(self, injection: Injection) -> ServiceError | None:
         """Let the dataset of a slice go soon, now that its rule was ended; returns what stood in the way.
 
         That is no failure: it goes by its lifetime in any case.
         """
-        if slicing.read(name) is None:
+        if slicing.read(injection.item.name) is None:
             return None
-        did = Did.read(name)
         try:
-            seconds = int(_AFTER.total_seconds())
-            self._connection.call("set_metadata", did.scope, did.name, "lifetime", seconds, writes=True)
+            let_go(self._connection, deletion.SliceDataset(injection), int(_AFTER.total_seconds()))
         except ServiceError as error:
             return error
         return None

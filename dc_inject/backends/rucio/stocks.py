@@ -7,14 +7,16 @@ from datetime import datetime
 
 from rucio.common.exception import AccessDenied, DataIdentifierNotFound
 
-from dc_inject import samples
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection
-from dc_inject.backends.rucio.dids import Did, bulk
-from dc_inject.backends.rucio.doors import door, places
+from dc_inject.backends.rucio.dids import Did, metadata
+from dc_inject.backends.rucio.erasing import let_go
 from dc_inject.backends.rucio.identity import account_of
-from dc_inject.errors import Permanent, ServiceError, UsageError
-from dc_inject.samples import MARK, FileSet
+from dc_inject.backends.rucio.write_endpoints import places, write_endpoint
+from dc_inject.model import samples
+from dc_inject.model.deletion import RegisteredFile, SampleDataset
+from dc_inject.model.errors import Permanent, ServiceError, UsageError
+from dc_inject.model.samples import MARK, FileSet
 from dc_inject.storage import Storage
 
 COMMENT = "dc_inject data"  # of the rule that keeps a set
@@ -59,7 +61,7 @@ def erase(connection: Connection, stock: RucioStock) -> None:
     """Let the datasets of a set expire now: Rucio then deletes them, their rules everywhere, and the replicas."""
     for dataset in stock.datasets:
         try:
-            connection.call("set_metadata", stock.scope, dataset, "lifetime", GONE, writes=True)
+            let_go(connection, SampleDataset(stock.scope, dataset, stock.set), GONE)
         except ServiceError as error:
             if isinstance(error.__cause__, DataIdentifierNotFound):
                 continue  # gone meanwhile
@@ -83,10 +85,13 @@ def sweep(connection: Connection, storage: Storage, stock: RucioStock, rse: str)
     if not names:
         return 0
     try:
-        through = door(connection, rse)
+        through = write_endpoint(connection, rse)
     except UsageError:
         return 0  # nothing can have been written there by us
-    return sum(storage.delete(url) for _, url in places(connection, through, stock.scope, names))
+    return sum(
+        storage.delete(RegisteredFile(through.prefix, url, stock.set, stock.set.number_of(name)))
+        for name, url in places(connection, through, stock.scope, names)
+    )
 
 
 def _keepers(connection: Connection, stock: RucioStock) -> None:
@@ -103,7 +108,7 @@ def _keepers(connection: Connection, stock: RucioStock) -> None:
 def _amounts(connection: Connection, stock: RucioStock) -> None:
     """Note how much there is, counted by files: Rucio's own sums of datasets come minutes later."""
     dids = [Did(stock.scope, dataset) for dataset in stock.datasets]
-    for row in bulk(dids, lambda some: list(connection.call("get_metadata_bulk", [did.row() for did in some]))):
+    for row in metadata(connection, dids):
         until = utc(row.get("expired_at"))
         if until is not None:
             stock.until = min(stock.until or until, until)

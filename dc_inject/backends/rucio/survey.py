@@ -11,12 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
-from rucio.common.constants import SCHEME_MAP
 from rucio.common.exception import RSEProtocolNotSupported
 
 from dc_inject.backends.answers import count, name
 from dc_inject.backends.rucio.connection import Connection, Row
-from dc_inject.errors import Fatal, Permanent, ServiceError
+from dc_inject.backends.rucio.releases import SCHEME_MAP
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
 
 THREADS = 8  # that ask at a time: a campaign may have a thousand links
 Pair = tuple[str, str]
@@ -50,9 +50,8 @@ class Survey:
         """Whether two RSEs have schemes for a copy by third party that go together; None: not known."""
         if source not in self.protocols or destination not in self.protocols:
             return None
-        known: Mapping[str, list[str]] = SCHEME_MAP
         reads, writes = self.protocols[source].reads, self.protocols[destination].writes
-        return any(other in writes for scheme in reads for other in known.get(scheme, [scheme]))
+        return any(other in writes for scheme in reads for other in SCHEME_MAP.get(scheme, [scheme]))
 
 
 def surveyed(connection: Connection, pairs: Iterable[Pair]) -> Survey:
@@ -68,7 +67,7 @@ def surveyed(connection: Connection, pairs: Iterable[Pair]) -> Survey:
         def ask(signal: str, subjects: list[T], read: Callable[[T], int | Protocols | None]) -> dict[T, object]:
             answers = dict(zip(subjects, threads.map(lambda one: _tried(read, one), subjects), strict=True))
             errors = [answer for answer in answers.values() if isinstance(answer, ServiceError)]
-            fatal = next((error for error in errors if isinstance(error, Fatal)), None)
+            fatal = next((error for error in errors if isinstance(error, NeedsOperator)), None)
             if fatal is not None:
                 raise fatal
             if errors:

@@ -1,14 +1,16 @@
 """Makes a grid in Rucio's catalogue: database, accounts, RSEs, distances, quotas, datasets, their pins.
 
-Run in the server's environment. The wanted things come as JSON on standard input, so that no secret is on
-disk or in an argument; each step is one line on standard output. Uses Rucio's core, as root, never REST.
+As a program, run in the server's environment, it makes the first: the wanted things come as JSON on standard
+input, so that no secret is on disk or in an argument; each step is one line on standard output. What is added
+later the daemons' process builds (see orders.py). Uses Rucio's core, as root, never REST.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from dogpile.cache import make_region
@@ -45,15 +47,22 @@ PIN = InternalAccount("production")
 PLENTY = 10**18  # bytes; what those get who only set things up
 
 
-def say(line: str) -> None:
+def tell_starter(line: str) -> None:
     """Tell the starter what was done."""
     print(line, flush=True)  # noqa: T201 (this is a script: standard output is its voice)
 
 
-def remember() -> None:
-    """Let Rucio remember RSEs and settings while this script runs; it asks for them for every single file."""
-    for module in (config, rse, rse_expression_parser, rule):
+@contextmanager
+def remembering() -> Iterator[None]:
+    """Let Rucio remember RSEs and settings inside the block; it asks for them for every single file."""
+    before = {module: module.REGION for module in (config, rse, rse_expression_parser, rule)}
+    for module in before:
         module.REGION = make_region().configure("dogpile.cache.memory")
+    try:
+        yield
+    finally:
+        for module, region in before.items():
+            module.REGION = region
 
 
 def create_database() -> None:
@@ -64,7 +73,6 @@ def create_database() -> None:
     if get_engine().dialect.name == "sqlite":
         with get_engine().connect() as connection:
             connection.execute(text("PRAGMA journal_mode=WAL"))
-    say("database created")
 
 
 def add_accounts(accounts: Iterable[dict[str, Any]], session: Session) -> None:
@@ -111,8 +119,17 @@ def add_rses(rses: Iterable[dict[str, Any]], quotas: dict[str, int], session: Se
         for owner, limit in limits.items():
             account_limit.set_local_account_limit(InternalAccount(owner), rse_id, limit, session=session)
         for other in there.values():
-            distance.add_distance(rse_id, other, 1, bidirectional=True, session=session)
+            for pair in ((rse_id, other), (other, rse_id)):  # both, which not every release can do in one call
+                distance.add_distance(*pair, 1, session=session)
         there[wanted["name"]] = rse_id
+
+
+def set_quotas(quotas: dict[str, dict[str, int]], session: Session) -> None:
+    """Set the quotas, in bytes, of accounts at RSEs that are there; -1 is no limit."""
+    for name, limits in quotas.items():
+        rse_id = rse.get_rse_id(name, session=session)
+        for owner, limit in limits.items():
+            account_limit.set_local_account_limit(InternalAccount(owner), rse_id, limit, session=session)
 
 
 def add_datasets(source: str, datasets: list[dict[str, Any]], session: Session) -> None:
@@ -168,23 +185,24 @@ def _protocol(name: str, address: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Build what standard input asks for."""
-    wanted: dict[str, Any] = json.load(sys.stdin)
-    remember()
+def build(wanted: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    """Build what is wanted, and say each step."""
     if wanted.get("create"):
         create_database()
-    with db_session(DatabaseOperationType.WRITE) as session:
-        add_accounts(wanted.get("accounts", []), session)
-        for name in wanted.get("scopes", []):
-            scope.add_scope(InternalScope(name), ROOT, session=session)
-        add_rses(wanted.get("rses", []), wanted.get("quotas", {}), session)
-    say(f"{len(wanted.get('accounts', []))} accounts, {len(wanted.get('rses', []))} RSEs")
-    for source, datasets in wanted.get("datasets", {}).items():
+        say("database created")
+    with remembering():
         with db_session(DatabaseOperationType.WRITE) as session:
-            add_datasets(source, datasets, session)
-        say(f"{source}: {len(datasets)} datasets")
+            add_accounts(wanted.get("accounts", []), session)
+            for name in wanted.get("scopes", []):
+                scope.add_scope(InternalScope(name), ROOT, session=session)
+            add_rses(wanted.get("rses", []), wanted.get("quotas", {}), session)
+            set_quotas(wanted.get("new_quotas", {}), session)
+        say(f"{len(wanted.get('accounts', []))} accounts, {len(wanted.get('rses', []))} RSEs")
+        for source, datasets in wanted.get("datasets", {}).items():
+            with db_session(DatabaseOperationType.WRITE) as session:
+                add_datasets(source, datasets, session)
+            say(f"{source}: {len(datasets)} datasets")
 
 
 if __name__ == "__main__":
-    main()
+    build(json.load(sys.stdin), tell_starter)

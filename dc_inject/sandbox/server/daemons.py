@@ -1,22 +1,24 @@
 """All of Rucio's daemons, round-robin in one process and one thread, so that a grid fits on a laptop.
 
 Run in the server's environment with the sandbox's folder as the only argument. Ends on SIGTERM, at the latest
-after the daemon that is at work. While a file `pause` stands in the folder it does nothing; `passes` counts
-what it has done, so that others can wait for a whole pass without asking a clock.
+after the daemon that is at work. While a file `pause` stands in the folder it does nothing; `slow.json` says how
+many seconds apart single daemons are called (`{"abacus-rse": 20}`); `passes` counts what it has done, so that
+others can wait for a whole pass without asking a clock. What is added to the catalogue it builds too (orders.py).
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rucio.common.config import config_get_list
 from rucio.core import heartbeat, rse, transfer
@@ -27,12 +29,13 @@ from rucio.daemons.judge import cleaner, evaluator, injector, repairer
 from rucio.daemons.reaper import reaper
 from rucio.daemons.undertaker import undertaker
 from rucio.db.sqla import models
-from rucio.db.sqla.constants import DatabaseOperationType, ReplicaState
+from rucio.db.sqla.constants import DatabaseOperationType
 from rucio.db.sqla.session import db_session
-from sqlalchemy import and_, or_, select
 
+from . import due
 from .network import Network
-from .rest import Rest, under_way
+from .orders import Orders
+from .rest import Rest
 from .transfertool import LinkTransfertool, at_host
 
 log = logging.getLogger("sandbox")
@@ -60,28 +63,16 @@ def alone() -> None:
 def refresh_storage_usage() -> None:
     """Keep `storage` usage at what Rucio thinks is there; the sum of used and free, the space, stays."""
     with db_session(DatabaseOperationType.WRITE) as session:
-        for row in rse.list_rses(session=session):
-            usage = {entry["source"]: entry for entry in rse.get_rse_usage(row["id"], session=session)}
-            storage, known = usage.get("storage"), usage.get("rucio")
-            if storage and known and storage["used"] != known["used"]:
-                free = max(0, storage["used"] + storage["free"] - known["used"])
-                rse.set_rse_usage(row["id"], "storage", known["used"], free, session=session)
+        for rse_id, used, free, known in session.execute(due.STORAGE_USAGE).all():
+            rse.set_rse_usage(rse_id, "storage", known, max(0, used + free - known), session=session)
 
 
 def delete_replicas() -> None:
-    """Call the reaper for the RSEs that have something to delete; asking every RSE is half of an idle pass."""
-    due = and_(
-        models.RSEFileAssociation.tombstone < datetime.now(tz=UTC).replace(tzinfo=None),
-        models.RSEFileAssociation.lock_cnt == 0,
-    )
-    begun = models.RSEFileAssociation.state == ReplicaState.BEING_DELETED
+    """Call the reaper for the RSEs that have something to delete; it would ask every RSE."""
     with db_session(DatabaseOperationType.READ) as session:
-        rses = session.execute(
-            select(models.RSEFileAssociation.rse_id).where(or_(due, begun)).distinct()
-        ).scalars()
+        rses = session.execute(due.replicas_to_delete()).scalars()
         names = [rse.get_rse_name(rse_id, session=session) for rse_id in rses]
-    if names:
-        reaper.reaper(rses=names, include_rses=None, exclude_rses=None, once=True, greedy=True, chunk_size=1000)
+    reaper.reaper(rses=names, include_rses=None, exclude_rses=None, once=True, greedy=True, chunk_size=1000)
 
 
 def poll(transfertool: str) -> None:
@@ -96,31 +87,67 @@ def poll(transfertool: str) -> None:
     )
 
 
-DAEMONS: dict[str, Callable[[], object]] = {
-    "judge-evaluator": lambda: evaluator.re_evaluator(once=True, did_limit=1000),
-    "abacus-collection-replica": lambda: collection_replica.collection_replica_update(once=True, limit=2000),
-    "judge-injector": lambda: injector.rule_injector(once=True),
-    "conveyor-submitter": lambda: submitter.submitter(once=True, partition_wait_time=0, bulk=500),
-    "conveyor-poller": lambda: poll("mock"),
-    "conveyor-finisher": lambda: finisher.finisher(once=True, partition_wait_time=0, bulk=500),
-    "judge-repairer": lambda: repairer.rule_repairer(once=True),
-    "judge-cleaner": lambda: cleaner.rule_cleaner(once=True),
-    "undertaker": lambda: undertaker.undertaker(once=True, chunk_size=100),
-    "reaper": delete_replicas,
-    "abacus-rse": lambda: abacus_rse.rse_update(once=True),
-    "abacus-account": lambda: account.account_update(once=True),
-    "storage-usage": refresh_storage_usage,
+class Daemon(NamedTuple):
+    """One of Rucio's daemons, and whether it has anything to do: called in vain, most cost 5 to 10 ms of CPU."""
+
+    due: Callable[[], bool]
+    call: Callable[[], object]
+
+
+DAEMONS: dict[str, Daemon] = {
+    "judge-evaluator": Daemon(due.dids, lambda: evaluator.re_evaluator(once=True, did_limit=1000)),
+    "abacus-collection-replica": Daemon(
+        due.collections, lambda: collection_replica.collection_replica_update(once=True, limit=2000)
+    ),
+    "judge-injector": Daemon(due.injected_rules, lambda: injector.rule_injector(once=True)),
+    "conveyor-submitter": Daemon(
+        due.queued, lambda: submitter.submitter(once=True, partition_wait_time=0, bulk=500)
+    ),
+    "conveyor-poller": Daemon(lambda: LinkTransfertool.has_news_of(due.submitted("mock")), lambda: poll("mock")),
+    "conveyor-finisher": Daemon(due.ended, lambda: finisher.finisher(once=True, partition_wait_time=0, bulk=500)),
+    "judge-repairer": Daemon(due.stuck_rules, lambda: repairer.rule_repairer(once=True)),
+    "judge-cleaner": Daemon(due.expired_rules, lambda: cleaner.rule_cleaner(once=True)),
+    "undertaker": Daemon(due.expired_dids, lambda: undertaker.undertaker(once=True, chunk_size=100)),
+    "reaper": Daemon(lambda: due.some(due.replicas_to_delete()), delete_replicas),
+    "abacus-rse": Daemon(due.rse_counters, lambda: abacus_rse.rse_update(once=True)),
+    "abacus-account": Daemon(due.account_counters, lambda: account.account_update(once=True)),
+    "storage-usage": Daemon(lambda: due.some(due.STORAGE_USAGE), refresh_storage_usage),
 }
 
+# Seconds between two calls of a daemon that finds again what it has just done: a stuck rule stays so for long.
+RHYTHMS = {"judge-repairer": 2.0}
 
-def one_pass(stopped: Callable[[], bool]) -> None:
-    """Call every daemon once; trouble of one is logged and does not stop the others."""
+
+class Slow:
+    """Calls single daemons less often than in every pass, as in production, where each has its own rhythm."""
+
+    def __init__(self, file: Path) -> None:
+        """Take the file that says so; none is all in every pass."""
+        self._file = file
+        self._called: dict[str, float] = {}
+        self.seconds = RHYTHMS
+
+    def read(self) -> None:
+        """Take up what the file says now."""
+        self.seconds = RHYTHMS | (json.loads(self._file.read_text()) if self._file.exists() else {})
+
+    def skips(self, name: str) -> bool:
+        """Whether a daemon's time has not come; otherwise it counts as called now."""
+        now = time.monotonic()
+        if now - self._called.get(name, -math.inf) < self.seconds.get(name, 0):
+            return True
+        self._called[name] = now
+        return False
+
+
+def one_pass(stopped: Callable[[], bool], skips: Callable[[str], bool]) -> None:
+    """Call every daemon that has something to do, but those to be skipped; trouble of one stops no other."""
     for name, daemon in DAEMONS.items():
         if stopped():
             return
         try:
-            if not name.startswith("conveyor-") or under_way():  # else they are half of what a pass costs
-                daemon()
+            if daemon.due() and not skips(name):
+                daemon.call()
         except Exception:
             log.exception("%s failed in this pass", name)
 
@@ -131,14 +158,15 @@ def unsettled() -> int:
         return sum(session.query(table).count() for table in (models.UpdatedDID, models.UpdatedCollectionReplica))
 
 
-def tell(passes: Path, done: int, *, paused: bool) -> None:
+def tell(passes: Path, done: int, slow: Slow, *, paused: bool) -> None:
     """Write what has been done, and what is still to do; a database that is away does not end us either."""
     try:
         waiting = unsettled()
     except Exception:
         log.exception("what waits cannot be counted now")
     else:
-        passes.write_text(json.dumps({"passes": done, "paused": paused, "waiting": waiting}))
+        state = {"passes": done, "paused": paused, "waiting": waiting, "slow": slow.seconds, "daemons": [*DAEMONS]}
+        passes.write_text(json.dumps(state))
 
 
 def main(folder: Path) -> None:
@@ -154,16 +182,19 @@ def main(folder: Path) -> None:
     transfer.TRANSFERTOOL_CLASSES_BY_NAME["mock"] = LinkTransfertool
     transfer.FTS3Transfertool = at_host  # Rucio cancels through FTS whatever the transfertool is
     if "fts3" in config_get_list("conveyor", "transfertool"):
-        DAEMONS["conveyor-poller-fts"] = lambda: poll("fts3")
+        DAEMONS["conveyor-poller-fts"] = Daemon(lambda: bool(due.submitted("fts3")), lambda: poll("fts3"))
     pause, passes = folder / "pause", folder / "passes"
-    rest = Rest(settings["interval"], folder / "hurry")
+    orders, slow = Orders(folder / "orders"), Slow(folder / "slow.json")
+    rest = Rest(settings["interval"], lambda: (folder / "hurry").exists() or bool(orders.waiting()))
     done = 0
     while not stop.is_set():
+        orders.fulfil()
         paused = pause.exists()
+        slow.read()
         if not paused:
-            one_pass(stop.is_set)
+            one_pass(stop.is_set, slow.skips)
             done += 1
-        tell(passes, done, paused=paused)
+        tell(passes, done, slow, paused=paused)
         rest.wait(stop)
 
 

@@ -1,9 +1,27 @@
 """Names as experiments have them and Rucio's generic schema refuses: `/A/B-v1/RAW#12`, `T1_US_FNAL_Disk`."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from rucio.common.schema import generic
 
-NAME = {**generic.NAME, "pattern": r"^[/A-Za-z0-9][/A-Za-z0-9\.\-_#]*$"}
-RSE = {**generic.RSE, "pattern": r"^([A-Za-z0-9]+([_-][A-Za-z0-9]+)*)$"}
-DEFAULT_RSE_ATTRIBUTE = {**generic.DEFAULT_RSE_ATTRIBUTE, "pattern": r"([A-Za-z0-9]+([_-][A-Za-z0-9]+)*)"}
+PATTERNS = {
+    generic.NAME["pattern"]: r"^[/A-Za-z0-9][/A-Za-z0-9\.\-_#]*$",
+    generic.RSE["pattern"]: r"^([A-Za-z0-9]+([_-][A-Za-z0-9]+)*)$",
+    generic.DEFAULT_RSE_ATTRIBUTE["pattern"]: r"([A-Za-z0-9]+([_-][A-Za-z0-9]+)*)",
+}
+
+
+def widened(schema: Any) -> Any:  # noqa: ANN401  JSON
+    """Return a schema in which names may be as above, wherever they stand: lists of DIDs have a copy of them."""
+    if isinstance(schema, dict):
+        pattern = schema.get("pattern")
+        wider = {"pattern": PATTERNS.get(pattern, pattern)} if isinstance(pattern, str) else {}
+        return {key: widened(value) for key, value in schema.items()} | wider
+    return [widened(part) for part in schema] if isinstance(schema, list) else schema
+
+
+NAME, RSE, DEFAULT_RSE_ATTRIBUTE = map(widened, (generic.NAME, generic.RSE, generic.DEFAULT_RSE_ATTRIBUTE))
 SCOPE_NAME_REGEXP = generic.SCOPE_NAME_REGEXP
-SCHEMAS = {"name": NAME, "rse": RSE}
+SCHEMAS = widened(generic.SCHEMAS)

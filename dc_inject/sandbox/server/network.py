@@ -84,6 +84,10 @@ class Network:
         """Tell whether this file is on its way here (not after a restart of the daemons)."""
         return any(request_id in link.flights for link in self._links.values())
 
+    def known(self) -> set[str]:
+        """Return the request ids of all that is on its way here."""
+        return {request_id for link in self._links.values() for request_id in link.flights}
+
     def cancel(self, job: str) -> None:
         """Take the files of a job off their links."""
         for link in self._links.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any
 
@@ -20,6 +20,12 @@ class LinkTransfertool(MockTransfertool):  # type: ignore[misc]  # Rucio's serve
 
     network: Network
     _ended: dict[str, bool] = {}  # noqa: RUF012 (shared on purpose); by request id, until Rucio asks
+
+    @classmethod
+    def has_news_of(cls, request_ids: Set[str]) -> bool:
+        """Whether any of these has ended, or is unknown here and has to start (the daemons were restarted)."""
+        cls._ended.update(cls.network.advance(time.monotonic()))
+        return not request_ids <= cls.network.known()
 
     def group_into_submit_jobs(self, transfers: Iterable[list[Any]]) -> list[dict[str, Any]]:
         """Make one job per link and rule, since Rucio cancels whole jobs when a rule ends early."""

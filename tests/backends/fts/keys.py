@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dc_inject.errors import Fatal
-from dc_inject.redaction import scrub
+from dc_inject.model.errors import NeedsOperator
+from dc_inject.model.redaction import scrub
 
 TOKEN = "opaque-token-0123456789-abcdefghij-secret"
 
@@ -27,7 +27,9 @@ class Keys:
 
     accesses: dict[str, Opens] = field(default_factory=lambda: {"fts": Opens(TOKEN)})
     expire: datetime | None = None
-    refused: dict[str, Fatal] = field(default_factory=dict)  # by purpose, such as of a token that has expired
+    refused: dict[str, NeedsOperator] = field(
+        default_factory=dict
+    )  # by purpose, such as of a token that has expired
 
     def access(self, purpose: str) -> Opens:
         if purpose in self.refused:

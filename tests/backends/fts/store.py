@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dc_inject import urls
+from dc_inject.model import deletion, urls
 from dc_inject.storage import MOST_ENTRIES, Found, Look, Missing, Reach
 
 
@@ -59,11 +59,13 @@ class Store:
         self._ask("look", url)
         return Look(url in self.files, self.sizes.get(url) or self.files.get(url))
 
-    def delete(self, url: str) -> bool:
+    def delete(self, file: deletion.StoredFile) -> bool:
+        url = deletion.address(file)
         self._ask("delete", url)
         return self.files.pop(url, None) is not None
 
-    def delete_folder_if_empty(self, url: str) -> bool:
+    def delete_folder_if_empty(self, folder: deletion.StoredFolder) -> bool:
+        url = deletion.address(folder)
         self._ask("delete-folder", url)
         if self.below(url):
             return False

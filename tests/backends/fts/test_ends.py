@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dc_inject.backends.fts import Delegation, FtsBackend
-from dc_inject.errors import Fatal, Temporary
+from dc_inject.model.errors import NeedsOperator, Temporary
 from dc_inject.storage import Look, Reach
 
 from .conftest import DESTINATION, LINK, SOURCE
@@ -22,7 +22,7 @@ def test_limits_come_from_whoever_may_be_asked(fts: FakeFts, backend: FtsBackend
     told = {str(limit): (limit.most, limit.told) for limit in backend.limits([link, other])}
     assert told == {
         "davs://a -> davs://b": (17, "optimizer"),
-        "davs://c -> davs://b": (200, "default"),
+        "davs://c -> davs://b": (130, "default"),
         "out of davs://a": (200, "default"),
         "out of davs://c": (200, "default"),
         "into davs://b": (200, "default"),
@@ -53,7 +53,7 @@ def test_storages_are_asked_as_sources_and_as_destinations(backend: FtsBackend, 
 
 
 def test_one_that_is_down_is_asked_once_and_one_that_refuses_is_there(backend: FtsBackend, store: Store) -> None:
-    down, refused = Temporary("no connection"), Fatal("403", hold="credentials")
+    down, refused = Temporary("no connection"), NeedsOperator("403", hold="credentials")
 
     def fault(verb: str, url: str) -> None:
         if url == SOURCE:

@@ -8,17 +8,17 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject import naming
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
-from dc_inject.errors import UsageError
-from dc_inject.model import JobOptions, State, Verify
-from dc_inject.ports import Observation, Status
+from dc_inject.model import JobOptions, State, Verify, naming
+from dc_inject.model.errors import UsageError
+from dc_inject.model.ports import Observation, Status
 
 from ..support import CYCLE, Heard, injection
 from .conftest import LINK, SOURCE, bundle, submitted
 from .keys import TOKEN, Keys, Opens
 from .service import OVER, FakeFts
+from .store import Store
 
 
 def test_a_job_says_all_that_the_menu_says(fts: FakeFts, backend: FtsBackend) -> None:
@@ -100,6 +100,17 @@ def test_what_is_known_already_is_adopted(fts: FakeFts, backend: FtsBackend) -> 
     assert [o.adopted for o in again] == [True, False]
 
 
+@pytest.mark.parametrize("more", [{}, {"status": "409 Conflict"}])
+def test_a_duplicate_is_understood_with_and_without_a_status_in_its_body(
+    fts: FakeFts, backend: FtsBackend, more: dict[str, str]
+) -> None:
+    (first,) = backend.submit([bundle(0)])
+    said = {"message": "The sid provided by the user is duplicated"} | more
+    fts.instead.append(("POST", "/jobs", (409, said)))
+    (again,) = backend.submit([bundle(0)])
+    assert (again.external_id, again.adopted) == (first.external_id, True)
+
+
 def test_a_duplicate_that_fts_does_not_tell_of_is_in_doubt(fts: FakeFts, backend: FtsBackend) -> None:
     fts.instead.append(("POST", "/jobs", (409, {"message": "The submission is duplicated"})))
     (outcome,) = backend.submit([bundle(0)])
@@ -171,6 +182,36 @@ def test_a_job_cancelled_by_somebody_else_has_failed_and_one_cancelled_by_us_is_
     assert (over.status, over.moved, over.failed, dict(over.reasons)) == (Status.ABSENT, 1002, 0, {})
 
 
+@pytest.mark.parametrize("job_state", sorted(OVER))
+@pytest.mark.parametrize("left", ["TOKEN_PREP", "ON_HOLD", "ON_HOLD_STAGING", "STAGING", "NOT_USED", "NEWS"])
+def test_in_a_job_that_is_over_only_finished_files_have_moved(
+    fts: FakeFts, backend: FtsBackend, job_state: str, left: str
+) -> None:
+    """A ban, or a cancel by somebody else, leaves files of a job that is over in states of those that wait."""
+    (entry,) = submitted(backend, 0, files=4)
+    job = fts.jobs[entry.external_id]
+    job.state = job_state
+    for file, state in zip(job.files, ("FINISHED", left, left, "FINISHED"), strict=True):
+        file["file_state"] = state
+    (seen,) = backend.observe([entry])
+    assert (seen.status, seen.moved, seen.exact, seen.files_done) == (Status.COMPLETE, 1000 + 1003, True, 2)
+    assert (seen.failed, seen.files_stuck, sum(seen.reasons.values())) == (1001 + 1002, 2, 2)
+    assert seen.undone == (f"{SOURCE}/f1", f"{SOURCE}/f2")
+    assert left in seen.error
+    (ours,) = backend.observe([replace(entry, end_asked_at=CYCLE.start)])
+    assert (ours.status, ours.moved) == (Status.ABSENT, 1000 + 1003)
+
+
+def test_files_that_an_answer_leaves_out_have_not_moved(fts: FakeFts, backend: FtsBackend) -> None:
+    (entry,) = submitted(backend, 0, files=4)
+    fts.finish()
+    del fts.jobs[entry.external_id].files[1:]
+    (seen,) = backend.observe([entry])
+    assert (seen.status, seen.moved, seen.files_done) == (Status.COMPLETE, 1000, 1)
+    assert (seen.failed, seen.files_stuck, dict(seen.reasons)) == (1001 + 1002 + 1003, 3, {"vanished": 3})
+    assert "does not tell of 3 of 4 files" in seen.error
+
+
 def test_sizes_that_nobody_tells_are_an_even_share_of_the_rest(fts: FakeFts, backend: FtsBackend) -> None:
     (entry,) = submitted(backend, 0, files=4)
     fts.finish(lambda file: "SOURCE [5] x" if file["source_surl"].endswith("f1") else "")
@@ -179,6 +220,35 @@ def test_sizes_that_nobody_tells_are_an_even_share_of_the_rest(fts: FakeFts, bac
     (seen,) = backend.observe([entry])
     assert seen.failed == (1000 + 1001 + 1002 + 1003 - 2002) // 2
     assert seen.moved == 2002 + seen.failed
+
+
+def test_true_sizes_count_where_fts_tells_them(fts: FakeFts, backend: FtsBackend, store: Store) -> None:
+    """FTS does not compare the size that was listed: it copies what is there, and tells how much that is."""
+    (entry,) = submitted(backend, 0, files=4)
+    (seen,) = backend.observe([entry])
+    assert seen.size is None
+    store.put(f"{SOURCE}/f1", 5000)
+    store.put(f"{SOURCE}/f2", 10)
+    fts.start()
+    fts.jobs[entry.external_id].files[1]["filesize"] = 5000  # it is being copied
+    (seen,) = backend.observe([entry])
+    assert (seen.status, seen.moved, seen.size) == (Status.MOVING, 0, 1000 + 5000 + 1002 + 1003)
+    fts.finish(lambda file: "SOURCE [5] x" if file["source_surl"].endswith("f3") else "")
+    (seen,) = backend.observe([entry])
+    assert (seen.moved, seen.failed, seen.size) == (1000 + 5000 + 10, 1003, 1000 + 5000 + 10 + 1003)
+    for file in fts.jobs[entry.external_id].files:
+        file["file_state"] = "FINISHED"
+    (seen,) = backend.observe([entry])
+    assert (seen.moved, seen.failed, seen.size) == (seen.size, 0, 1000 + 5000 + 10 + 1003)
+
+
+def test_a_size_that_no_file_has_is_not_believed(fts: FakeFts, backend: FtsBackend) -> None:
+    """One wrong number of a service would make up for the traffic of days."""
+    (entry,) = submitted(backend, 0, files=2)
+    fts.finish()
+    fts.jobs[entry.external_id].files[1]["filesize"] = 10**12 + 1
+    (seen,) = backend.observe([entry])
+    assert (seen.moved, seen.size) == (2001, None)
 
 
 def test_one_unknown_job_does_not_cost_the_others_their_look(fts: FakeFts, backend: FtsBackend) -> None:
@@ -283,15 +353,16 @@ def test_one_in_doubt_is_found_by_its_key_or_known_to_be_absent(fts: FakeFts, ba
 def test_at_most_a_hundred_are_asked_for_at_once_and_fewer_when_that_is_too_long(
     fts: FakeFts, backend: FtsBackend
 ) -> None:
+    apache = "<!DOCTYPE HTML PUBLIC><html><head><title>414 Request-URI Too Long</title></head></html>"
     entries = submitted(backend, *range(120))
-    for refused in (False, True):
+    for refused in (None, "", apache):
         fts.seen.clear()
-        if refused:
-            fts.instead.append(("GET", "/jobs", (414, "")))
+        if refused is not None:
+            fts.instead.append(("GET", "/jobs", (414, refused)))
         assert [one.status for one in backend.observe(entries)] == [Status.WAITING] * 120
         asked = [len(path.split(",")) for _, path, _ in fts.seen]
         assert max(asked) <= 100
-        assert len(asked) == (4 if refused else 2)
+        assert len(asked) == (2 if refused is None else 4)
 
 
 # ---------------------------------------------------------------------------------------- ending

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dc_inject import naming
 from dc_inject.backends.fts import FtsBackend
-from dc_inject.errors import Temporary
-from dc_inject.ports import Status
+from dc_inject.model import naming
+from dc_inject.model.errors import Temporary
+from dc_inject.model.ports import Status
 
 from ..support import CYCLE
 from .conftest import DESTINATION, SOURCE, bundle, submitted

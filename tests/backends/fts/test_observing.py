@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from dc_inject.backends.fts import FtsBackend
-from dc_inject.errors import Temporary
 from dc_inject.model import Entry
-from dc_inject.ports import Status
+from dc_inject.model.errors import Temporary
+from dc_inject.model.ports import Status
 
 from .conftest import submitted
 from .service import HANG, FakeFts

@@ -42,7 +42,21 @@ from dc_inject.backends.fts.reasons import CLASSES, UNFIT, classify
         ("DESTINATION [13] Permission denied", "permission"),
         ("DESTINATION [1] Result HTTP 403 : Forbidden", "permission"),
         ("SOURCE [22] Result HTTP 500", "source-error"),
-        ("DESTINATION [28] No space left on device", "destination-error"),
+        ("DESTINATION [28] No space left on device", "destination-full"),
+        ("TRANSFER [5] TRANSFER ERROR: ... no space left on device (code=28)", "destination-full"),
+        ("TRANSFER [5] copy HTTP 507 : Insufficient Storage", "destination-full"),
+        ("DESTINATION [122] Disk quota exceeded", "destination-full"),
+        ("TRANSFER [112] TRANSFER ERROR: Copy failed (3rd push). Last attempt: copy HTTP 400", "storage-error"),
+        ("TRANSFER [112] Copy failed (3rd pull). Last attempt: copy HTTP 500 : Internal Error", "storage-error"),
+        ("DESTINATION [112] copy HTTP 503 : Service Unavailable", "destination-error"),
+        ("TRANSFER [112] Host is down", "connection"),
+        ("TRANSFER [112] copy HTTP 502, Connection refused", "connection"),
+        ("TRANSFER [112] copy HTTP 504 : Gateway", "timeout"),
+        ("[TokenExchange] Failed to exchange access token: unknown_error", "credentials"),
+        ("[TokenRefresh] Failed to refresh token", "credentials"),
+        ("SOURCE [5] the proxy has expired", "credentials"),
+        ("Transfer forced-killed because it was stalled", "timeout"),
+        ("TRANSFER [110] forced-killed because it was stalled", "timeout"),
         ("TRANSFER [5] something", "other"),
         ("TRANSFER [125] Transfer canceled by the user", "canceled"),
         ("", "other"),
@@ -69,6 +83,10 @@ def test_a_cancelled_file_is_one_unless_its_queue_was_too_long() -> None:
 )
 def test_what_may_go_well_next_time_speaks_against_no_file(reason: str) -> None:
     assert classify("FAILED", reason) not in UNFIT
+
+
+def test_only_the_beginning_of_a_reason_is_looked_at() -> None:
+    assert classify("FAILED", "TRANSFER [5] " + "x" * 5000 + " SOURCE [111] Connection refused") == "other"
 
 
 @given(st.sampled_from(["FAILED", "CANCELED", "NOT_USED"]), st.text())

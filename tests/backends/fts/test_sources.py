@@ -11,8 +11,8 @@ import pytest
 from dc_inject.backends import fts as fts_module
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
-from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import DatasetFilter, FileFilter, Item, JobOptions, Listing
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.storage import Refused
 
 from ...storage.server import drip
@@ -106,11 +106,11 @@ def test_a_file_that_is_refused_costs_the_others_nothing(backend: FtsBackend, st
 
 def test_credentials_that_cannot_be_used_end_an_inventory(backend: FtsBackend, store: Store) -> None:
     def refuse(verb: str, url: str) -> None:
-        raise Fatal("the proxy expired", hold="credentials")
+        raise NeedsOperator("the proxy expired", hold="credentials")
 
     store.fault = refuse
     listing = Listing("list.yaml", "", (Item("f1", 0, 1),))
-    with pytest.raises(Fatal):
+    with pytest.raises(NeedsOperator):
         list(backend.inventory(SOURCE, FileFilter(listing)))
 
 
@@ -143,7 +143,7 @@ def test_storages_tell_whether_they_are_there_and_their_space(backend: FtsBacken
     ("error", "usable"),
     [
         (Temporary("PROPFIND: no connection"), False),
-        (Fatal("PROPFIND: 403", hold="credentials"), None),
+        (NeedsOperator("PROPFIND: 403", hold="credentials"), None),
         (Permanent("root:// needs the extra `xrootd`"), None),
     ],
 )
@@ -166,7 +166,7 @@ def test_what_is_wrong_with_a_storage_is_said_when_it_begins_changes_and_ends(
 ) -> None:
     """A storage that is down for hours would fill the log."""
     caplog.set_level("INFO", "dc_inject.backends.fts.sites")
-    answers: list[ServiceError | None] = [Temporary("down"), Temporary("down"), Fatal("403"), None, None]
+    answers: list[ServiceError | None] = [Temporary("down"), Temporary("down"), NeedsOperator("403"), None, None]
 
     def fault(_verb: str, _url: str) -> None:
         if error := answers[0]:
@@ -236,7 +236,7 @@ def test_a_storage_that_drips_is_not_waited_for_by_those_who_only_want_to_know_w
         backend = make(storage=None, timeout=60.0)
         facts = backend.sites([prefix])[prefix]
         assert (facts.readable, facts.writable) == (False, False)
-        assert "does not come to an end" in facts.missing["free"]
+        assert "did not end within" in facts.missing["free"]
         (end,) = backend.storages([], [prefix])
         assert end.reachable is False
 

@@ -15,9 +15,9 @@ import requests
 
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.fts.errors import Notes, translate
-from dc_inject.errors import Fatal, Permanent, ServiceError, Temporary
 from dc_inject.model import State
-from dc_inject.ports import Status
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
+from dc_inject.model.ports import Status
 
 from ..support import Heard
 from .conftest import bundle, submitted
@@ -35,16 +35,16 @@ def said(message: str) -> dict[str, str]:
     ("answer", "kind", "lost", "hold", "word"),
     [
         ((400, said("No valid pairs available")), Permanent, None, None, "No valid pairs"),
-        ((400, said("Failed to validate access-token")), Fatal, None, "credentials", "access-token"),
-        ((401, said(f"bad token {TOKEN}")), Fatal, None, "credentials", "401"),
-        ((403, said("Not enough permissions")), Fatal, None, "credentials", "Not enough"),
+        ((400, said("Failed to validate access-token")), NeedsOperator, None, "credentials", "access-token"),
+        ((401, said(f"bad token {TOKEN}")), NeedsOperator, None, "credentials", "401"),
+        ((403, said("Not enough permissions")), NeedsOperator, None, "credentials", "Not enough"),
         ((403, said("davs://a is banned")), Temporary, False, "source-unavailable", "banned"),
         ((403, said("davs://b is banned")), Temporary, False, "destination-unavailable", "banned"),
         ((404, PAGE), Permanent, None, None, "404"),
         ((405, said("no")), Permanent, None, None, "405"),
         ((413, PAGE), Permanent, None, None, "too large"),
         ((414, PAGE), Permanent, None, None, "too large"),
-        ((419, said("No delegation found")), Fatal, None, "credentials", "delegated"),
+        ((419, said("No delegation found")), NeedsOperator, None, "credentials", "delegated"),
         ((429, said("slower")), Temporary, False, "api-errors", "429"),
         ((500, said("boom")), Temporary, True, "api-errors", "boom"),
         ((502, PAGE), Temporary, True, "api-errors", "502"),
@@ -132,7 +132,7 @@ def test_a_refused_connection_is_not_lost_and_asked_once_for_all(
     assert heard.results("submit") == ["temporary"]
     with pytest.raises(Temporary, match="cannot connect"):
         backend.limits([bundle(0).link])
-    with pytest.raises(Fatal, match=endpoint.rpartition("/")[2]) as fatal:
+    with pytest.raises(NeedsOperator, match=endpoint.rpartition("/")[2]) as fatal:
         backend.check()
     assert fatal.value.hint
 
@@ -197,7 +197,7 @@ def test_a_new_token_is_taken_up_after_the_old_one_was_refused(
 ) -> None:
     backend.check()
     fts.instead.append(("POST", "/jobs", (401, said("expired"))))
-    assert isinstance(backend.submit([bundle(0)])[0].error, Fatal)
+    assert isinstance(backend.submit([bundle(0)])[0].error, NeedsOperator)
     keys.accesses["fts"] = Opens("new-token", stamp="new")
     assert backend.submit([bundle(0)])[0].error is None
     assert fts.seen[-1][2]["Authorization"] == "Bearer new-token"
@@ -216,13 +216,13 @@ def test_with_credentials_of_somebody_else_nothing_is_done(
     jobs = len(fts.jobs)
     for _ in range(2):
         (outcome,) = backend.submit([bundle(2)])
-        assert isinstance(outcome.error, Fatal)
+        assert isinstance(outcome.error, NeedsOperator)
         assert outcome.error.hold == "credentials"
         for name in ("/CN=me", "dteam", *other.get("vos", []), other.get("user_dn", "")):
             assert name in outcome.error.message
         assert "token-of-another" not in outcome.error.message
-        assert isinstance(backend.end([known])[0].error, Fatal)
-        with pytest.raises(Fatal):
+        assert isinstance(backend.end([known])[0].error, NeedsOperator)
+        with pytest.raises(NeedsOperator):
             backend.observe([known, doubt])
         if other != {"vos": []}:
             told = (
@@ -266,13 +266,13 @@ def test_an_expired_token_of_a_storage_is_told_by_check_too(
 ) -> None:
     """Were it told by submit only, the service would work again at each check and break at each submit."""
     keys.accesses |= {"source": Opens("src-token-0123456789"), "destination": Opens("dst-token-0123456789")}
-    keys.refused[purpose] = Fatal("the token expired", "get a new token", hold="credentials")
+    keys.refused[purpose] = NeedsOperator("the token expired", "get a new token", hold="credentials")
     for ask in (backend.check, lambda: backend.submit([bundle(0)])[0].error):
         try:
             error = ask()
-        except Fatal as raised:
+        except NeedsOperator as raised:
             error = raised
-        assert isinstance(error, Fatal)
+        assert isinstance(error, NeedsOperator)
         assert (error.message, error.hold) == ("the token expired", "credentials")
     keys.refused.clear()
     assert backend.check().account
@@ -284,7 +284,7 @@ def test_an_expired_token_of_a_storage_is_told_by_check_too(
 )
 def test_somebody_without_rights_is_told_so(fts: FakeFts, backend: FtsBackend, told) -> None:
     fts.told = told
-    with pytest.raises(Fatal, match="127") as fatal:
+    with pytest.raises(NeedsOperator, match="127") as fatal:
         backend.check()
     assert fatal.value.hold == "credentials"
 
@@ -292,7 +292,7 @@ def test_somebody_without_rights_is_told_so(fts: FakeFts, backend: FtsBackend, t
 @pytest.mark.parametrize("answer", [(200, PAGE), (200, {"hello": 1}), (404, PAGE), (301, PAGE)])
 def test_what_is_no_fts_is_told_so(fts: FakeFts, backend: FtsBackend, answer) -> None:
     fts.instead += [("GET", "/", answer)] * 2
-    with pytest.raises(Fatal, match="127") as fatal:
+    with pytest.raises(NeedsOperator, match="127") as fatal:
         backend.check()
     assert "8446" in fatal.value.hint
 
@@ -320,7 +320,7 @@ def test_a_job_that_we_may_not_see_is_not_known(fts: FakeFts, backend: FtsBacken
 
 def test_a_certificate_that_is_not_there_is_told(make: Callable[..., FtsBackend], keys: Keys, tmp_path) -> None:
     keys.accesses["fts"] = Opens(certificate=str(tmp_path / "no.pem"), key=str(tmp_path / "no.pem"))
-    with pytest.raises(Fatal, match="proxy or certificate") as fatal:
+    with pytest.raises(NeedsOperator, match="proxy or certificate") as fatal:
         make().check()
     assert fatal.value.hold == "credentials"
 
@@ -330,14 +330,14 @@ def test_a_certificate_that_is_none_is_told(make: Callable[..., FtsBackend], key
     """FTS's client leaves the file open then, which the collector finds."""
     (tmp_path / "bad.pem").write_text("nonsense")
     keys.accesses["fts"] = Opens(certificate=str(tmp_path / "bad.pem"), key=str(tmp_path / "bad.pem"))
-    with pytest.raises(Fatal, match="proxy or certificate"):
+    with pytest.raises(NeedsOperator, match="proxy or certificate"):
         make().check()
     gc.collect()
 
 
 def test_without_the_package_the_hint_says_how_to_get_it(make: Callable[..., FtsBackend], monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "dc_inject.backends.fts.client", None)
-    with pytest.raises(Fatal, match="cannot be imported") as fatal:
+    with pytest.raises(NeedsOperator, match="cannot be imported") as fatal:
         make().check()
     assert "gcc" in fatal.value.hint
 

@@ -15,11 +15,11 @@ import pytest
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.clock import SystemClock
 from dc_inject.credentials import Credentials
 from dc_inject.model import Cycle, DatasetFilter, FileFilter, Injection, Item, JobOptions, Link
-from dc_inject.ports import Backend
+from dc_inject.model.ports import Backend
 from dc_inject.sandbox import Rse, Sandbox, make_datasets
+from dc_inject.system.clock import SystemClock
 
 from ...conftest import rucio_config
 from ..fake import GB, FakeRse, FakeRucio

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from dc_inject.errors import AnotherNow, Permanent
 from dc_inject.model import Cycle, Entry, Item, State
-from dc_inject.ports import Candidate, Observation, Sight, Status
+from dc_inject.model.errors import Permanent, TryOtherItem
+from dc_inject.model.ports import Candidate, Observation, ReplicaStatus, Status
 
 from ..support import live
 from .conftest import DATASETS, FILES_PLACES, FTS, REAL_CATALOGUES, Place
 
 
-def sight(place: Place, number: int) -> Sight:
+def sight(place: Place, number: int) -> ReplicaStatus:
     candidate = Candidate(place.items[number].name, place.link)
     return place.backend.look([candidate])[candidate]
 
@@ -181,7 +181,7 @@ def test_a_dataset_is_at_a_destination_once_and_the_rest_of_its_batch_goes_on(pl
     injected(place, 1)
     later = Cycle(place.cycle.end, place.cycle.length)
     outcomes = place.backend.submit(place.injections(0, 1, 2, cycle=later))
-    assert [type(o.error) for o in outcomes] == [type(None), AnotherNow, type(None)]
+    assert [type(o.error) for o in outcomes] == [type(None), TryOtherItem, type(None)]
 
 
 @pytest.mark.parametrize("place", DATASETS, indirect=True)

@@ -80,14 +80,18 @@ class Fts:
 
     def ask(self, method: str, path: str, body: Any = None, token: str | None = None) -> tuple[int, Any]:
         """Ask without the client, for what the client has no word for; returns status and answer."""
+        status, text = self.raw(method, path, body, token)
+        return status, json.loads(text) if text else None
+
+    def raw(self, method: str, path: str, body: Any = None, token: str | None = None) -> tuple[int, str]:
+        """Ask in the same way; returns the status and the answer's text."""
         host, _, port = self.url.removeprefix("http://").partition(":")
         connection = http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             connection.request(method, path, body if isinstance(body, bytes) else json.dumps(body), headers)
             answer = connection.getresponse()
-            text = answer.read()
-            return answer.status, json.loads(text) if text else None
+            return answer.status, answer.read().decode()
         finally:
             connection.close()
 

@@ -50,6 +50,37 @@ def test_a_hundred_jobs_fit_into_a_call_and_one_more_does_not(context, source, d
         fts3.get_jobs_statuses(context, [job_id] * 101)
 
 
+def test_too_many_jobs_in_a_call_are_refused_by_apache_which_stands_before_fts(fts):
+    status, text = fts.raw("GET", "/jobs/" + ",".join(str(uuid.uuid4()) for _ in range(101)))
+    assert status == 414
+    assert text.startswith("<!DOCTYPE HTML PUBLIC")
+    assert "<title>414 Request-URI Too Long</title>" in text
+
+
+def test_a_job_has_the_fields_of_the_real_service(fts, context, source, destination):
+    fts.settings(link_active=1)
+    destination.gate.clear()
+    job_id = submit(context, transfers(source, destination, 2))
+    wait_until(lambda: destination.now_copying)
+    job = told(context, job_id)
+    named = ("verify_checksum", "source_spacetoken", "destination_spacetoken", "os_project_id", "target_qos")
+    assert {name: job[name] for name in named} == {
+        "verify_checksum": "b", "source_spacetoken": "", "destination_spacetoken": "",
+        "os_project_id": None, "target_qos": None,
+    }  # fmt: skip
+    assert sorted(file["filesize"] for file in job["files"]) == [0, 200], "0 is what was never read"
+    fts3.cancel(context, job_id)
+    over = told(context, job_id)
+    assert (over["job_state"], over["cancel_job"]) == ("CANCELED", False)
+
+
+def test_a_job_is_not_told_without_credentials_but_as_a_failure_of_the_service(fts, context, source, destination):
+    job_id = submit(context, transfers(source, destination))
+    fts.settings(anonymous=False)
+    assert fts.ask("GET", f"/jobs/{job_id}")[0] == 500
+    assert fts.ask("GET", "/jobs")[0] == 403
+
+
 def test_a_job_that_is_forgotten_is_not_found(fts, context, source, destination):
     job_id = submit(context, transfers(source, destination))
     fts.settings(forget=[job_id])
@@ -63,7 +94,7 @@ def test_a_job_is_active_while_a_file_of_it_is(context, source, destination):
     wait_until(lambda: destination.now_copying)
     job = told(context, job_id)
     assert (job["job_state"], states(job), job["job_finished"]) == ("ACTIVE", ["ACTIVE"], None)
-    assert [file["filesize"] for file in job["files"]] == [None]  # not before it has arrived
+    assert [file["filesize"] for file in job["files"]] == [200]  # as its source tells
     destination.gate.set()
     assert ended(context, job_id)["job_state"] == "FINISHED"
 

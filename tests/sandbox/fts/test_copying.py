@@ -157,10 +157,16 @@ def test_checksums_are_compared_where_that_was_asked_for(
     assert states(ended(context, submit(context, [file], verify_checksum=mode))) == [state]
 
 
-def test_a_size_that_is_not_the_sources_fails_before_the_copy(context, source, destination):
-    job = ended(context, submit(context, transfers(source, destination, filesize=7), retry=0))
-    assert reason(job).startswith("SOURCE [22] User specified source file size is 7")
-    assert destination.asked["COPY"] == 0
+def test_a_size_that_is_not_the_sources_is_not_compared_and_the_true_one_is_told(context, source, destination):
+    """As the real service has it: url_copy takes no notice of the size that was submitted."""
+    destination.gate.clear()
+    job_id = submit(context, transfers(source, destination, filesize=7), retry=0)
+    wait_until(lambda: destination.now_copying)
+    [file] = told(context, job_id)["files"]
+    assert (file["file_state"], file["user_filesize"], file["filesize"]) == ("ACTIVE", 7, 200)
+    destination.gate.set()
+    [file] = ended(context, job_id)["files"]
+    assert (file["file_state"], file["user_filesize"], file["filesize"]) == ("FINISHED", 7, 200)
 
 
 def test_a_truncated_copy_is_deleted(context, source, destination):

@@ -77,7 +77,8 @@ def test_limits_of_a_link_and_of_a_storage_are_set_by_those_with_the_right(
         assert fts.ask("GET", "/config/links", token=token)[0] == 403
         assert fts.ask("GET", "/config/se", token=token)[0] == 403
     assert fts.ask("POST", "/config/links", link | {"min_active": 1, "max_active": 2}, "operator")[0] == 200
-    [told_link] = fts.ask("GET", "/config/links", token="operator")[1]
+    default, told_link = fts.ask("GET", "/config/links", token="operator")[1]
+    assert (default["source"], default["destination"], default["max_active"]) == ("*", "*", 130)
     assert (told_link["min_active"], told_link["max_active"]) == (1, 2)
     other = new_storage()
     limits = {other.se: {"se_info": {"inbound_max_active": 1}}}
@@ -97,7 +98,8 @@ def test_limits_of_a_link_and_of_a_storage_are_set_by_those_with_the_right(
     assert fts.ask("DELETE", "/config/links/one", token="operator")[0] == 204
     assert fts.ask("GET", "/config/links/one", token="operator")[0] == 404
     assert fts.ask("DELETE", f"/config/se?se={other.se}", token="operator")[0] == 204
-    assert fts.ask("GET", "/config/se", token="operator")[1] == {}
+    default = {"se_info": {"inbound_max_active": 200, "outbound_max_active": 200}, "operations": {}}
+    assert fts.ask("GET", "/config/se", token="operator")[1] == {"*": default}
 
 
 @pytest.mark.parametrize(
@@ -187,6 +189,58 @@ def test_a_job_that_waits_is_cancelled_at_once(fts, context, source, destination
     destination.gate.set()
     ended(context, blocker)
     assert len(destination.copying) == 1
+
+
+def test_files_of_a_storage_that_is_banned_with_wait_as_are_on_hold_until_it_is_over(
+    fts, context, source, destination
+):
+    """WAIT_AS: wait, and allow submissions; those that came before it wait too, and what is active goes on."""
+    fts.settings(link_active=1)
+    destination.gate.clear()
+    before = submit(context, transfers(source, destination, 2))
+    wait_until(lambda: destination.now_copying)
+    fts.settings(link_active=1, held=[destination.se])
+    after = submit(context, transfers(source, destination))
+    wait_until(lambda: sorted(states(told(context, before))) == ["ACTIVE", "ON_HOLD"])
+    assert states(told(context, after)) == ["ON_HOLD"]
+    destination.gate.set()
+    wait_until(lambda: sorted(states(told(context, before))) == ["FINISHED", "ON_HOLD"])
+    assert told(context, before)["job_finished"] is None
+    fts.settings()
+    assert [ended(context, job)["job_state"] for job in (before, after)] == ["FINISHED"] * 2
+
+
+def test_a_ban_that_lasts_too_long_cancels_files_one_by_one(fts, context, source, destination, new_storage):
+    other = new_storage()
+    fts.settings(held=[destination.se], hold_timeout=0.01)
+    some = [*transfers(source, destination), *transfers(source, other)]
+    job = ended(context, submit(context, some))
+    assert (job["job_state"], sorted(states(job))) == ("FINISHEDDIRTY", ["CANCELED", "FINISHED"])
+    assert job["cancel_job"] is False
+
+
+def test_a_cancel_leaves_files_on_hold_and_those_without_tokens_as_they_are(fts, source, destination):
+    """So does the real service, and they never move after it."""
+    fts.tokens(one={"vo": "sandbox", "user": "/CN=one"})
+    context = fts.context("one")
+    for state, waits in (("ON_HOLD", {"held": [destination.se]}), ("TOKEN_PREP", {"token_prep": 3600})):
+        fts.settings(**waits)
+        job_id = submit(context, transfers(source, destination))
+        assert states(told(context, job_id)) == [state]
+        fts3.cancel(context, job_id)
+        fts.settings()
+        later = submit(context, transfers(source, destination))
+        assert ended(context, later)["job_state"] == "FINISHED", "the scheduler has had its turn"
+        job = told(context, job_id)
+        assert (job["job_state"], states(job)) == ("CANCELED", [state])
+
+
+def test_files_with_tokens_wait_until_these_are_prepared(fts, context, source, destination):
+    fts.tokens(one={"vo": "sandbox", "user": "/CN=one"})
+    fts.settings(token_prep=0.01)
+    job_id = submit(fts.context("one"), transfers(source, destination))
+    assert ended(fts.context("one"), job_id)["job_state"] == "FINISHED"
+    assert states(ended(context, submit(context, transfers(source, destination)))) == ["FINISHED"]
 
 
 def test_single_files_of_a_job_are_cancelled(fts, context, source, destination):

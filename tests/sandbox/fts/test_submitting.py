@@ -25,12 +25,17 @@ def test_a_deterministic_job_has_the_id_that_the_client_can_foretell(context, so
     assert job_id == str(uuid.uuid5(uuid.uuid5(BASE_ID, "sandbox"), sid))
 
 
-def test_the_same_job_again_is_a_conflict_and_changes_nothing(context, source, destination):
+def test_the_same_job_again_is_a_conflict_and_changes_nothing(fts, context, source, destination):
     files, words = transfers(source, destination, 2), {"id_generator": "deterministic", "sid": uuid.uuid4().hex}
     job_id = submit(context, files, **words)
     with pytest.raises(fts3.exceptions.ClientError, match="409"):
         submit(context, files, **words)
+    other = {"sources": ["http://a/x"], "destinations": ["http://b/x"]}
+    again = {"files": [other], "params": words}  # also with other content
+    duplicated = {"message": "The sid provided by the user is duplicated"}
+    assert fts.ask("POST", "/jobs", again) == (409, duplicated)
     assert states(ended(context, job_id)) == ["FINISHED"] * 2
+    assert fts.ask("POST", "/jobs", again) == (409, duplicated)
     assert len(destination.copying) == 2
 
 

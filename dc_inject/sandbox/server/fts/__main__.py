@@ -69,7 +69,7 @@ async def serve(folder: Path, plain: socket.socket, encrypted: socket.socket | N
     delegations = Delegations(database, desk)
     application = web.Application(middlewares=[web.middleware(partial(desk.receive))])
     for part in (
-        ServiceApi(desk, limits, optimizer),
+        ServiceApi(desk, knobs, limits, optimizer),
         delegations,
         JobsApi(desk, knobs, jobs, scheduler, delegations),
     ):

@@ -10,7 +10,7 @@ from typing import Any
 
 _JOB = (
     "job_id", "job_state", "job_type", "vo_name", "user_dn", "cred_id", "source_se", "dest_se", "priority",
-    "retry", "retry_delay", "checksum_method", "reason",
+    "retry", "retry_delay", "reason",
 )  # fmt: skip
 _FILE = (
     "file_id", "file_index", "job_id", "vo_name", "file_state", "priority", "source_surl", "dest_surl",
@@ -36,10 +36,13 @@ def job_plain(row: sqlite3.Row) -> dict[str, Any]:
         "job_metadata": json.loads(row["job_metadata"]),
         "max_time_in_queue": None if row["expires"] is None else int(row["expires"]),
         "overwrite_flag": "Y" if row["overwrite"] else None,
-        "cancel_job": row["job_state"] == "CANCELED" or None,
+        "verify_checksum": row["checksum_method"],
+        "cancel_job": False,
         "dst_file_report": False,
-        "source_space_token": "",
-        "space_token": "",
+        "source_spacetoken": "",
+        "destination_spacetoken": "",
+        "os_project_id": None,
+        "target_qos": None,
         "copy_pin_lifetime": -1,
         "bring_online": -1,
         "archive_timeout": -1,
@@ -51,6 +54,7 @@ def job_plain(row: sqlite3.Row) -> dict[str, Any]:
 def file_plain(row: sqlite3.Row) -> dict[str, Any]:
     """Write a file; its tokens are nobody's business."""
     return {key: row[key] for key in _FILE} | dict.fromkeys(_NOTHING) | {
+        "filesize": row["filesize"] or 0,  # of what was never read, too
         "start_time": moment(row["start_time"]),
         "finish_time": moment(row["finish_time"]),
         "file_metadata": json.loads(row["file_metadata"]),

@@ -17,6 +17,7 @@ from .storages import Found, Storages, address
 
 log = logging.getLogger("fts")
 Mark = Callable[[float | None], None]
+Size = Callable[[int], None]
 _LATE = 5.0  # seconds after which a storage no longer begins with a copy that was given up
 _PAUSE = 0.1  # seconds between two looks for it
 
@@ -31,7 +32,6 @@ class Transfer:
     destination_token: str | None = field(repr=False)
     checksum: str  # ADLER32 or ADLER32:0a1b2c3d
     checksum_method: str  # n(one), s(ource), t(arget), b(oth)
-    size: int  # in bytes; 0: not told
     overwrite: bool
     strict: bool  # nothing but the copy itself
     cleanup: bool
@@ -43,7 +43,7 @@ class Transfer:
         """Take it from a file's row; a job without a timeout of its own has `timeout`."""
         return cls(
             row["source_surl"], row["dest_surl"], row["source_token"], row["destination_token"],
-            row["checksum"], row["checksum_method"], row["user_filesize"], bool(row["overwrite"]),
+            row["checksum"], row["checksum_method"], bool(row["overwrite"]),
             bool(row["strict_copy"]), bool(row["cleanup"]), row["asked"], row["timeout"] or timeout,
         )  # fmt: skip
 
@@ -61,9 +61,10 @@ class Transfer:
         return value.rjust(8, "0") if self.algorithm == "adler32" else value
 
 
-async def copy(storages: Storages, transfer: Transfer, mark: Mark) -> int:
+async def copy(storages: Storages, transfer: Transfer, mark: Mark, size: Size) -> int:
     """Copy a file and return its size in bytes; raises CopyFailed.
 
+    `size` is called with the bytes that the source has, whatever the user told: FTS3 compares nothing with that.
     `mark` is called with the time just before bytes of ours may come to be at the destination, and with None when
     they are certainly gone; when the copy fails or is cancelled they are deleted.
     """
@@ -71,17 +72,20 @@ async def copy(storages: Storages, transfer: Transfer, mark: Mark) -> int:
         source = address(SOURCE, transfer.source)
         destination = address(DESTINATION, transfer.destination)
         async with asyncio.timeout(transfer.timeout):
-            return await _copy(storages, transfer, source, destination, mark)
+            return await _copy(storages, transfer, source, destination, mark, size)
     except TimeoutError:
         text = f"Transfer timed out after {transfer.timeout:g} s"
         raise CopyFailed(TRANSFER, errno.ETIMEDOUT, text) from None
 
 
-async def _copy(storages: Storages, transfer: Transfer, source: URL, destination: URL, mark: Mark) -> int:
+async def _copy(
+    storages: Storages, transfer: Transfer, source: URL, destination: URL, mark: Mark, size: Size
+) -> int:
     if transfer.asked:
         await clean(storages, transfer, transfer.asked)
         mark(None)
     there = await _check_source(storages, transfer, source)
+    size(there.size)
     if not transfer.strict:
         await storages.make_parent(destination, transfer.destination_token)
     asked, opened = time.time(), asyncio.Event()
@@ -128,9 +132,6 @@ async def _check_source(storages: Storages, transfer: Transfer, source: URL) -> 
     found = await storages.look(SOURCE, source, transfer.source_token, wanted)
     if found is None:
         raise of_status(SOURCE, 404)
-    if transfer.size and found.size != transfer.size:
-        text = f"User specified source file size is {transfer.size}, the source has {found.size} bytes"
-        raise CopyFailed(SOURCE, errno.EINVAL, text)
     if transfer.checksum_method in ("s", "b"):
         _compare(SOURCE, "User-defined and source", transfer, transfer.told, found.checksum)
     return found

@@ -16,6 +16,16 @@ from .refusals import REASONS, Refused
 from .settings import Json, Knobs, Token, Watched, parse_tokens
 
 log = logging.getLogger("fts")
+_APACHE_414 = """<!DOCTYPE HTML PUBLIC "-//IETF//DTD HTML 2.0//EN">
+<html><head>
+<title>414 Request-URI Too Long</title>
+</head><body>
+<h1>Request-URI Too Long</h1>
+<p>The requested URL's length exceeds the capacity
+limit for this server.<br />
+</p>
+</body></html>
+"""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -55,6 +65,15 @@ class Desk:
             self._knobs.now,
         )
 
+    def who_of_jobs(self, request: web.Request) -> Person:
+        """Tell who asks for jobs by their ids; FTS3 fails (500) instead of refusing those without credentials."""
+        try:
+            return self.who(request)
+        except Refused as refusal:
+            if refusal.status == 403:
+                raise Refused(500, "Internal Server Error") from None
+            raise
+
     def configurer(self, request: web.Request) -> Person:
         """Tell who asks, and refuse those without the config right."""
         person = self.who(request)
@@ -84,8 +103,14 @@ class Desk:
 
 
 def refusal_answer(refusal: Refused) -> web.Response:
-    """Write a refusal as FTS3 does."""
+    """Write a refusal as FTS3 does; a URI that is too long does not get past Apache, which stands before it."""
+    if refusal.status == 414:
+        return web.Response(
+            text=_APACHE_414, status=414, reason=REASONS[414], content_type="text/html", charset="iso-8859-1"
+        )
     body = {"status": refusal.line, "message": refusal.message}
+    if refusal.status == 409:
+        del body["status"]
     return web.json_response(body, status=refusal.status, reason=REASONS[refusal.status])
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-ACTIVE_STATES = ("SUBMITTED", "READY", "ACTIVE")
+ACTIVE_STATES = ("SUBMITTED", "READY", "ACTIVE")  # what a cancel ends
+HELD_STATES = ("ON_HOLD", "TOKEN_PREP")  # not over either, but a cancel leaves files in them, as FTS3 does
 CANCELED = "Job canceled by the user"
+GIVEN_UP = "The storage was banned for too long"
 EXPIRED = "Job has been canceled because it stayed in the queue for too long"
 _SLOT = "file.*, job.retry AS allowed, job.retry_delay, job.overwrite, job.checksum_method, job.strict_copy, \
 job.cleanup, job.timeout, job.user_dn"
@@ -88,6 +90,51 @@ class Jobs:
     def mark(self, file_id: int, asked: float | None) -> None:
         """Note since when bytes of ours may be at the destination; None when there are none for certain."""
         self._run("UPDATE file SET asked = ? WHERE file_id = ?", asked, file_id)
+
+    def sized(self, file_id: int, size: int) -> None:
+        """Note the bytes that the source has."""
+        self._run("UPDATE file SET filesize = ? WHERE file_id = ?", size, file_id)
+
+    def hold(self, storages: Sequence[str], now: float) -> list[int]:
+        """Let files that wait for banned storages wait until that is over (a ban with WAIT_AS); returns them."""
+        places = ",".join("?" * len(storages))
+        files = self._all(
+            "SELECT file_id FROM file WHERE file_state = 'SUBMITTED' "  # noqa: S608 (question marks)
+            f"AND (source_se IN ({places}) OR dest_se IN ({places}))",
+            *storages, *storages,
+        )  # fmt: skip
+        for row in files:
+            self._run(
+                "UPDATE file SET file_state = 'ON_HOLD', not_before = ? WHERE file_id = ?", now, row["file_id"]
+            )
+        return [row["file_id"] for row in files]
+
+    def release(self, storages: Sequence[str], now: float) -> list[int]:
+        """Let files wait for their turn again that no ban holds, and those with their tokens; returns them."""
+        places = ",".join("?" * len(storages))
+        files = self._all(
+            "SELECT file_id FROM file JOIN job USING (job_id) WHERE job_finished IS NULL AND ("  # noqa: S608 (question marks)
+            f"file_state = 'ON_HOLD' AND NOT (file.source_se IN ({places}) OR file.dest_se IN ({places})) "
+            "OR file_state = 'TOKEN_PREP' AND not_before <= ?)",
+            *storages, *storages, now,
+        )  # fmt: skip
+        for row in files:
+            self._run("UPDATE file SET file_state = 'SUBMITTED', not_before = 0 WHERE file_id = ?", row["file_id"])
+        return [row["file_id"] for row in files]
+
+    def give_up(self, now: float, held_before: float) -> None:
+        """Cancel files, and not their jobs, that a ban has held for too long."""
+        for row in self._all(
+            "SELECT file_id FROM file JOIN job USING (job_id) "
+            "WHERE job_finished IS NULL AND file_state = 'ON_HOLD' AND not_before <= ?",
+            held_before,
+        ):
+            with self._transaction():
+                self._run(
+                    "UPDATE file SET file_state = 'CANCELED', reason = ?, finish_time = ? WHERE file_id = ?",
+                    GIVEN_UP, now, row["file_id"],
+                )  # fmt: skip
+                self._settle(row["file_id"], now)
 
     def finish(self, file_id: int, now: float, size: int, duration: float) -> None:
         """A file has arrived; throughput is in MiB/s, as FTS3 tells it."""
@@ -209,10 +256,8 @@ class Jobs:
         row = self._one("SELECT job_id FROM file WHERE file_id = ?", file_id)
         assert row
         job_id = row["job_id"]
-        if self._one(
-            "SELECT 1 FROM file WHERE job_id = ? AND file_state IN ('SUBMITTED', 'READY', 'ACTIVE') LIMIT 1",
-            job_id,
-        ):
+        left = ",".join(f"'{state}'" for state in (*ACTIVE_STATES, *HELD_STATES))
+        if self._one(f"SELECT 1 FROM file WHERE job_id = ? AND file_state IN ({left}) LIMIT 1", job_id):  # noqa: S608 (ours)
             return
         counted = self._all(
             "SELECT file_state, count(*) AS n FROM file WHERE job_id = ? GROUP BY file_state", job_id

@@ -12,7 +12,7 @@ from aiohttp import web
 from .answers import file_plain, job_plain, moment, only
 from .delegation import Delegations
 from .desk import Desk, multistatus, single
-from .jobs import ACTIVE_STATES, Jobs
+from .jobs import ACTIVE_STATES, HELD_STATES, Jobs
 from .people import CERTIFICATE, Person
 from .refusals import Refused
 from .scheduler import Scheduler
@@ -71,7 +71,7 @@ class JobsApi:
 
     async def get(self, request: web.Request) -> web.Response:
         """Tell the states of jobs, with some fields of their files when these are asked for."""
-        person, ids = self._desk.who(request), self._ids(request)
+        person, ids = self._desk.who_of_jobs(request), self._ids(request)
         fields = [field for field in request.query.get("files", "").split(",") if field]
 
         def told(job_id: str) -> dict[str, Any]:
@@ -141,7 +141,10 @@ class JobsApi:
     async def list_files(self, request: web.Request) -> web.Response:
         """List files of the own VO, 1000 at most; without states those that are not over."""
         person, query = self._desk.who(request), request.query
-        states = [state for state in query.get("state_in", "").split(",") if state] or list(ACTIVE_STATES)
+        states = [state for state in query.get("state_in", "").split(",") if state] or [
+            *ACTIVE_STATES,
+            *HELD_STATES,
+        ]
         wanted: dict[str, Any] = {"vo_name": person.vo, "file_state": states}
         wanted |= {key: query[key] for key in ("source_se", "dest_se") if query.get(key)}
         limit = min(_number(query.get("limit")) or _FILES_LIMIT, _FILES_LIMIT)

@@ -37,14 +37,17 @@ class Limits:
         """Return the limit of copies into a storage."""
         return self._of_storage(storage, "inbound_max_active", settings)
 
-    def links(self, name: str | None = None) -> list[dict[str, Any]]:
-        """Return the links that have limits, or the one of that name."""
-        rows = self._database.execute(
-            "SELECT * FROM link_config WHERE ?1 IS NULL OR symbolicname = ?1 ORDER BY symbolicname", (name,)
-        )
-        return [dict(row) | {"optimizer_mode": 2, "tcp_buffer_size": 0, "nostreams": 0} for row in rows]
+    def links(self, settings: Settings, name: str | None = None) -> list[dict[str, Any]]:
+        """Return the links that have limits, and the one of all others (`*`); or the one of that name."""
+        found = self._database.execute("SELECT * FROM link_config ORDER BY symbolicname")
+        rows = [dict(row) for row in found]
+        if not any(row["source"] == row["destination"] == "*" for row in rows):
+            default = {"symbolicname": "*", "source": "*", "destination": "*", "min_active": _MIN}
+            rows.insert(0, default | {"max_active": settings.link_active})
+        rows = [row for row in rows if name in (None, row["symbolicname"])]
+        return [row | {"optimizer_mode": 2, "tcp_buffer_size": 0, "nostreams": 0} for row in rows]
 
-    def set_link(self, wanted: Json) -> dict[str, Any]:
+    def set_link(self, wanted: Json, settings: Settings) -> dict[str, Any]:
         """Set a link's limits; raises Refused."""
         if not isinstance(wanted, dict) or not wanted.get("symbolicname"):
             raise Refused(400, "Missing symbolicname")
@@ -63,22 +66,24 @@ class Limits:
             (str(wanted["symbolicname"]), str(source), str(destination), low, high),
         )
         self._read()
-        return self.links(str(wanted["symbolicname"]))[0]
+        return self.links(settings, str(wanted["symbolicname"]))[0]
 
     def drop_link(self, name: str) -> None:
         """Forget a link's limits."""
         self._database.execute("DELETE FROM link_config WHERE symbolicname = ?", (name,))
         self._read()
 
-    def storages(self, name: str | None = None) -> dict[str, Any]:
-        """Return the storages that have limits, or the one of that name."""
+    def storages(self, settings: Settings, name: str | None = None) -> dict[str, Any]:
+        """Return the storages that have limits, and what holds for all others (`*`); or the one of that name."""
+        default = dict.fromkeys(_OF_STORAGE, settings.storage_active)
+        limits = {"*": default} | {
+            storage: {key: row[key] for key in _OF_STORAGE} for storage, row in sorted(self._storages.items())
+        }
         return {
-            storage: {"se_info": {key: row[key] for key in _OF_STORAGE}, "operations": {}}
-            for storage, row in sorted(self._storages.items())
-            if name in (None, storage)
+            storage: {"se_info": of, "operations": {}} for storage, of in limits.items() if name in (None, storage)
         }
 
-    def set_storages(self, wanted: Json) -> dict[str, Any]:
+    def set_storages(self, wanted: Json, settings: Settings) -> dict[str, Any]:
         """Set limits of storages; raises Refused."""
         try:
             for storage, content in wanted.items():
@@ -94,7 +99,7 @@ class Limits:
         except (AttributeError, KeyError, TypeError, ValueError):
             raise Refused(400, "Malformed configuration") from None
         self._read()
-        return self.storages()
+        return self.storages(settings)
 
     def drop_storage(self, name: str) -> None:
         """Forget a storage's limits."""
@@ -102,7 +107,7 @@ class Limits:
         self._read()
 
     def _of_storage(self, storage: str, key: str, settings: Settings) -> int:
-        row = self._storages.get(storage)
+        row = self._storages.get(storage) or self._storages.get("*")
         limit = row[key] if row else None
         return settings.storage_active if limit is None else int(limit)
 

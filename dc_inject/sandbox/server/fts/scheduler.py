@@ -53,6 +53,7 @@ class Scheduler:
             if now >= next_tick:
                 next_tick = now + _TICK
                 self.drop(self._jobs.expire(now))
+                self._hold(now)
                 while self._later and self._later[0][0] <= now:
                     self.add([heapq.heappop(self._later)[1]])
             if now >= looked + self._knobs.now.optimizer_interval:
@@ -96,6 +97,14 @@ class Scheduler:
         else:
             link = (row["vo_name"], row["source_se"], row["dest_se"])
             self._queue.add(link, row["priority"], row["file_id"])
+
+    def _hold(self, now: float) -> None:
+        """Let files wait whose storage is banned until that is over, and those whose tokens are prepared."""
+        settings = self._knobs.now
+        self.drop(self._jobs.hold(settings.held, now))
+        if settings.hold_timeout:
+            self._jobs.give_up(now, now - settings.hold_timeout)
+        self.add(self._jobs.release(settings.held, now))
 
     def _start(self) -> None:
         settings = self._knobs.now
@@ -143,7 +152,12 @@ class Scheduler:
             if settings.copy_delay:
                 await asyncio.sleep(settings.copy_delay)
             transfer = Transfer.of(row, settings.copy_timeout)
-            size = await copy(self._storages, transfer, lambda asked: self._jobs.mark(file_id, asked))
+            size = await copy(
+                self._storages,
+                transfer,
+                lambda asked: self._jobs.mark(file_id, asked),
+                lambda there: self._jobs.sized(file_id, there),
+            )
         except CopyFailed as failure:
             # without its text, which is the storage's, and may repeat a token
             log.info("file %d of job %s failed: %s [%d]", file_id, row["job_id"], failure.end, failure.number)

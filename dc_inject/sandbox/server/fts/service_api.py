@@ -12,6 +12,7 @@ from .desk import Desk
 from .limits import Limits
 from .optimizer import Optimizer
 from .refusals import Refused
+from .settings import Knobs
 
 _VERSION = {"major": 3, "minor": 14, "patch": 2}
 
@@ -19,9 +20,9 @@ _VERSION = {"major": 3, "minor": 14, "patch": 2}
 class ServiceApi:
     """Handlers; each answers one kind of request."""
 
-    def __init__(self, desk: Desk, limits: Limits, optimizer: Optimizer) -> None:
+    def __init__(self, desk: Desk, knobs: Knobs, limits: Limits, optimizer: Optimizer) -> None:
         """Take what they need."""
-        self._desk, self._limits, self._optimizer = desk, limits, optimizer
+        self._desk, self._knobs, self._limits, self._optimizer = desk, knobs, limits, optimizer
 
     def routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
         """Name method, path and handler of each."""
@@ -81,12 +82,12 @@ class ServiceApi:
     async def links(self, request: web.Request) -> web.Response:
         """Tell the links' limits."""
         self._desk.configurer(request)
-        return web.json_response(self._limits.links())
+        return web.json_response(self._limits.links(self._knobs.now))
 
     async def link(self, request: web.Request) -> web.Response:
         """Tell one link's limits."""
         self._desk.configurer(request)
-        found = self._limits.links(request.match_info["name"])
+        found = self._limits.links(self._knobs.now, request.match_info["name"])
         if not found:
             raise Refused(404, f"Link {request.match_info['name']} does not exist")
         return web.json_response(found[0])
@@ -94,7 +95,7 @@ class ServiceApi:
     async def set_link(self, request: web.Request) -> web.Response:
         """Set a link's limits."""
         self._desk.configurer(request)
-        return web.json_response(self._limits.set_link(await self._desk.json(request)))
+        return web.json_response(self._limits.set_link(await self._desk.json(request), self._knobs.now))
 
     async def drop_link(self, request: web.Request) -> web.Response:
         """Forget a link's limits."""
@@ -105,12 +106,12 @@ class ServiceApi:
     async def storages(self, request: web.Request) -> web.Response:
         """Tell the storages' limits."""
         self._desk.configurer(request)
-        return web.json_response(self._limits.storages(request.query.get("se")))
+        return web.json_response(self._limits.storages(self._knobs.now, request.query.get("se")))
 
     async def set_storages(self, request: web.Request) -> web.Response:
         """Set storages' limits."""
         self._desk.configurer(request)
-        return web.json_response(self._limits.set_storages(await self._desk.json(request)))
+        return web.json_response(self._limits.set_storages(await self._desk.json(request), self._knobs.now))
 
     async def drop_storage(self, request: web.Request) -> web.Response:
         """Forget a storage's limits."""

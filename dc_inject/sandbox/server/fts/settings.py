@@ -26,7 +26,7 @@ class Settings:
 
     # how much at a time
     max_active: int = 24  # copies in all
-    link_active: int = 200  # copies of a link, unless /config/links says otherwise
+    link_active: int = 130  # copies of a link, unless /config/links says otherwise
     storage_active: int = 200  # copies into, and copies out of, a storage, unless /config/se says otherwise
     retries: int = 0  # for jobs that leave it to the server
 
@@ -40,6 +40,9 @@ class Settings:
 
     # what is refused
     banned: tuple[str, ...] = ()  # storages
+    held: tuple[str, ...] = ()  # storages that are banned with WAIT_AS: files are taken, and are ON_HOLD
+    hold_timeout: float = 0.0  # after which files on hold are cancelled; 0: never
+    token_prep: float = 0.0  # how long files with tokens are TOKEN_PREP
     metadata_limit: int = 1024  # bytes
     max_body: int = 64 * 2**20  # bytes
     max_ids: int = 100  # job ids in one call

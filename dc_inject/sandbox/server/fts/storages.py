@@ -74,7 +74,7 @@ class Storages:
                 return None
             if answer.status != 207:
                 raise of_status(DESTINATION, answer.status)
-            found = re.search(r"getlastmodified[^>]*>([^<]+)<", await answer.text())
+            found = re.search(r"getlastmodified[^<>]{0,80}>([^<>]{1,80})<", await answer.text())
         if not found:
             raise CopyFailed(DESTINATION, errno.EIO, "The storage does not tell when the file was changed")
         return parsedate_to_datetime(found[1]).timestamp()

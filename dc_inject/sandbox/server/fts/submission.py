@@ -51,6 +51,7 @@ def _job(submitted: Json, person: Person, settings: Settings, now: float) -> tup
     ]
     if not files:
         raise Refused(400, "No valid pairs available")
+    files = [row | _waiting(row, settings, now) for row in files]
     replicas = len(files) != len({row["file_index"] for row in files})
     if replicas and len({row["file_index"] for row in files}) > 1:
         raise Refused(400, "Multiple replica jobs must only have one unique file")
@@ -114,6 +115,16 @@ def _files(entry: Mapping[str, Any], person: Person, settings: Settings, common:
                 }
             )
     return rows
+
+
+def _waiting(row: Row, settings: Settings, now: float) -> Row:
+    """Return what a file waits for before its turn: its tokens, or the end of a ban with WAIT_AS."""
+    state, not_before = row["file_state"], 0.0
+    if state == "SUBMITTED" and row["source_token"] and settings.token_prep:
+        state, not_before = "TOKEN_PREP", now + settings.token_prep
+    elif state == "SUBMITTED" and {row["source_se"], row["dest_se"]} & set(settings.held):
+        state, not_before = "ON_HOLD", now
+    return {"file_state": state, "not_before": not_before}
 
 
 def _tokens(entry: Mapping[str, Any], person: Person) -> tuple[list[str | None], list[str | None]]:

@@ -1,0 +1,11 @@
+"""The footprint of menus: what they mean for each site, each scenario and in total; no service is needed."""
+
+from __future__ import annotations
+
+from dc_inject.analysis.footprint.adding import footprint
+from dc_inject.analysis.footprint.assumptions import MEAN_FILE, Assumptions
+from dc_inject.analysis.footprint.load import Load
+from dc_inject.analysis.footprint.rows import KINDS, Footprint, Group, Row
+from dc_inject.analysis.footprint.sizes import stock
+
+__all__ = ["KINDS", "MEAN_FILE", "Assumptions", "Footprint", "Group", "Load", "Row", "footprint", "stock"]

@@ -1,0 +1,114 @@
+"""What a campaign asks of spaces, of datasets and of FTS, and whether they can give it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from dc_inject import menu
+from dc_inject.analysis.footprint import Assumptions, footprint, stock
+from dc_inject.model import Campaign, DatasetFilter, Flow, Menu, Site, rates, units, urls
+from dc_inject.model.errors import Problem
+
+ROUNDING = 1e-6
+Found = tuple[Menu, Problem]
+Use = tuple[Menu, Flow]
+
+
+def findings(campaign: Campaign, file_speed: float, told: Collection[str]) -> Iterator[Found]:
+    """Yield findings with the menu that may accept each; `told` are services whose limits are known."""
+    uses = [(of, flow) for of in campaign.menus for flow in of.flows]
+    yield from _spaces(campaign, uses)
+    yield from coarse(uses, smallest)
+    yield from _transfers([use for use in uses if use[1].link.through not in told], file_speed)
+
+
+def _spaces(campaign: Campaign, uses: Sequence[Use]) -> Iterator[Found]:
+    """Find RSEs that would be overfilled even if all rules had the shortest lifetime."""
+    specs = [spec for of in campaign.menus for site in of.sites for spec in site.rses.values()]
+    if all(spec.space is None for spec in specs):
+        return
+    for row in footprint([by_rse(campaign)], Assumptions()).by("site"):
+        if row.space is None or row.peak.shortest <= row.space * (1 + ROUNDING):
+            continue
+        of, flow = largest(use for use in uses if use[1].link.destination == row.group.name)
+        needed = f"{units.format_size(row.peak.shortest)} of {units.format_size(row.space)}"
+        shortest = units.format_duration(flow.lifetime_min)
+        what = (
+            f"{units.format_rate(row.peak.arriving)} into {row.group.name} need {needed}, even with the shortest "
+            f"lifetime, {shortest}: the rest will be held (destination-full)"
+        )
+        hint = "lower the rates, shorten `lifetime: {min: ...}`, or ask the site for space"
+        yield of, Problem(flow.menu, flow.line, what, hint, "space-overfilled")
+
+
+def by_rse(campaign: Campaign) -> Campaign:
+    """Return the campaign with each RSE as a site of its own, so that a footprint has rows for them."""
+    menus = []
+    for one in campaign.menus:
+        specs = [pair for site in one.sites for pair in site.rses.items()]
+        menus.append(replace(one, sites=tuple(Site(rse, rses={rse: spec}) for rse, spec in specs)))
+    return replace(campaign, menus=tuple(menus))
+
+
+def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[Found]:
+    """Find links too slow for one dataset an hour, of what they may take; one finding for a scenario."""
+    slow: dict[tuple[str, str], list[tuple[float, int, Use]]] = {}
+    for use in uses:
+        flow, least = use[1], smallest_of(use[1])
+        hour = rates.peak([flow]).rate * (1 + flow.overhead) * 3600
+        if flow.slices is None and 0 < hour < least * (1 - ROUNDING):
+            slow.setdefault((flow.menu, flow.scenario), []).append((hour, least, use))
+    for (_, scenario), some in slow.items():
+        hour, least, (of, flow) = min(some, key=lambda one: one[0] / one[1])
+        others = f" (and {units.counted(len(some) - 1, 'more links')} of {scenario})" if len(some) > 1 else ""
+        what = (
+            f"{flow.link.shown}{others} moves {units.format_size(hour)} an hour, less than the smallest dataset "
+            f"or file that it may take, {units.format_size(least)}: it will have traffic only now and then"
+        )
+        hint = "let this link take smaller datasets, too, or `slices` of them"
+        yield of, Problem(flow.menu, flow.line, what, hint, "coarse-datasets")
+
+
+def smallest(flow: Flow) -> int:
+    """Return the bytes of the smallest dataset or file that a flow may take, as far as its menu tells."""
+    known = stock(flow, None)
+    if known:
+        return min(item.bytes for item in known)
+    if isinstance(flow.datasets, DatasetFilter):
+        return flow.datasets.files[0] * flow.datasets.mean_file[0]
+    return flow.datasets.size[0]
+
+
+def _transfers(uses: Sequence[Use], file_speed: float) -> Iterator[Found]:
+    """Find links that need more transfers at a time than FTS allows by default, all scenarios together."""
+    links: dict[tuple[str, str], list[Use]] = {}
+    for use in uses:
+        source, destination = use[1].link[:2]
+        if use[1].link.through == "fts":
+            source, destination = urls.host_key(source), urls.host_key(destination)
+        links.setdefault((source, destination), []).append(use)
+    most = Assumptions().link_limit
+    found: dict[tuple[str, str], list[tuple[float, str, Use]]] = {}
+    for (source, destination), some in links.items():
+        rate = rates.peak(replace(flow, rate=flow.rate * (1 + flow.overhead)) for _, flow in some).rate
+        if menu.needed(rate, file_speed) > most * (1 + ROUNDING):
+            of, flow = largest(some)
+            found.setdefault((flow.menu, flow.scenario), []).append(
+                (rate, f"{source} -> {destination}", (of, flow))
+            )
+    for (_, scenario), more in found.items():
+        rate, link, (of, flow) = max(more, key=lambda one: one[0])
+        others = f" (and {units.counted(len(more) - 1, 'more links')} of {scenario})" if len(more) > 1 else ""
+        what = (
+            f"{link}{others}: {units.format_rate(rate)} need {menu.needed(rate, file_speed):.0f} transfers at a "
+            f"time, and {menu.LIMITS_OF} allows {most} by default; "
+            f"{most} files at {units.format_size(file_speed)}/s are {units.format_rate(most * file_speed)}"
+        )
+        hint = "have FTS's operators raise its limit on this link, and if they did: `accept: [fts-link-limit]`"
+        yield of, Problem(flow.menu, flow.line, what, hint, "fts-link-limit")
+
+
+def largest(uses: Iterable[Use]) -> Use:
+    """Return the flow with the highest rate: the place where a finding about several is told."""
+    return max(uses, key=lambda use: use[1].rate)

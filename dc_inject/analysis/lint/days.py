@@ -1,0 +1,89 @@
+"""How the menus of a campaign follow each other, what each sums to, and what cannot be told apart in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import combinations, pairwise
+
+from dc_inject.model import Campaign, Flow, Link, Menu, rates, units
+from dc_inject.model.errors import Problem
+
+TARGET_TOLERANCE = 0.01
+Found = tuple[Menu, Problem]
+
+
+def findings(campaign: Campaign) -> Iterator[Found]:
+    """Yield findings with the menu that may accept each."""
+    for menu in campaign.menus:
+        yield from _target(menu)
+    ordered = sorted(campaign.menus, key=lambda menu: (menu.start, menu.end, menu.name))
+    yield from _gaps(ordered)
+    yield from _overlaps(ordered)
+    yield from _scenarios(campaign)
+
+
+def _target(menu: Menu) -> Iterator[Found]:
+    total = rates.peak(menu.flows).rate
+    if menu.target is not None and abs(total - menu.target) > TARGET_TOLERANCE * menu.target:
+        what = (
+            f"the rates sum to {units.format_rate(total)}, not to the target of {units.format_rate(menu.target)}, "
+            f"{100 * (total / menu.target - 1):+.1f} %"
+        )
+        hint = "correct a rate, or the target; if it is meant: `accept: [target-differs]`"
+        yield menu, Problem(menu.name, menu.target_line, what, hint, "target-differs", outlier=True)
+
+
+def _gaps(menus: Sequence[Menu]) -> Iterator[Found]:
+    """Find times between the first start and the last end in which no menu is in force."""
+    last = menus[0]
+    for menu in menus[1:]:
+        if menu.start > last.end:
+            gap = units.format_duration(menu.start - last.end)
+            what = f"nothing is in force for {gap} before {_at(menu.start)}, from the end of {last.name}"
+            hint = "move `start`, or the other's `end`; if it is a rest: `accept: [window-gap]`"
+            yield menu, Problem(menu.name, 1, what, hint, "window-gap")
+        last = max(last, menu, key=lambda one: one.end)
+
+
+def _overlaps(menus: Sequence[Menu]) -> Iterator[Found]:
+    """Find windows that reach into the next one; one that lies inside of another is meant to add to it."""
+    for before, menu in pairwise(menus):
+        if before.start < menu.start < before.end < menu.end:
+            span = units.format_duration(before.end - menu.start)
+            what = (
+                f"it begins {span} before {before.name} ends at {_at(before.end)}: their rates add up until then"
+            )
+            hint = "move `start`, or the other's `end`; if they shall add up: `accept: [window-overlap]`"
+            yield menu, Problem(menu.name, 1, what, hint, "window-overlap")
+
+
+def _scenarios(campaign: Campaign) -> Iterator[Found]:
+    """Find scenarios that share links at one time; one finding for each two of them."""
+    on: dict[Link, list[tuple[Menu, Flow]]] = {}
+    for menu in campaign.menus:
+        for flow in menu.flows:
+            on.setdefault(flow.link, []).append((menu, flow))
+    shared: dict[tuple[str, str], list[tuple[Menu, Flow]]] = {}
+    for uses in on.values():
+        for pair in combinations(uses, 2):
+            (_, one), (_, other) = pair
+            if one.scenario != other.scenario and one.start < other.end and other.start < one.end:
+                names = min(one.scenario, other.scenario), max(one.scenario, other.scenario)
+                shared.setdefault(names, []).append(max(pair, key=_place))
+    for (first, second), some in shared.items():
+        menu, flow = min(some, key=_place)
+        links = len({flow.link for _, flow in some})
+        where = f"{flow.link.shown}" + (f" and {units.counted(links - 1, 'more links')}" if links > 1 else "")
+        what = f"{first} and {second} use {where} at one time"
+        what += ": the network's monitoring cannot tell their moved bytes apart"
+        hint = "the ledger can; give them other times, or `accept: [scenarios-overlap]`"
+        yield menu, Problem(flow.menu, flow.line, what, hint, "scenarios-overlap")
+
+
+def _place(use: tuple[Menu, Flow]) -> tuple[datetime, str, int, Link]:
+    return use[1].start, use[1].menu, use[1].line, use[1].link
+
+
+def _at(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%MZ")

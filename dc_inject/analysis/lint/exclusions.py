@@ -1,0 +1,60 @@
+"""Exclusions that take nothing out: a wrong date or name, with which traffic goes into a downtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dc_inject.menu import values
+from dc_inject.menu.sums import site_of
+from dc_inject.model import Campaign, Exclusion, Flow, Menu, urls
+from dc_inject.model.errors import Problem
+from dc_inject.planning import pace
+
+CODE = "idle-exclusion"
+
+
+def findings(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
+    """Yield findings with the menu that may accept each.
+
+    An exclusion counts for all menus that are in force at its time. One that stands in a file that menus include
+    may be meant for another of them, so it is judged only where several menus are looked at together.
+    """
+    sites = site_of(site for menu in campaign.menus for site in menu.sites)
+    for menu in campaign.menus:
+        for exclusion in menu.exclusions:
+            if exclusion.file and exclusion.file != menu.name and len(campaign.menus) == 1:
+                continue
+            covered = [
+                flow
+                for flow in campaign.flows
+                if pace.covers(exclusion, flow.scenario, flow.link, sites) or _may_be_any(exclusion, flow)
+            ]
+            if what := _what(exclusion, menu, campaign, covered):
+                hint = "traffic goes on then; correct it, or remove it"
+                yield menu, Problem(exclusion.file or menu.name, exclusion.line, what, hint, CODE)
+
+
+def _what(exclusion: Exclusion, menu: Menu, campaign: Campaign, covered: Sequence[Flow]) -> str:
+    """Say why an exclusion takes nothing out; nothing where it takes something out."""
+    subject = exclusion.site or exclusion.rse or urls.arrow(exclusion.link) or exclusion.scenario
+    menus = [menu] if exclusion.file in {"", menu.name} else campaign.menus
+    if not any(one.start < exclusion.end and exclusion.start < one.end for one in menus):
+        dates = f"{_at(min(one.start for one in menus))} to {_at(max(one.end for one in menus))}"
+        excluded = f"{_at(exclusion.start)} to {_at(exclusion.end)}"
+        return f"{subject} is excluded from {excluded}, which is outside of the menu's dates, {dates}"
+    if not covered:
+        return f"{subject} is excluded, and has no link here"
+    if not any(flow.start < exclusion.end and exclusion.start < flow.end for flow in covered):
+        return f"{subject} is excluded at a time at which none of its links is due anything"
+    return ""
+
+
+def _may_be_any(exclusion: Exclusion, flow: Flow) -> bool:
+    """Whether an end is an RSE expression that is not resolved yet, so that it may mean what is excluded."""
+    if exclusion.scenario or flow.link.through != "rucio":
+        return False
+    return not all(values.is_name(end) for end in flow.link[:2])
+
+
+def _at(moment: object) -> str:
+    return f"{moment:%Y-%m-%dT%H:%MZ}"

@@ -1,0 +1,45 @@
+"""What RSEs and quotas have room for, as a service told it, beside what a campaign needs there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dc_inject.analysis.footprint import footprint
+from dc_inject.analysis.lint.capacity import ROUNDING, Found, by_rse, largest
+from dc_inject.model import Campaign, units
+from dc_inject.model.errors import Problem
+
+HOUR = 3600.0
+
+
+def rooms(
+    campaign: Campaign, free: Mapping[str, int], quota: Mapping[str, int], expired: Mapping[str, int]
+) -> Iterator[Found]:
+    """Yield findings about RSEs with too little room; each mapping has bytes of the RSEs of which they are known.
+
+    `free` is space that nobody has filled, `quota` what the account may still put there, `expired` what may be
+    deleted and is still there.
+    """
+    uses = [(of, flow) for of in campaign.menus for flow in of.flows]
+    for row in footprint([by_rse(campaign)]).by("site"):
+        rse, peak = row.group.name, row.peak
+        if not peak.arriving:
+            continue
+        of, flow = largest(use for use in uses if use[1].link.destination == rse)
+        needs = f"{units.format_rate(peak.arriving)} into {rse} need"
+        found = []
+        if rse in free and free[rse] * (1 + ROUNDING) < peak.shortest:
+            what = f"{needs} {units.format_size(peak.shortest)} even with the shortest lifetime, and "
+            what += f"{units.format_size(free[rse])} are free there"
+            found.append(("free-space", what, "ask the site to free space, or lower the rates"))
+        if rse in quota and quota[rse] * (1 + ROUNDING) < peak.quota:
+            what = f"{needs} a quota of {units.format_size(peak.quota)} and one dataset more, and "
+            what += f"{units.format_size(quota[rse])} are left of the account's"
+            found.append(("account-limit", what, "ask for a larger limit there, or let rules live shorter"))
+        if expired.get(rse, 0) > peak.arriving * HOUR:
+            what = f"{rse} has {units.format_size(expired[rse])} that have expired and are not deleted yet, more "
+            what += f"than the campaign brings there in an hour, {units.format_size(peak.arriving * HOUR)}"
+            hint = "have it deleted before the start: its deletion would be in the way of ours"
+            found.append(("expired-data", what, hint))
+        for code, message, hint in found:
+            yield of, Problem(flow.menu, flow.line, message, hint, code)

@@ -1,0 +1,122 @@
+"""`dc-inject campaigns`: which campaigns have a ledger here, and forgetting those that are over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dc_inject import ledger, menu
+from dc_inject.cli import common, removal, tables
+from dc_inject.ledger import LedgerView, forgetting
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import units
+from dc_inject.model.errors import LedgerError, MenuError, UsageError
+from dc_inject.system import files
+
+COLUMNS = (
+    tables.Column("campaign", "campaign"),
+    tables.Column("running", "running", tables.yes_no),
+    tables.Column("start", "from"),
+    tables.Column("end", "to"),
+    tables.Column("last_cycle", "last cycle"),
+    tables.Column("unended", "not ended", right=True),
+    tables.Column("ledger", "ledger"),
+    tables.Column("error", "because"),
+)
+
+
+@click.command()
+@click.option("--forget", "forgotten", multiple=True, metavar="NAME", help="Delete its ledger (may be repeated).")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--even-unended", is_flag=True, help="Forget it although rules, jobs or files of it may be left.")
+@common.FORMAT
+def campaigns(forgotten: tuple[str, ...], yes: bool, even_unended: bool, fmt: str) -> None:
+    r"""List the campaigns that have a ledger in its default folder; with --forget, delete ledgers.
+
+    Shown are the times of the menus in force, the start of the last cycle, whether an injector runs now, and how
+    many rules and jobs are not ended (through FTS, also those whose files are not known to be deleted).
+
+    --forget asks, unless --yes. It refuses a campaign with an injector, and one with something that is not ended:
+    `dc-inject end NAME` ends it. --even-unended forgets that too: rules end with their lifetime then, and copies
+    made by FTS jobs stay until `dc-inject end NAME --sweep PREFIX` deletes them.
+
+    \b
+    Example: dc-inject campaigns
+    Example: dc-inject campaigns --forget dc27-rehearsal --yes
+    """
+    folder = ledger.default_folder(os.environ)
+    if forgotten:
+        _forget(forgotten, yes=yes, even_unended=even_unended)
+        return
+    rows = [_row(name) for name in common.campaigns()]
+    if rows or fmt != "table":
+        shown = [column for column in COLUMNS if column.key != "error" or any(row["error"] for row in rows)]
+        tables.emit(fmt, shown if fmt == "table" else COLUMNS, rows)
+    click.echo(f"{units.counted(len(rows), 'campaigns')} in {folder}", err=True)
+
+
+def _row(name: str) -> dict[str, Any]:
+    """Return how a campaign stands; what cannot be read of it is told in its row."""
+    path = common.ledger_file(None, name)
+    row = {column.key: None for column in COLUMNS} | {"campaign": name, "ledger": str(path)}
+    try:
+        with LedgerView.open(path) as view, view.snapshot():
+            start, end = _window(view)
+            cycle = view.last_cycle()
+            return row | {
+                "running": view.holder() is not None,
+                "start": start,
+                "end": end,
+                "last_cycle": tables.moment(cycle.start) if cycle else None,
+                "unended": forgetting.unended(view),
+            }
+    except LedgerError as error:
+        return row | {"error": error.message}
+
+
+def _window(view: Reader) -> tuple[str | None, str | None]:
+    """Return when the menus in force begin and end; nothing where they cannot be read any more."""
+    try:
+        menus = [menu.read(one.text, one.name, files.load).preview for one in view.menus_in_force()]
+    except MenuError:
+        return None, None
+    if not menus:
+        return None, None
+    return tables.moment(min(one.start for one in menus)), tables.moment(max(one.end for one in menus))
+
+
+def _forget(names: Sequence[str], *, yes: bool, even_unended: bool) -> None:
+    """Delete the ledgers of campaigns; all are looked at before the first one goes."""
+    paths = {name: common.existing_ledger(name) for name in dict.fromkeys(names)}
+    for name, path in paths.items():
+        left = _left(path)
+        if left and not even_unended:
+            hint = f"`dc-inject end {name}` ends it; --even-unended forgets it all the same"
+            raise UsageError(f"campaign {name} still has {left}", hint)
+        if left:
+            click.echo(f"warning: campaign {name} still has {left}", err=True)
+    what = "\n".join(f"  {path}" for path in paths.values())
+    if not yes:
+        click.echo(f"These ledgers are deleted, with all that is known of their campaigns:\n{what}", err=True)
+        if not removal.agreed("Delete them?"):
+            raise UsageError("nothing was deleted", "answer y, or give --yes where nobody can be asked")
+    for name, path in paths.items():
+        forgetting.forget(path, common.who())
+        (path.parent / "links" / f"{name}.yaml").unlink(missing_ok=True)  # the menu that `dc-inject link` wrote
+        click.echo(f"forgotten: {name}", err=True)
+
+
+def _left(path: Path) -> str:
+    """Say what a campaign may have left in services and at storages; nothing where there is nothing."""
+    try:
+        with LedgerView.open(path) as view:
+            holder, count = view.holder(), forgetting.unended(view)
+    except LedgerError as error:
+        return f"a ledger that cannot be read ({error.message})"
+    if holder:
+        raise LedgerError(f"{holder} injects with {path}", "end that process first (Ctrl-C, SIGTERM)")
+    return f"{units.counted(count, 'rules and jobs')} that are not ended" if count else ""

@@ -1,0 +1,173 @@
+"""What a mini-challenge is asked: the options of `dc-inject link`, put together, and the brake on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from dc_inject.cli import common, link_menu, removal
+from dc_inject.cli.link_menu import MiniChallenge
+from dc_inject.engine import readings
+from dc_inject.ledger.reading import Reader
+from dc_inject.menu import addresses
+from dc_inject.model import Link, units
+from dc_inject.model.errors import UsageError
+from dc_inject.planning import climb
+from dc_inject.planning.climb import Ladder, Next, Progress
+from dc_inject.planning.verdict import EARLY, Outcome
+
+BRAKE = 10e9 / 8  # bytes per second: above it somebody has to say that it is meant
+DEFAULT_STEP = timedelta(minutes=30)
+ROUNDS = 2  # how much longer than the steps up a search may take, unless --for says it
+
+
+def challenge(
+    source: str | None, destination: str | None, wanted: Mapping[str, Any], now: datetime
+) -> MiniChallenge:
+    """Return what is asked for; raises UsageError for options that do not go together."""
+    if source is None or destination is None or wanted["rate"] is None:
+        raise UsageError("a link and a rate are missing", "`dc-inject link SRC DST --rate 5Gb/s --for 1h`")
+    _refuse_ends(source, destination)
+    _refuse_odd(wanted)
+    first, step, highest = wanted["rate"], wanted["step"] or 0.0, wanted["highest"]
+    saturate, lasting = wanted["saturate"], wanted["lasting"]
+    every = (wanted["every"] or DEFAULT_STEP) if step else lasting
+    if lasting and not saturate:
+        every = min(every, lasting)
+    cycle = wanted["cycle"] or link_menu.cycle_for(every)
+    if 2 * cycle > every:
+        raise UsageError("a step has less than two cycles", "lengthen --every (or --for), or shorten --cycle")
+    start = now.replace(microsecond=0)
+    if saturate:
+        lasting = lasting or ROUNDS * (int((highest - first) / step) + 2) * every
+        top = highest
+    else:
+        top = first + step * max(-(-lasting // every) - 1, 0)
+        top = min(top, highest) if highest else top
+    ladder = Ladder(first, every, step, top, saturate=saturate)
+    _brake(top, given=bool(highest), yes=wanted["yes"])
+    return MiniChallenge(
+        campaign=wanted["campaign"] or _name(destination, start),
+        contact=wanted["contact"] or common.who(),
+        link=Link(
+            addresses.end_name(source),
+            addresses.end_name(destination),
+            "fts" if addresses.is_url(source) else "rucio",
+        ),
+        ladder=ladder,
+        cycle=cycle,
+        start=start,
+        until=link_menu.end_of(start, lasting, cycle),
+        highest=top,
+        volume=sum(rate * every.total_seconds() for rate in _rates(ladder, lasting)),
+        datasets=wanted["datasets"],
+        mean_file=wanted["mean_file"],
+        folder=wanted["folder"] or "",
+        endpoint=wanted["endpoint"] or "",
+        accept=wanted["accept"],
+        space=wanted["space"] or 0,
+    )
+
+
+def _refuse_ends(source: str, destination: str) -> None:
+    urls = [addresses.is_url(end) for end in (source, destination)]
+    if urls[0] != urls[1]:
+        raise UsageError("one end is a URL and the other is not", "name two RSEs, or two URL prefixes")
+    if source == destination:
+        raise UsageError(f"{source} is source and destination", "a link has two different ends")
+
+
+def _refuse_odd(wanted: Mapping[str, Any]) -> None:
+    """Raise UsageError for options that do not go together."""
+    first, step, highest = wanted["rate"], wanted["step"], wanted["highest"]
+    saturate, lasting = wanted["saturate"], wanted["lasting"]
+    if saturate and not (step and highest):
+        raise UsageError("--until-saturated needs --step and --max", "such as --step 10Gb/s --max 100Gb/s")
+    if highest and highest < first:
+        raise UsageError("--max is below --rate", "raise --max, or begin lower")
+    if wanted["every"] and not step:
+        raise UsageError("--every is for steps", "add --step 10Gb/s, or leave it out")
+    if not (saturate or lasting):
+        raise UsageError("nothing says how long", "such as --for 2h")
+    if step and lasting and (wanted["every"] or DEFAULT_STEP) >= lasting:
+        raise UsageError("there is time for one step only", "shorten --every, lengthen --for, or leave out --step")
+
+
+def _rates(ladder: Ladder, lasting: timedelta) -> Iterator[float]:
+    """Give the rates of the steps up, one by one."""
+    rate = ladder.first
+    steps = (
+        int((ladder.highest - ladder.first) / ladder.step) + 1 if ladder.saturate else -(-lasting // ladder.every)
+    )
+    for _ in range(steps):
+        yield rate
+        rate = ladder.above(rate)
+
+
+def _brake(top: float, *, given: bool, yes: bool) -> None:
+    """Ask whether a high rate is meant; raises UsageError when it is not, or nobody can be asked."""
+    if top <= BRAKE or given or yes:
+        return
+    asked, most = units.format_rate(top), units.format_rate(BRAKE)
+    if not removal.agreed(f"{asked} is more than {most}. Ask the sites first. Is it meant?"):
+        raise UsageError(
+            f"{asked} is more than {most}, and nobody has confirmed it",
+            f"name the most that may be asked for (--max {asked.replace(' ', '')}), or give --yes",
+        )
+
+
+def _name(destination: str, now: datetime) -> str:
+    place = re.sub(r"[^A-Za-z0-9_-]+", "-", destination.rsplit("://", maxsplit=1)[-1]).strip("-")[:32]
+    return f"link-{place}-{now:%Y%m%dT%H%M%S}"
+
+
+# --------------------------------------------------------------------------- one that was begun
+
+
+def kept(view: Reader, path: Path) -> tuple[MiniChallenge, Progress]:
+    """Return a mini-challenge and how far it is, as its ledger tells; raises UsageError when it is none."""
+    told = view.challenge()
+    progress = readings.progress(told)
+    if progress is None:
+        raise UsageError(f"{path} is the ledger of no mini-challenge", "`dc-inject status` shows other campaigns")
+    last = next(values for _, kind, values in reversed(told) if kind == "asked")
+    return link_menu.kept(last, progress.ladder), progress
+
+
+def again(view: Reader, path: Path, more: timedelta | None, now: datetime) -> tuple[MiniChallenge, Progress]:
+    """Return what is left of a mini-challenge that was stopped, from now on; `more` is how long, if not the rest.
+
+    Raises UsageError when nothing is left of it.
+    """
+    asked, progress = kept(view, path)
+    name, stopped = asked.campaign, view.challenge()[-1].at
+    known = climb.conclusion(progress.ladder, progress.verdicts, progress.decisions).outcome
+    if progress.over is not None and known is not Outcome.INCONCLUSIVE and not _cut_short(progress):
+        raise UsageError(f"{name} has its verdict", f"`dc-inject link --verdict {name}` tells it")
+    left = more or max(progress.until - stopped, timedelta(0))
+    least = units.format_duration(2 * asked.cycle)
+    if left < 2 * asked.cycle and more:
+        raise UsageError(
+            f"--for {units.format_duration(more)} is less than two cycles of {name}",
+            f"it needs at least {least}",
+        )
+    if left < 2 * asked.cycle:
+        raise UsageError(
+            f"the time of {name} is over",
+            f"add some (such as --for 1h; at least {least}), or see `dc-inject link --verdict {name}`",
+        )
+    start = now.replace(microsecond=0)
+    until = link_menu.end_of(start, left, asked.cycle)
+    progress.resume(until, until - start)
+    common.own_ledger(view, name, path)
+    return replace(asked, start=start, until=until), progress
+
+
+def _cut_short(progress: Progress) -> bool:
+    """Whether a step was ended before its time, and is still to be made once more."""
+    pairs = zip(progress.verdicts, progress.decisions, strict=True)
+    return any(one.cause and one.cause.code == EARLY and then.what is not Next.REPEAT for one, then in pairs)

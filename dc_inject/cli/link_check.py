@@ -1,0 +1,254 @@
+"""What is asked of services before a mini-challenge begins: whether it can be answered, and what helps if not."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import cast
+
+import click
+
+from dc_inject import menu
+from dc_inject.analysis import lint
+from dc_inject.cli import common, link_menu, online
+from dc_inject.cli.answers import Answers
+from dc_inject.cli.link_menu import MiniChallenge
+from dc_inject.menu import MenuDraft
+from dc_inject.metrics import Silent
+from dc_inject.model import DatasetFilter, PoolKey, units
+from dc_inject.model.errors import Problem, ServiceError, UsageError
+from dc_inject.model.ports import Backend, Clock, Endpoint
+from dc_inject.planning.climb import FEW
+from dc_inject.storage.reachability import Reachability
+from dc_inject.system import files
+
+SPACE = 10**12  # bytes that may be ours where nobody tells the free space
+PART = 0.5  # of the free space that may be ours, where nobody says it
+EVERYTHING = DatasetFilter(("*:*",), files=(1, 10**9), mean_file=(0, 10**18))
+SHOWN = 3
+MADE = "rehearsal"  # what test data is called that a hint speaks of
+MOST_MADE = 10**12  # bytes of test data that a hint speaks of
+WELL_CUT = 20  # files at least, so that steps are not coarse
+MANY_SETS = 100  # datasets at most
+ENOUGH = 1.25  # of what all steps need
+LOOKED_AT = 100_000  # datasets
+
+# What makes a mini-challenge senseless, and the options that help; anything else is a warning.
+BLOCKS = {
+    "no-source-files": "see --did, --mean-file and --folder",
+    "storage-unreachable": "is the name right, and the storage up?",
+    "storage-verbs": "ask the storage for the right, or take another one",
+    "no-distance": "ask Rucio's operators to set one, or take another link",
+    "no-third-party-copy": "ask the sites, or Rucio's operators, for one",
+    "account-limit": "ask for a larger limit there, or for a lower --rate",
+    "pool-small": "take more (--did, --mean-file), a lower --rate, or a shorter step (--every, --for)",
+}
+OURS = frozenset(
+    {"pool-small", "free-space", "space-overfilled", "coarse-datasets"}
+)  # told here, with our numbers
+
+
+def ready(asked: MiniChallenge, clock: Clock, timeout: float) -> tuple[MiniChallenge, Reachability]:
+    """Ask the services; return the mini-challenge with the space that it may fill, and its storages.
+
+    Raises UsageError for what cannot be answered, and ServiceError where a service cannot be asked. Nothing is
+    written, neither here nor there.
+    """
+    name = f"the menu of {asked.campaign}"
+    draft = menu.read(asked.text(), name, files.load)
+    campaign = menu.campaign([draft.preview])
+    backends = common.backends(
+        {asked.link.through},
+        campaign=asked.campaign,
+        clock=clock,
+        observer=Silent(),
+        timeout=timeout,
+        endpoint=asked.endpoint,
+    )
+    told = online.ask([draft], campaign, backends, menu.FILE_SPEED)
+    for said in told.said:
+        click.echo(said, err=True)
+    backend = backends[asked.link.through]
+    found = {*lint.findings(told.campaign, menu.FILE_SPEED, told.limits), *told.problems}
+    problems = [problem for problem in sorted(found) if problem.code not in OURS]
+    _refuse(asked, problems, backend, draft, told)
+    _weigh(asked, told, draft)
+    storages = Reachability({rse: _endpoints(backend, rse) for rse in asked.link[:2]})
+    stock = _stock(told, draft)
+    return _with_space(asked, backend, stock.smallest if stock else 0), storages
+
+
+def _stock(told: Answers, draft: MenuDraft) -> lint.Stock | None:
+    """Return what the source has that fits, if a service told it."""
+    return cast("Mapping[PoolKey, lint.Stock]", told.stocks).get(draft.preview.flows[0].pool)
+
+
+def _endpoints(backend: Backend, rse: str) -> list[Endpoint]:
+    """Return where a storage is served; empty if the service does not tell, which stops nothing."""
+    try:
+        return backend.endpoints(rse)
+    except ServiceError as error:
+        click.echo(f"warning: it is not known where {rse} is served: {error.message}", err=True)
+        return []
+
+
+def _refuse(
+    asked: MiniChallenge, problems: Iterable[Problem], backend: Backend, draft: MenuDraft, told: Answers
+) -> None:
+    """Warn of findings, and raise the error of what stands in the way."""
+    blocking = []
+    for problem in problems:
+        if problem.code and problem.code not in BLOCKS and problem.code not in menu.ERRORS:
+            click.echo(f"warning: {problem.message} [{problem.code}] ({_hint(problem)})", err=True)
+        else:
+            blocking.append(problem)
+    if not blocking:
+        return
+    first = blocking[0]
+    for problem in blocking[1:]:
+        click.echo(f"also: {problem.message} ({_hint(problem)})", err=True)
+    if told.service_failed:
+        raise ServiceError(first.message, first.hint or None)
+    if first.code == "storage-unreachable":
+        raise ServiceError(first.message, _hint(first))
+    more = _made(asked, told, draft) if first.code == "no-source-files" else ""
+    if first.code == "no-source-files" and asked.link.through == "rucio":
+        message, hint = _what_is_there(asked, backend, draft)
+        raise UsageError(message, f"{hint}{more}")
+    raise UsageError(first.message, _near(first, asked, backend) or f"{_hint(first)}{more}")
+
+
+def _hint(problem: Problem) -> str:
+    """Return what helps, in options of this command: there is no menu yet that one could edit."""
+    if problem.code in BLOCKS:
+        return f"{BLOCKS[problem.code]}; if it is meant: --accept {problem.code}"
+    hint = problem.hint.replace("`accept: [", "`--accept ").replace("]`", "`")
+    return hint if not problem.code or "--accept" in hint else f"{hint}; if it is meant: --accept {problem.code}"
+
+
+def _near(problem: Problem, asked: MiniChallenge, backend: Backend) -> str:
+    """Return the RSEs whose names are like that of one that there is not."""
+    if "knows no RSE" not in problem.message:
+        return ""
+    wrong = next((end for end in asked.link[:2] if problem.message.endswith(f" {end}")), "")
+    try:
+        known = backend.resolve("*")
+    except ServiceError:
+        return ""
+    near = difflib.get_close_matches(wrong, known, 3, 0.5)
+    return f"did you mean {' or '.join(near)}?" if near else f"{len(known)} RSEs are known there, none like it"
+
+
+def _what_is_there(asked: MiniChallenge, backend: Backend, draft: MenuDraft) -> tuple[str, str]:
+    """Return why nothing at a source fits, with what is there, and the option to look at."""
+    source, wanted = asked.link.source, draft.preview.flows[0].datasets
+    assert isinstance(wanted, DatasetFilter)
+    named = ", ".join(wanted.dids)
+    some = list(itertools.islice(backend.inventory(source, replace(EVERYTHING, dids=wanted.dids)), LOOKED_AT))
+    if some:
+        means = sorted(item.bytes // item.files for item in some)
+        have = units.counted(len(some), f"datasets of {named}").replace(
+            f"datasets of {named}s", f"datasets of {named}"
+        )
+        what = (
+            f"{source} has {have}, and none fits: their mean files are {units.format_size(means[0])} to "
+            f"{units.format_size(means[-1])}, and --mean-file asks for {asked.mean_file}"
+        )
+        return what, f"--mean-file {_bound(means[0])}..{_bound(means[-1])}"
+    others = list(itertools.islice(backend.inventory(source, EVERYTHING), SHOWN))
+    if not others:
+        return f"{source} has no dataset at all", "take another source"
+    names = ", ".join(item.name for item in others)
+    return f"no dataset of {source} matches {named}; there are {names} and others", "name some of them with --did"
+
+
+def _bound(size: int) -> str:
+    return f"{units.exact_size(size)}".replace(" ", "")
+
+
+def _weigh(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> None:
+    """Compare what the source has with what the first step, and all of them, ask for."""
+    stock = _stock(told, draft)
+    if stock is None or not stock.datasets:
+        return
+    ladder, source, size = asked.ladder, asked.link.source, units.format_size(stock.bytes)
+    first = ladder.first * ladder.every.total_seconds()
+    step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.every)}"
+    what = "files" if asked.link.through == "fts" else "datasets"
+    if asked.link.through == "rucio" and stock.bytes < first and "pool-small" not in asked.accept:
+        raise UsageError(
+            f"{step} needs {units.format_size(first)}, and {source} has {size} in {stock.datasets} {what} that "
+            "fit: a dataset goes out again only when it is deleted at the destination",
+            f"{BLOCKS['pool-small']}; if deletion is quick enough: --accept pool-small{_made(asked, told, draft)}",
+        )
+    if asked.link.through == "rucio" and stock.bytes < asked.volume:
+        click.echo(
+            f"warning: all steps need {units.format_size(asked.volume)}, and {source} has {size}: datasets "
+            "have to be deleted at the destination in time, to be used again",
+            err=True,
+        )
+    few = first / (stock.bytes / stock.datasets)
+    if few < FEW:
+        click.echo(f"warning: {step} is only {few:.1f} {what} of the mean size of {source}", err=True)
+
+
+def _made(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> str:
+    """Return how datasets or files that fit can be made, as one more hint; nothing where it would be too much."""
+    source, volume = asked.link.source, asked.volume
+    if volume > MOST_MADE or (asked.link.through == "fts" and asked.datasets):
+        return ""
+    datasets = draft.preview.flows[0].datasets
+    least, most = datasets.mean_file if isinstance(datasets, DatasetFilter) else (1, EVERYTHING.mean_file[1])
+    size = min(max(_rounded_up(volume / WELL_CUT), least), most)
+    files = max(-(-int(ENOUGH * volume) // size), WELL_CUT)
+    command = f"dc-inject data make {source} {MADE} --files {files} --size {_bound(size)}"
+    if asked.link.through == "fts":
+        return f"; or make some: `{command}`, then --folder dc_inject-data/{MADE}/{files}x{size}"
+    identity = told.identities.get("rucio")
+    scope = f"user.{identity.account}" if identity else "SCOPE"
+    return (
+        f"; or make some: `{command} --dataset-files {-(-files // MANY_SETS)}` (with --dry-run it tells whether "
+        f"your account may write and register them there; if not, an administrator can: the same with --scope "
+        f"{scope} --allow-admin)"
+    )
+
+
+def _rounded_up(size: float) -> int:
+    """Return bytes with two digits that mean something, no less than `size`."""
+    unit: int = 10 ** max(len(str(int(size))) - 2, 0)
+    return -(-int(size) // unit) * unit
+
+
+def _with_space(asked: MiniChallenge, backend: Backend, smallest: int) -> MiniChallenge:
+    """Return it with the most that may be ours at the destination: what was said, or a part of what is free.
+
+    `smallest` are the bytes of the smallest dataset or file at the source (0: not known), for which there has to
+    be room.
+    """
+    place = asked.link.destination
+    try:
+        free = backend.sites([place])[place].free
+    except ServiceError as error:
+        raise ServiceError(f"the free space of {place} cannot be told: {error.message}", error.hint) from None
+    if asked.space and free is not None and asked.space > free:
+        raise UsageError(
+            f"--space is {units.format_size(asked.space)}, and {units.format_size(free)} are free at {place}",
+            "lower --space, or ask the site for room",
+        )
+    space = asked.space or int(SPACE if free is None else PART * free)
+    told = "nobody tells what is free there" if free is None else f"{units.format_size(free)} are free there"
+    needed = asked.highest * (max(link_menu.STAYS, asked.cycle) + asked.cycle).total_seconds()
+    slow = "" if needed <= space else "; at the highest rate it is slowed down when deletions do not keep pace"
+    click.echo(f"at {place} at most {units.format_size(space)} are ours at a time; {told}{slow}", err=True)
+    if space <= 0:
+        raise UsageError(f"nothing is free at {place}", "ask the site for room, or take another destination")
+    if space < smallest:
+        what, helps = ("file", "--folder") if asked.link.through == "fts" else ("dataset", "--did, --mean-file")
+        raise UsageError(
+            f"{'--space is' if asked.space else 'what may be ours there is'} {units.format_size(space)}, and the "
+            f"smallest {what} of {asked.link.source} that fits has {units.format_size(smallest)}",
+            f"raise --space, or take smaller {what}s ({helps})",
+        )
+    return replace(asked, space=space)

@@ -1,0 +1,175 @@
+"""The verdict of a mini-challenge: told from its ledger, with the exit code that it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dc_inject.cli import tables
+from dc_inject.cli.link_menu import MiniChallenge
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import State, units
+from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
+from dc_inject.planning import climb
+from dc_inject.planning.climb import Progress
+from dc_inject.planning.verdict import COARSE, EARLY, Outcome
+
+STEPS = (
+    tables.Column("step", "step", right=True),
+    tables.Column("rate", "asked", units.format_rate, right=True),
+    tables.Column("moved_rate", "moved", units.format_rate, right=True),
+    tables.Column("ratio", "moved/asked", tables.percent, right=True),
+    tables.Column("failed", "failed", tables.percent, right=True),
+    tables.Column("start", "from"),
+    tables.Column("measured", "measured from", quiet=True),
+    tables.Column("end", "to"),
+    tables.Column("asked", "asked", units.format_size, quiet=True),
+    tables.Column("moved", "moved", units.format_size, quiet=True),
+    tables.Column("injected", "injected", units.format_size, quiet=True),
+    tables.Column("held", "held", quiet=True),
+    tables.Column("outcome", "outcome"),
+    tables.Column("cause", "because"),
+    tables.Column("reason", "reason", quiet=True),
+    tables.Column("next", "then"),
+)
+HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign
+    "pool-dry": "take more datasets or files (--did, --mean-file, --folder), a lower --rate, or a shorter --for",
+    "destination-full": "raise --space, if the site agrees, or ask for a lower --rate",
+    "quota": "ask for a larger quota there, or for a lower --rate",
+    "site-limit": "name the most that may be asked for with --max",
+    "campaign-limit": "name the most that may be asked for with --max",
+    COARSE: "a longer --every (or --for), a higher --rate, or smaller datasets (--did, --mean-file)",
+    EARLY: "`dc-inject link --resume {name}` goes on",
+    "time": "`dc-inject link --resume {name} --for 1h` goes on",
+}
+LATER = "when that works again, `dc-inject link --resume {name} --for 30m` repeats the step"
+
+
+def told(asked: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> dict[str, Any]:
+    """Return the verdict; the keys are an interface, described in docs/reference/link.md."""
+    ladder, verdicts, decisions = asked.ladder, progress.verdicts, progress.decisions
+    found = climb.conclusion(ladder, verdicts, decisions)
+    cause = found.cause
+    return {
+        "campaign": asked.campaign,
+        "menu": str(menu),
+        "ledger": str(view.path),
+        "link": str(asked.link),
+        "source": asked.link.source,
+        "destination": asked.link.destination,
+        "service": asked.link.through,
+        "outcome": found.outcome.value,
+        "cause": None if cause is None else cause.code,
+        "reason": found.reason,
+        "outage": cause is not None and cause.outage,
+        "stands": found.stands,
+        "steps": [
+            {
+                "step": number,
+                "rate": one.rate,
+                "asked": round(one.asked),
+                "moved": one.moved,
+                "moved_rate": one.moved_rate,
+                "ratio": one.ratio,
+                "failed": one.failed,
+                "injected": one.injected,
+                "start": tables.moment(one.start),
+                "measured": tables.moment(one.measured),
+                "end": tables.moment(one.end),
+                "held": one.hold.value if one.hold else None,
+                "outcome": one.outcome.value,
+                "cause": one.cause.code if one.cause else None,
+                "reason": one.why,
+                "next": str(decision.what),
+            }
+            for number, (one, decision) in enumerate(zip(verdicts, decisions, strict=True), start=1)
+        ],
+        "failed_files": failed_files(asked, progress, view),
+        "resident": resident(view),
+        "in_doubt": _bytes(view, State.CALLED),
+        "space": asked.space,
+    }
+
+
+def resident(view: Reader) -> int:
+    """Return the bytes that are at the destination or may be: of what was accepted, and is not known to be gone.
+
+    What was only intended is not there, and what is in doubt is told apart.
+    """
+    return _bytes(view, State.LIVE, State.COMPLETE, State.ENDED)
+
+
+def _bytes(view: Reader, *states: State) -> int:
+    return sum(e.injection.item.bytes - e.present - e.failed for e in view.entries(*states))
+
+
+def failed_files(asked: MiniChallenge, progress: Progress, view: Reader) -> dict[str, int]:
+    """Return how many files failed by class: those that were counted, and those that rules ended with."""
+    counts = dict(view.failures().get(asked.key, {}))
+    last = progress.step.readings[-1].classes if progress.step and progress.step.readings else {}
+    for name, count in last.items():
+        counts[name] = max(counts.get(name, 0), count)
+    return counts
+
+
+def emit(fmt: str, told: Mapping[str, Any]) -> None:
+    """Print the verdict."""
+    if fmt == "json":
+        tables.emit_json(told)
+        return
+    tables.emit(fmt, STEPS, told["steps"])
+    failed = ", ".join(f"{count} {reason}" for reason, count in told["failed_files"].items())
+    if failed or any(step["failed"] for step in told["steps"]):
+        click.echo(f"failed files: {failed or '(reasons not told)'}", err=True)
+    for step in told["steps"]:
+        if step["outcome"] != Outcome.REACHED.value and step["reason"] not in told["reason"]:
+            click.echo(f"step {step['step']}, {step['outcome']}: {step['reason']}", err=True)
+    if told["resident"]:
+        size = units.format_size(told["resident"])
+        click.echo(f"left at {told['destination']}: {size}; {removed_by(told)}", err=True)
+    if told["in_doubt"]:
+        click.echo(
+            f"in doubt: {units.format_size(told['in_doubt'])}, in calls without an answer; "
+            f"`dc-inject end {told['campaign']} --cancel` finds out, and ends it",
+            err=True,
+        )
+    click.echo(_said(told), err=fmt != "table")
+
+
+def _said(told: Mapping[str, Any]) -> str:
+    return f"{told['source']} -> {told['destination']}: {sentence(told)}"
+
+
+def removed_by(told: Mapping[str, Any]) -> str:
+    """Say who deletes what is left."""
+    if told["service"] == "rucio":
+        return "Rucio deletes it after its rules have ended"
+    return f"`dc-inject end {told['campaign']} --cancel` deletes it"
+
+
+def sentence(told: Mapping[str, Any]) -> str:
+    """Say the verdict in one sentence."""
+    known = told["outcome"] == Outcome.REACHED.value
+    rate = "" if told["stands"] is None else units.format_rate(told["stands"])
+    if not rate:
+        return f"{told['outcome']}: {told['reason']}"
+    if known:
+        return f"stands at {rate}: {told['reason']}"
+    return f"takes at least {rate}; {told['outcome']}: {told['reason']}"
+
+
+def left_with(told: Mapping[str, Any]) -> DcInjectError | None:
+    """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change."""
+    if told["outcome"] == Outcome.REACHED.value:
+        return None
+    name = told["campaign"]
+    message = f"{name}: {told['outcome']} ({told['cause']})"  # the reason has just been told
+    if told["outcome"] == Outcome.NOT_REACHED.value:
+        return ThresholdMissed(message, f"`dc-inject status {name}` tells more")
+    if told["outage"]:
+        return ServiceError(message, LATER.format(name=name))
+    hint = HINTS.get(told["cause"] or "", "`dc-inject status {name}` tells more")
+    return UsageError(message, hint.format(name=name))

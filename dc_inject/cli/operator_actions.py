@@ -1,0 +1,101 @@
+"""What an operator does to a campaign, running or not: pause, resume, set, scale; written into its ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from dc_inject.cli import common, in_force, subjects
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger.reading import Reader
+from dc_inject.ledger.types import Pause
+from dc_inject.model import units
+from dc_inject.planning import overrides
+from dc_inject.planning.overrides import EVERYTHING, Kind
+from dc_inject.system.clock import SystemClock
+
+HIGHER = "a higher rate counts from the next cycle on"
+STOPPED = "nothing more of it is released then"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorAction:
+    """A verb, `pause`, `resume`, `rate` or `scale`, and of the last two the value."""
+
+    verb: str
+    value: float = 0.0
+
+
+PAUSE, RESUME = OperatorAction("pause"), OperatorAction("resume")
+
+
+def carry_out(action: OperatorAction, path: Path, subject: str, why: str) -> None:
+    """Write into a ledger what is wanted for a subject, `*`, a scenario or a link, and say what comes of it.
+
+    Raises UsageError for a subject that the campaign never had, and LedgerError.
+    """
+    who, now = common.who(), SystemClock().now()
+    limits: tuple[str, ...] = ()
+    with Ledger.open(path) as ledger:
+        subjects.known(ledger, subject)
+        name = ledger.campaign or path.stem
+        if action == PAUSE:
+            said = _paused(subject, path, ledger.pauses(), done=ledger.pause(subject, who, why, now))
+        elif action == RESUME:
+            done = ledger.resume(subject, who, why, now)
+            said = f"{_injecting(subject)} {'goes on, with the next cycle' if done else 'was not stopped'}"
+        else:
+            kind, due = Kind(action.verb), _due_now(ledger, subject)
+            done = ledger.override(subject, kind, action.value, who, why, now)
+            what = f"{overrides.shown(subject)}: {overrides.said(kind, action.value)}{due}"
+            said = f"{what}; {heard(path)}" if done else f"{what}: it is so already"
+            limits = tuple(in_force.held_by(ledger, subject, kind, now))
+        left = ledger.pauses()
+    click.echo(f"{name}: {said}", err=True)
+    for limit in limits:
+        click.echo(f"warning: {limit}", err=True)
+    if action != PAUSE:
+        say_stopped(left)
+
+
+def heard(path: Path, more: str = HIGHER) -> str:
+    """Return who will hear of a change, when, and what it does then."""
+    with LedgerView.open(path) as view:
+        holder, cycle = view.holder(), view.last_cycle()
+    if holder is None:
+        return "nobody injects now; the next start heeds it"
+    when = f", at {cycle.end:%H:%M:%SZ}" if cycle is not None and more == HIGHER else ""
+    return f"{holder} will hear of it within seconds; {more}{when}"
+
+
+def say_stopped(pauses: Iterable[Pause]) -> None:
+    """Say what is stopped still, as no rate does anything there."""
+    for one in pauses:
+        click.echo(f"still stopped: {overrides.shown(one.subject)}, {_since(one)}", err=True)
+
+
+def _paused(subject: str, path: Path, before: Iterable[Pause], *, done: bool) -> str:
+    if done:
+        return f"{_injecting(subject)} is stopped; {heard(path, STOPPED)}"
+    first = next(pause for pause in before if pause.subject == subject)
+    return f"{_injecting(subject)} is stopped already, {_since(first)}" + (f" ({first.why})" if first.why else "")
+
+
+def _injecting(subject: str) -> str:
+    return "injecting" if subject == EVERYTHING else f"injecting for {overrides.shown(subject)}"
+
+
+def _since(pause: Pause) -> str:
+    return f"since {pause.since:%Y-%m-%d %H:%M:%SZ} by {pause.who}"
+
+
+def _due_now(view: Reader, subject: str) -> str:
+    """Return in words what a subject is due in the last cycle, so that a slip of the hand is seen."""
+    cycle = view.last_cycle()
+    if cycle is None:
+        return ""
+    due = sum(row.due for row in view.rows(cycle=cycle) if overrides.covers(subject, row.key))
+    return f" (the last cycle: {units.format_rate(due / cycle.length.total_seconds())})"

@@ -1,0 +1,174 @@
+"""What the parts of the engine share: the ledger, the services, the time, and what is known to be broken."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from dc_inject.engine.breaker import Breaker
+from dc_inject.engine.calls import Calls
+from dc_inject.engine.limit import Limit
+from dc_inject.ledger import Ledger
+from dc_inject.model import FlowKey, Held, Hold
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.ports import Backend, Clock, Identity, Observer
+from dc_inject.planning.plan import Demand
+
+log = logging.getLogger(__name__)
+
+SLICES_AGAIN = timedelta(hours=1)  # after which slices are tried again that the service has refused
+SAY_AGAIN = timedelta(minutes=5)  # trouble that lasts is not said more often
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the engine works; none of these changes what is due.
+
+    `call_grace` has to be longer than a call can take on its way and in the service: only after it a lost
+    request counts as not carried out. `poll` is how long a pause from another terminal may go unseen.
+    """
+
+    inventory_age: timedelta = timedelta(hours=12)
+    call_grace: timedelta = timedelta(minutes=3)
+    first_retry: timedelta = timedelta(seconds=2)
+    poll: timedelta = timedelta(seconds=2)
+    submits_at_once: int = 16  # handed to the executor; more would go out after a stop
+    looks_per_cycle: int = 5  # how often in a cycle our rules are observed
+    planning_part: float = 0.25  # of a cycle, in which reads that fail are tried again before planning without
+    drain: bool = True
+    end_on_stop: bool = False
+    wait_deleted_cycles: int = 3  # after the last rule has ended, how long the drain watches its bytes go
+
+
+@dataclass(slots=True)
+class EngineContext:
+    """The engine's constructor arguments, and its memory of troubles within the cycle."""
+
+    campaign_name: str
+    ledger: Ledger
+    backends: Mapping[str, Backend]
+    identities: dict[str, Identity]
+    clock: Clock
+    calls: Calls
+    observer: Observer
+    settings: Settings
+    undeletable: dict[tuple[str, str], str] = field(default_factory=dict)  # destination of a service -> why
+    breakers: dict[str, Breaker] = field(default_factory=dict)
+    limits: dict[str, Limit] = field(default_factory=dict)  # of calls at once that make rules or jobs
+    broken: dict[str, NeedsOperator] = field(default_factory=dict)  # service -> what a person has to repair
+    unseen: dict[str, Temporary] = field(default_factory=dict)  # service -> since when nothing is seen of it
+    troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
+    whole_until: dict[FlowKey, datetime] = field(default_factory=dict)  # no slices of its datasets till then
+    said: dict[Hashable, tuple[datetime, int]] = field(default_factory=dict)  # when, and how often not since
+
+    def no_slices(self, flow: FlowKey, error: ServiceError) -> None:
+        """Let a flow take whole datasets for a while, since parts of them cannot be made, and say why."""
+        hint = f" ({error.hint})" if error.hint else ""
+        self.warn(("slices", error.message), f"{flow}: whole datasets have to do: {error.message}{hint}")
+        self.whole_until[flow] = self.clock.now() + SLICES_AGAIN
+        self.trouble(flow, Hold.GRAIN, f"{error.message}{hint}")
+
+    def with_slices(self, demands: Iterable[Demand]) -> tuple[Demand, ...]:
+        """Return demands of which those that cannot have slices now do not ask for them."""
+        now = self.clock.now()
+        whole = {flow for flow, until in self.whole_until.items() if now < until}
+        return tuple(
+            replace(one, flow=replace(one.flow, slices=None)) if one.flow.key in whole else one for one in demands
+        )
+
+    def tell(self, event: str, **numbers: Any) -> None:
+        """Tell the observer that something has been done."""
+        self.observer.event(event, **numbers)
+
+    def fail(self, service: str, error: ServiceError, flows: Iterable[FlowKey] = ()) -> None:
+        """Remember an error: for the rows of its flows, and for the whole service when it is fatal."""
+        if isinstance(error, NeedsOperator) and service not in self.broken:
+            log.error("%s: %s%s", service, error.message, f" ({error.hint})" if error.hint else "")
+            self.broken[service] = error
+            self.ledger.signal("service", service, None, self.clock.now(), error.message)
+        hold = Hold(error.hold) if isinstance(error, NeedsOperator | Temporary) else Hold.API_ERRORS
+        known = {held.hold for flow, held in self.troubles.items() if flow.link.through == service}
+        for flow in flows:
+            if hold not in known and service not in self.broken:
+                known.add(hold)  # once a cycle: the rows count how often
+                self.warn((service, hold), f"{service}: {hold} for {flow}: {error.message}")
+            self.trouble(flow, hold, error.message)
+        self.tell("error", service=service, kind=type(error).__name__.lower(), message=error.message)
+
+    def stands_still(self, service: str) -> NeedsOperator | Temporary | None:
+        """Return why nothing is given to a service now: a person has to repair it, or nothing is seen of it."""
+        return self.broken.get(service) or self.unseen.get(service)
+
+    def unobserved(self, service: str, error: Temporary) -> None:
+        """Remember that nothing has been seen of a service for a while."""
+        if service not in self.unseen:
+            log.warning("%s", error.message)
+            self.tell("unobserved", service=service, open=True)
+        self.unseen[service] = error
+        self.ledger.signal("observation", service, None, self.clock.now(), error.message)
+
+    def observed(self, service: str) -> None:
+        """Note that a service tells again how what was injected stands."""
+        was_silent = self.unseen.pop(service, None) is not None
+        self.ledger.signal("observation", service, "seen", self.clock.now())
+        if was_silent:
+            log.info("what was injected through %s is seen again", service)
+            self.tell("unobserved", service=service, open=False)
+
+    def warn(self, subject: Hashable, message: str) -> bool:
+        """Say in the log what is wrong, of one subject at most every few minutes; returns whether it was said."""
+        now = self.clock.now()
+        at, times = self.said.get(subject, (None, 0))
+        if at is not None and at <= now < at + SAY_AGAIN:
+            self.said[subject] = at, times + 1
+            return False
+        self.said[subject] = now, 0
+        log.warning("%s%s", message, f" (and {times} times more since it was said last)" if times else "")
+        return True
+
+    def answered(self, service: str, error: ServiceError | None) -> bool:
+        """Note whether a call that makes something was answered; returns whether the service is back just now."""
+        breaker, now = self.breaker(service), self.clock.now()
+        if isinstance(error, Temporary) and error.hold == Hold.API_ERRORS:
+            if breaker.failed(now):
+                log.warning("%s does not answer; it is asked by one call at a time: %s", service, error.message)
+                self.ledger.signal("service", service, None, now, error.message)
+                self.tell("breaker", service=service, open=True)
+            return False
+        if not breaker.worked():
+            return False
+        log.info("%s answers again", service)
+        self.ledger.signal("service", service, "answers", now)
+        self.tell("breaker", service=service, open=False)
+        return True
+
+    def breaker(self, service: str) -> Breaker:
+        """Return the breaker of a service."""
+        return self.breakers.setdefault(service, Breaker(service))
+
+    def limit(self, service: str) -> Limit:
+        """Return how many calls that make rules or jobs a service is given at once."""
+        return self.limits.setdefault(service, Limit(self.settings.submits_at_once))
+
+    def paced(
+        self, service: str, took: timedelta, made: int, under_way: int, errors: Sequence[ServiceError | None]
+    ) -> None:
+        """Let the limit of a service follow what a call took that was to make some things."""
+        limit = self.limit(service)
+        if any(isinstance(error, Temporary) and error.hold == Hold.API_ERRORS for error in errors):
+            self.limits[service] = limit.failed()
+        elif not any(errors):  # a refusal takes another time than the work
+            self.limits[service] = limit.answered(took.total_seconds(), made, under_way)
+
+    def trouble(self, flow: FlowKey, hold: Hold, message: str) -> None:
+        """Count a trouble of a flow; the first kind of a cycle is the one that leads in its row."""
+        self.tell("trouble", flow=flow, hold=hold)
+        known = self.troubles.get(flow)
+        if known is None:
+            self.troubles[flow] = Held(hold, {"times": 1, "message": message[:200]})
+        elif known.hold is hold:
+            times = int(known.numbers["times"]) + 1
+            self.troubles[flow] = Held(hold, {**known.numbers, "times": times})

@@ -1,0 +1,184 @@
+"""From what planning chose to what can be used: one more look at every item, and another one in its place."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from dc_inject.engine.context import EngineContext
+from dc_inject.model import Cycle, Flow, FlowKey, Hold, Injection, naming, slicing
+from dc_inject.model.goals import SecondHop
+from dc_inject.model.ports import Candidate, ReplicaStatus
+from dc_inject.planning import plan
+
+ROUNDS = 4  # of looking and taking another one; what is still missing then stays in the debt
+LOOK_AT_ONCE = 400  # candidates in one bulk call, as measured with Rucio
+GROWN = 1.05  # the largest factor by which an item may have grown since it was weighed
+UNEVEN = 2.0  # the same of a slice, which was weighed by its parent's mean file
+SET_ASIDE = timedelta(hours=1)  # how long an item that cannot be used is not looked at again
+NOT_WHOLE = "it is not complete at the source"
+NOT_LISTED = "its files cannot be listed, or are not those of the inventory any more"
+THERE = "it is at the destination already"
+NOT_HELD = "nothing holds it at the source"
+_SOON = frozenset({NOT_WHOLE, NOT_HELD})  # what Rucio may say of a dataset for a while after something has changed
+
+
+def usable(
+    context: EngineContext,
+    situation: plan.Situation,
+    chosen: Sequence[Injection],
+    budgets: Mapping[FlowKey, int],
+    deadline: datetime,
+    given: Sequence[Injection] = (),
+) -> tuple[list[Injection], frozenset[FlowKey]]:
+    """Return injections that will cause transfers: the chosen ones, or others for those that would not.
+
+    The second are flows whose candidates a service did not tell about: nothing is known of those, so they are
+    left out, and somebody has to try again.
+
+    `budgets` are bytes for each flow, which the result keeps to as `plan.refill` does; `given` are injections of
+    this cycle that stand already.
+    """
+    good: list[Injection] = []
+    unseen: set[FlowKey] = set()
+    taken, given_once = set(situation.taken), set(situation.given)
+    onward = {d.flow.key: d.flow for d in situation.demands if isinstance(d.flow.goal, SecondHop)}
+    for _ in range(ROUNDS):
+        if not chosen:
+            break
+        # Files for FTS are not looked at: their copies have names of their own, and FTS says what became of each.
+        bundles = (_bundle(context, onward.get(one.flow), one) for one in chosen if one.item.members)
+        good += [bundle for bundle in bundles if bundle is not None]
+        chosen = [injection for injection in chosen if not injection.item.members]
+        taken |= {(injection.item.name, injection.link.destination) for injection in chosen}
+        given_once |= {(item, one.scenario) for one in (*good, *chosen) if one.once for item in _names(one)}
+        sights, failed = _look(context, chosen, deadline)
+        unseen |= failed
+        short: set[FlowKey] = set()
+        for injection in chosen:
+            if injection.flow in failed:
+                continue
+            sight = sights.get(Candidate(injection.item.name, injection.link))
+            until = sight.source_until if sight else None
+            made = _within(context, onward.get(injection.flow), until, injection)
+            why = why_not(sight, made, landed=injection.flow in onward)
+            if why or sight is None or sight.item is None:
+                taken |= _set_aside(context, injection, why)
+                short.add(injection.flow)
+            else:
+                good.append(replace(made, item=sight.item))
+        room = {flow: budgets[flow] - _bytes(good, flow) for flow in short}
+        leaving = situation.leaving | {(injection.item.name, injection.link.source) for injection in good}
+        again = replace(
+            situation,
+            now=context.clock.now(),
+            taken=frozenset(taken),
+            leaving=leaving,
+            given=frozenset(given_once),
+        )
+        chosen = plan.refill(again, room, (*given, *good)) if short else ()
+    return good, frozenset(unseen)
+
+
+def _bundle(context: EngineContext, hop: Flow | None, injection: Injection) -> Injection | None:
+    """Return a job as it can be used; None for one of a second hop whose first copies end too soon after it."""
+    if hop is None:
+        return injection
+    until = context.ledger.entry(naming.copied_by(injection.item.name)).expires_at
+    made = _within(context, hop, until, injection)
+    if until is not None and made.release + made.lifetime > until:
+        context.trouble(injection.flow, Hold.POOL_DRY, "what has landed will be deleted too soon")
+        return None
+    return made
+
+
+def _within(context: EngineContext, hop: Flow | None, until: datetime | None, injection: Injection) -> Injection:
+    """Return the injection of a second hop with a lifetime that ends a look before that of its first copy."""
+    if hop is None or until is None:
+        return injection
+    look = injection.cycle.length / context.settings.looks_per_cycle
+    lifetime = min(injection.lifetime, until - look - injection.release)
+    return replace(injection, lifetime=lifetime) if lifetime >= hop.lifetime_min else injection
+
+
+def why_not(sight: ReplicaStatus | None, injection: Injection, *, landed: bool = False) -> str:
+    """Return why an item would cause no traffic, or could be lost under way; empty when it is usable.
+
+    What has `landed` by a rule of ours is complete when that rule's locks say so, which is why it was chosen;
+    Rucio's summary of what is where follows minutes later.
+    """
+    if sight is None or sight.item is None:
+        return NOT_LISTED if slicing.read(injection.item.name) else "it does not exist any more"
+    if not sight.closed:
+        return "it is still open"
+    most = UNEVEN if slicing.read(injection.item.name) else GROWN
+    if sight.item.bytes > most * injection.item.bytes or sight.item.files > GROWN * injection.item.files:
+        return "it has grown since the inventory was read"  # bounds, space and quota were weighed for what it was
+    if not sight.item.bytes or not (sight.source_complete or (landed and sight.source_locked)):
+        return NOT_WHOLE
+    if not sight.source_locked:
+        return NOT_HELD
+    if sight.source_until is not None and sight.source_until < injection.release + injection.lifetime:
+        return "the source may lose it before its rule ends"
+    if sight.destination_bytes or sight.destination_locked:
+        return THERE
+    return ""
+
+
+def _look(
+    context: EngineContext, chosen: Sequence[Injection], deadline: datetime
+) -> tuple[dict[Candidate, ReplicaStatus], set[FlowKey]]:
+    """Look in bulk, source by source, so that trouble at one source is no trouble of the others."""
+    by_source: dict[tuple[str, str], list[Injection]] = defaultdict(list)
+    for injection in chosen:
+        by_source[injection.link.through, injection.link.source].append(injection)
+    tasks, parts = {}, {}
+    for (service, source), some in by_source.items():
+        for start in range(0, len(some), LOOK_AT_ONCE):
+            part = some[start : start + LOOK_AT_ONCE]
+            parts[service, source, start] = part
+            candidates = [Candidate(injection.item.name, injection.link) for injection in part]
+            tasks[service, source, start] = partial(context.backends[service].look, candidates)
+    results, errors = context.calls.gather(tasks, deadline, lambda name: name[0])
+    failed: set[FlowKey] = set()
+    for name, error in errors.items():
+        flows = {injection.flow for injection in parts[name]}
+        context.fail(name[0], error, sorted(flows))
+        failed |= flows
+    return {candidate: sight for result in results.values() for candidate, sight in result.items()}, failed
+
+
+def _set_aside(context: EngineContext, injection: Injection, why: str) -> set[tuple[str, str]]:
+    """Set an item aside for its destination, with a slice also the dataset that it is of; returns them."""
+    now, destination = context.clock.now(), injection.link.destination
+    # Of a dataset whose files cannot be listed, another slice would be chosen next, again and again.
+    names = (injection.item.name,) if why == THERE else slicing.names(injection.item.name)
+    for name in names:
+        until = now + SET_ASIDE
+        if why in _SOON:
+            until = _soon(injection.cycle, until, context.ledger.times_set_aside(name, destination))
+        context.ledger.quarantine(name, destination, why, now, until=until)
+    context.trouble(injection.flow, Hold.POOL_DRY, why)
+    context.tell("set-aside", item=injection.item.name, destination=destination, why=why)
+    return {(name, destination) for name in names}
+
+
+def _soon(cycle: Cycle, latest: datetime, times: int) -> datetime:
+    """Return when to look again at what may have changed soon: in the next cycle, then ever less often.
+
+    Not after `latest`, but never in the same cycle.
+    """
+    more: timedelta = (2 ** min(times, 20) - 1) * cycle.length
+    return max(cycle.end, min(cycle.end + more, latest))
+
+
+def _names(injection: Injection) -> list[str]:
+    """Return the dataset or the files of an injection."""
+    return [item.name for item in injection.item.members or (injection.item,)]
+
+
+def _bytes(injections: Sequence[Injection], flow: FlowKey) -> int:
+    return sum(injection.item.bytes for injection in injections if injection.flow == flow)

@@ -1,0 +1,157 @@
+"""Readings of one link as the ledger keeps them, and how far a mini-challenge is that has such readings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+
+from dc_inject.ledger import Totals
+from dc_inject.ledger.challenge import Told
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import Entry, FlowKey, Held, Hold, State
+from dc_inject.planning.climb import Ladder, Progress
+from dc_inject.planning.verdict import Reading
+
+LATELY = timedelta(hours=1)  # how far back the time to completion is measured, at most
+OF_STUCK = 1000  # files of rules that Rucio has given up are looked at, at most
+Classify = Callable[[str], str]
+# What planning knows itself of why nothing can be injected.
+_LEADING = frozenset({Hold.PAUSED, Hold.EXCLUDED, Hold.OUTSIDE_WINDOW, Hold.CREDENTIALS, Hold.NOT_RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Reads the account of one link. `classify` tells the class of what a service says of files that failed."""
+
+    key: FlowKey
+    classify: Classify
+
+    def now(self, ledger: Reader, now: datetime, before: Reading | None, since: datetime | None) -> Reading:
+        """Return a reading; `before` is the last one, `since` when the step began that is under way.
+
+        Files that Rucio has given up count as failed before their rule does.
+        """
+        account = ledger.accounts().get(self.key, Totals())
+        entries = ledger.entries(State.LIVE, State.COMPLETE)
+        live = [entry for entry in entries if entry.state is State.LIVE]
+        stuck = sum(_stuck(entry) for entry in live)
+        completion = ledger.completion_times(max(now - LATELY, since or now - LATELY)).get(self.key)
+        injected = [entry.injection.item for entry in entries]
+        bytes_, files = sum(item.bytes for item in injected), sum(item.files for item in injected)
+        known = (before.dataset, before.file) if before else (0, 0)
+        return Reading(
+            at=now,
+            moved=account.moved,
+            injected=account.accepted,
+            failed=account.failed + stuck,
+            completion=completion,
+            held=self._held(ledger),
+            coming=max(account.coming - stuck, 0),
+            classes=self._classes(ledger, live),
+            dataset=round(bytes_ / len(injected)) if injected else known[0],
+            file=round(bytes_ / files) if files else known[1],
+            silent=_silent(entries, before),
+            service={"rucio": "Rucio", "fts": "FTS"}.get(self.key.link.through, self.key.link.through),
+        )
+
+    def _held(self, ledger: Reader) -> Held | None:
+        """Return why the last cycle injected less, as far as that is known before its row is closed."""
+        cycle = ledger.last_cycle()
+        if cycle is None:
+            return None
+        signals = {(one.name, one.subject): one for one in ledger.signals() if one.value is None}
+        row = next((row for row in ledger.rows(cycle=cycle) if row.key == self.key), None)
+        if row is not None and row.held is not None and row.held.hold in _LEADING:
+            return row.held
+        if row is None or row.due == 0:
+            return row.held if row else None
+        down = signals.get(("service", self.key.link.through))
+        unplanned = None if ledger.is_planned(cycle) else signals.get(("plan", "cycle"))
+        for signal in (down, unplanned):
+            if signal is not None:
+                return Held(Hold.API_ERRORS, {"message": signal.why})
+        unanswered = [e for e in ledger.entries(State.INTENDED, State.CALLED, cycle=cycle) if e.error]
+        if 2 * sum(entry.injection.item.bytes for entry in unanswered) > row.due - row.injected > 0:
+            return Held(Hold.API_ERRORS, {"message": unanswered[-1].error})
+        return row.held
+
+    def _classes(self, ledger: Reader, live: Iterable[Entry]) -> Mapping[str, int]:
+        """Return how many files failed by class, those of stuck rules by what Rucio says of them."""
+        counts = dict(ledger.failures().get(self.key, {}))
+        for entry in [entry for entry in live if entry.files_stuck][:OF_STUCK]:
+            name = self.classify(entry.error)
+            counts[name] = counts.get(name, 0) + entry.files_stuck
+        return counts
+
+
+def _stuck(entry: Entry) -> int:
+    return entry.injection.item.bytes * entry.files_stuck // max(entry.injection.item.files, 1)
+
+
+def _silent(entries: Iterable[Entry], before: Reading | None) -> bool:
+    """Whether something was on its way at the last reading, and nothing at all has been seen since."""
+    if before is None:
+        return False
+    some = list(entries)
+    waiting = [e for e in some if e.state is State.LIVE and e.accepted_at and e.accepted_at < before.at]
+    seen = max((e.observed_at for e in some if e.observed_at), default=None)
+    return bool(waiting) and (seen is None or seen <= before.at)
+
+
+# --------------------------------------------------------------------------- as they are kept
+
+
+def written(reading: Reading) -> dict[str, Any]:
+    """Return a reading as the ledger keeps it."""
+    told = {name.name: getattr(reading, name.name) for name in fields(reading)}
+    told["completion"] = None if reading.completion is None else reading.completion.total_seconds()
+    held = reading.held
+    told["held"] = None if held is None else [held.hold.value, dict(held.numbers)]
+    told["classes"] = dict(reading.classes)
+    told["at"] = reading.at.isoformat()
+    return told
+
+
+def read(told: Mapping[str, Any]) -> Reading:
+    """Return a reading that was kept; what a later version has added is left out."""
+    known = {name.name for name in fields(Reading)}
+    values = {name: value for name, value in told.items() if name in known}
+    values["at"] = datetime.fromisoformat(values["at"])
+    if values.get("completion") is not None:
+        values["completion"] = timedelta(seconds=values["completion"])
+    if values.get("held") is not None:
+        values["held"] = Held(Hold(values["held"][0]), values["held"][1])
+    return Reading(**values)
+
+
+def asked(ladder: Ladder, until: datetime) -> dict[str, Any]:
+    """Return what a mini-challenge is asked, as the ledger keeps it."""
+    return {
+        "first": ladder.first,
+        "every": ladder.every.total_seconds(),
+        "step": ladder.step,
+        "highest": ladder.highest,
+        "saturate": ladder.saturate,
+        "until": until.isoformat(),
+    }
+
+
+def progress(told: Iterable[Told]) -> Progress | None:
+    """Return how far a mini-challenge is, made again from what was kept of it; None when there is none."""
+    made: Progress | None = None
+    for at, kind, values in told:
+        if kind == "asked":
+            until = datetime.fromisoformat(values["until"])
+            if made is None:
+                every = timedelta(seconds=values["every"])
+                ladder = Ladder(values["first"], every, values["step"], values["highest"], values["saturate"])
+                made = Progress(ladder, until)
+            else:
+                made.resume(until, until - at)
+        elif made is not None and kind == "reading":
+            made.take(read(values))
+        elif made is not None:
+            made.stopped(read(values))
+    return made

@@ -1,0 +1,42 @@
+"""What is kept of a mini-challenge: what it was asked, and its readings, from which its verdict follows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from dc_inject.ledger.database import moment, stored
+from dc_inject.ledger.part import Part
+
+
+class Told(NamedTuple):
+    """One thing that is kept of a mini-challenge: `asked`, a `reading`, or `stopped` with a last reading."""
+
+    at: datetime
+    kind: str
+    values: Mapping[str, Any]
+
+
+class ChallengeReader(Part):
+    """What can be read of it."""
+
+    def challenge(self) -> tuple[Told, ...]:
+        """Return all that is kept, in the order in which it was written; nothing for other campaigns."""
+        found = self._db.rows("SELECT * FROM challenge ORDER BY id")
+        return tuple(Told(moment(row["at"]), row["kind"], json.loads(row["text"])) for row in found)
+
+
+class Challenge(ChallengeReader):
+    """What is written of it."""
+
+    def keep_challenge(self, kind: str, values: Mapping[str, Any], now: datetime) -> None:
+        """Keep one thing more."""
+        with self._db.write():
+            self._db.run(
+                "INSERT INTO challenge (at, kind, text) VALUES (?, ?, ?)",
+                stored(now),
+                kind,
+                json.dumps(dict(values)),
+            )

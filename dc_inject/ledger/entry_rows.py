@@ -1,0 +1,218 @@
+"""Entries as rows of the table of injections: what is read of them, and what is written when they change."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import datetime
+from functools import lru_cache
+from operator import attrgetter
+
+from dc_inject.ledger import transitions
+from dc_inject.ledger.database import duration, moment, stored
+from dc_inject.model import Cycle, Entry, Injection, Item, JobOptions, Link, State, Verify
+
+_TIMES = (
+    "not_before",
+    "called_at",
+    "accepted_at",
+    "expires_at",
+    "completed_at",
+    "end_asked_at",
+    "ended_at",
+    "gone_at",
+    "observed_at",
+)
+_PLAIN = ("external_id", "attempt", "present", "failed", "moved", "files_done", "files_stuck", "error")
+_KEPT = (
+    *("key", "cycle", "campaign", "item", "bytes", "files", "release", "lifetime", "activity", "service_priority"),
+    *("contact", "state", "job", "keeps_files", "undone", "moved_exact", *_PLAIN, *_TIMES),
+)
+_COLUMNS = f"{', '.join(f'injection.{name}' for name in _KEPT)}, scenario, source, destination, through, length"
+_AFTER = len(_KEPT)  # columns of other tables
+_PLAINS = slice(_KEPT.index(_PLAIN[0]), _KEPT.index(_PLAIN[0]) + len(_PLAIN))
+_MOMENTS = slice(_KEPT.index(_TIMES[0]), _KEPT.index(_TIMES[0]) + len(_TIMES))
+STATE_OF = {str(state): state for state in State}
+_FROM = "FROM injection JOIN account ON account.id = injection.account JOIN cycle ON cycle.start = injection.cycle"
+WITH_FILES = f"SELECT {_COLUMNS}, members {_FROM}"
+# There may be millions of files, of which most readers want to know nothing.
+PLAINLY = f"SELECT {_COLUMNS}, iif(state IN ('intended', 'called'), members, NULL) AS members {_FROM}"
+_DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
+_HERE = frozenset({State.LIVE, State.COMPLETE})
+
+_GIVEN = (
+    "bytes",
+    "files",
+    "release",
+    "lifetime",
+    "activity",
+    "service_priority",
+    "contact",
+    "state",
+    "intended_at",
+    "members",
+    "job",
+    "keeps_files",
+)
+_FIXED = ("key", "account", "cycle", "campaign", "item", *_GIVEN, "external_id", "attempt", "error")
+INTEND = (
+    f"INSERT INTO injection ({', '.join(_FIXED)}) VALUES ({', '.join('?' * len(_FIXED))}) "  # noqa: S608  our own words
+    f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _GIVEN)}, "
+    "not_before = NULL, dropped_at = NULL, error = '' WHERE state IN ('refused', 'withdrawn')"
+)
+_ATTRIBUTES = ("state", "moved_exact", "undone", *_PLAIN, *_TIMES)  # of an entry, named as their columns are
+_attributes = attrgetter(*_ATTRIBUTES)
+_WITH_STATE = ("undone", "members", "dropped_at")  # columns that depend on the state
+_SPECIAL = {
+    "members": "iif(?, members, NULL)",
+    "dropped_at": "coalesce(dropped_at, ?)",
+}  # what is not just written
+
+
+def columns(injection: Injection, account: int, now: datetime) -> tuple[object, ...]:
+    """Return what INTEND writes of an intent."""
+    return (
+        injection.key,
+        account,
+        stored(injection.cycle.start),
+        injection.campaign,
+        injection.item.name,
+        injection.item.bytes,
+        injection.item.files,
+        stored(injection.release),
+        stored(injection.lifetime),
+        injection.activity,
+        injection.service_priority,
+        injection.contact,
+        str(State.INTENDED),
+        stored(now),
+        json.dumps([[m.name, m.bytes, m.checksum] for m in injection.item.members]) if injection.job else None,
+        None if injection.job is None else _job_text(injection.job),
+        int(injection.keeps_files),
+        "",
+        0,
+        "",
+    )
+
+
+def differing(before: Entry, entry: Entry) -> tuple[str, ...]:
+    """Return the columns in which an entry differs from what it was: only those are written.
+
+    Indexes, checks and triggers of other columns are left alone then, and most looks change few.
+    """
+    pairs = zip(_ATTRIBUTES, _attributes(before), _attributes(entry), strict=True)
+    names = [name for name, old, new in pairs if old != new]
+    if entry.injection.item.bytes != before.injection.item.bytes:  # a service may know better than what was listed
+        names.append("bytes")
+    if entry.state is not before.state:
+        names += [name for name in _WITH_STATE if name not in names]
+    return tuple(names)
+
+
+@lru_cache(maxsize=256)  # few things change together
+def update(names: tuple[str, ...]) -> str:
+    """Return the statement that writes these columns of an injection."""
+    steps = ", ".join(f"{name} = {_SPECIAL.get(name, '?')}" for name in names)
+    return f"UPDATE injection SET {steps} WHERE key = ?"  # noqa: S608  our own words
+
+
+def written(entry: Entry, names: Iterable[str], now: datetime) -> tuple[object, ...]:
+    """Return what is written into these columns, and the key of the row."""
+    return (*(_value(entry, name, now) for name in names), entry.injection.key)
+
+
+def _value(entry: Entry, name: str, now: datetime) -> object:
+    """Return what is written into a column."""
+    match name:
+        case "state":
+            return str(entry.state)
+        case "bytes":
+            return entry.injection.item.bytes
+        case "undone":
+            return json.dumps(entry.undone) if entry.undone and entry.state in _HERE else None
+        case "members":
+            # They are kept for the call that names them, and for a second hop: whatever else follows finds its
+            # files by their key and number.
+            return entry.state in transitions.UNASKED or (entry.injection.keeps_files and entry.state in _HERE)
+        case "dropped_at":
+            return stored(now) if entry.state in _DROPPED else None
+        case _:
+            value = getattr(entry, name)
+            return stored(value) if isinstance(value, datetime) else value
+
+
+def entry_of(row: sqlite3.Row) -> Entry:
+    """Return the entry of a row, whose columns are those of `_COLUMNS` and the members: there are very many."""
+    (key, start, campaign, item, size, files, release, lifetime, activity, priority) = row[:10]
+    (contact, state, job, keeps_files, undone, moved_exact) = row[10:16]
+    (scenario, source, destination, through, length, members) = row[_AFTER:]
+    injection = Injection(
+        key,
+        campaign,
+        _cycle(start, length),
+        scenario,
+        _link(source, destination, through),
+        Item(item, size, files, members=() if members is None else _members(members)),
+        moment(release),
+        duration(lifetime),
+        activity,
+        priority,
+        contact,
+        None if job is None else _job(job),
+        keeps_files=bool(keeps_files),
+    )
+    external_id, attempt, present, failed, moved, files_done, files_stuck, error = row[_PLAINS]
+    times = [None if number is None else moment(number) for number in row[_MOMENTS]]
+    not_before, called_at, accepted_at, expires_at, completed_at, end_asked_at, ended_at, gone_at, observed_at = (
+        times
+    )
+    return Entry(
+        injection,
+        STATE_OF[state],
+        external_id,
+        attempt,
+        not_before,
+        called_at,
+        accepted_at,
+        expires_at,
+        completed_at,
+        end_asked_at,
+        ended_at,
+        gone_at,
+        observed_at,
+        present,
+        failed,
+        moved,
+        bool(moved_exact),
+        files_done,
+        files_stuck,
+        () if undone is None else tuple(json.loads(undone)),
+        error,
+    )
+
+
+@lru_cache(maxsize=256)
+def _cycle(start: int, length: int) -> Cycle:
+    return Cycle(moment(start), duration(length))
+
+
+@lru_cache(maxsize=1 << 14)
+def _link(source: str, destination: str, through: str) -> Link:
+    return Link(source, destination, through)
+
+
+def _members(text: str | None) -> tuple[Item, ...]:
+    return tuple(Item(name, size, 1, checksum) for name, size, checksum in json.loads(text or "[]"))
+
+
+def _job_text(job: JobOptions) -> str:
+    return json.dumps(asdict(job) | {"longest_transfer": stored(job.longest_transfer)})
+
+
+@lru_cache(maxsize=256)  # a campaign has a few of them, an observation thousands of entries
+def _job(text: str) -> JobOptions:
+    told = json.loads(text)
+    more = {"verify": Verify(told["verify"]), "longest_transfer": duration(told["longest_transfer"])}
+    return JobOptions(**told | more)

@@ -1,0 +1,141 @@
+"""Inventories, signals and quarantine: what is known of the world, and of what to leave alone in it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from datetime import datetime
+
+from dc_inject.ledger.database import moment, moment_or_none, stored, stored_or_none
+from dc_inject.ledger.part import Part
+from dc_inject.ledger.types import Quarantined, Signal
+from dc_inject.model import FileFilter, Item, PoolKey
+
+
+class StockReader(Part):
+    """What can be read of inventories, signals and quarantine."""
+
+    def inventory(self, service: str, pool: PoolKey) -> list[Item]:
+        """Return the items of a pool as they were last read, by name; none when it never was."""
+        found = self._db.rows(
+            "SELECT item, bytes, files, checksum FROM pool_item JOIN pool ON pool.id = pool "
+            "WHERE service = ? AND source = ? AND datasets = ? ORDER BY item",
+            *_pool(service, pool),
+        )
+        return [Item(row["item"], row["bytes"], row["files"], row["checksum"] or "") for row in found]
+
+    def inventory_read_at(self, service: str, pool: PoolKey) -> datetime | None:
+        """Return when a pool was last read; None when it never was."""
+        row = self._db.row(
+            "SELECT read_at FROM pool WHERE service = ? AND source = ? AND datasets = ?", *_pool(service, pool)
+        )
+        return None if row is None else moment(row["read_at"])
+
+    def signals(self) -> tuple[Signal, ...]:
+        """Return the latest reading of each signal; one without a value is missing."""
+        return tuple(
+            Signal(row["name"], row["subject"], row["value"], moment(row["at"]), row["why"])
+            for row in self._db.rows("SELECT * FROM signal ORDER BY name, subject")
+        )
+
+    def quarantine_list(self, now: datetime) -> tuple[Quarantined, ...]:
+        """Return what is set aside at a time, with the reasons."""
+        found = self._db.rows(
+            "SELECT * FROM quarantine WHERE until IS NULL OR until > ? ORDER BY item, destination", stored(now)
+        )
+        return tuple(
+            Quarantined(
+                row["item"],
+                row["destination"],
+                row["why"],
+                moment(row["since"]),
+                moment_or_none(row["until"]),
+                row["times"],
+            )
+            for row in found
+        )
+
+    def quarantined(self, now: datetime) -> set[tuple[str, str]]:
+        """Return every (item, destination) that is set aside at a time."""
+        return {(one.item, one.destination) for one in self.quarantine_list(now)}
+
+    def times_set_aside(self, item: str, destination: str) -> int:
+        """Return how often an item was set aside for a destination."""
+        sql = "SELECT times FROM quarantine WHERE item = ? AND destination = ?"
+        row = self._db.row(sql, item, destination)
+        return 0 if row is None else int(row["times"])
+
+
+class Stock(StockReader):
+    """What is written of inventories, signals and quarantine."""
+
+    def store_inventory(self, service: str, pool: PoolKey, items: Iterable[Item], now: datetime) -> None:
+        """Replace the items of a pool; an error of the iterable leaves the old ones.
+
+        It is read to its end first, so that a slow service does not keep the ledger locked.
+        """
+        coming = {item.name: item for item in items}
+        key = _pool(service, pool)
+        with self._db.write():
+            self._db.run(
+                "INSERT INTO pool (service, source, datasets, read_at) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (service, source, datasets) DO UPDATE SET read_at = excluded.read_at",
+                *key,
+                stored(now),
+            )
+            number = self._db.row("SELECT id FROM pool WHERE service = ? AND source = ? AND datasets = ?", *key)[
+                "id"
+            ]
+            self._db.run("DELETE FROM pool_item WHERE pool = ?", number)
+            self._db.run_many(
+                "INSERT INTO pool_item (pool, item, bytes, files, checksum) VALUES (?, ?, ?, ?, ?)",
+                ((number, i.name, i.bytes, i.files, i.checksum or None) for _, i in sorted(coming.items())),
+            )
+
+    def signal(self, name: str, subject: str, value: float | str | None, now: datetime, why: str = "") -> None:
+        """Write the latest reading of a signal; None means that it is missing, `why` says the reason.
+
+        The time of a missing one is that of the first reading that missed it.
+        """
+        if isinstance(value, float) and math.isnan(value):
+            value, why = None, why or "it is not a number"
+        if isinstance(value, int) and abs(value) >= 2**63:
+            value = float(value)
+        with self._db.write():
+            self._db.run(  # one that stays missing has been so since it was first
+                "INSERT INTO signal VALUES (?, ?, ?, ?, ?) ON CONFLICT (name, subject) DO UPDATE SET "
+                "at = iif(value IS NULL AND excluded.value IS NULL, at, excluded.at), "
+                "value = excluded.value, why = excluded.why",
+                name,
+                subject,
+                value,
+                stored(now),
+                why,
+            )
+
+    def quarantine(
+        self, item: str, destination: str, why: str, now: datetime, until: datetime | None = None
+    ) -> None:
+        """Set an (item, destination) aside, for good or until a time; when it is already, the later end holds."""
+        with self._db.write():
+            self._db.run(
+                "INSERT INTO quarantine VALUES (?, ?, ?, ?, ?, 1) ON CONFLICT (item, destination) DO UPDATE SET "
+                "why = excluded.why, since = excluded.since, times = times + 1, until = CASE "
+                "WHEN until IS NULL OR excluded.until IS NULL THEN NULL ELSE max(until, excluded.until) END",
+                item,
+                destination,
+                why,
+                stored(now),
+                stored_or_none(until),
+            )
+
+
+def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:
+    datasets = pool.datasets
+    if isinstance(datasets, FileFilter) and datasets.listing is not None:
+        # A list may have a million files, which its digest stands for.
+        datasets = replace(datasets, listing=replace(datasets.listing, files=()))
+    told = {key: value for key, value in asdict(datasets).items() if key != "landed"}  # such pools are never read
+    return service, pool.source, json.dumps(told, sort_keys=True)

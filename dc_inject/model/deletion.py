@@ -1,0 +1,259 @@
+"""The gate of deletion: every DELETE at a storage and every end of a rule takes its address from `address`.
+
+`address` proves from names alone that a thing is ours, at the moment when the request is made. What a service
+answered is never a reason to delete: it may only choose among names that can be proved.
+docs/explanation/deletion.md explains why that can be believed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dc_inject.model import naming, samples, slicing, urls
+from dc_inject.model.errors import Permanent
+from dc_inject.model.samples import FileSet
+from dc_inject.model.types import Injection
+
+_HINT = "nothing was deleted; if the name looks like one of dc_inject's, please report this as a bug"
+
+
+class NotOurs(Permanent):
+    """A thing was about to be deleted that cannot be proved to be ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedFile:
+    """A file that FTS copied for us below a destination prefix; `key` is that of its injection, where known."""
+
+    prefix: str
+    url: str
+    campaign: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFolder:
+    """A folder in which copies of a campaign are: the campaign's own one, or one below it."""
+
+    prefix: str
+    url: str
+    campaign: str
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFile:
+    """A file of a set of test data below a prefix."""
+
+    prefix: str
+    set: FileSet
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFolder:
+    """The folder of a set of test data below a prefix, or with `whole_name` the one above it."""
+
+    prefix: str
+    set: FileSet
+    whole_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredFile:
+    """A file of a set of test data where Rucio says that it has to lie; `top` is its RSE's own prefix."""
+
+    top: str
+    url: str
+    set: FileSet
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSeen:
+    """What Rucio's row of a rule, or of its dataset lock, says of it; a lock has no comment and so no key."""
+
+    id: str
+    account: str
+    did: str
+    rse: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The rule that was made for an injection by an account, and what is seen of it now."""
+
+    id: str
+    account: str
+    injection: Injection
+    seen: RuleSeen
+
+
+@dataclass(frozen=True, slots=True)
+class SliceDataset:
+    """The temporary dataset that was made for the slice of an injection."""
+
+    injection: Injection
+
+
+@dataclass(frozen=True, slots=True)
+class SampleDataset:
+    """A dataset of a set of test data in Rucio."""
+
+    scope: str
+    name: str
+    set: FileSet
+
+
+StoredFile = CopiedFile | SampleFile | RegisteredFile
+StoredFolder = CopyFolder | SampleFolder
+Dataset = SliceDataset | SampleDataset
+Ours = StoredFile | StoredFolder | Rule | Dataset
+
+
+def address(thing: Ours) -> str:
+    """Return the URL, rule id or DID of a thing of ours that may be deleted; raises NotOurs for any other."""
+    match thing:
+        case CopiedFile():
+            return _copied_file(thing)
+        case CopyFolder():
+            return _copy_folder(thing)
+        case SampleFile():
+            return _sample_file(thing)
+        case SampleFolder():
+            return _sample_folder(thing)
+        case RegisteredFile():
+            return _registered_file(thing)
+        case Rule():
+            return _rule(thing)
+        case SliceDataset():
+            return _slice_dataset(thing)
+        case SampleDataset():
+            return _sample_dataset(thing)
+        case _:
+            raise _not_ours(repr(type(thing).__name__), "it is nothing that we make")
+
+
+def copies(injection: Injection) -> list[CopiedFile]:
+    """Return the files that an injection has at its destination, in order."""
+    prefix, campaign, key = injection.link.destination, injection.campaign, injection.key
+    return [CopiedFile(prefix, url, campaign, key) for url in naming.copies(injection)]
+
+
+def folder(injection: Injection) -> CopyFolder:
+    """Return the folder of an injection at its destination, in which only its own files are."""
+    return CopyFolder(injection.link.destination, naming.folder(injection), injection.campaign)
+
+
+# --------------------------------------------------------------------------- proofs
+
+
+def _copied_file(thing: CopiedFile) -> str:
+    prefix, url = _canonical(thing.prefix), _canonical(thing.url)
+    copy = naming.read_copy(prefix, url)
+    if copy is None:
+        raise _not_ours(url, f"it has no name of a copy below {prefix}")
+    if copy.campaign != thing.campaign:
+        raise _not_ours(url, f"it is not of the campaign {thing.campaign}")
+    if thing.key and copy.key != thing.key:
+        raise _not_ours(url, f"it is not of the job {thing.key}")
+    return url
+
+
+def _copy_folder(thing: CopyFolder) -> str:
+    """Prove a folder by its place and form; the folder above all campaigns is never deleted."""
+    prefix, url = _canonical(thing.prefix), _canonical(thing.url)
+    top = f"{prefix}/{naming.TOP}/{thing.campaign}"
+    if naming.NAME.fullmatch(thing.campaign) is None:
+        raise _not_ours(url, f"{thing.campaign!r} is no name of a campaign")
+    if url != top and not (url.startswith(f"{top}/") and naming.is_folder(prefix, url)):
+        raise _not_ours(url, f"it is no folder of the campaign {thing.campaign} below {prefix}")
+    return url
+
+
+def _sample_file(thing: SampleFile) -> str:
+    made, prefix = thing.set, _canonical(thing.prefix)
+    if samples.from_folder(made.name, made.shape) != made or not 1 <= thing.number <= made.files:
+        raise _not_ours(f"file {thing.number} of {made}", "no set at a storage has it")
+    return _canonical(made.url(prefix, thing.number))
+
+
+def _sample_folder(thing: SampleFolder) -> str:
+    made, prefix = thing.set, _canonical(thing.prefix)
+    if samples.from_folder(made.name, made.shape) != made:
+        raise _not_ours(str(made), "no set at a storage is like that")
+    inner = _canonical(made.folder(prefix))
+    return urls.parent(inner) if thing.whole_name else inner
+
+
+def _registered_file(thing: RegisteredFile) -> str:
+    top, url, made = _canonical(thing.top), _canonical(thing.url), thing.set
+    if not made.per or samples.from_dataset(made.dataset_of(1), made.before) != made:
+        raise _not_ours(url, "no set in Rucio has files of such names")
+    if not 1 <= thing.number <= made.files or made.number_of(made.file(thing.number)) != thing.number:
+        raise _not_ours(url, f"the set {made} has no file {thing.number}")
+    if not url.startswith(f"{top}/"):
+        raise _not_ours(url, f"it is not below {top}, where Rucio has its files")
+    name = made.file(thing.number).removeprefix("/").encode()
+    if not urls.unquote(url[len(top) :]).endswith(b"/" + name):
+        raise _not_ours(url, f"it does not end with the name of the file, {made.file(thing.number)}")
+    return url
+
+
+def _rule(thing: Rule) -> str:
+    """Prove a rule: what Rucio shows under its id now is what was made for the injection.
+
+    Rucio has at most one rule of an account for a dataset at an RSE, and gives no id twice.
+    """
+    injection, seen = thing.injection, thing.seen
+    link, key = injection.link, injection.key
+    what = f"rule {thing.id}"
+    if not thing.id or seen.id != thing.id:
+        raise _not_ours(what, f"Rucio shows the rule {seen.id}")
+    if not thing.account or seen.account != thing.account:
+        raise _not_ours(what, f"it belongs to the account {seen.account}")
+    if naming.key(injection.campaign, injection.scenario, injection.cycle.start, link, injection.item.name) != key:
+        raise _not_ours(what, "its key is not that of campaign, cycle, link and dataset")
+    if (seen.did, seen.rse) != (_did(injection), link.destination):
+        raise _not_ours(what, f"it is for {seen.did} at {seen.rse}")
+    if seen.key not in {None, key}:
+        raise _not_ours(what, "its comment is that of another injection")
+    return thing.id
+
+
+def _slice_dataset(thing: SliceDataset) -> str:
+    injection, did = thing.injection, _did(thing.injection)
+    part = slicing.read(injection.item.name)
+    if part is None or not naming.is_slice(did):
+        raise _not_ours(did, "it is no temporary dataset of a slice")
+    where = (injection.campaign, injection.scenario, injection.cycle.start, injection.link)
+    if naming.slice_mark(part, *where) not in did:
+        raise _not_ours(did, "its mark is not that of campaign, cycle, link and slice")
+    return did
+
+
+def _sample_dataset(thing: SampleDataset) -> str:
+    did, made = f"{thing.scope}:{thing.name}", thing.set
+    if not thing.scope or samples.from_dataset(thing.name, made.before) != made:
+        raise _not_ours(did, f"it is no dataset of the set {made}")
+    return did
+
+
+def _did(injection: Injection) -> str:
+    """Return the DID that a rule for an injection has: of a slice it is its own dataset."""
+    return injection.item.name.partition(" ")[0]
+
+
+def _canonical(url: str) -> str:
+    """Return a URL that is in its canonical form already: what is sent is what was read."""
+    try:
+        whole = urls.parse(url)
+    except ValueError as error:
+        raise _not_ours("a URL", str(error)) from None
+    if str(whole) != url:
+        raise _not_ours(str(whole), "its URL is not in canonical form")
+    return url
+
+
+def _not_ours(what: str, why: str) -> NotOurs:
+    return NotOurs(f"{what} is not deleted: {why}", _HINT)

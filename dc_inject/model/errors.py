@@ -1,0 +1,119 @@
+"""The errors of dc_inject: each class says what has to happen next, each message what a person can do.
+
+Two families: what ends a command (with its exit code), and what a service answered (which tells the
+engine's loop what to do with one injection). Foreign exceptions become one of these in their adapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class DcInjectError(Exception):
+    """Anything that dc_inject says itself: a message, perhaps a hint, and the exit code of a command."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        """Take the message (one sentence, without secrets) and what a person can do about it."""
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(DcInjectError):
+    """A command was called in a way that cannot work."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing wrong in a menu: where it stands, what is wrong, and how to mend it."""
+
+    file: str
+    line: int  # 1-based; 0 where no line can be named (an empty folder, say)
+    message: str
+    hint: str = ""
+    code: str = ""  # of a lint finding; empty for an error
+    outlier: bool = False  # a finding that `run` wants accepted by its code
+    column: int = 0  # 1-based, in characters; 0 where only the line is known
+
+    def __str__(self) -> str:
+        place = ":".join((self.file, *(str(number) for number in (self.line, self.column) if number)))
+        code = f" [{self.code}]" if self.code else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{place}: {self.message}{code}{hint}"
+
+
+class MenuError(DcInjectError):
+    """A menu, or a folder of them, that cannot be used; carries every problem, not just the first."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        """Take all problems found, in the order of their places."""
+        self.problems = tuple(sorted(problems))
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class LedgerError(DcInjectError):
+    """The ledger cannot be read or written, is locked, or belongs to somebody else."""
+
+    exit_code = 3
+
+
+class ThresholdMissed(DcInjectError):
+    """The work was done, but a threshold that the command was asked to check was missed."""
+
+    exit_code = 5
+
+
+class ServiceError(DcInjectError):
+    """A service (Rucio, FTS) refused or failed; the subclasses say what to do next."""
+
+    exit_code = 4
+
+
+class Temporary(ServiceError):
+    """Again later, with a jittered back-off; `lost` means that the request may have been carried out.
+
+    `hold` is the hold to show for a link that gets less because of it.
+    """
+
+    def __init__(
+        self, message: str, hint: str | None = None, *, lost: bool = False, hold: str = "api-errors"
+    ) -> None:
+        """Take the message, whether the answer was lost (then the injection is in doubt), and the hold."""
+        super().__init__(message, hint)
+        self.lost = lost
+        self.hold = hold
+
+
+class TryOtherItem(ServiceError):
+    """The item cannot go to this destination now: it waits, and the next one is taken in the same cycle."""
+
+
+class Permanent(ServiceError):
+    """The item will never go to this destination: quarantined, with the reason."""
+
+
+class NoSlices(Permanent):
+    """No part of a dataset can be made for this link: whole datasets have to do."""
+
+
+class NeedsOperator(ServiceError):
+    """Nothing works with this service until a person acts: at start the run ends, later all its links hold.
+
+    `hold` is the hold that the service's links get meanwhile: `credentials` or `api-errors`. `passing` is true
+    where waiting may help (a service that does not answer), so that a start tries again for a while.
+    """
+
+    def __init__(
+        self, message: str, hint: str | None = None, *, hold: str = "api-errors", passing: bool = False
+    ) -> None:
+        """Take the message, the hint, the hold to show while it lasts, and whether it may pass by itself."""
+        super().__init__(message, hint)
+        self.hold = hold
+        self.passing = passing

@@ -1,0 +1,173 @@
+"""Names that make our traffic recognisable and our calls repeatable: keys, rule comments, metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from dc_inject.model import slicing
+from dc_inject.model.slicing import Slice, Slicing
+from dc_inject.model.types import Cycle, Injection, Item, Link
+
+# A name space of our own, so that nobody else's uuid5 can be one of our keys.
+_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "dc_inject/1")
+_COMMENT = re.compile(
+    r"dc_inject/1 (?P<campaign>\S+) (?P<scenario>\S+) (?P<cycle>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)"
+)
+
+COMMENT_LIMIT = 255  # characters that Rucio keeps of a rule's comment
+METADATA_LIMIT = 1024  # bytes of a job's metadata that FTS takes unless configured otherwise
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # campaigns, scenarios: safe in comments and URLs
+
+
+def key(campaign: str, scenario: str, cycle: datetime, link: Link, item: str) -> str:
+    """Return the key of an injection: the same five things give the same key, on any machine at any time."""
+    parts = (campaign, scenario, _stamp(cycle), link.source, link.destination, link.through, item)
+    return str(uuid.uuid5(_NAMESPACE, "\n".join(parts)))
+
+
+def comment(campaign: str, scenario: str, cycle: datetime) -> str:
+    """Return the comment of a rule; with the rule's source, destination and DID it gives back the key."""
+    return f"dc_inject/1 {campaign} {scenario} {_stamp(cycle)}"
+
+
+def read_comment(text: str | None) -> tuple[str, str, datetime] | None:
+    """Return campaign, scenario and cycle start of a rule's comment, or None if the rule is not ours."""
+    match = _COMMENT.fullmatch(text or "")
+    if match is None:
+        return None
+    try:
+        cycle = datetime.strptime(match["cycle"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    said = match["campaign"], match["scenario"], cycle
+    return said if comment(*said) == text else None  # else the key would not come out
+
+
+def bundle(members: Iterable[Item], moment: datetime, number: int) -> str:
+    """Return the name of the bundle of files that was made as number so and so of a link, at a moment.
+
+    The same files may go out to the same place in one cycle again, as another bundle.
+    """
+    names = [member.name for member in members]
+    made = "\n".join((moment.astimezone(UTC).isoformat(), str(number), *names))
+    return f"{len(names)} files {hashlib.blake2b(made.encode(), digest_size=12).hexdigest()}"
+
+
+def of_copies(bundle: str, source: str, file: str) -> str:
+    """Return the name of a bundle for a second hop, which says whose copies below a prefix its files are."""
+    copy = read_copy(source, file)
+    return f"{bundle} copied by {copy.key}" if copy else bundle
+
+
+def copied_by(bundle: str) -> str:
+    """Return the key of the job whose copies a bundle is made of, from its name; empty for one of other files."""
+    return bundle.partition(" copied by ")[2]
+
+
+_MARK = re.compile(r"dc_inject-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def sliced(part: Slice, options: Slicing, campaign: str, scenario: str, cycle: datetime, link: Link) -> str:
+    """Return the name of the item that a slice is in a cycle: its temporary dataset, and what is in it."""
+    mark = slice_mark(part, campaign, scenario, cycle, link)
+    return slicing.full_name(options.did(campaign, scenario, mark), part)
+
+
+def slice_mark(part: Slice, campaign: str, scenario: str, cycle: datetime, link: Link) -> str:
+    """Return what marks the temporary dataset of a slice as ours, in its name."""
+    return f"dc_inject-{key(campaign, scenario, cycle, link, str(part))}"
+
+
+def is_slice(did: str) -> bool:
+    """Whether a dataset is a temporary one of ours, by its name."""
+    return _MARK.search(did) is not None
+
+
+def metadata(injection: Injection) -> dict[str, object]:
+    """Return what an FTS job says of itself, at most METADATA_LIMIT bytes of JSON: a long contact is cut short."""
+    said: dict[str, object] = {
+        "dc_inject": 1,
+        "campaign": injection.campaign,
+        "scenario": injection.scenario,
+        "cycle": _stamp(injection.cycle.start),
+        "key": injection.key,
+    }
+    room = METADATA_LIMIT - len(json.dumps(said | {"contact": ""}))
+    contact = injection.contact
+    while len(json.dumps(contact)) - 2 > room:
+        contact = contact[:-1]
+    return said | {"contact": contact}
+
+
+# --------------------------------------------------------------------------- files of ours at a destination
+
+TOP = "dc_inject"  # the folder below a destination prefix in which everything of ours is
+_CYCLE = r"[0-9]{8}T[0-9]{6}Z"
+_KEY = r"[0-9a-f]{8}-[0-9a-f]{4}-5[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+_COPY = re.compile(
+    rf"{TOP}/(?P<campaign>[^/]+)/(?P<scenario>[^/]+)/(?P<cycle>{_CYCLE})/(?P<key>{_KEY})"
+    r"/(?P<number>[0-9]{4}|[1-9][0-9]{4,5})-(?P<mark>[0-9a-f]{12})"
+)
+_FOLDER = re.compile(rf"{TOP}/[^/]+/{NAME.pattern}(?:/{_CYCLE}(?:/{_KEY})?)?")
+
+
+class Copy(NamedTuple):
+    """What the path of a file of ours says: whose it is, and which member of its injection."""
+
+    campaign: str
+    scenario: str
+    cycle: datetime
+    key: str
+    number: int
+
+
+def folder(injection: Injection) -> str:
+    """Return the URL of the folder that the files of an injection go to, one folder each."""
+    cycle = injection.cycle.start.strftime("%Y%m%dT%H%M%SZ")
+    return f"{injection.link.destination}/{TOP}/{injection.campaign}/{injection.scenario}/{cycle}/{injection.key}"
+
+
+def copies(injection: Injection) -> list[str]:
+    """Return the URLs that the files of an injection are copied to, in order; nobody else gives such names."""
+    place = folder(injection)
+    return [
+        f"{place}/{number:04}-{_mark(injection.campaign, injection.key, number)}"
+        for number in range(injection.item.files)
+    ]
+
+
+def read_copy(prefix: str, url: str) -> Copy | None:
+    """Return what the URL of a file below a destination prefix says, or None if the file is not ours.
+
+    Its whole path has to be of our form, and its mark has to be that of its campaign, key and number.
+    """
+    if not url.startswith(f"{prefix}/"):
+        return None
+    match = _COPY.fullmatch(url[len(prefix) + 1 :])
+    if match is None or match["mark"] != _mark(match["campaign"], match["key"], int(match["number"])):
+        return None
+    try:
+        cycle = datetime.strptime(match["cycle"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return Copy(match["campaign"], match["scenario"], cycle, match["key"], int(match["number"]))
+
+
+def is_folder(prefix: str, url: str) -> bool:
+    """Return whether a URL is that of a scenario's, cycle's or injection's folder of ours below a prefix."""
+    return url.startswith(f"{prefix}/") and _FOLDER.fullmatch(url[len(prefix) + 1 :]) is not None
+
+
+def _mark(campaign: str, key: str, number: int) -> str:
+    """Return what marks a file as ours: nobody has it in a name by chance."""
+    return hashlib.blake2b(f"{campaign} {key} {number}".encode(), digest_size=6, person=b"dc_inject/1").hexdigest()
+
+
+def _stamp(cycle: datetime) -> str:
+    return Cycle(cycle, cycle - cycle).name

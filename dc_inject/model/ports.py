@@ -1,0 +1,296 @@
+"""The ports of the engine: what it needs from a service, a clock, an executor, and whoever watches.
+
+Each has at least two implementations: the real one, and a simulated one that the tests and dry runs use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+from dc_inject.model.errors import ServiceError
+from dc_inject.model.naming import Copy
+from dc_inject.model.types import DatasetFilter, Entry, FileFilter, Injection, Item, Link
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who we are at a service and what we may do there.
+
+    `may_end` tells whether rules or jobs of ours can be ended early (None: could not be found out).
+    `credentials_until` is when the credentials expire, as far as the service or the files tell.
+    """
+
+    service: str
+    address: str
+    version: str
+    vo: str
+    account: str
+    admin: bool
+    may_end: bool | None
+    credentials_until: datetime | None = None
+
+
+class Candidate(NamedTuple):
+    """An item that is about to be chosen for a link."""
+
+    item: str
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """What a service says of a candidate now: whether it is whole at the source, and at the destination.
+
+    `source_until` is when the source may lose it (None: no end known). `destination_bytes` are bytes that
+    are available at the destination, whoever put them there; a replica row without them is a ghost.
+    """
+
+    item: Item | None  # as it is now: bytes and files; None if it does not exist any more
+    closed: bool
+    source_complete: bool
+    source_locked: bool
+    source_until: datetime | None
+    destination_bytes: int
+    destination_locked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one submitted or ended injection: an id, or an error that says what to do next.
+
+    `present` are bytes that were at the destination already when the service accepted it.
+    `adopted` means that the service had it already from an earlier call of ours (same key).
+    """
+
+    key: str
+    external_id: str = ""
+    present: int = 0
+    adopted: bool = False
+    error: ServiceError | None = None
+
+
+class Status(StrEnum):
+    """What a service says of a rule or job of ours."""
+
+    ABSENT = "absent"  # it does not exist (any more)
+    WAITING = "waiting"  # known, not yet at work (INJECT, SUBMITTED)
+    MOVING = "moving"
+    STUCK = "stuck"
+    SUSPENDED = "suspended"
+    COMPLETE = "complete"
+    UNKNOWN = "unknown"  # the service did not tell of this one
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was seen of one injection: status, and how far it got.
+
+    `moved` is exact when `exact`; else an estimate, bytes x files done / files; None when nothing was seen
+    of it. `size` is what the service found all of it to have, whatever was listed; None when it does not tell.
+    `again_at` is when to look again for what is UNKNOWN only because one look is not enough to believe that it is
+    gone. `external_id` is set when an injection in doubt was found. `failed` are bytes that will not arrive;
+    `reasons` counts the files behind them by the class of their reason, and `unfit` names the source files among
+    them that would fail again (missing, or not what their checksum says). `undone` names the source files that did
+    not arrive, for whatever reason, once it is over and where the service tells.
+    """
+
+    key: str
+    status: Status
+    external_id: str = ""
+    files_done: int = 0
+    files_stuck: int = 0
+    moved: int | None = None
+    exact: bool = False
+    size: int | None = None
+    present: int | None = None
+    failed: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    unfit: tuple[str, ...] = ()
+    undone: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    error: str = ""
+    again_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What is known of the bytes that an ended injection left at its destination.
+
+    `gone` when nothing of it is there any more, nor can come; else `again_at` is when to ask next (None: when it
+    suits), and `error` what stands in the way.
+    """
+
+    key: str
+    gone: bool
+    again_at: datetime | None = None
+    error: ServiceError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RseFacts:
+    """What a service says of an RSE now; None is a signal that could not be read ("signal missing").
+
+    `near` is the RSE that is most like one that does not exist. `free` is bytes not yet used; `quota_left` is what
+    our account may still put there.
+    """
+
+    name: str
+    exists: bool = True
+    near: str = ""
+    readable: bool | None = None
+    writable: bool | None = None
+    free: int | None = None
+    quota_left: int | None = None
+    tape: bool = False
+    site: str = ""
+    missing: Mapping[str, str] = field(default_factory=dict)  # signal -> why it could not be read
+    closed: Mapping[str, str] = field(
+        default_factory=dict
+    )  # `readable` or `writable`, if False -> why, where told
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A rule or job of ours as its service has it, found without a ledger.
+
+    `key` is that of the injection it was made for. `done`, `moving` and `stuck` count files. `changed_at` is when
+    it was last at work: of a complete one, the moment of that. `sources` names its files where they were chosen
+    one by one, and its `link` tells then only what they have in common.
+    """
+
+    key: str
+    external_id: str
+    campaign: str
+    scenario: str
+    cycle: datetime
+    link: Link
+    item: str
+    bytes: int | None
+    status: Status
+    done: int
+    moving: int
+    stuck: int
+    created_at: datetime
+    expires_at: datetime | None
+    changed_at: datetime | None = None
+    sources: tuple[str, ...] = ()
+    contact: str = ""
+    error: str = ""
+
+    @property
+    def files(self) -> int:
+        """How many files it has; 0 until its service has begun with it."""
+        return self.done + self.moving + self.stuck
+
+
+class Stray(NamedTuple):
+    """A file of ours as it was found at a destination, whether a ledger knows it or not."""
+
+    url: str
+    copy: Copy
+    bytes: int
+    modified: datetime | None = None  # where the storage tells
+
+
+Endpoint = tuple[str, int]  # host or address, and port
+
+
+class Backend(Protocol):
+    """A service that moves bytes; every method may be called again with the same arguments, from any thread.
+
+    Methods that take many answer for each; they raise a ServiceError only when nothing at all could be told.
+    `cleans_up` tells whether the service ends what has lived its lifetime and deletes what was ended, as Rucio
+    does; where not, both are ours to do.
+    """
+
+    name: str
+    cleans_up: bool
+
+    def check(self) -> Identity:
+        """Tell who we are and what we may do; raises Fatal with a hint when nothing will work."""
+        ...
+
+    def resolve(self, expression: str) -> tuple[str, ...]:
+        """Return the names that an RSE expression means now, sorted; raises Permanent if it is not valid."""
+        ...
+
+    def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
+        """Stream the items of a source that pass the filter; costly, so it is asked rarely."""
+        ...
+
+    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+        """Look once more at what was chosen, in bulk, just before use."""
+        ...
+
+    def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
+        """Ask for injections of one link; one outcome for each, idempotent by key."""
+        ...
+
+    def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
+        """Tell how entries stand, also those in doubt; `exact` settles moved bytes by looking at locks."""
+        ...
+
+    def end(self, entries: Sequence[Entry]) -> list[Outcome]:
+        """End rules or jobs of ours; one that is gone already is a success."""
+        ...
+
+    def remove(self, entries: Sequence[Entry]) -> list[Removal]:
+        """Tell of ended entries whether their bytes are gone, and delete them where the service does not."""
+        ...
+
+    def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
+        """Tell space, quota and availability of RSEs, in bulk."""
+        ...
+
+    def endpoints(self, rse: str) -> list[Endpoint]:
+        """Return where a storage is served, as far as it is known."""
+        ...
+
+
+class Clock(Protocol):
+    """The time, in aware UTC."""
+
+    def now(self) -> datetime:
+        """Return the present instant."""
+        ...
+
+
+class Finished(NamedTuple):
+    """A task that the executor has done: its tag, and its result or the error that it raised."""
+
+    tag: Hashable
+    result: Any
+    error: BaseException | None
+
+
+class Executor(Protocol):
+    """Runs calls to services beside the engine, and is what the engine waits on."""
+
+    def submit(self, tag: Hashable, task: Callable[[], Any], lane: str = "") -> None:
+        """Run a task; its end is handed back by `wait`. Tasks that hang in one lane hold up no other lane."""
+        ...
+
+    def wait(self, until: datetime) -> list[Finished]:
+        """Wait until tasks have finished, `wake` was called or `until` has come; return what finished."""
+        ...
+
+    def wake(self) -> None:
+        """End a wait now; may be called from a signal handler."""
+        ...
+
+    @property
+    def busy(self) -> int:
+        """How many tasks were submitted and not yet handed back."""
+        ...
+
+
+class Observer(Protocol):
+    """Whoever is told what happens: metrics, the log, a test that wants to break it there."""
+
+    def event(self, name: str, **numbers: Any) -> None:
+        """Hear of one thing that has just been done and, if it was to be, written to the ledger."""
+        ...

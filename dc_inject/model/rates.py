@@ -1,0 +1,149 @@
+"""Rates of flows over a window of time: their integral, their mean, and the largest sum at any one moment."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from fractions import Fraction
+from typing import NamedTuple
+
+from dc_inject.model import shape
+from dc_inject.model.goals import SecondHop, Volume
+from dc_inject.model.shape import Piece, Shape
+from dc_inject.model.types import Flow
+
+_MICROSECOND = timedelta(microseconds=1)
+_ONE = Fraction(1)
+
+
+class Peak(NamedTuple):
+    """The largest sum of rates (bytes per second) at any one time, and the largest flow of those that it sums."""
+
+    rate: float
+    flow: Flow | None
+
+
+def area(flow: Flow, start: datetime, end: datetime) -> Fraction:
+    """Return what a flow asks for in [start, end), as its rate and window say: bytes, exact."""
+    first, last = max(start, flow.start), min(end, flow.end)
+    if first >= last:
+        return Fraction(0)
+    inside = (
+        Fraction((last - first) // _MICROSECOND) if flow.shape is None else shape.area(flow.shape, first, last)
+    )
+    return Fraction(flow.rate) * inside / 1_000_000
+
+
+def planned(flow: Flow, start: datetime, end: datetime) -> Fraction:
+    """Return what a flow will be given in [start, end) if all goes well: bytes, exact.
+
+    A volume is given at its rate from the begin of its window until it is there.
+    """
+    if not isinstance(flow.goal, Volume):
+        return area(flow, start, end)
+    whole = Fraction(flow.goal.bytes)
+    before, after = (min(area(flow, flow.start, moment), whole) for moment in (start, max(start, end)))
+    return after - before
+
+
+def until_done(flow: Flow) -> Flow:
+    """Return a flow with the window that it needs if all goes well: that of a volume ends when it is there."""
+    if not isinstance(flow.goal, Volume):
+        return flow
+    low, high = 0, (flow.end - flow.start) // _MICROSECOND
+    while low < high:  # the integral never falls
+        middle = (low + high) // 2
+        if area(flow, flow.start, flow.start + middle * _MICROSECOND) >= flow.goal.bytes:
+            high = middle
+        else:
+            low = middle + 1
+    return replace(flow, end=flow.start + low * _MICROSECOND)
+
+
+def with_landed(flows: Iterable[Flow]) -> list[Flow]:
+    """Return flows in their order, each second hop with a goal of its own: the volume of all that lands for it."""
+    some = list(flows)
+    landed: dict[tuple[str, str, str], Fraction] = defaultdict(Fraction)
+    for flow in some:
+        if not isinstance(flow.goal, SecondHop):
+            place = flow.scenario, flow.link.destination, flow.link.through
+            landed[place] += planned(flow, flow.start, flow.end)
+    return [
+        replace(flow, goal=Volume(int(landed[flow.scenario, flow.link.source, flow.link.through])))
+        if isinstance(flow.goal, SecondHop)
+        else flow
+        for flow in some
+    ]
+
+
+def at(flow: Flow, moment: datetime, *, before: bool = False) -> float:
+    """Return the rate of a flow at a moment, or just before it; bytes per second, 0 outside of its window."""
+    inside = flow.start < moment <= flow.end if before else flow.start <= moment < flow.end
+    if not inside:
+        return 0.0
+    return flow.rate if flow.shape is None else flow.rate * float(flow.shape.level(moment, before=before))
+
+
+def mean(flows: Iterable[Flow], start: datetime, end: datetime) -> float:
+    """Return the mean of what flows are given in [start, end), bytes per second; NaN when a rate is not known."""
+    some = list(flows)
+    if any(math.isnan(flow.rate) for flow in some):
+        return math.nan
+    return float(sum((planned(flow, start, end) for flow in some), start=Fraction(0)) / _seconds(end - start))
+
+
+def peak(flows: Iterable[Flow], start: datetime | None = None, end: datetime | None = None) -> Peak:
+    """Return the largest sum of rates at any one time of [start, end), or ever; NaN when a rate is not known."""
+    some = list(flows)
+    if any(math.isnan(flow.rate) for flow in some):
+        return Peak(math.nan, None)
+    when = _highest(some, start, end)
+    if when is None:
+        return Peak(0.0, None)
+    moment, before = when
+    rates = [at(flow, moment, before=before) for flow in some]
+    # Summed anew: the running total has gathered the rounding of all changes before.
+    return Peak(math.fsum(rates), some[max(range(len(some)), key=lambda index: rates[index])])
+
+
+def _highest(flows: Iterable[Flow], start: datetime | None, end: datetime | None) -> tuple[datetime, bool] | None:
+    """Return when the sum of rates is highest, and whether that is just before the moment; None if it is always 0.
+
+    The sum is a straight line between the moments at which any of the rates jumps or turns.
+    """
+    groups: dict[tuple[datetime, datetime, Shape | None], float] = defaultdict(float)
+    for flow in flows:  # links that share a rate have one shape and one window
+        first = flow.start if start is None else max(start, flow.start)
+        last = flow.end if end is None else min(end, flow.end)
+        groups[first, last, flow.shape] += flow.rate
+    changes: dict[datetime, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))  # of the rate, and of its slope
+    for (first, last, form), rate in groups.items():
+        whole = [Piece(first, last, _ONE, _ONE)] if first < last else []
+        for piece in whole if form is None else form.pieces(first, last):
+            slope = rate * float((piece.last - piece.first) / _seconds(piece.end - piece.start))
+            for moment, sign, level in ((piece.start, 1, piece.first), (piece.end, -1, piece.last)):
+                jump, turn = changes[moment]
+                changes[moment] = jump + sign * rate * float(level), turn + sign * slope
+    return _top(changes)
+
+
+def _top(changes: dict[datetime, tuple[float, float]]) -> tuple[datetime, bool] | None:
+    """Go through jumps and turns of a sum that begins at 0; return where it is highest."""
+    total, slope, best = 0.0, 0.0, 0.0
+    last, when = None, None
+    for moment in sorted(changes):
+        total += slope * (moment - last).total_seconds() if last is not None and slope else 0.0
+        if total > best * (1 + 1e-12):
+            best, when = total, (moment, True)
+        jump, turn = changes[moment]
+        total, slope, last = total + jump, slope + turn, moment
+        if total > best * (1 + 1e-12):
+            best, when = total, (moment, False)
+    return when
+
+
+def _seconds(span: timedelta) -> Fraction:
+    return Fraction(span // _MICROSECOND, 1_000_000)

@@ -1,0 +1,60 @@
+"""Budgets: how many bytes of its debt each line may make up in this cycle, and what is forgiven.
+
+    debt    = due x (1 + overhead) - forgiven - injected - in doubt          (totals of the account)
+    limited = what lasting limits (rates, space, pool) do not let through of this cycle's due: forgiven at once
+    cap     = max(2 x largest due of the last three cycles x (1 + overhead), smallest free dataset)
+    budget  = clamp(debt - limited, 0, cap) - what others get of what is scarce now
+
+What is beyond the cap is forgiven as well. Lasting limits take from what is due and not from the debt, so that a
+link with coarse datasets, whose debt grows over many cycles, keeps to its part of a limit in the long run, and
+still gets a dataset out when half of it is covered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dc_inject.planning import holds
+from dc_inject.planning.holds import Constraint
+from dc_inject.planning.line import Line, with_overhead
+
+CAP = 2  # cycles' worth of debt that a cycle may make up
+
+
+def set_budgets(lines: Sequence[Line], constraints: Sequence[Constraint]) -> None:
+    """Turn debts into budgets, and share what is scarce by priority, then in proportion."""
+    claims = [line.claim for line in lines]
+    dues = [0 if line.demand.held else line.due for line in lines]
+    let_through, lasting = holds.cut(dues, claims, [c for c in constraints if c.lasting])
+    for line, due, part in zip(lines, dues, let_through, strict=True):
+        line.limited = due - part
+        cap(line)
+    wants = [_claimed(line, part) for line, part in zip(lines, let_through, strict=True)]
+    parts, now = holds.cut(wants, claims, constraints)
+    for i, (line, want, part) in enumerate(zip(lines, wants, parts, strict=True)):
+        line.shared = want - part
+        line.cuts = [cuts[i] for cuts in (lasting, now) if i in cuts]
+        cap(line)
+
+
+def cap(line: Line) -> None:
+    """Set what a line is forgiven and its budget, by the smallest dataset that is free at this moment."""
+    demand, rest = line.demand, line.want - line.limited
+    line.cap = max(CAP * with_overhead(demand.recent_due, demand.flow), line.smallest)
+    # It may have been saved up for half of the dataset that was the smallest then, and a smaller one has come
+    # free since: that is no reason to forgive it.
+    line.cap = max(line.cap, min(rest, demand.saved + line.due if demand.saved else 0))
+    # With no pool to look at nobody knows what a debt waits for: then nothing is forgiven.
+    line.forgiven = line.limited + (max(0, rest - line.cap) if line.pool is not None else 0)
+    line.budget = 0 if demand.held else max(0, min(rest, line.cap) - line.shared)
+    line.left = line.budget - demand.intended
+
+
+def _claimed(line: Line, part_of_due: int) -> int:
+    """Return what a budget may use up of limits in this cycle.
+
+    The debt of a coarse link grows until half a dataset is covered: that part of it is not asked of a limit in
+    every cycle anew, just what is due now, and what is to be made up.
+    """
+    catching_up = min(line.budget - line.smallest // 2, CAP * line.due)
+    return min(line.budget, max(part_of_due, catching_up))

@@ -1,0 +1,250 @@
+"""Choosing: which items go out for the budgets, within what may not be exceeded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+
+from dc_inject.model import Held, Hold, Item, Limits, slicing
+from dc_inject.model.goals import Recycle, SecondHop
+from dc_inject.planning.budget import cap
+from dc_inject.planning.holds import HOUR, Constraint
+from dc_inject.planning.line import Line, with_overhead
+from dc_inject.planning.pool import Pool, SelectionPolicy
+from dc_inject.planning.slices import Cuts, cut
+
+SLACK = 0.2  # of a cycle's due, by which a cycle may inject more than its budget
+QUARTER = timedelta(minutes=15)
+MOST_FILES = 100_000  # that one link is given in one cycle, however small they are
+
+
+def choose(
+    lines: Sequence[Line],
+    constraints: Sequence[Constraint],
+    leaving: Mapping[str, set[str]],
+    jobs: int,
+    *,
+    budgets_stand: bool = False,
+) -> None:
+    """Take items for every line with something left: by priority, and of equals the poorest pool first.
+
+    Poor is a pool with few bytes for each byte of budget. `leaving` are the items that leave a source now. With
+    `budgets_stand` what is left is not capped anew by what other lines have taken. `jobs` is how many the brake
+    will let through: files are bundled so that every line has its part of them.
+    """
+    rooms = {constraint: constraint.room for constraint in constraints if constraint.room is not None}
+    bounds: list[list[Constraint]] = [[] for _ in lines]
+    for constraint in rooms:
+        for i in constraint.members:
+            bounds[i].append(constraint)
+    ready = [i for i, line in enumerate(lines) if line.left > 0 and line.pool is not None]
+    ready.sort(key=lambda i: (-lines[i].claim.priority, lines[i].free_bytes / lines[i].left, i))
+    for i in ready:
+        if not budgets_stand:
+            _look_again(lines[i])
+        tightest = min(bounds[i], key=lambda constraint: rooms[constraint])
+        size = _take(lines[i], tightest, rooms[tightest], leaving[lines[i].claim.link.source], jobs // len(ready))
+        for constraint in bounds[i]:
+            rooms[constraint] -= size
+
+
+def _look_again(line: Line) -> None:
+    """Cap the budget by what lines before this one have left over: it may have to save up for a larger item."""
+    smallest = line.next_size
+    if smallest is not None and smallest != line.smallest:
+        line.smallest = smallest
+        cap(line)
+
+
+def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: int) -> int:
+    """Choose the items of one line, note by what it was stopped, and return their bytes."""
+    flow, pool = line.demand.flow, line.pool
+    assert pool is not None
+    slack = 0 if flow.once else int(SLACK * line.demand.due)  # of a volume no more than is left of it
+    policy = SelectionPolicy(flow.order, int(flow.grain * line.due), line.seed)
+    if line.cuts_at is not None:
+        line.items = _whole_and_cut(line, line.cuts_at, policy, room, leaving, jobs)
+    elif flow.job is None or isinstance(flow.goal, SecondHop):  # what goes on has been bundled
+        line.items = pool.take(line.left, slack, policy, room=room, taken=line.taken, leaving=leaving)
+        names = {item.name for item in line.items}
+        line.taken.update(names)
+        leaving |= names
+    else:
+        files = _copies(pool, line, slack, policy, room)
+        # A cycle with little due may make up for one with much: its jobs are not the smaller for it.
+        worth = int(flow.grain * max(line.due, with_overhead(line.demand.recent_due, flow)))
+        if flow.once:
+            line.taken.update(file.name for file in files)
+        whole = sum(file.bytes for file in files)
+        grain = max(worth, -(-whole // max(jobs, 1)))
+        line.items = list(_bundles(files, flow.job.files, grain, apart=line.goes_on))
+    size = sum(item.bytes for item in line.items)
+    line.left -= size
+    if line.left > 0:
+        next_one = line.next_size
+        if next_one and room - size < next_one <= line.left + max(slack, line.left):
+            line.stopped = tightest.held(next_one, room - size)
+    return size
+
+
+def _whole_and_cut(
+    line: Line, cuts: Cuts, policy: SelectionPolicy, room: int, leaving: set[str], jobs: int
+) -> list[Item]:
+    """Return the datasets that fit a budget, and slices of others for what is left of it."""
+    assert line.pool is not None
+    items = line.pool.take(line.left, 0, policy, room=room, taken=line.taken, leaving=leaving, over=False)
+    names = {item.name for item in items}
+    line.taken.update(names)
+    size = sum(item.bytes for item in items)
+    left, slices = line.left - size, line.demand.flow.slices
+    grain = (slices.at_most if slices else 0) or max(policy.grain, -(-left // max(jobs, 1)))
+    items += cut(line.pool, cuts, left, room - size, grain, line.seed, leaving)
+    leaving |= {name for item in items for name in slicing.names(item.name)}
+    return items
+
+
+def _copies(pool: Pool, line: Line, slack: int, policy: SelectionPolicy, room: int) -> list[Item]:
+    """Return the files to copy for a budget; when a pool has too few, they go out more than once.
+
+    Every copy has a name of its own at the destination. Files go out again only as long as all of them fit: what
+    is too little for the larger ones is saved up for them, and not filled up with small ones.
+    """
+    files: list[Item] = []
+    left = line.left
+    while left > 0 and len(files) < MOST_FILES and (not files or pool.largest <= min(left + slack, room)):
+        some = pool.take(left, slack, policy, room=room, taken=line.taken)
+        if not some:
+            break
+        files += some
+        size = sum(file.bytes for file in some)
+        left, room = left - size, room - size
+        if line.demand.flow.once:
+            break
+    return files[:MOST_FILES]
+
+
+def _bundles(files: Sequence[Item], most: int, grain: int, *, apart: bool) -> Iterator[Item]:
+    """Yield bundles of at most `most` files and, of more than one file, `grain` bytes; names come later.
+
+    With `apart` no bundle has a file twice: which copy of it has arrived is told by the file's name then.
+    """
+    members: list[Item] = []
+    names: set[str] = set()
+    size = 0
+    for file in files:
+        full = len(members) == most or size + file.bytes > grain or (apart and file.name in names)
+        if members and full:
+            yield Item("", size, len(members), members=tuple(members))
+            members, size = [], 0
+            names.clear()
+        members.append(file)
+        names.add(file.name)
+        size += file.bytes
+    if members:
+        yield Item("", size, len(members), members=tuple(members))
+
+
+def brake(
+    lines: Sequence[Line],
+    limits: Limits,
+    length: timedelta,
+    spent: tuple[int, int],
+    given: tuple[int, int],
+    submits: Mapping[str, int],
+) -> None:
+    """Drop what is beyond the rules and files that the campaign may have: by priority, then every line its part.
+
+    So does what a service cannot be given in the time of a cycle: `submits` are rules and jobs by service. There
+    lines have their turns as a whole, since those of one line go out in one call, which is less work for it.
+    `spent` are the rules of the last hour and the files in flight, `given` the rules and files that this cycle has
+    already. Of each line the items go first that were chosen last. Which line's come first is drawn anew
+    in each cycle, so that a line with one item has its turn as often as one with many.
+    """
+    rules = rules_left_of(limits, length, spent[0], given[0])
+    files = max(0, limits.files_in_flight - spent[1] - given[1])
+    order = sorted(
+        (-line.claim.priority, _turn(line, index, submits), line.seed, i, index)
+        for i, line in enumerate(lines)
+        for index in range(len(line.items))
+    )
+    kept: dict[int, set[int]] = defaultdict(set)
+    rules_left, files_left, time_for = rules, files, dict(submits)
+    for _, _, _, i, index in order:
+        line = lines[i]
+        count, service = line.items[index].files, line.claim.link.through
+        if time_for.get(service, 1) < 1:
+            numbers = {"time_for": max(submits[service], 0), "wanted": len(order)}
+            line.stopped = Held(Hold.OVERLOAD, numbers)
+        elif rules_left >= 1 and files_left >= count:
+            rules_left, files_left = rules_left - 1, files_left - count
+            if service in time_for:
+                time_for[service] -= 1
+            kept[i].add(index)
+        else:
+            limit, left = ("rules_per_hour", rules) if rules_left < 1 else ("files_in_flight", files)
+            line.stopped = Held(Hold.CAMPAIGN_LIMIT, {"limit": limit, "left": left, "wanted": len(order)})
+    for i, line in enumerate(lines):
+        line.items = [item for index, item in enumerate(line.items) if index in kept[i]]
+
+
+def _turn(line: Line, index: int, submits: Mapping[str, int]) -> float:
+    """Return when it is an item's turn, from 0 to 1: drawn for the line, and by its place in the line."""
+    drawn = line.seed / 2**128
+    return drawn if line.claim.link.through in submits else (index + drawn) / len(line.items)
+
+
+def rules_left_of(limits: Limits, length: timedelta, spent: int, given: int) -> int:
+    """Return how many rules and jobs may still be made in a cycle, of those that an hour may have.
+
+    Pacing by the cycle keeps the hour even; short cycles may take a quarter of an hour's worth at once.
+    """
+    paced = -(-limits.rules_per_hour * max(length, QUARTER) // HOUR)
+    return max(0, min(limits.rules_per_hour - spent, paced) - given)
+
+
+def why(line: Line) -> Held | None:
+    """Return the one reason why a line gets less than its due, or why some of its debt is forgiven."""
+    demand = line.demand
+    if demand.held is not None:
+        return demand.held
+    short = demand.due - demand.intended - sum(item.bytes for item in line.items)
+    if short <= 0 and line.forgiven == 0:
+        return _starved(line)
+    strongest = max(line.cuts, key=lambda cut: cut.bytes, default=None)
+    # Debts wander by a dataset, so a limit that is just reached cuts a little now and then: not the reason.
+    if strongest is not None and 2 * strongest.bytes >= short:
+        return strongest.held
+    if line.stopped is not None:
+        return line.stopped
+    if short <= 0:
+        if demand.flow.goal is not None and demand.before is None:
+            return _lacks(line)
+        numbers = {"debt": line.want, "cap": line.cap, "forgiven": line.forgiven}
+        return Held(demand.before or Hold.NOT_RUNNING, numbers)
+    return _lacks(line)
+
+
+def _lacks(line: Line) -> Held:
+    """Return why nothing more was chosen for a budget: nothing is free, or all that is free is too large."""
+    next_one = line.next_size
+    if next_one is None:
+        resident = line.pool.bytes - line.free_bytes if line.pool else 0
+        numbers = {"pool_items": line.free_items, "pool_bytes": line.free_bytes, "resident": resident}
+        return Held(Hold.POOL_DRY, numbers)
+    return Held(Hold.GRAIN, {"budget": line.budget, "left": line.left, "smallest": next_one})
+
+
+def _starved(line: Line) -> Held | None:
+    """Return why a link that was due nothing more stays short of its goal, if it does.
+
+    What it is short of was due before. Of a volume the rest may be less than half a dataset: then it is done.
+    """
+    goal = line.demand.flow.goal
+    if goal is None or isinstance(goal, Recycle) or line.left <= 0 or line.items:
+        return None
+    lacks = _lacks(line)
+    if goal.once and line.pool is not None:
+        smallest = line.pool.smallest(line.taken) or line.pool.smallest(frozenset())
+        return lacks if smallest is None or line.left * 2 >= smallest.bytes else None
+    return None if lacks.hold is Hold.GRAIN and line.demand.coming > 0 else lacks

@@ -1,0 +1,267 @@
+"""Limits: what destinations, sites and the campaign let through, and who gets it when it is not enough.
+
+A constraint has members (flows) and a capacity for one cycle:
+
+    sum over its members of weight x bytes <= capacity
+
+`weight` is 1 where bytes are counted, and horizon / cycle where they stay: bytes per cycle x horizon / cycle are
+what is resident in the steady state. What is scarce is shared by priority, then in proportion to the amounts.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TypeVar
+
+from dc_inject.model import Held, Hold, Limits, Link, Numbers, PoolKey, Site, urls
+
+HOUR = timedelta(hours=1)
+TOLERANCE = 1e-6  # part of a limit by which amounts may be above it: every due is rounded to a byte, and rates are
+# written with few digits, so what a menu asks for sums to its limits only about
+_T = TypeVar("_T", bound=Hashable)
+_ORDER = {hold: place for place, hold in enumerate(Hold)}
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What is known of a destination RSE, in bytes; None where a signal is missing (then it does not hold).
+
+    `space` is all that we may fill in the steady state; `free` what can be written right now, less what is on
+    its way there; `quota_left` what the account may still put there.
+    """
+
+    space: int | None = None
+    free: int | None = None
+    quota_left: int | None = None
+    deletion_lag: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What constraints need to know of a flow: its link, priority, pool, and for how long its bytes stay."""
+
+    link: Link
+    priority: int
+    pool: PoolKey
+    pool_bytes: int | None  # all of the pool, also what is at the destination now; None: not known
+    horizon: timedelta
+    probe: int | None = None  # bytes that a link whose transfers fail is still given; None: they do not fail
+    failed: float = 0.0  # the part of what came to its end of late that failed
+    deliverable_bytes: int | None = None  # bytes more that would arrive within their lifetime; None: not known
+    coming: int = 0  # bytes on their way
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constraint:
+    """One limit: `members` are indices of claims, `capacity` is for one cycle.
+
+    A `lasting` one lets through the same in every cycle: what is due beyond it never comes. `room` are bytes
+    that may not be exceeded by what is chosen, whatever the sizes of datasets (None: no such bound).
+    """
+
+    hold: Hold
+    members: tuple[int, ...]
+    capacity: float
+    lasting: bool
+    numbers: Numbers = field(default_factory=dict)
+    weights: tuple[float, ...] = ()  # all 1 when empty
+    room: int | None = None
+
+    def held(self, wanted: float, budget: int) -> Held:
+        """Say both sides: what the constraint has, what its members wanted, and what is left for one of them."""
+        return Held(self.hold, {**self.numbers, "wanted": round(wanted), "budget": budget})
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What was taken from one amount, by the constraint that took most."""
+
+    bytes: int
+    held: Held
+
+
+def cut(
+    amounts: Sequence[int], claims: Sequence[Claim], constraints: Iterable[Constraint]
+) -> tuple[list[int], dict[int, Cut]]:
+    """Return the amounts cut to what all constraints let through, and for each one that was cut, by what.
+
+    Constraints are applied one after the other, the local ones first, so that what a full destination leaves
+    over of a site's limit is there for others.
+    """
+    left = list(amounts)
+    cuts: dict[int, Cut] = {}
+    for constraint in constraints:
+        weights = constraint.weights or (1.0,) * len(constraint.members)
+        wanted = sum(left[i] * weight for i, weight in zip(constraint.members, weights, strict=True))
+        if wanted <= constraint.capacity * (1 + TOLERANCE):
+            continue
+        parts = _parts(constraint, weights, left, claims)
+        for i in constraint.members:
+            allowed = int(left[i] * parts[claims[i].priority])
+            lost = left[i] - allowed
+            if lost > 0 and (i not in cuts or _stronger(lost, constraint.hold, cuts[i])):
+                cuts[i] = Cut(lost, constraint.held(wanted, allowed))
+            left[i] = allowed
+    return left, cuts
+
+
+def _stronger(lost: int, hold: Hold, known: Cut) -> bool:
+    return (-lost, _ORDER[hold]) < (-known.bytes, _ORDER[known.held.hold])
+
+
+def _parts(
+    constraint: Constraint, weights: Sequence[float], amounts: Sequence[int], claims: Sequence[Claim]
+) -> dict[int, float]:
+    """Return for each priority, the highest first, which part of its members' amounts there is room for."""
+    wanted: dict[int, float] = defaultdict(float)
+    for i, weight in zip(constraint.members, weights, strict=True):
+        wanted[claims[i].priority] += amounts[i] * weight
+    left, parts = max(constraint.capacity, 0.0), {}
+    for priority in sorted(wanted, reverse=True):
+        some = wanted[priority]
+        parts[priority] = min(1.0, left / some) if some else 1.0
+        left = max(0.0, left - some)
+    return parts
+
+
+# --------------------------------------------------------------------------- which constraints there are
+
+
+def constraints(
+    claims: Sequence[Claim],
+    length: timedelta,
+    destinations: Mapping[str, Destination],
+    sites: Iterable[Site],
+    site_of: Mapping[str, str],
+    limits: Limits,
+    last_hour: Mapping[Link, int],
+) -> list[Constraint]:
+    """Return all constraints on these claims for one cycle, the local ones first.
+
+    `last_hour` are the bytes that links got in earlier cycles of the hour that ends with this cycle; with it no
+    hour's sum exceeds a rate limit, whatever the sizes of datasets.
+    """
+    result = _failing(claims) + _backlogs(claims) + _pools(claims, length)
+    result += _destinations(claims, length, destinations)
+    known = strictest(sites)
+    for direction in ("in", "out"):
+
+        def place(link: Link, direction: str = direction) -> str:
+            end = link.destination if direction == "in" else link.source
+            return site_of.get(end) or urls.host_of(end)
+
+        used: dict[str, int] = defaultdict(int)
+        for link, some in last_hour.items():
+            used[place(link)] += some
+        groups = _grouped([place(claim.link) for claim in claims])
+        for name, members in groups.items():
+            limit = site_limit(known.get(name), direction, limits)
+            numbers = {"site": name, "direction": direction}
+            result.append(_rate(Hold.SITE_LIMIT, members, limit, length, used[name], numbers))
+    everyone = tuple(range(len(claims)))
+    spent = sum(last_hour.values())
+    result.append(_rate(Hold.CAMPAIGN_LIMIT, everyone, limits.total, length, spent, {"limit": "total"}))
+    return result
+
+
+def site_limit(site: Site | None, direction: str, limits: Limits) -> float:
+    """Return what may go in or out of a site, in bytes per second: its or the campaign's limit, within its WAN."""
+    own = None if site is None else site.max_ingress if direction == "in" else site.max_egress
+    limit = limits.per_site if own is None else own
+    return limit if site is None or site.wan is None else min(limit, site.wan)
+
+
+def strictest(sites: Iterable[Site]) -> dict[str, Site]:
+    """Return sites by name; of what several menus say of one, the lowest of each limit."""
+    result: dict[str, Site] = {}
+    for site in sites:
+        known = result.get(site.name, site)
+        result[site.name] = replace(
+            known,
+            wan=_lower(known.wan, site.wan),
+            max_ingress=_lower(known.max_ingress, site.max_ingress),
+            max_egress=_lower(known.max_egress, site.max_egress),
+        )
+    return result
+
+
+def _lower(one: float | None, other: float | None) -> float | None:
+    return min((value for value in (one, other) if value is not None), default=None)
+
+
+def _grouped(places: Sequence[_T]) -> dict[_T, tuple[int, ...]]:
+    """Return the indices of equal places."""
+    groups: dict[_T, list[int]] = defaultdict(list)
+    for i, place in enumerate(places):
+        groups[place].append(i)
+    return {name: tuple(members) for name, members in groups.items()}
+
+
+def _failing(claims: Sequence[Claim]) -> list[Constraint]:
+    """Where most transfers fail, a link gets just enough to see when they do not any more."""
+    return [
+        Constraint(
+            Hold.FAILING, (i,), claim.probe, False, {"failed": round(claim.failed, 3), "probe": claim.probe}
+        )
+        for i, claim in enumerate(claims)
+        if claim.probe is not None
+    ]
+
+
+def _backlogs(claims: Sequence[Claim]) -> list[Constraint]:
+    """What is on its way has to arrive within its lifetime: more would only be cancelled."""
+    return [
+        Constraint(
+            Hold.BACKLOG,
+            (i,),
+            claim.deliverable_bytes,
+            False,
+            {"coming": claim.coming, "bears": claim.deliverable_bytes},
+        )
+        for i, claim in enumerate(claims)
+        if claim.deliverable_bytes is not None
+    ]
+
+
+def _pools(claims: Sequence[Claim], length: timedelta) -> list[Constraint]:
+    """A dataset can go to one destination only once per horizon: pools are paced at pool / (r + lag)."""
+    result = []
+    for members in _grouped([(claim.pool, claim.link.destination) for claim in claims]).values():
+        some = claims[members[0]].pool_bytes
+        if some is not None:
+            numbers = {"pool_bytes": some}
+            weights = tuple(claims[i].horizon / length for i in members)
+            result.append(Constraint(Hold.POOL_DRY, members, some, True, numbers, weights))
+    return result
+
+
+def _destinations(
+    claims: Sequence[Claim], length: timedelta, destinations: Mapping[str, Destination]
+) -> list[Constraint]:
+    result = []
+    for name, members in _grouped([claim.link.destination for claim in claims]).items():
+        known = destinations.get(name, Destination())
+        if known.space is not None:
+            weights = tuple(claims[i].horizon / length for i in members)
+            numbers = {"space": known.space}
+            result.append(Constraint(Hold.DESTINATION_FULL, members, max(known.space, 0), True, numbers, weights))
+        if known.free is not None:
+            room, numbers = max(known.free, 0), {"free": known.free}
+            result.append(Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room))
+        if known.quota_left is not None:
+            # Rucio refuses a dataset unless what is left is larger than it.
+            room, numbers = max(known.quota_left - 1, 0), {"quota_left": known.quota_left}
+            result.append(Constraint(Hold.QUOTA, members, room, False, numbers, room=room))
+    return result
+
+
+def _rate(
+    hold: Hold, members: tuple[int, ...], limit: float, length: timedelta, spent: int, numbers: Numbers
+) -> Constraint:
+    """A limit in bytes per second: even over cycles, and no more than it says over an hour of whole cycles."""
+    allowed = limit * length.total_seconds()
+    room = int(limit * max(HOUR, length).total_seconds() * (1 + TOLERANCE)) - spent
+    return Constraint(hold, members, allowed, True, {**numbers, "allowed": int(allowed)}, room=max(room, 0))

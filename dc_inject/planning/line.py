@@ -1,0 +1,262 @@
+"""A line: one demand while it is decided on; and the table of all lines of a situation."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from dc_inject.model import FileFilter, Flow, Held, Item, PoolKey, slicing
+from dc_inject.model.goals import Recycle, SecondHop, Volume
+from dc_inject.model.slicing import Slice
+from dc_inject.planning import lifetime
+from dc_inject.planning.holds import Claim, Cut, Destination
+from dc_inject.planning.pool import Pool
+from dc_inject.planning.situation import Demand, Situation
+from dc_inject.planning.slices import Cuts
+
+FAILING = 0.5  # the part of transfers that fail from which a link counts as failing
+ODD = 1000  # a file this many times smaller than the largest of its source is not injected
+FLOOR = 0.1  # of the target: what an observed rate counts as at least
+PROBE = 0.1  # of what is due: what it is still given
+
+_Shelf = tuple[Pool | None, Mapping[str, tuple[int, int]]]
+
+
+class Taken(AbstractSet[str]):
+    """What may not be taken for any of several reasons; what is taken counts for each of them."""
+
+    def __init__(self, *reasons: set[str]) -> None:
+        """Take the sets, which others may share."""
+        self._reasons = reasons
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in reason for reason in self._reasons)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(set[str]().union(*self._reasons))
+
+    def __len__(self) -> int:
+        return len(set[str]().union(*self._reasons))
+
+    def update(self, names: Iterable[str]) -> None:
+        """Take these."""
+        some = set(names)
+        for reason in self._reasons:
+            reason.update(some)
+
+
+@dataclass(slots=True)
+class Line:
+    """What is known and decided of one demand; bytes everywhere."""
+
+    demand: Demand
+    lifetime: timedelta
+    claim: Claim
+    pool: Pool | None
+    taken: set[str] | Taken  # what this link cannot take: at its destination, or given to it in this plan; shared
+    free_items: int
+    free_bytes: int
+    smallest: int  # bytes of the smallest free item, 0 when there is none
+    seed: int
+    limited: int = 0  # of this cycle's due: what lasting limits do not let through
+    shared: int = 0  # of the budget: what others get of a limit in this cycle
+    cap: int = 0
+    budget: int = 0
+    forgiven: int = 0
+    left: int = 0  # of the budget: what no item was chosen for yet
+    cuts: list[Cut] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
+    stopped: Held | None = None  # by a limit that datasets are too large or too many for
+    cuts_at: Cuts | None = None  # what is taken of datasets at its destination, where they may be cut; shared
+    goes_on: bool = False  # what lands has a second hop
+
+    @property
+    def due(self) -> int:
+        """What is due in this cycle, with overhead."""
+        return with_overhead(self.demand.due, self.demand.flow)
+
+    @property
+    def next_size(self) -> int | None:
+        """Bytes of the smallest that may still be chosen."""
+        return next_size(self.pool, self.taken, self.cuts_at)
+
+    @property
+    def want(self) -> int:
+        """The debt, before anything of it is forgiven."""
+        return self.demand.account.debt(self.demand.flow.overhead)
+
+
+class Table:
+    """The lines of a situation, and what they share: pools, and what is taken where."""
+
+    def __init__(self, situation: Situation, demands: Iterable[Demand]) -> None:
+        """Lay out lines for some of the demands, sorted."""
+        self._s, self._cycle = situation, situation.cycle.name
+        self._pools: dict[PoolKey, _Shelf] = {}
+        self._taken: defaultdict[str, set[str]] = defaultdict(set)
+        self._places: dict[str, list[str]] = {}  # by item: where it is taken
+        self._given: defaultdict[str, set[str]] = defaultdict(set)  # by scenario: what goes out once, and did
+        self.leaving: defaultdict[str, set[str]] = defaultdict(set)
+        hops = [demand.flow for demand in situation.demands if isinstance(demand.flow.goal, SecondHop)]
+        self._onward = {(hop.scenario, hop.link.source, hop.link.through) for hop in hops}
+        self._cuts: dict[str, Cuts] = {}
+        self._parts: defaultdict[str, list[Slice]] = defaultdict(list)  # by place
+        for item, place in situation.taken:
+            if (part := slicing.read(item)) is not None:
+                self._parts[place].append(part)
+            for name in slicing.names(item):
+                if name not in self._taken[place]:
+                    self._taken[place].add(name)
+                    self._places.setdefault(name, []).append(place)
+        for item, scenario in situation.given:
+            self._given[scenario].add(item)
+        for item, place in situation.leaving:
+            self.leaving[place].update(slicing.names(item))
+        self._ingress: dict[str, float] = defaultdict(float)
+        seconds = situation.cycle.length.total_seconds()
+        for demand in sorted(situation.demands, key=_key):
+            recent = with_overhead(demand.recent_due, demand.flow)
+            self._ingress[demand.flow.link.destination] += recent / seconds
+        self.lines = [self._line(demand) for demand in sorted(demands, key=_key)]
+
+    def _line(self, demand: Demand) -> Line:
+        flow, s = demand.flow, self._s
+        name, unique = flow.link.destination, flow.link.through == "rucio"
+        pool, at_places = self._pool(flow.pool)
+        # Through FTS every copy has a name of its own, so that a file may go out again at once: only what is set
+        # aside counts as taken, and what one link takes is not taken for others.
+        taken: set[str] | Taken = self._taken[name] if unique else set(self._taken[name])
+        count, size = at_places.get(name, (0, 0))
+        if flow.once and pool:
+            taken = Taken(self._taken[name] if unique else set(self._taken[name]), self._given[flow.scenario])
+            count, size = pool.among(taken)
+        cuts = self._cuts_at(name) if flow.slices and unique and not flow.once else None
+        if cuts and pool:
+            size -= cuts.left(pool)
+        smallest = next_size(pool, taken, cuts)
+        life, horizon = self._stays(demand)
+        # While it is not known how soon datasets come back, a pool is not paced: it is no harm when it runs dry.
+        # Nor where a goal says how often one goes out: once, or whenever it is back.
+        unknown = s.may_end and demand.completion is None
+        bounded = isinstance(flow.goal, Volume | Recycle)
+        reusable = None if pool is None or unknown or not unique or bounded else pool.bytes
+        return Line(
+            demand=demand,
+            lifetime=life,
+            claim=Claim(
+                flow.link,
+                flow.priority,
+                flow.pool,
+                reusable,
+                horizon,
+                probe=_probe(demand, smallest),
+                failed=demand.failed,
+                deliverable_bytes=_deliverable_bytes(demand),
+                coming=demand.coming,
+            ),
+            pool=pool,
+            taken=taken,
+            free_items=len(pool) - count if pool else 0,
+            free_bytes=pool.bytes - size if pool else 0,
+            smallest=_least(flow, pool, smallest),
+            cuts_at=cuts,
+            goes_on=(flow.scenario, name, flow.link.through) in self._onward,
+            seed=_seed(s.campaign, self._cycle, str(flow.link), flow.link.through),
+        )
+
+    def _cuts_at(self, place: str) -> Cuts:
+        """Return what is taken of datasets at a destination; shared by its lines."""
+        if place not in self._cuts:
+            parts = self._parts[place]
+            whole = {part.parent for part in parts if (part.parent, place) in self._s.taken}
+            self._cuts[place] = Cuts(parts, whole, self._taken[place])
+        return self._cuts[place]
+
+    def _stays(self, demand: Demand) -> tuple[timedelta, timedelta]:
+        """Return the lifetime of rules, and for how long each takes up space and keeps its dataset from others."""
+        flow, s = demand.flow, self._s
+        known = s.destinations.get(flow.link.destination, Destination())
+        # What goes in the course of a cycle is free for planning at the start of the next one only: that counts
+        # as lag, or every stay would end with a cycle that gets nothing.
+        lag = known.deletion_lag + s.cycle.length
+        shortest, longest = flow.lifetime_min, flow.lifetime_max
+        ingress = self._ingress[flow.link.destination]
+        fitted = lifetime.fitting(known.space, ingress, lag, shortest, longest)
+        r = lifetime.stay(fitted, longest, demand.completion if s.may_end else None, flow.dwell)
+        return longest if s.may_end else fitted, lifetime.horizon(r, lag, flow.end - flow.start)
+
+    def _pool(self, key: PoolKey) -> _Shelf:
+        """Return a pool, and number and bytes of what is taken of it by destination."""
+        if key not in self._pools:
+            items, used = self._s.pools.get(key), self._s.used.get(key.source, {})
+            pool = None if items is None else Pool(_worth_copying(key, items), used)
+            self._pools[key] = pool, pool.taken_at(self._places) if pool else {}
+        return self._pools[key]
+
+
+def _least(flow: Flow, pool: Pool | None, smallest: int | None) -> int:
+    """Return the bytes of what a debt may wait for: the smallest that is free, 0 when there is none.
+
+    Toward a goal what is less than any item waits too, so that it is not due again and again.
+    """
+    if smallest is None and flow.goal is not None and pool is not None:
+        first = pool.smallest(frozenset())
+        smallest = first.bytes if first else 0
+    return smallest or 0
+
+
+def _worth_copying(key: PoolKey, items: Sequence[Item]) -> Sequence[Item]:
+    """Return the items without the odd small files that folders have beside their data, a README or a checksum.
+
+    Whoever wants small files has a folder, a list or a pattern of them alone.
+    """
+    if not isinstance(key.datasets, FileFilter) or key.datasets.landed:
+        return items
+    largest = max((item.bytes for item in items), default=0)
+    return [item for item in items if item.bytes * ODD >= largest]
+
+
+def next_size(pool: Pool | None, taken: AbstractSet[str], cuts: Cuts | None) -> int | None:
+    """Return the bytes of the smallest that may be chosen: a dataset, or a file of one that may be cut."""
+    if pool is None:
+        return None
+    if cuts is not None:
+        return pool.finest if cuts.any_left(pool) else None
+    smallest = pool.smallest(taken)
+    return smallest.bytes if smallest else None
+
+
+def _probe(demand: Demand, smallest: int | None) -> int | None:
+    """Return what a link may still have while most of its transfers fail; None while they do not."""
+    if demand.failed <= FAILING:
+        return None
+    return max(int(PROBE * demand.due), smallest or 0)
+
+
+def _deliverable_bytes(demand: Demand) -> int | None:
+    """Return how many bytes more would arrive within the longest lifetime, at the rate of the last cycles.
+
+    That rate counts as a tenth of the target at least (design 3), so that a link can come back.
+    """
+    if demand.arriving is None:
+        return None
+    rate = max(demand.arriving, FLOOR * demand.flow.rate)
+    return max(int(rate * demand.flow.lifetime_max.total_seconds()) - demand.coming, 0)
+
+
+def with_overhead(amount: int, flow: Flow) -> int:
+    """Return bytes with the overhead of a flow, to the nearest byte."""
+    return amount + round(amount * flow.overhead)
+
+
+def _key(demand: Demand) -> tuple[object, ...]:
+    return demand.flow.key
+
+
+def _seed(*parts: str) -> int:
+    """Draw a number of 128 bits: the only chance that there is in planning, the same for the same parts."""
+    return int.from_bytes(hashlib.blake2b("\n".join(parts).encode(), digest_size=16).digest())

@@ -1,0 +1,108 @@
+"""Overrides: what a person sets over the menus while they run, another rate for a subject or a part of its own.
+
+    flows in force  =  overlaid(flows of the menus, overrides)
+
+An override is for a subject: `*` (the campaign), a scenario, or a link `SRC:DST`. A rate is what the flows of
+the subject sum to at most in each menu, shared as the menu shares; it is constant, whatever the menu's shape.
+Rates are taken from the widest subject to the narrowest, so that a link's own rate holds also where its scenario
+has one. Scales multiply what is left, goals included, each with all others. Nothing depends on the order in which
+overrides were made, and without overrides the flows are those of the menus.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from dc_inject.model import Campaign, Flow, FlowKey, rates, units, urls
+from dc_inject.model.goals import Goal, SecondHop, Volume
+
+EVERYTHING = "*"
+
+
+class Kind(StrEnum):
+    """What an override does: `rate` replaces (bytes per second), `scale` multiplies."""
+
+    RATE = "rate"
+    SCALE = "scale"
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """Since when what holds for a subject, by whom, and why; of one subject and kind there is one at a time."""
+
+    subject: str
+    kind: Kind
+    value: float
+    who: str
+    why: str
+    since: datetime
+
+
+def said(kind: Kind, value: float) -> str:
+    """Return in words what an override does: `rate 40 Gb/s`, `scale 0.5`."""
+    return f"{kind} {units.format_rate(value) if kind is Kind.RATE else f'{value:g}'}"
+
+
+def shown(subject: str, everything: str = "all of it") -> str:
+    """Return a subject for people."""
+    return everything if subject == EVERYTHING else urls.arrow(subject)
+
+
+def covers(subject: str, flow: FlowKey) -> bool:
+    """Tell whether a flow is of a subject: everything, its scenario, or its link."""
+    return subject in {EVERYTHING, flow.scenario, str(flow.link)}
+
+
+def overlaid(campaign: Campaign, overrides: Iterable[Override]) -> Campaign:
+    """Return a campaign as it is with these overrides."""
+    known = tuple(overrides)
+    if not known:
+        return campaign
+    menus = tuple(replace(menu, flows=changed(menu.flows, known)) for menu in campaign.menus)
+    return replace(campaign, menus=menus)
+
+
+def changed(flows: Sequence[Flow], overrides: Iterable[Override]) -> tuple[Flow, ...]:
+    """Return the flows of one menu as they are with these overrides, in their order."""
+    known = sorted(overrides, key=lambda one: (one.subject, one.kind))
+    made = list(flows)
+    for one in sorted((o for o in known if o.kind is Kind.RATE), key=lambda o: _width(o.subject, flows)):
+        ours = [number for number, flow in enumerate(flows) if covers(one.subject, flow.key)]
+        for number, flow in zip(ours, _sharing([made[number] for number in ours], one.value), strict=True):
+            made[number] = flow
+    scales = [one for one in known if one.kind is Kind.SCALE]
+    return tuple(_scaled(flow, math.prod(o.value for o in scales if covers(o.subject, flow.key))) for flow in made)
+
+
+def _width(subject: str, flows: Iterable[Flow]) -> int:
+    """Return how wide a subject is: everything before a scenario before a link."""
+    if subject == EVERYTHING:
+        return 0
+    return 1 if any(flow.scenario == subject for flow in flows) else 2
+
+
+def _sharing(flows: Iterable[Flow], rate: float) -> list[Flow]:
+    """Return flows that sum to a rate at most, in the proportion of their own highest rates.
+
+    Second hops follow their first ones, whose rate alone a scenario says.
+    """
+    even = [replace(flow, shape=None, goal=_paced(flow)) for flow in flows]
+    first = [flow for flow in even if not isinstance(flow.goal, SecondHop)]
+    total = rates.peak(first or even).rate
+    return [replace(flow, rate=rate * (flow.rate / total)) for flow in even]
+
+
+def _paced(flow: Flow) -> Goal | None:
+    """Return the goal of a flow that has a rate of its own now."""
+    return replace(flow.goal, steady=False) if isinstance(flow.goal, Volume) else flow.goal
+
+
+def _scaled(flow: Flow, part: float) -> Flow:
+    if part == 1:
+        return flow
+    goal = None if flow.goal is None else flow.goal.scaled(part)
+    return replace(flow, rate=flow.rate * part, goal=goal)

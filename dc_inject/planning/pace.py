@@ -1,0 +1,239 @@
+"""What is due when: the integral of the menu's rates over a cycle, and even moments of release inside it.
+
+    due(flow, cycle) = integral of rate(flow, t) dt over the cycle
+
+where rate(flow, t) is the menu's rate times the level of its shape inside the flow's window and outside
+exclusions, else 0, plus its part of what `redistribute` takes from other flows of its scenario. Between borders
+(of windows, exclusions and the cycle) the integral is exact (`rates.area`); what is redistributed there is
+divided as the others' own integrals are. It is summed in fractions and rounded once, to the nearest byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from itertools import pairwise
+from typing import TypeVar
+
+from dc_inject.model import Cycle, Exclusion, Flow, FlowKey, Held, Hold, Link, rates
+
+MARGIN = 0.02  # of a cycle, at its end, in which nothing new is released
+QUICKER, FASTER = 1.25, 2.0  # times what there was time for: after a cycle with too little of it, and another one
+TICKS = 30  # a cycle has so many moments of release, so that items of one link can go out in one call
+
+_MICROSECOND = timedelta(microseconds=1)
+_T = TypeVar("_T", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """Bytes due in a cycle; `held` says what took time away, if anything: all of it when `bytes` is 0."""
+
+    bytes: int
+    held: Held | None = None
+
+
+@dataclass(slots=True)
+class _Sum:
+    """What is added up for one flow key: bytes, and microseconds lost."""
+
+    amount: Fraction = Fraction(0)
+    inside: int = 0
+    excluded: int = 0
+    reason: str = ""
+
+
+def due(
+    flows: Iterable[Flow],
+    exclusions: Iterable[Exclusion],
+    site_of: Mapping[str, str],
+    start: datetime,
+    end: datetime,
+    since: datetime | None = None,
+) -> dict[FlowKey, Due]:
+    """Return what every flow key is due in [start, end); nothing is due before `since`, the first run.
+
+    `site_of` gives the site of an RSE; an RSE without one is its own. Flows of one key with different windows
+    (menus that follow each other) are added up. Keys come sorted.
+    """
+    first = start if since is None else min(max(start, since), end)
+    sums = _sums(flows, exclusions, site_of, first, end)
+    late, whole = (first - start) // _MICROSECOND, (end - start) // _MICROSECOND
+    return {key: _due(sums[key], late, whole) for key in sorted(sums)}
+
+
+def rate(
+    flows: Iterable[Flow], exclusions: Iterable[Exclusion], site_of: Mapping[str, str], moment: datetime
+) -> dict[FlowKey, float]:
+    """Return the rate of every flow key at one moment, in bytes per second: the target that metrics show."""
+    sums = _sums(flows, exclusions, site_of, moment, moment + _MICROSECOND)
+    return {key: float(sums[key].amount * 1_000_000) for key in sorted(sums)}
+
+
+def flows_now(flows: Iterable[Flow], cycle: Cycle) -> dict[FlowKey, Flow]:
+    """Return which flow speaks for each key in this cycle: the one that overlaps it most, of equals the later."""
+    best: dict[FlowKey, tuple[timedelta, datetime, Flow]] = {}
+    for flow in flows:
+        overlap = max(min(flow.end, cycle.end) - max(flow.start, cycle.start), timedelta(0))
+        known = best.get(flow.key)
+        if known is None or (overlap, flow.start) >= known[:2]:
+            best[flow.key] = overlap, flow.start, flow
+    return {key: flow for key, (_, _, flow) in best.items()}
+
+
+def interleave(sizes: Mapping[_T, Sequence[int]], tie: Mapping[_T, int]) -> list[tuple[_T, int]]:
+    """Mix sequences evenly: return (sequence, index) sorted by how far into its own sequence each part lies.
+
+    A part's place is u = (sum of the parts before it + half of it) / sum of its sequence; equal places are
+    ordered by `tie`, which should be random, so that no sequence always comes first.
+    """
+    places = []
+    for name, parts in sizes.items():
+        total, before = sum(parts), 0
+        for index, size in enumerate(parts):
+            places.append(((2 * before + size) / (2 * total) if total else 0.5, tie[name], index, name))
+            before += size
+    places.sort(key=lambda place: place[:3])
+    return [(name, index) for _, _, index, name in places]
+
+
+def parted(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """Return the indices of parts of these bytes, in order, in at most so many groups of about the same bytes."""
+    if len(sizes) <= most:
+        return [[index] for index in range(len(sizes))]
+    total, before = sum(sizes), 0
+    groups: dict[int, list[int]] = defaultdict(list)
+    for index, size in enumerate(sizes):
+        groups[most * (2 * before + size) // (2 * total) if total else 0].append(index)
+        before += size
+    return list(groups.values())
+
+
+def release_times(sizes: Sequence[int], cycle: Cycle, now: datetime) -> list[datetime]:
+    """Return moments for parts of these bytes, in order, so that bytes per minute are flat from now on.
+
+    The cumulated bytes (to the middle of each part) over all bytes is the fraction of the time between now (or
+    the cycle's start) and the cycle's end less `MARGIN`. Moments are rounded down to 1/`TICKS` of the
+    cycle, and never lie before now.
+    """
+    begin = max(now, cycle.start)
+    span = max(cycle.end - cycle.length * MARGIN - begin, timedelta(0))
+    tick, total, before = cycle.length / TICKS, sum(sizes), 0
+    times = []
+    for size in sizes:
+        exact = begin + span * ((2 * before + size) / (2 * total) if total else 0.5)
+        times.append(max(cycle.start + (exact - cycle.start) // tick * tick, begin))
+        before += size
+    return times
+
+
+def time_for(counts: Sequence[tuple[int, int]]) -> int | None:
+    """Return for how many rules or jobs there will be time in a cycle; None when that was no matter of late.
+
+    `counts` are of the last cycles, the last one at the end: how many were made, and for how many there was no
+    time. The most that were made count, and a quarter more, so that it shows when a service becomes faster; twice
+    as many after a cycle that was given all. What an outage left undone tells nothing of how fast a service is.
+    """
+    most = max((made for made, _ in counts), default=0)
+    if not most or not any(unsent for _, unsent in counts):
+        return None
+    return math.ceil(most * (QUICKER if counts[-1][1] else FASTER))
+
+
+# --------------------------------------------------------------------------- the integral
+
+
+def _sums(
+    flows: Iterable[Flow],
+    exclusions: Iterable[Exclusion],
+    site_of: Mapping[str, str],
+    start: datetime,
+    end: datetime,
+) -> dict[FlowKey, _Sum]:
+    sums: dict[FlowKey, _Sum] = {}
+    ours = [exclusion for exclusion in exclusions if exclusion.start < end and start < exclusion.end]
+    for scenario in _by_scenario(flows).values():
+        for flow in scenario:
+            sums.setdefault(flow.key, _Sum())  # every flow has a row, also one that is due nothing
+        for left, right in _segments(scenario, ours, start, end):
+            _add(sums, scenario, [e for e in ours if e.start <= left < e.end], site_of, left, right)
+    return sums
+
+
+def _by_scenario(flows: Iterable[Flow]) -> dict[str, list[Flow]]:
+    scenarios: dict[str, list[Flow]] = defaultdict(list)
+    for flow in flows:
+        scenarios[flow.scenario].append(flow)
+    return scenarios
+
+
+def _segments(
+    flows: Iterable[Flow], exclusions: Iterable[Exclusion], start: datetime, end: datetime
+) -> Iterator[tuple[datetime, datetime]]:
+    """Yield the parts of [start, end) in which no window or exclusion begins or ends."""
+    borders = {start, end}
+    for part in [(p.start, p.end) for p in flows] + [(p.start, p.end) for p in exclusions]:
+        borders.update(border for border in part if start < border < end)
+    yield from pairwise(sorted(borders))
+
+
+def _add(
+    sums: Mapping[FlowKey, _Sum],
+    flows: Iterable[Flow],
+    exclusions: Sequence[Exclusion],
+    site_of: Mapping[str, str],
+    left: datetime,
+    right: datetime,
+) -> None:
+    """Add what the flows of one scenario are due in [left, right), in which nothing begins or ends."""
+    span = (right - left) // _MICROSECOND
+    given, freed = [], Fraction(0)
+    for flow in flows:
+        if not (flow.start <= left < flow.end):
+            continue
+        part = sums[flow.key]
+        part.inside += span
+        why = [e for e in exclusions if covers(e, flow.scenario, flow.link, site_of)]
+        if not why:
+            given.append(flow)
+            continue
+        part.excluded += span
+        part.reason = why[0].reason
+        if any(exclusion.redistribute for exclusion in why):
+            freed += rates.area(flow, left, right)
+    parts = [rates.area(flow, left, right) for flow in given]
+    more = 1 + freed / sum(parts) if freed and any(parts) else Fraction(1)
+    for flow, own in zip(given, parts, strict=True):
+        sums[flow.key].amount += own * more
+
+
+def covers(exclusion: Exclusion, scenario: str, link: Link, site_of: Mapping[str, str]) -> bool:
+    """Whether an exclusion is about a link in a scenario; `site_of` gives the site of an RSE."""
+    ends = (link.source, link.destination)
+    return (
+        (exclusion.scenario != "" and exclusion.scenario == scenario)
+        or (exclusion.link != "" and exclusion.link == str(link))
+        or (exclusion.rse != "" and exclusion.rse in ends)
+        or (exclusion.site != "" and exclusion.site in {site_of.get(end, end) for end in ends})
+    )
+
+
+def _due(part: _Sum, late: int, whole: int) -> Due:
+    """Round one sum to bytes, and name what took most of the time away."""
+    lost = {
+        Hold.NOT_RUNNING: late,
+        Hold.OUTSIDE_WINDOW: whole - late - part.inside,
+        Hold.EXCLUDED: part.excluded,
+    }
+    hold = max(lost, key=lambda which: lost[which])
+    held = None
+    if lost[hold] > 0:
+        numbers: dict[str, int | float | str] = {"seconds": lost[hold] / 1e6, "of": whole / 1e6}
+        if hold is Hold.EXCLUDED:
+            numbers["reason"] = part.reason
+        held = Held(hold, numbers)
+    return Due(round(part.amount), held)

@@ -1,0 +1,165 @@
+"""Planning of one cycle: from what is due and what is known, to what will be injected, when, and why not more.
+
+Everything here is pure: the same Situation gives the same Plan, whatever the order of its parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from dc_inject.model import FlowKey, Injection, Link, naming, slicing
+from dc_inject.model.goals import SecondHop
+from dc_inject.planning import holds, pace
+from dc_inject.planning.budget import set_budgets
+from dc_inject.planning.choice import brake, choose, rules_left_of, why
+from dc_inject.planning.holds import Constraint, Destination
+from dc_inject.planning.line import Line, Table
+from dc_inject.planning.situation import Account, Decision, Demand, Plan, Situation
+
+__all__ = ["Account", "Decision", "Demand", "Destination", "Plan", "Situation", "plan", "refill"]
+
+LEAST_MOMENTS = 3  # of release that a link with so many items has in a cycle
+
+
+def plan(situation: Situation) -> Plan:
+    """Decide what every demand gets in this cycle."""
+    intended: dict[Link, int] = defaultdict(int)
+    for demand in situation.demands:
+        intended[demand.flow.link] += demand.intended
+    table = Table(situation, situation.demands)
+    constraints = _constraints(situation, table.lines, intended)
+    set_budgets(table.lines, constraints)
+    choose(table.lines, constraints, table.leaving, _rules_left(situation))
+    _brake(situation, table.lines)
+    return Plan(situation.cycle, tuple(map(_decision, table.lines)), _injections(situation, table.lines))
+
+
+def refill(
+    situation: Situation, room: Mapping[FlowKey, int], given: Sequence[Injection] = ()
+) -> tuple[Injection, ...]:
+    """Choose more items for flows that have bytes of their budget left, in place of what could not be used.
+
+    `room` are the bytes left. Everything in `situation.taken` is passed by; `given` are the injections of this
+    cycle that stand, which count against what is free and against the limits.
+    """
+    used: dict[Link, int] = defaultdict(int)
+    for injection in given:
+        used[injection.link] += injection.item.bytes
+    wanting = [demand for demand in situation.demands if room.get(demand.flow.key, 0) > 0 and demand.held is None]
+    table = Table(situation, wanting)
+    for line in table.lines:
+        line.left = room[line.demand.flow.key]
+    constraints = _constraints(situation, table.lines, used)
+    choose(table.lines, constraints, table.leaving, _rules_left(situation, len(given)), budgets_stand=True)
+    _brake(situation, table.lines, given)
+    return _injections(situation, table.lines)
+
+
+def _constraints(situation: Situation, lines: Sequence[Line], used: Mapping[Link, int]) -> list[Constraint]:
+    """Return the limits for these lines, less what links have `used` of them in this cycle already."""
+    gone: dict[str, int] = defaultdict(int)
+    spent = defaultdict(int, situation.last_hour)
+    for link, some in used.items():
+        gone[link.destination] += some
+        spent[link] += some
+    destinations = {
+        name: replace(
+            known,
+            free=None if known.free is None else known.free - gone[name],
+            quota_left=None if known.quota_left is None else known.quota_left - gone[name],
+        )
+        for name, known in situation.destinations.items()
+    }
+    claims = [line.claim for line in lines]
+    length, limits = situation.cycle.length, situation.limits
+    return holds.constraints(claims, length, destinations, situation.sites, situation.site_of, limits, spent)
+
+
+def _rules_left(situation: Situation, given: int = 0) -> int:
+    return rules_left_of(situation.limits, situation.cycle.length, situation.rules_last_hour, given)
+
+
+def _brake(situation: Situation, lines: Sequence[Line], given: Sequence[Injection] = ()) -> None:
+    spent = situation.rules_last_hour, situation.files_in_flight
+    now = len(given), sum(injection.item.files for injection in given)
+    made = Counter(injection.link.through for injection in given)
+    submits = {service: count - made[service] for service, count in situation.submits.items()}
+    brake(lines, situation.limits, situation.cycle.length, spent, now, submits)
+
+
+def _decision(line: Line) -> Decision:
+    return Decision(
+        key=line.demand.flow.key,
+        due=line.demand.due,
+        want=line.want,
+        cap=line.cap,
+        budget=line.budget,
+        forgiven=line.forgiven,
+        held=why(line),
+        lifetime=line.lifetime,
+        items=tuple(line.items),
+        pool_items=line.free_items,
+        pool_bytes=line.free_bytes,
+    )
+
+
+def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection, ...]:
+    """Return the intents of all lines, mixed so that every link and all together are given bytes evenly.
+
+    Where there is no time for all calls, those of a line go out together, and only all links together evenly.
+    """
+    result = []
+    for i, index, moment in _released(situation, lines):
+        line, item = lines[i], lines[i].items[index]
+        flow = line.demand.flow
+        if item.members:
+            item = replace(item, name=naming.bundle(item.members, situation.now, index))
+            if isinstance(flow.goal, SecondHop):
+                item = replace(item, name=naming.of_copies(item.name, flow.link.source, item.members[0].name))
+        elif flow.slices is not None and (part := slicing.read(item.name)) is not None:
+            where = situation.campaign, flow.scenario, situation.cycle.start, flow.link
+            item = replace(item, name=naming.sliced(part, flow.slices, *where))
+        injection = Injection(
+            key=naming.key(situation.campaign, flow.scenario, situation.cycle.start, flow.link, item.name),
+            campaign=situation.campaign,
+            cycle=situation.cycle,
+            scenario=flow.scenario,
+            link=flow.link,
+            item=item,
+            release=moment,
+            lifetime=line.lifetime,
+            activity=flow.activity,
+            service_priority=flow.service_priority,
+            contact=situation.contact,
+            job=flow.job,
+            once=flow.once,
+            keeps_files=flow.job is not None and (line.goes_on or isinstance(flow.goal, SecondHop)),
+        )
+        result.append(injection)
+    return tuple(result)
+
+
+def _released(situation: Situation, lines: Sequence[Line]) -> Iterator[tuple[int, int, datetime]]:
+    """Yield line, item and moment of release of all items.
+
+    Those of one link that go out together share a call. So the more links there are, the fewer moments each has:
+    three at least, but one where there is no time for all calls.
+    """
+    some = {i: line for i, line in enumerate(lines) if line.items}
+    moments = max(LEAST_MOMENTS, pace.TICKS // max(len(some), 1))
+    parts = {
+        i: pace.parted(
+            [item.bytes for item in line.items],
+            1 if line.demand.flow.link.through in situation.submits else moments,
+        )
+        for i, line in some.items()
+    }
+    sizes = {i: [sum(line.items[n].bytes for n in part) for part in parts[i]] for i, line in some.items()}
+    places = pace.interleave(sizes, {i: line.seed for i, line in some.items()})
+    times = pace.release_times([sizes[i][number] for i, number in places], situation.cycle, situation.now)
+    for (i, number), moment in zip(places, times, strict=True):
+        for index in parts[i][number]:
+            yield i, index, moment

@@ -1,0 +1,155 @@
+"""Second hops: which copies have landed, which of them have gone on, and which may not be deleted yet. Pure.
+
+Through Rucio a dataset goes on whole. Through FTS each file goes on by itself: what failed in a job is not there,
+and what failed in the second one goes on again with a later job, for as long as the first copy may stay.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dc_inject.model import Entry, FlowKey, Item, State, naming
+
+_Place = tuple[str, str, str]  # scenario, where something landed, service
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A first copy, the bytes of it that wait, and complete second ones with which a part has gone on already."""
+
+    first: Entry
+    bytes: int
+    gone_on: tuple[Entry, ...] = ()
+
+    def named(self, entries: Mapping[str, Entry]) -> Waiting:
+        """Return it with these entries, by their keys, instead: with the names of their files, say."""
+        gone_on = tuple(entries[one.injection.key] for one in self.gone_on)
+        return Waiting(entries[self.first.injection.key], self.bytes, gone_on)
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """What second hops make of what has landed.
+
+    `waiting` are, by second hop, complete first copies that have not gone on, or not with all of their files.
+    `read` are the keys of first copies that a second one is made of, or about to be; `kept` those of second ones
+    that are complete: they stay until the first is ended, so that what has gone on is known by what exists.
+    """
+
+    waiting: Mapping[FlowKey, Sequence[Waiting]]
+    read: AbstractSet[str]
+    kept: AbstractSet[str]
+
+    def bound(self, now: datetime, least: Mapping[FlowKey, timedelta]) -> set[str]:
+        """Return the keys of what may not be ended yet.
+
+        `least` are the hops with which anything goes on now, and how long what goes on has to live.
+        """
+        able = {
+            one.first.injection.key
+            for hop, lifetime in least.items()
+            for one in self.waiting.get(hop, ())
+            if may_go_on(one.first, now, lifetime)
+        }
+        return able | self.read | self.kept
+
+
+def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
+    """Match first copies with second ones; `entries` are all that are intended, called, live or complete.
+
+    `hops` are all second hops that there are or were: what has gone on with one does not go on with another. The
+    files need not be named: there may be millions.
+    """
+    onward: dict[_Place, list[FlowKey]] = defaultdict(list)
+    for hop in hops:
+        onward[hop.scenario, hop.link.source, hop.link.through].append(hop)
+    firsts: list[tuple[_Place, Entry]] = []
+    seconds: dict[tuple[_Place, str], list[Entry]] = defaultdict(list)
+    for entry in entries if hops else ():
+        (scenario, (source, destination, through)), item = entry.injection.flow, entry.injection.item
+        if entry.injection.flow in onward.get((scenario, source, through), ()):
+            made_of = naming.copied_by(item.name) if entry.injection.job else item.name
+            seconds[(scenario, source, through), made_of].append(entry)
+        elif entry.state is State.COMPLETE and (scenario, destination, through) in onward:
+            firsts.append(((scenario, destination, through), entry))
+    waiting: dict[FlowKey, list[Waiting]] = {hop: [] for hop in hops}
+    read: set[str] = set()
+    kept: set[str] = set()
+    for place, first in firsts:
+        gone_on = seconds[place, first.injection.key if first.injection.job else first.injection.item.name]
+        kept |= {one.injection.key for one in gone_on if one.state is State.COMPLETE and _anything(one)}
+        if any(one.state is not State.COMPLETE for one in gone_on):
+            read.add(first.injection.key)  # all that waits goes on together
+        elif size := _lacking(first, gone_on):
+            for hop in onward[place]:
+                waiting[hop].append(Waiting(first, size, tuple(gone_on)))
+    return Hops(waiting, read, kept)
+
+
+def left(waiting: Waiting, destination: str, unfit: AbstractSet[tuple[str, str]] = frozenset()) -> Item | None:
+    """Return what has not gone on, together and named as the first copy is; None when there is nothing.
+
+    The files of its entries have to be named. Those that are `unfit` for a destination do not wait for it: they
+    would fail there again. Of second ones of which it is not known what failed none goes on twice.
+    """
+    first = waiting.first
+    item = first.injection.item
+    if first.injection.job is None:
+        return None if waiting.gone_on else item
+    gone: set[str] = set()
+    for one in waiting.gone_on:
+        gone |= {file.name for file in one.injection.item.members} - set(one.undone)
+    files = tuple(
+        file for file in copies(first) if file.name not in gone and (file.name, destination) not in unfit
+    )
+    return Item(item.name, sum(file.bytes for file in files), len(files), members=files) if files else None
+
+
+def may_go_on(entry: Entry, now: datetime, least: timedelta) -> bool:
+    """Whether a first copy lives long enough for a second hop that lives `least`, and reads from it."""
+    return entry.end_asked_at is None and (entry.expires_at is None or entry.expires_at >= now + least)
+
+
+def copies(first: Entry) -> tuple[Item, ...]:
+    """Return what of a complete injection is at its destination: its dataset, or the files that have arrived."""
+    injection = first.injection
+    if injection.job is None:
+        return (injection.item,)
+    there = {item.name for item in arrived(first)}
+    return tuple(
+        Item(copy, member.bytes, 1, member.checksum)
+        for member, copy in zip(injection.item.members, naming.copies(injection), strict=False)
+        if member.name in there
+    )
+
+
+def arrived(entry: Entry) -> tuple[Item, ...]:
+    """Return the dataset of a complete injection, or those of its source files that have arrived.
+
+    None of the files where it is not known which ones failed, or (after a rebuild) which ones there were.
+    """
+    injection = entry.injection
+    if injection.job is None:
+        return (injection.item,)
+    lost = set(entry.undone)
+    there = tuple(member for member in injection.item.members if member.name not in lost)
+    return there if sum(member.bytes for member in there) == entry.moved else ()
+
+
+def _anything(second: Entry) -> bool:
+    """Whether anything of a complete second copy has arrived."""
+    return second.injection.job is None or second.moved > 0
+
+
+def _lacking(first: Entry, gone_on: Sequence[Entry]) -> int:
+    """Return how many bytes second copies lack of the first; 0 where nobody knows which files those are."""
+    if first.injection.job is None:
+        return 0 if gone_on else first.injection.item.bytes
+    if not first.injection.keeps_files or (first.failed and not first.undone):
+        return 0
+    gone = sum(one.moved if one.undone else one.injection.item.bytes for one in gone_on)
+    return max(first.moved - gone, 0)

@@ -1,0 +1,104 @@
+"""Slices: as much of a dataset as a budget asks for, where whole datasets are too coarse for a link.
+
+A budget is met to within half a file, by the mean size of a dataset's files: which bytes the chosen ones really
+have is seen just before they go out, and the next cycle makes up for it. What is at a place is known by ranges of
+files, so a slice keeps its parent and whatever overlaps with it from that place, and a parent all of its slices.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from itertools import chain
+
+from dc_inject.model import Item
+from dc_inject.model.slicing import Slice
+from dc_inject.planning.pool import Pool
+
+MOST_FILES = 1000  # of one slice, which is made in one call
+_TRIES = 50  # datasets that one line looks at in vain before it gives up
+
+
+class Cuts:
+    """What is taken of datasets at one place: whole ones, and ranges of the files of others."""
+
+    def __init__(self, parts: Iterable[Slice], whole: AbstractSet[str], taken: set[str]) -> None:
+        """Take the slices at the place, which of their parents are there as well, and all that is taken there.
+
+        The last is shared with whoever takes whole datasets, and added to.
+        """
+        self._whole, self._taken = whole, taken
+        self._ranges: dict[str, list[Slice]] = defaultdict(list)
+        for part in parts:
+            self.add(part)
+
+    def add(self, part: Slice) -> None:
+        """Let a slice be taken, and with it its parent."""
+        self._ranges[part.parent].append(part)
+        self._taken.add(part.parent)
+
+    @property
+    def parents(self) -> Iterable[str]:
+        """The datasets of which slices are taken, in the order of their names."""
+        return sorted(self._ranges)
+
+    def gaps(self, parent: Item) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of a dataset's files (first, last) that are free, in their order."""
+        parts = self._ranges.get(parent.name, ())
+        whole = parent.name in self._whole or (parent.name in self._taken and not parts)
+        if whole or any(part.of != parent.files for part in parts):
+            return
+        following = 1
+        for part in sorted(parts, key=lambda part: part.first):
+            if following < part.first:
+                yield following, part.first - 1
+            following = max(following, part.last + 1)
+        if following <= parent.files:
+            yield following, parent.files
+
+    def any_left(self, pool: Pool) -> bool:
+        """Whether anything of a pool is free here."""
+        return any(True for item in pool.walk(0, frozenset()) for _ in self.gaps(item))
+
+    def left(self, pool: Pool) -> int:
+        """Return the bytes that are free of the datasets in a pool of which slices are taken."""
+        some = filter(None, map(pool.named, self._ranges))
+        return sum(_bytes(item, last - first + 1) for item in some for first, last in self.gaps(item))
+
+
+def cut(
+    pool: Pool, cuts: Cuts, left: int, room: int, grain: int, seed: int, leaving: AbstractSet[str]
+) -> list[Item]:
+    """Return slices for `left` bytes, each of at most `grain` bytes or one file, within `room`; they are taken.
+
+    Datasets that are cut at this place already come first, so that few are.
+    """
+    chosen: list[Item] = []
+    begun = list(filter(None, map(pool.named, cuts.parents)))
+    tries = _TRIES
+    for parent in chain(begun, pool.walk(seed, leaving)):
+        if 2 * left < pool.finest or tries == 0:
+            break
+        before = left
+        for gap, last in list(cuts.gaps(parent)):
+            first = gap
+            while first <= last and (files := _files(parent, left, room, grain)):  # a gap may make more than one
+                part = Slice(parent.name, first, min(first + files - 1, last), parent.files)
+                item = Item(str(part), _bytes(parent, part.files), part.files)
+                chosen.append(item)
+                cuts.add(part)
+                left, room, first = left - item.bytes, room - item.bytes, part.last + 1
+        tries -= left == before
+    return chosen
+
+
+def _files(parent: Item, left: int, room: int, grain: int) -> int:
+    """Return how many files of a dataset come next: to within half a file of what is left."""
+    mean = max(parent.bytes / parent.files, 1)
+    wanted = int(left / mean + 0.5)
+    return max(0, min(wanted, max(1, int(grain / mean)), int(room / mean), MOST_FILES))
+
+
+def _bytes(parent: Item, files: int) -> int:
+    return parent.bytes * files // parent.files

@@ -1,0 +1,390 @@
+"""What a step of a mini-challenge has shown: reached, not reached, or inconclusive because of something else.
+
+A step is judged by the part of it after the time to completion, since what was injected before then is still on
+its way. With `asked` = rate x that time, the bytes that are missing of it are somewhere:
+
+    asked - moved  =  short (never injected)  +  waiting (injected, more on their way than before)  +  failed
+
+The link is to blame only for what it was given: when most of what is missing waits on its way, and nothing was
+broken meanwhile, the link is saturated. What was never injected has a hold that says why. A service, a storage or
+credentials that did not work make a step inconclusive, whatever else it shows; so do datasets that are too coarse
+for the difference to mean anything.
+
+A step that somebody ended before its time says nothing of the link either, unless it is known what was broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import pairwise
+
+from dc_inject.model import Held, Hold, Numbers, units
+
+FOLLOWS = 0.9  # part of what is asked that has to move
+FAILS = 0.05  # part of what comes to its end that may fail
+SAID = 120  # characters of a service's message that a cause quotes
+STANDS_STILL = 5  # files that arrive in a usual cycle: then one without any is no chance
+
+BROKEN = {  # holds that say that something did not work
+    Hold.API_ERRORS: "{service} did not answer, or refused calls",
+    Hold.OVERLOAD: "{service} did not take all calls in time",
+    Hold.CREDENTIALS: "the credentials were refused",
+    Hold.SOURCE_UNAVAILABLE: "the source was not available",
+    Hold.DESTINATION_UNAVAILABLE: "the destination was not available",
+    Hold.NOT_RUNNING: "no injector ran",
+}
+LINKS = frozenset({Hold.BACKLOG, Hold.FAILING, Hold.FTS_QUEUE})  # holds that follow from what the link does
+HELD = {  # holds of our own, and what helps
+    Hold.PAUSED: "a person paused it",
+    Hold.OUTSIDE_WINDOW: "its time was over",
+    Hold.EXCLUDED: "the menu excludes it",
+    Hold.QUARANTINED: "datasets were set aside",
+    Hold.DELETION_LAG: "the destination does not delete what was ended",
+    Hold.DESTINATION_FULL: "the destination has no more room for it (or --space is too small)",
+    Hold.QUOTA: "the account's quota at the destination is used up",
+    Hold.SITE_LIMIT: "a limit of the menu held it",
+    Hold.CAMPAIGN_LIMIT: "a limit of the menu held it",
+    Hold.POOL_DRY: "the source has no more datasets or files for it",
+}
+COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
+SIZES = frozenset(  # numbers of holds that are bytes
+    {
+        *("allowed", "bears", "budget", "bytes", "cap", "coming", "debt", "failed_bytes", "forgiven", "free"),
+        *("injected", "left", "pool_bytes", "probe", "quota_left", "resident", "smallest", "space", "unanswered"),
+        *("wanted", "withdrawn"),
+    }
+)
+COARSE = "coarse-datasets"
+EARLY = "ended-early"
+OUTAGES = {  # classes of failed files that say nothing of the link
+    "connection": "a storage could not be reached",
+    "permission": "a storage refused us",
+    "credentials": "a storage refused our credentials",
+    "canceled": "somebody cancelled transfers",
+    "vanished": "the service lost jobs",
+    "source-missing": "source files are missing",
+    "size": "source files do not have the size that was listed",
+    "destination-exists": "files were at the destination already",
+    "destination-full": "the destination is full",
+}
+FULL = "destination-full"
+
+
+class Outcome(StrEnum):
+    """What a step, or all of them, has shown."""
+
+    REACHED = "reached"
+    NOT_REACHED = "not reached"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a rate was not reached, or why that is not known.
+
+    `code` is a hold, a class of failures, or one of `saturated`, `failing`, `coarse-datasets`, `standstill`,
+    `no-answer`, `ended-early`, `time`. `outage` means that a service, a storage or credentials did not work: then
+    the step is worth repeating. `since` and `until` say when.
+    """
+
+    code: str
+    words: str
+    outage: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __str__(self) -> str:
+        if self.since is None or self.until is None:
+            return self.words
+        return f"{self.words} ({self.since:%H:%M:%S} to {self.until:%H:%M:%SZ})"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The account of the link at a moment: bytes that moved, were injected and failed since the begin.
+
+    `completion` is the median time from a rule to its completion lately, if anything was completed. `coming` are
+    bytes on their way, `classes` failed files by class since the begin, `dataset` and `file` the mean bytes of
+    what was injected of late (0: not known). `held` and `service` are those of the last cycle. `silent` tells that
+    something is on its way and the service has told nothing of it since the reading before. `fresh` is the first
+    reading after a start: what was before it is not part of its step. `down` names what did not answer.
+    """
+
+    at: datetime
+    moved: int = 0
+    injected: int = 0
+    failed: int = 0
+    completion: timedelta | None = None
+    held: Held | None = None
+    coming: int | None = None
+    classes: Mapping[str, int] = field(default_factory=dict)
+    dataset: int = 0
+    file: int = 0
+    silent: bool = False
+    fresh: bool = False
+    down: str = ""
+    service: str = ""
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are on their way."""
+        return self.injected - self.moved - self.failed if self.coming is None else self.coming
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a step has shown: asked and moved (bytes) from `measured` to `end`; `failed` is a part of one."""
+
+    rate: float
+    start: datetime
+    measured: datetime
+    end: datetime
+    asked: float
+    injected: int
+    moved: int
+    failed: float
+    hold: Hold | None
+    outcome: Outcome = Outcome.INCONCLUSIVE
+    cause: Cause | None = None
+    early: bool = False  # it was ended before its time
+
+    @property
+    def ratio(self) -> float:
+        """Moved of asked."""
+        return self.moved / self.asked if self.asked else 0.0
+
+    @property
+    def moved_rate(self) -> float:
+        """Bytes per second that moved."""
+        seconds = (self.end - self.measured).total_seconds()
+        return self.moved / seconds if seconds else 0.0
+
+    @property
+    def good(self) -> bool:
+        """Whether the link follows, and hardly anything fails."""
+        return self.outcome is Outcome.REACHED
+
+    @property
+    def outage(self) -> bool:
+        """Whether it is worth repeating: something did not work that may work the next time."""
+        return self.outcome is Outcome.INCONCLUSIVE and self.cause is not None and self.cause.outage
+
+    @property
+    def why(self) -> str:
+        """What is wrong, in words; empty when it was reached."""
+        early = ", ended early" if self.early and self.cause and self.cause.code != EARLY else ""
+        return "" if self.cause is None or self.good else f"{self.cause}{early}"
+
+
+def judge(rate: float, readings: Sequence[Reading], *, early: bool = False, idle: bool = False) -> Verdict:
+    """Judge a step of a rate (bytes per second) by its readings.
+
+    `early` says that somebody ended it before its time, with the last reading at any moment; `idle` that it was
+    given up since nothing could be injected.
+    """
+    first, last, since = readings[0], readings[-1], _measured(readings)
+    failed = max(last.failed - first.failed, 0)
+    over = failed + max(last.moved - first.moved, 0)
+    made = Verdict(
+        rate=rate,
+        start=first.at,
+        measured=since.at,
+        end=last.at,
+        asked=rate * (last.at - since.at).total_seconds(),
+        injected=last.injected - first.injected,
+        moved=max(last.moved - since.moved, 0),
+        failed=failed / over if over else 0.0,
+        hold=leading(readings),
+        early=early or idle,
+    )
+    # What was on its way before is not of this step: then all of it shows that the link follows, too.
+    own, whole = last.moved - first.moved - first.waiting, rate * (last.at - first.at).total_seconds()
+    if made.ratio < FOLLOWS and own >= FOLLOWS * whole > 0:
+        made = replace(made, measured=first.at, asked=whole, moved=own)
+    outcome, cause = _spoilt(made, readings, idle=idle) if made.early else _outcome(made, readings)
+    return replace(made, outcome=outcome, cause=cause)
+
+
+def _spoilt(made: Verdict, readings: Sequence[Reading], *, idle: bool) -> tuple[Outcome, Cause | None]:
+    """Say why a step that did not last as long as it should says nothing of the link, whatever moved in it."""
+    whole = readings if idle else readings[:-1]  # the last one was not read at the turn of a cycle
+    broken = next(_broken(readings, made.failed * _excused(readings), whole), None)
+    if broken is not None:
+        return Outcome.INCONCLUSIVE, broken
+    return _missing(made, readings) if idle else (Outcome.INCONCLUSIVE, _ended(made, readings))
+
+
+def _ended(made: Verdict, readings: Sequence[Reading]) -> Cause:
+    """Say of a step that was ended before its time how long it lasted, and what was seen in that."""
+    lasted = made.end - made.start
+    moved = units.format_size(max(readings[-1].moved - readings[0].moved, 0))
+    asked = units.format_size(made.rate * lasted.total_seconds())
+    failed = f", and {100 * made.failed:.0f} % of what came to its end failed" if made.failed else ""
+    time = units.format_duration(lasted)
+    return Cause(EARLY, f"it was ended before its time, after {time}: {moved} of {asked} had moved{failed}")
+
+
+def _outcome(made: Verdict, readings: Sequence[Reading]) -> tuple[Outcome, Cause | None]:
+    excused = _excused(readings)
+    of_link = made.failed * (1 - excused)
+    if made.ratio >= FOLLOWS and of_link <= FAILS:
+        return Outcome.REACHED, None
+    broken = next(_broken(readings, made.failed * excused, readings), None)
+    if broken is not None:
+        return Outcome.INCONCLUSIVE, broken
+    if of_link > FAILS:
+        classes = ", ".join(_more(readings)) or "reasons not told"
+        return Outcome.NOT_REACHED, Cause("failing", f"{100 * of_link:.0f} % failed: {classes}")
+    return _missing(made, readings)
+
+
+def _missing(made: Verdict, readings: Sequence[Reading]) -> tuple[Outcome, Cause | None]:
+    """Say where the bytes are that did not move, of a step in which nothing was broken."""
+    last, since = readings[-1], _measured(readings)
+    waiting = last.waiting - since.waiting
+    short = made.asked - (last.injected - since.injected)
+    dataset = max(one.dataset for one in readings)
+    hold = made.hold
+    if waiting >= short or hold in LINKS:
+        if hold not in LINKS and waiting <= dataset:
+            return Outcome.INCONCLUSIVE, _coarse(made, dataset)
+        moved = units.format_rate(made.moved_rate)
+        words = f"only {moved} moved, and {units.format_size(max(last.waiting, 0))} wait on their way"
+        return Outcome.NOT_REACHED, Cause("saturated", words)
+    if hold in HELD:
+        return Outcome.INCONCLUSIVE, Cause(str(hold), _held(readings, hold))
+    return Outcome.INCONCLUSIVE, _coarse(made, dataset)
+
+
+def _coarse(made: Verdict, dataset: int) -> Cause:
+    size = f" of {units.format_size(dataset)}" if dataset else ""
+    count = f", {made.asked / dataset:.1f} in the time that was measured" if dataset else ""
+    return Cause(COARSE, f"the datasets or files{size} are too coarse for this rate and step{count}")
+
+
+def _held(readings: Sequence[Reading], hold: Hold) -> str:
+    """Say what held it, with the numbers of the last cycle that tells them."""
+    numbers = next((one.held.numbers for one in reversed(readings) if one.held and one.held.hold is hold), {})
+    said = told(numbers)
+    return f"not all of it could be injected: {HELD[hold]}; {hold}{f' {said}' if said else ''}"
+
+
+def told(numbers: Numbers) -> str:
+    """Return the numbers of a hold for people: sizes with their units, counts as they are."""
+    counts = {"wanted", "left"} if numbers.get("limit") in COUNTED or "time_for" in numbers else set()
+
+    def shown(name: str, value: float | str) -> str:
+        return units.format_size(value) if name in SIZES - counts and isinstance(value, int) else str(value)
+
+    return " ".join(f"{name}={shown(name, value)}" for name, value in numbers.items())
+
+
+def leading(readings: Sequence[Reading]) -> Hold | None:
+    """Return why less was injected than was to be: what most cycles say, the last of those that say it.
+
+    `grain` says only that a dataset was waited for: any other hold leads.
+    """
+    holds = [one.held.hold for one in readings[1:] if one.held]
+    some: list[Hold] = [hold for hold in holds if hold != Hold.GRAIN] or holds
+    return max(reversed(some), key=some.count, default=None)
+
+
+def _measured(readings: Sequence[Reading]) -> Reading:
+    """Return the reading from which on a step is judged."""
+    first, last = readings[0], readings[-1]
+    middle = first.at + (last.at - first.at) / 2
+    settled = min(first.at + first.completion, middle) if first.completion else middle
+    return next((one for one in readings[:-1] if one.at >= settled), readings[max(len(readings) - 2, 0)])
+
+
+# --------------------------------------------------------------------------- what did not work
+
+
+def _broken(readings: Sequence[Reading], excused: float, whole: Sequence[Reading]) -> Iterator[Cause]:
+    """Give what did not work in a step, what says most first; `excused` is the part that failed because of it.
+
+    `whole` are the readings that were taken a cycle apart.
+    """
+    pairs = list(pairwise(readings))
+    for hold, words in BROKEN.items():
+        spoilt = [(a, b) for a, b in pairs if b.held is not None and b.held.hold is hold]
+        if spoilt:
+            message = next((str(b.held.numbers["message"]) for _, b in spoilt if b.held and _message(b)), "")
+            service = spoilt[0][1].service or "the service"
+            said = words.format(service=service) + (f": {shortened(message)}" if message else "")
+            yield Cause(str(hold), said, outage=True, since=spoilt[0][0].at, until=spoilt[-1][1].at)
+    for name in dict.fromkeys(b.down for _, b in pairs if b.down):
+        spoilt = [(a, b) for a, b in pairs if b.down == name]
+        yield Cause(
+            "storage-down",
+            f"{name} did not accept connections",
+            outage=True,
+            since=spoilt[0][0].at,
+            until=spoilt[-1][1].at,
+        )
+    silent = [(a, b) for a, b in pairs if b.silent]
+    if silent:
+        said = f"{silent[0][1].service or 'the service'} told nothing of what is on its way"
+        yield Cause("no-answer", said, outage=True, since=silent[0][0].at, until=silent[-1][1].at)
+    if excused > FAILS:
+        name = next(name for name in _more(readings) if name in OUTAGES)
+        spoilt = [(a, b) for a, b in pairs if b.classes.get(name, 0) > a.classes.get(name, 0)]
+        said = f"{100 * excused:.0f} % failed, since {OUTAGES[name]} ({name})"
+        yield Cause(name, said, outage=name != FULL, since=spoilt[0][0].at, until=spoilt[-1][1].at)
+    yield from _standstills(list(pairwise(whole)))
+
+
+def shortened(message: str) -> str:
+    """Return a message that fits into a sentence; one that is cut ends with a whole word and `...`."""
+    if len(message) <= SAID:
+        return message
+    cut = message[: SAID - 4]
+    return f"{cut[: cut.rfind(' ') if ' ' in cut else None].rstrip(' ,;:([{<')} ..."
+
+
+def _message(reading: Reading) -> bool:
+    return reading.held is not None and "message" in reading.held.numbers
+
+
+def _standstills(pairs: Sequence[tuple[Reading, Reading]]) -> Iterator[Cause]:
+    """Find cycles in which nothing arrived, though much was on its way and much arrives in others.
+
+    A link that is slow goes on; one that stops for a while was stopped. When nothing ever arrived, nothing is
+    known of the link but that.
+    """
+    steps = [b.moved - a.moved for a, b in pairs]
+    file = max((b.file for _, b in pairs), default=0)
+    arriving = [size for size in steps if size > 0]
+    usual = sum(arriving) / len(arriving) if arriving else 0.0
+    begun = next((place for place, size in enumerate(steps) if size > 0), 0)
+    if pairs and pairs[0][0].completion is not None:
+        begun = 0  # something has arrived before, so that it is no wonder that nothing does yet
+    still = [
+        (a, b)
+        for place, ((a, b), size) in enumerate(zip(pairs, steps, strict=True))
+        if place >= begun and size <= 0 < min(a.waiting, b.waiting)
+    ]
+    if not still or (arriving and (not file or usual < STANDS_STILL * file)):
+        return
+    if not arriving and len(still) < len(pairs) - 1:
+        return
+    waiting = units.format_size(still[-1][1].waiting)
+    words = f"nothing arrived for a while, with {waiting} on their way: are storages, FTS and Rucio's daemons up?"
+    yield Cause("standstill", words, outage=True, since=still[0][0].at, until=still[-1][1].at)
+
+
+def _excused(readings: Sequence[Reading]) -> float:
+    """Return the part of the files that failed in a step for reasons that are not the link's."""
+    more = _more(readings)
+    total = sum(more.values())
+    return sum(count for name, count in more.items() if name in OUTAGES) / total if total else 0.0
+
+
+def _more(readings: Sequence[Reading]) -> dict[str, int]:
+    """Return the files that failed in a step by class, the most first."""
+    first, last = readings[0].classes, readings[-1].classes
+    more = {name: count - first.get(name, 0) for name, count in last.items()}
+    return dict(sorted(((n, c) for n, c in more.items() if c > 0), key=lambda pair: -pair[1]))

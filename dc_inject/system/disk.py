@@ -1,0 +1,51 @@
+"""The one way to open a file that somebody named: a regular file, never a pipe or device, which may wait for ever.
+
+Opening never waits, and what was opened is looked at again, since a name may mean another file by then.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+
+class NotRegularError(OSError):
+    """What was named is a pipe, a socket or a device."""
+
+    def __init__(self, path: Path) -> None:
+        """Take the path."""
+        super().__init__(errno.EINVAL, "it is no regular file", str(path))
+
+
+def opened(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600, *, follow: bool = True) -> int:
+    """Return the descriptor of a regular file; raises OSError. Without `follow` its name may be no link."""
+    try:
+        _refuse(path, path.stat(follow_symlinks=follow))  # a device may act on being opened
+    except FileNotFoundError:
+        if not flags & os.O_CREAT:
+            raise
+    flags |= os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    handle = os.open(path, flags, mode)
+    try:
+        _refuse(path, os.fstat(handle))
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def read(path: Path, most: int) -> bytes:
+    """Return the first bytes of a regular file, at most so many; raises OSError."""
+    with os.fdopen(opened(path), "rb") as file:
+        return file.read(most)
+
+
+def _refuse(path: Path, known: os.stat_result) -> None:
+    if stat.S_ISDIR(known.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if stat.S_ISLNK(known.st_mode):
+        raise OSError(errno.ELOOP, "it is a link", str(path))
+    if not stat.S_ISREG(known.st_mode):
+        raise NotRegularError(path)

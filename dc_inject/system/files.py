@@ -1,0 +1,137 @@
+"""Reading menus from disk: files, folders of them, and what they include."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from dc_inject import menu
+from dc_inject.menu.reading import Load
+from dc_inject.model.errors import MenuError, Problem, UsageError
+from dc_inject.system import disk
+
+SUFFIXES = (".yaml", ".yml")
+_allowed: list[Path] = []  # folders that a person named, whose files menus may bring in
+LARGEST = 20_000_001  # bytes of a menu; one more than it may have, so that a larger one is seen
+
+
+def read_menus(paths: Sequence[Path]) -> list[menu.MenuDraft]:
+    """Read files, and folders of them, in the order given; raises one MenuError with the problems of all.
+
+    Of a folder all `*.yaml` and `*.yml` count, by name, but for those that begin with `.` or `_` (parts for
+    `include`). A file that is named twice is read once.
+    """
+    problems: list[Problem] = []
+    files: dict[Path, Path] = {}
+    for path in paths:
+        found = _menus_in(path, problems)
+        files.update({file.absolute(): file for file in found if file.absolute() not in files})
+    drafts = []
+    for file in files.values():
+        try:
+            drafts.append(menu.read(load(str(file), LARGEST), str(file), beside(*paths)))
+        except OSError as error:
+            problems.append(
+                Problem(str(file), 0, f"cannot be read: {error.strerror or error}", "check path and rights")
+            )
+        except MenuError as error:
+            problems += error.problems
+    if problems:
+        raise MenuError(problems)
+    return drafts
+
+
+def allow(folders: Sequence[Path]) -> None:
+    """Let menus name files of these folders too, from now on, and of no others."""
+    _allowed[:] = folders
+
+
+def beside(*named: Path) -> Load:
+    """Return what loads the files that menus bring in, of the folders that a person named or named menus in.
+
+    A menu of somebody else could show the first lines of any file that we may read. Raises OSError for those.
+    """
+    folders = {(one if one.is_dir() else one.parent).resolve() for one in (*named, *_allowed)}
+
+    def within(name: str, most: int) -> bytes:
+        path = Path(name).resolve()
+        if not any(path.is_relative_to(folder) for folder in folders):
+            raise PermissionError(
+                errno.EPERM, "it is outside of the menu's folder (--include-from FOLDER allows that)", name
+            )
+        return load(str(path), most)
+
+    return within
+
+
+def write_whole(path: Path, text: str, *, force: bool) -> None:
+    """Write a file that is there as a whole or not at all, whatever happens meanwhile.
+
+    Raises UsageError when it cannot be written, or is there already and may not be replaced (`force`).
+    """
+    refuse_existing(path, force=force)
+    goal = Path(os.path.realpath(path))  # a link to a file stays one
+    part = goal.with_name(f".{goal.name}.{secrets.token_hex(4)}.part")
+    try:
+        mode = stat.S_IMODE(goal.stat().st_mode) if goal.exists() else 0o666  # of which umask takes away
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if force:
+            part.replace(goal)
+        else:
+            _put(part, goal)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}", "check path and rights") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def refuse_existing(path: Path, *, force: bool) -> None:
+    """Raise UsageError for a file that is there already and may not be replaced, or a name that cannot be."""
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", "name another file") from None
+    if there and not force:
+        raise UsageError(f"{path} is there already", "name another file, or replace it with --force")
+
+
+def _put(part: Path, goal: Path) -> None:
+    """Give a file its name, which nobody may have taken meanwhile."""
+    with contextlib.suppress(FileExistsError):
+        try:
+            goal.hardlink_to(part)
+        except PermissionError:  # a file system without hard links
+            refuse_existing(goal, force=False)
+            part.replace(goal)
+        return
+    refuse_existing(goal, force=False)
+
+
+def _menus_in(path: Path, problems: list[Problem]) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    try:
+        names = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.name[0] not in "._")
+    except OSError as error:
+        problems.append(Problem(str(path), 0, f"cannot be read: {error.strerror or error}", "check its rights"))
+        return []
+    if not names:
+        problems.append(
+            Problem(
+                str(path), 0, "the folder has no menus", "a menu is a file *.yaml that does not begin with `_`"
+            )
+        )
+    return names
+
+
+def load(name: str, most: int) -> bytes:
+    """Return the bytes of a regular file, at most so many; raises OSError."""
+    return disk.read(Path(name), most)

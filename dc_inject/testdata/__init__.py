@@ -1,0 +1,1 @@
+"""Making, listing and dropping files for tests of storages and links."""

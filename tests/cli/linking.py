@@ -1,0 +1,85 @@
+"""The command `dc-inject link` on a simulated service and clock."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dc_inject import menu
+from dc_inject.analysis import lint
+from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
+from dc_inject.cli.answers import Answers
+from dc_inject.ledger import LedgerView
+from dc_inject.model import Campaign, State
+from dc_inject.model.errors import Problem
+from tests.cli.ledgers import START
+from tests.engine.world import GB, items
+
+A, B = "T1_UK_RAL_Disk", "T2_UK_London_IC"
+SEARCH = ("--step", "2Gb/s", "--every", "12m", "--until-saturated", "--max", "9Gb/s")
+
+
+class Executor(InlineExecutor):
+    """Runs at once, and has nothing to close."""
+
+    def __init__(self, clock: SimClock, size: int) -> None:
+        super().__init__(clock)
+        del size
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SimBackend]]:
+    """The command on a simulated clock; returns what makes its service, of a capacity in Gb/s."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    clock = SimClock(START)
+
+    def made(capacity: float = 1000, **more: Any) -> SimBackend:
+        stock = more.pop("stock", {A: items(A, 300, 10 * GB)})
+        backend = SimBackend(clock, stock, speed=lambda _link: capacity * 1e9 / 8, **more)
+        for name in ("run", "link", "end"):
+            module = importlib.import_module(f"dc_inject.cli.{name}")
+            monkeypatch.setattr(module, "SystemClock", lambda: clock)
+            if hasattr(module, "ThreadExecutor"):
+                monkeypatch.setattr(module, "ThreadExecutor", Executor)
+        common = importlib.import_module("dc_inject.cli.common")
+        monkeypatch.setattr(common, "backends", lambda *_, **__: {backend.name: backend})
+        monkeypatch.setattr("dc_inject.cli.link_check.online.ask", asked)
+        return backend
+
+    def asked(
+        drafts: list[menu.MenuDraft], campaign: Campaign, backends: dict[str, Any], _speed: float
+    ) -> Answers:
+        """What services tell, as `check --online` has it from real ones."""
+        told = Answers(campaign)
+        (flow,) = campaign.flows
+        (backend,) = backends.values()
+        for end in flow.link[:2]:
+            if flow.link.through == "rucio" and end not in {A, B}:
+                told.problems.append(Problem(drafts[0].name, 0, f"rucio knows no RSE {end}", "check its spelling"))
+            if end in backend.unwritable:
+                what = f"Rucio says that {end} is not writable now"
+                told.problems.append(Problem(drafts[0].name, 1, what, "ask its site", "storage-unreachable"))
+        told.stocks[flow.pool] = stock = lint.Stock.of(backend.inventory(*flow.pool))
+        if not stock.datasets and "no-source-files" not in drafts[0].preview.accept:
+            what = f"{flow.link.source} has no dataset that the menu takes"
+            told.problems.append(Problem(drafts[0].name, 1, what, "look at `datasets`", "no-source-files"))
+        return told
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield made
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def states(tmp_path: Path, campaign: str) -> set[State]:
+    with LedgerView.open(tmp_path / "dc_inject" / f"{campaign}.sqlite") as view:
+        assert view.overrides() == ()
+        return {entry.state for entry in view.entries()}

@@ -1,0 +1,154 @@
+"""Defaults of options come from files and from the environment; the command line counts before them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from dc_inject.cli import defaults
+from dc_inject.cli.root import COMMANDS, root
+from dc_inject.model.errors import UsageError
+from tests.cli.ledgers import FNAL, make, run
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home without configuration, on a machine without any; and a campaign there."""
+    for name in [name for name in os.environ if name.startswith("DC_INJECT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(defaults, "SYSTEM", tmp_path / "etc" / "dc_inject.toml")
+    make(tmp_path / "state" / "dc_inject" / "dc27.sqlite", {FNAL: 1})
+    return tmp_path
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def user(home: Path, text: str) -> Path:
+    return write(home / ".config" / "dc_inject" / "dc_inject.toml", text)
+
+
+def is_json(*arguments: str) -> bool:
+    done = run(*arguments, "status", "dc27")
+    assert done.exit_code == 0
+    try:
+        json.loads(done.stdout)
+    except ValueError:
+        return False
+    return True
+
+
+def test_the_command_line_counts_before_the_environment_the_user_and_the_system(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not is_json()
+    write(defaults.SYSTEM, '[status]\nformat = "json"\n')
+    assert is_json()
+    user(home, '[status]\nformat = "csv"\n')
+    assert not is_json()
+    assert "injected_ratio" in run("status", "dc27", "--summary").stdout
+    monkeypatch.setenv("DC_INJECT_STATUS_FORMAT", "json")
+    assert is_json()
+    assert run("status", "dc27", "--format", "csv").stdout.startswith("scenario,")
+
+
+def test_a_named_file_counts_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user(home, "[status]\nsummary = true\n")
+    other = write(home / "other.toml", '[status]\nformat = "json"\n')
+    assert is_json("--config", str(other))
+    assert "due" not in json.loads(run("--config", other, "status", "dc27").stdout)
+    monkeypatch.setenv("DC_INJECT_CONFIG", str(other))
+    assert is_json()
+
+
+def test_commands_in_groups_flags_and_repeated_options(home: Path) -> None:
+    user(home, '[menu.new]\nfrom = ["A", "B"]\nto = "C"\nrate = "5 Gb/s"\ncontact = "me"\nask = false\n')
+    done = run("menu", "new")
+    assert done.exit_code == 0, done.stderr
+    assert "from: [A, B]" in done.stdout
+    assert "contact: me" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("[statu]\n", "there is no command 'statu'", "did you mean status?"),
+        ("[status]\nfromat = 'json'\n", "there is no option of `status` 'fromat'", "did you mean format?"),
+        ("[status]\nsummary = 'yes'\n", "status.summary is true or false", ""),
+        ("[status]\nformat = ['json']\n", "status.format takes one value", "string"),
+        ("format = 'json'\n", "format is in no table", "[run]"),
+        ("[status\n", "is not TOML", "docs/reference/configuration.md"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told(home: Path, text: str, message: str, hint: str) -> None:
+    path = user(home, text)
+    done = run("status", "dc27")
+    assert isinstance(done.exception, UsageError)
+    assert str(path) in done.exception.message
+    assert message in done.exception.message
+    assert hint in (done.exception.hint or "")
+
+
+def test_a_named_file_that_is_not_there_is_told(home: Path) -> None:
+    done = run("--config", home / "nowhere.toml", "status", "dc27")
+    assert isinstance(done.exception, UsageError)
+    assert "nowhere.toml cannot be read" in done.exception.message
+
+
+def options(command: click.Command, *path: str) -> dict[str, tuple[str, ...]]:
+    """The environment's name of each option, and where it is; but for options that name one themselves."""
+    found = {
+        str(option.envvar): (*path, str(option.name))
+        for option in command.params
+        if isinstance(option, click.Option)
+        and option.envvar == "_".join((defaults.PREFIX, *path, defaults.name_of(option))).upper().replace("-", "_")
+    }
+    for name, part in command.commands.items() if isinstance(command, click.Group) else ():
+        more = options(part, *path, name)
+        assert not found.keys() & more.keys()
+        found |= more
+    return found
+
+
+def test_no_variable_has_two_meanings() -> None:
+    """Neither those of two options, nor one of an option and one that the code reads for something else."""
+    context = click.Context(root)
+    names: dict[str, tuple[str, ...]] = {}
+    for name in COMMANDS:
+        command = root.get_command(context, name)
+        assert command is not None
+        more = options(command, name)
+        assert not names.keys() & more.keys()
+        names |= more
+    assert names["DC_INJECT_RUN_METRICS_ADDRESS"] == ("run", "metrics_address")
+    assert names["DC_INJECT_RUN_LEDGER"] == ("run", "ledger_path")
+    others = set()
+    for folder in ("dc_inject", "tests"):
+        for file in (ROOT / folder).rglob("*.py"):
+            if file != Path(__file__):
+                others |= set(re.findall(r"\bDC_INJECT_[A-Z_]+\b", file.read_text()))
+    assert "DC_INJECT_SANDBOX_ENV" in others
+    assert not others & names.keys()
+
+
+def test_the_example_of_the_docs_is_right(home: Path) -> None:
+    """Every table and option of it is known."""
+    page = (ROOT / "docs" / "reference" / "configuration.md").read_text()
+    (example,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    path = write(home / "example.toml", example)
+    context = click.Context(root)
+    for name in re.findall(r"^\[(\w+)", example, re.MULTILINE):
+        assert defaults.read(root, context, name, path)[name]

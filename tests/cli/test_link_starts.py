@@ -1,0 +1,264 @@
+"""What `dc-inject link` refuses before anything begins, what bounds it, and what it says when services fail."""
+
+from __future__ import annotations
+
+import json
+import signal
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from dc_inject.cli import data_make, hangup, link_asked
+from dc_inject.model.errors import DcInjectError, ServiceError, Temporary, UsageError
+from tests.cli.ledgers import START, run
+from tests.cli.linking import A, B
+from tests.engine.world import GB, items, url
+
+
+def nothing_left(tmp_path: Path) -> bool:
+    """Whether neither a ledger nor a menu was made."""
+    return [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def refused(*words: str, text: str | None = None) -> DcInjectError:
+    """The error of a mini-challenge that does not begin."""
+    error = run("link", *words, text=text).exception
+    assert isinstance(error, DcInjectError), error
+    return error
+
+
+def test_a_high_rate_has_to_be_meant(service, tmp_path: Path) -> None:
+    """Typed wrong, it would have begun: 10 Gb/s is asked about, and where nobody is, an option has to say it."""
+    backend = service()
+    error = refused(A, B, "--rate", "30Tb/s", "--for", "20m")
+    assert (error.exit_code, error.message) == (2, "30 Tb/s is more than 10 Gb/s, and nobody has confirmed it")
+    assert "--max 30Tb/s" in error.hint
+    assert "--yes" in error.hint
+    assert nothing_left(tmp_path)
+    assert backend.calls == {}, "nobody was asked yet"
+    assert "meant" in run("link", A, B, "--rate", "20Gb/s", "--for", "12m", text="n\n").stderr
+    for more in (("--max", "20Gb/s"), ("--yes",)):
+        done = run("link", A, B, "--rate", "20Gb/s", "--for", "12m", *more, "--campaign", f"c{len(more)}")
+        assert done.exit_code == 0, done.exception
+    assert run("link", A, B, "--rate", "20Gb/s", "--for", "12m", text="y\n").exit_code == 0
+    assert "more than" not in run("link", A, B, "--rate", "10Gb/s", "--for", "12m", "--campaign", "d").stderr
+
+
+def test_steps_count_by_their_highest_rate(service, tmp_path: Path) -> None:
+    """Which is what the sites will see."""
+    service()
+    steps = ("--step", "4Gb/s", "--every", "30m", "--for", "2h")
+    assert "14 Gb/s is more than 10 Gb/s" in refused(A, B, "--rate", "2Gb/s", *steps).message
+    assert nothing_left(tmp_path)
+
+
+def test_what_the_source_does_not_have_is_told_before_anything_begins(service, tmp_path: Path) -> None:
+    """With both numbers, the options that help, and a way to say that it is meant."""
+    service(stock={A: items(A, 105, 10 * GB)})
+    wanted = (A, B, "--rate", "30Gb/s", "--for", "20m", "--yes")
+    error = refused(*wanted)
+    assert error.exit_code == 2
+    assert "30 Gb/s for 20 min needs 4.5 TB" in error.message
+    assert f"{A} has 1.05 TB in 105 datasets that fit" in error.message
+    for option in ("--did", "--mean-file", "--rate", "--for", "--accept pool-small"):
+        assert option in error.hint
+    assert nothing_left(tmp_path)
+    assert "menu: " in run("link", *wanted, "--accept", "pool-small").stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "says", "helps"),
+    [
+        (("--mean-file", "1..2 GB"), "their mean files are 200 MB to 200 MB, and --mean-file asks for 1..2 GB",
+         ("--mean-file", "0.2..20GB")),
+        (("--did", "cms:/wrong/*"), f"no dataset of {A} matches cms:/wrong/*; there are cms:/{A}/data#0000",
+         ("--did", f"cms:/{A}/*")),
+    ],
+)  # fmt: skip
+def test_bounds_that_nothing_fits_are_told_with_what_is_there(service, tmp_path: Path, more, says, helps) -> None:
+    """At once, not after two cycles; and the option that the hint names mends it."""
+    service(stock={A: items(A, 300, 10 * GB)})
+    error = refused(A, B, "--rate", "2Gb/s", "--for", "1h", *more)
+    assert says in error.message
+    assert helps[0] in error.hint
+    assert nothing_left(tmp_path)
+    mended = run("link", A, B, "--rate", "2Gb/s", "--for", "1h", *helps)
+    assert mended.exit_code == 0, mended.exception
+
+
+def test_a_source_without_any_dataset_is_told_as_that(service, tmp_path: Path) -> None:
+    service(stock={A: []})
+    assert refused(A, B, "--rate", "2Gb/s", "--for", "1h").message == f"{A} has no dataset at all"
+    assert nothing_left(tmp_path)
+
+
+def test_an_rse_that_is_not_known_is_told_with_its_like(service, tmp_path: Path) -> None:
+    service()
+    error = refused("T1_UK_RAL_Disc", B, "--rate", "2Gb/s", "--for", "1h")
+    assert (error.exit_code, error.message) == (2, "rucio knows no RSE T1_UK_RAL_Disc")
+    assert error.hint == f"did you mean {A}?"
+    assert nothing_left(tmp_path)
+
+
+def test_a_campaign_that_there_is_already_is_told_with_ways_that_work(service) -> None:
+    """No option of another command."""
+    service()
+    wanted = (A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign")
+    assert run("link", *wanted, "mini").exit_code == 0
+    error = refused(*wanted, "mini")
+    assert "--force" not in f"{error.message} {error.hint}"
+    assert "`--verdict mini`" in error.hint
+    assert "every step was reached" in run("link", "--verdict", "mini").stdout
+    assert "has its verdict" in refused("--resume", "mini").message
+    assert run("link", *wanted, "other").exit_code == 0
+
+
+def test_findings_name_the_option_that_accepts_them(service, tmp_path: Path) -> None:
+    """There is no menu yet that one could edit."""
+    service()
+    done = run("link", A, B, "--rate", "40Gb/s", "--for", "12m", "--max", "40Gb/s", "--accept", "pool-small")
+    assert "[fts-link-limit]" in done.stderr
+    assert "--accept fts-link-limit" in done.stderr
+    assert "accept: [" not in done.stderr
+    done = run("link", A, B, "--rate", "40Gb/s", "--for", "12m", "--max", "40Gb/s", "--accept", "pool-small",
+               "--accept", "fts-link-limit", "--campaign", "two")  # fmt: skip
+    assert "fts-link-limit" not in done.stderr
+
+
+def test_the_space_is_half_of_what_is_free_and_bounds_what_is_there(service) -> None:
+    """It slows down, and says why, instead of filling a site."""
+    most = [0]
+    backend = service(space={B: 400 * GB}, deletion_lag=timedelta(minutes=20))
+
+    def fault(method: str, _subject: object) -> None:
+        there = {id(rule): rule.injection.item.bytes for rule in backend._there.values()}
+        most[0] = max(most[0], sum(there.values()))
+
+    backend.fault = fault
+    done = run("link", A, B, "--rate", "4Gb/s", "--for", "1h", "--campaign", "mini", "--format", "json")
+    told = json.loads(done.stdout)
+    assert told["space"] == 200 * GB
+    assert (
+        "at most 200 GB are ours at a time; 400 GB are free there; at the highest rate it is slowed" in done.stderr
+    )
+    assert "of 200 GB" in done.stderr
+    assert 0 < most[0] <= 200 * GB
+    assert (told["outcome"], told["cause"]) == ("inconclusive", "destination-full")
+    assert isinstance(done.exception, UsageError)
+    assert "--space" in done.exception.hint
+
+
+def test_a_space_that_is_not_free_is_refused(service, tmp_path: Path) -> None:
+    service(space={B: 400 * GB})
+    error = refused(A, B, "--rate", "1Gb/s", "--for", "1h", "--space", "500GB")
+    assert error.message == f"--space is 500 GB, and 400 GB are free at {B}"
+    assert nothing_left(tmp_path)
+    assert run("link", A, B, "--rate", "1Gb/s", "--for", "1h", "--space", "300GB").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("space", "says"), [(("--space", "9GB"), "--space is 9 GB"), ((), "what may be ours there")]
+)
+def test_a_space_in_which_no_dataset_fits_is_refused(
+    service, tmp_path: Path, space: tuple[str, ...], says
+) -> None:
+    """It would run, and be held by a full destination."""
+    service(space={B: 18 * GB})
+    error = refused(A, B, "--rate", "1Gb/s", "--for", "1h", *space)
+    assert error.exit_code == 2
+    assert says in error.message
+    assert f"the smallest dataset of {A} that fits has 10 GB" in error.message
+    assert "--mean-file" in error.hint
+    assert nothing_left(tmp_path)
+
+
+def test_a_storage_that_is_away_at_the_start_is_no_mistake_of_ours(service, tmp_path: Path) -> None:
+    """As a service that is."""
+    service(unwritable={B})
+    error = refused(A, B, "--rate", "1Gb/s", "--for", "1h")
+    assert (type(error), error.exit_code) == (ServiceError, 4)
+    assert error.message == f"Rucio says that {B} is not writable now"
+    assert nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize("more", [(), ("--mean-file", "0.3..1 GB")])
+def test_too_little_to_inject_is_told_with_how_to_make_more(service, more: tuple[str, ...]) -> None:
+    """Whether nothing fits or not enough, by who may, with options that there are."""
+    service(stock={A: items(A, 1, GB // 2)})
+    error = refused(A, B, "--rate", "100Mb/s", "--for", "8m", *more)
+    words = error.hint.split("`dc-inject data make ")[1].split("`")[0].split()
+    assert words == [A, "rehearsal", "--files", "25", "--size", "300MB", "--dataset-files", "1"]
+    assert data_make.make.make_context("make", [*words, "--dry-run"])
+    assert "--dry-run" in error.hint
+    assert "an administrator can: the same with --scope" in error.hint
+    assert "data make" not in refused(A, B, "--rate", "9Gb/s", "--for", "1h", *more).hint, "too much to make"
+
+
+def test_an_empty_folder_is_told_with_how_to_fill_one(service) -> None:
+    """Where `data make` puts its files, from which this command takes them then."""
+    service(stock={url("A"): []}, name="fts", cleans_up=False)
+    wanted = (url("A"), url("B"), "--rate", "100Mb/s", "--for", "8m", "--fts", "https://fts.example.org:8446")
+    hint = refused(*wanted).hint
+    words = hint.split("`dc-inject data make ")[1].split("`")[0].split()
+    assert words == [url("A"), "rehearsal", "--files", "25", "--size", "300MB"]
+    assert hint.endswith("--folder dc_inject-data/rehearsal/25x300000000")
+    assert data_make.make.make_context("make", [*words, "--dry-run"])
+
+
+def test_going_on_for_less_than_two_cycles_says_how_long_it_takes_at_least(service) -> None:
+    backend = service()
+    backend.fault = lambda method, _subject: signal.raise_signal(signal.SIGINT) if method == "submit" else None
+    run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
+    error = refused("--resume", "mini", "--for", "1m")
+    assert (error.message, error.hint) == (
+        "--for 1 min is less than two cycles of mini", "it needs at least 20 min",
+    )  # fmt: skip
+
+
+def test_a_service_that_is_away_ends_with_its_own_exit_code(service) -> None:
+    """And with the hint that works when it is back."""
+    backend = service(8)
+
+    def fault(method: str, subject: object) -> None:
+        del subject
+        if START + timedelta(minutes=30) <= backend.clock.now() < START + timedelta(minutes=60):
+            raise Temporary("no connection")
+
+    backend.fault = fault
+    done = run("link", A, B, "--rate", "4Gb/s", "--for", "1h", "--campaign", "mini")
+    assert isinstance(done.exception, ServiceError)
+    assert done.exception.exit_code == 4
+    assert done.exception.message == "mini: inconclusive (api-errors)"
+    assert "inconclusive: 1 of 1 step inconclusive: at 4 Gb/s Rucio did not answer" in done.stdout
+    assert "no connection" in done.stdout
+    assert "(10:3" in done.stdout, "when it was"
+    assert "link --resume mini --for 30m" in done.exception.hint
+    backend.fault = lambda _method, _subject: None
+    on = run("link", "--resume", "mini", "--for", "1h")
+    assert on.exit_code == 0, on.exception
+    assert "every step was reached" in on.stdout
+
+
+def test_a_verdict_needs_a_mini_challenge(service, tmp_path: Path) -> None:
+    service()
+    run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
+    error = run("link", "--verdict", "minj").exception
+    assert isinstance(error, DcInjectError)
+    assert "mini" in (error.hint or "")
+
+
+def test_who_ignores_a_hangup_goes_on(service) -> None:
+    """As under nohup."""
+    service()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert signal.SIGHUP not in hangup.signals()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert signal.SIGHUP in hangup.signals()
+
+
+def test_the_brake_is_the_one_on_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "test-one-link.md").read_text()
+    assert f"Above {link_asked.BRAKE * 8 / 1e9:.0f} Gb/s" in page

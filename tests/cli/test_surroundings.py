@@ -1,0 +1,109 @@
+"""Odd surroundings are no bug of ours: no name for the account, no standard streams, a full disk behind a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from dc_inject.backends.fts.connection import Me
+from dc_inject.cli import common
+from dc_inject.cli.root import _name_account
+from dc_inject.ledger.lock import holder, lock_file
+from tests.ledger.test_lock import holding
+from tests.ledger.world import opened
+
+ROOT = Path(__file__).parents[2]
+MENU = ROOT / "menus" / "uk-brunel.yaml"
+
+
+def _tool(*arguments: str, shell: str = "", **more):
+    """Run the tool as a shell does, with what the shell is to do to its streams."""
+    command = ["sh", "-c", f'exec "$@" {shell}', "sh", sys.executable, "-m", "dc_inject", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, cwd=ROOT, **more)
+
+
+def _nameless(monkeypatch) -> None:
+    def unknown(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+def test_an_account_without_a_name_goes_by_its_number(monkeypatch):
+    _nameless(monkeypatch)
+    assert common.who() == f"{os.getuid()}@{os.uname().nodename}"
+    monkeypatch.setenv("LOGNAME", "")  # so that both are put back afterwards
+    monkeypatch.setenv("HOME", "")
+    monkeypatch.delenv("HOME")
+    _name_account()
+    assert (os.environ["LOGNAME"], os.environ["HOME"]) == (str(os.getuid()), "/")
+
+
+NAMELESS = """
+import os, sys
+import dc_inject.cli.stop, dc_inject.cli.common  # while it may still read them
+from dc_inject.__main__ import main
+os.setuid(int(sys.argv.pop(1)))
+os.environ.clear()
+main()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+def test_a_process_of_an_account_without_a_name_works():
+    """As in OpenShift, which gives a container a number and no entry in passwd."""
+    with tempfile.TemporaryDirectory(prefix="dc_inject-nameless-") as name:
+        folder = Path(name)
+        with opened(folder) as ledger:
+            path = ledger.path
+        for one in (folder, *folder.iterdir()):
+            os.chown(one, 54321, 54321)
+        command = [sys.executable, "-c", NAMELESS, "54321", "stop", str(path), "--why", "trying"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, cwd=folder)
+        assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
+        with sqlite3.connect(path) as reading:
+            said = "\n".join(reading.iterdump())
+        reading.close()
+        assert f"54321@{os.uname().nodename}" in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_an_output_that_cannot_be_written_is_said():
+    done = _tool("menu", "expand", str(MENU), shell="> /dev/full")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-2] == "dc-inject: the output cannot be written: No space left on device"
+    assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_no_bug(shell):
+    done = _tool("check", str(MENU), shell=shell)
+    assert "bug" not in done.stderr
+    assert done.returncode == _tool("check", str(MENU)).returncode
+
+
+def test_a_question_without_an_input_ends_as_with_an_empty_one():
+    closed, empty = _tool("menu", "new", shell="<&-"), _tool("menu", "new", shell="< /dev/null")
+    assert (closed.returncode, closed.stderr) == (empty.returncode, empty.stderr)
+    assert "bug" not in closed.stderr
+
+
+def test_escape_sequences_of_others_do_not_get_in(tmp_path):
+    me = Me.of({"user_dn": "/CN=\x1b[31mx\x07", "vos": ["\x1b]0;vo\x07"]})
+    assert me.account.isprintable()
+    assert me.vo.isprintable()
+    with opened(tmp_path) as ledger, holding(ledger.path):
+        odd = {"who": "a\x1b[2J", "pid": "\x07", "host": "b"}
+        lock_file(ledger.path).write_text(json.dumps(odd))
+        assert (said := holder(ledger.path)) is not None
+        assert said.isprintable()

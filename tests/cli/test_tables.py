@@ -1,0 +1,85 @@
+"""Tables fit the terminal; off a terminal, and with --wide, they have all columns and no line is folded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dc_inject.cli import plan, status, tables
+from tests.cli.ledgers import FNAL, KIT, MESH, make, run
+
+GB = 10**9
+ROW = {
+    "cycle": "2027-02-08T10:00:00Z",
+    "scenario": "t0-export-of-the-first-day",
+    "source": "T2_CH_CERN",
+    "destination": "T1_FR_CCIN2P3_Disk",
+    "target": 123.4 * GB,
+    "due": 999 * GB,
+    "budget": 999 * GB,
+    "planned": 999 * GB,
+    "datasets": 123,
+    "files": 12345,
+    "lifetime": 5400.0,
+    "injected": 999 * GB,
+    "injected_ratio": 1.001,
+    "moved": 999 * GB,
+    "moved_ratio": 0.999,
+    "rules": 12345,
+    "forgiven": 999 * GB,
+    "failed_files": {"connection": 12, "checksum": 3},
+    "goal": {"volume": 10**15, "moved": 10**14},
+}
+HELD = {"held": "destination-unavailable", "numbers": {"free": 1, "wanted": 2}}
+SUMS = {"held": {"destination-unavailable": 12}, "harmless": {"grain": 3}}
+
+
+def printed(columns, rows, most: int, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    console = tables.console()
+    console.width = most
+    console.print(tables.table(columns, rows, "a title", most))
+    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("most", [80, 120])
+@pytest.mark.parametrize(
+    ("columns", "more"),
+    [(status.ROWS, HELD), (status.BEFORE, HELD), (status.SUMMARY, SUMS), (plan.COLUMNS, HELD)],
+    ids=["rows", "before", "summary", "plan"],
+)
+def test_a_table_fits_and_no_number_is_folded(columns, more, most: int, capsys) -> None:
+    """All of each name is there, in parts; what is left out is named."""
+    lines = printed(columns, [ROW | more] * 2, most, capsys)
+    assert max(map(len, lines)) <= most
+    assert any("999 GB" in line for line in lines)
+    assert any("T2_CH_" in line for line in lines)  # what does not fit of it is below
+    for column in columns:
+        assert column.quiet or any(column.head.split()[0][:6] in line for line in lines[1:]), column.head
+
+
+def test_a_table_that_fits_has_all_columns(capsys) -> None:
+    lines = printed(status.ROWS, [ROW | HELD], 300, capsys)
+    assert not any("--wide" in line for line in lines)
+    for column in status.ROWS:
+        assert column.quiet or column.head in lines[1]
+
+
+def test_only_a_terminal_is_fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file or a pipe gets whole lines; --wide prints them on a terminal, too."""
+    path = make(tmp_path / "dc27.sqlite", {FNAL: 2, MESH: 1}, dry=(KIT,)).path
+    whole = rest(run("status", path).stdout)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert rest(run("status", path).stdout) == whole
+    monkeypatch.setattr(tables, "_is_terminal", lambda stream: True)
+    narrow = run("status", path).stdout
+    rows = [line for line in narrow.splitlines() if "GB" in line]
+    assert rows
+    assert max(map(len, rows)) <= 60
+    assert rest(narrow) != whole
+    assert rest(run("status", path, "--wide").stdout) == whole
+
+
+def rest(text: str) -> list[str]:
+    """The lines but for the first, which has the time."""
+    return [line.rstrip() for line in text.splitlines()[1:]]

@@ -1,0 +1,288 @@
+"""Who may get credentials is asked on a terminal and kept for the campaign; `check` lists where they would go."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.cli import common, defaults, trusting
+from dc_inject.credentials import Credential
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.model.errors import LedgerError, MenuError, UsageError
+from dc_inject.model.ports import Found
+from tests.cli.ending import Files, world_of_files
+from tests.cli.ledgers import CYCLE, START, run
+
+MENU = """\
+menu: 1
+campaign: dc27
+contact: me@example.org
+timezone: UTC
+start: 2020-02-08 10:00
+end: 2020-02-08 11:00
+fts: {endpoint: "https://fts.example.org:8446"}
+defaults: {through: fts}
+scenarios:
+  one:
+    files: {folder: data}
+    rate: 1 Gb/s
+    from: davs://se1.example.org/x
+    to: [davs://se2.example.org/dc, davs://se2.example.org/more]
+"""
+HOSTS = ("fts.example.org", "se1.example.org", "se2.example.org")
+QUESTION = (
+    "This menu sends your token (or a proxy delegated from yours) to: fts.example.org (FTS), se1.example.org, "
+    "se2.example.org. Allow it for this campaign? [y/N]"
+)
+
+
+class Fts(SimBackend):
+    """A simulated FTS that has no job of ours."""
+
+    def ours(self, campaign: str, *, since: datetime | None) -> Iterator[Found]:
+        del campaign, since
+        return iter(())
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A home without configuration or credentials but a token, and an FTS that makes nothing of calls."""
+    for name in [name for name in os.environ if name.startswith(("DC_INJECT_", "X509_", "BEARER_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("BEARER_TOKEN", "abc")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(defaults, "SYSTEM", tmp_path / "etc" / "dc_inject.toml")
+    monkeypatch.setattr("dc_inject.backends.fts.FtsBackend", lambda *_, **__: Fts(SimClock(START), {}, name="fts"))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield tmp_path
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def menu(alone: Path) -> Path:
+    path = alone / "menu.yaml"
+    path.write_text(MENU)
+    return path
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trusting, "_terminal", lambda: True)
+
+
+def ledger(home: Path) -> Path:
+    return home / "state" / "dc_inject" / "dc27.sqlite"
+
+
+def answered(path: Path) -> tuple[str, ...]:
+    with LedgerView.open(path) as view:
+        return view.trusted()
+
+
+# --------------------------------------------------------------------------- run
+
+
+def test_a_yes_is_kept_for_the_campaign(alone: Path, menu: Path, terminal: None) -> None:
+    first = run("run", menu, text="y\n")
+    assert QUESTION in first.stderr
+    assert first.exit_code == 0, first.exception
+    with LedgerView.open(ledger(alone)) as view:
+        assert view.trusted() == HOSTS
+        (change,) = view.changes()
+    assert (change.who, change.what) == (common.who(), "trust " + " ".join(HOSTS))
+    again = run("run", menu, text="")
+    assert again.exit_code == 0, again.exception
+    assert "Allow it" not in again.stderr
+
+
+def test_a_yes_counts_where_nobody_can_be_asked(
+    menu: Path, terminal: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("run", menu, text="y\n").exit_code == 0
+    monkeypatch.setattr(trusting, "_terminal", lambda: False)
+    assert run("run", menu).exit_code == 0
+
+
+@pytest.mark.parametrize("text", ["n\n", "\n", ""])
+def test_a_no_is_refused_with_the_option_and_leaves_nothing(
+    alone: Path, menu: Path, terminal: None, text: str
+) -> None:
+    done = run("run", menu, text=text)
+    assert QUESTION in done.stderr
+    assert isinstance(done.exception, UsageError)
+    assert "--trust-host fts.example.org" in str(done.exception.hint)
+    assert not ledger(alone).exists()
+
+
+def test_nobody_is_asked_off_a_terminal(menu: Path) -> None:
+    done = run("run", menu, text="y\n")
+    assert "Allow it" not in done.stderr
+    assert isinstance(done.exception, UsageError)
+
+
+def test_only_new_hosts_are_asked_for(alone: Path, menu: Path, terminal: None) -> None:
+    assert run("--trust-host", "fts.example.org", "run", menu, text="y\n").exit_code == 0
+    assert answered(ledger(alone)) == HOSTS[1:]  # what was named for one call only is not kept
+    menu.write_text(MENU.replace("se1", "se3"))
+    done = run("--trust-host", "fts.example.org", "run", menu, text="y\n")
+    assert "to: se3.example.org. Allow" in done.stderr
+    assert answered(ledger(alone)) == (*HOSTS[1:], "se3.example.org")
+
+
+def test_storages_that_get_no_token_are_not_asked_for(
+    alone: Path, menu: Path, terminal: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BEARER_TOKEN")
+    assert run("run", menu, text="y\n").exit_code == 0
+    assert answered(ledger(alone)) == HOSTS[:1]
+
+
+def test_a_storage_that_was_not_named_ends_a_run(menu: Path) -> None:
+    done = run("--trust-host", "fts.example.org", "run", menu)
+    assert isinstance(done.exception, MenuError)
+    assert "your token would go to se1.example.org" in str(done.exception)
+
+
+def test_the_answer_for_another_campaign_does_not_count(alone: Path, menu: Path, terminal: None) -> None:
+    assert run("run", menu, text="y\n").exit_code == 0
+    other = menu.with_name("other.yaml")
+    other.write_text(MENU.replace("dc27", "dc28"))
+    done = run("run", other, "--ledger", ledger(alone), text="y\n")
+    assert QUESTION in done.stderr
+    assert isinstance(done.exception, LedgerError)
+    with LedgerView.open(ledger(alone)) as view:
+        assert len(view.changes()) == 1
+
+
+def test_a_name_that_means_more_than_one_host_is_not_asked_for(
+    alone: Path, terminal: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dc_inject.cli.removal.agreed", lambda _question: True)
+    assert trusting.ask([("source", "davs://c.example.org/x")], "") == ("c.example.org",)
+    assert trusting.ask([("source", "davs://*.example.org/x")], "https://a b.example.org") == ()
+
+
+# --------------------------------------------------------------------------- end
+
+
+@pytest.fixture
+def world(alone: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
+    return world_of_files(alone, monkeypatch)
+
+
+def test_ending_gives_no_token_to_a_storage_that_was_never_named(world: Files) -> None:
+    """A run with a proxy shows a storage nothing that it could use; a token of now is another thing."""
+    done = world.end("--yes")
+    assert isinstance(done.exception, UsageError), done.exception
+    assert "--trust-host b.example.org" in str(done.exception.hint)
+    with Ledger.open(world.path) as made:
+        made.trust(["b.example.org"], "me", START)
+    assert world.end("--yes").exit_code == 0
+
+
+def test_ending_asks_on_a_terminal(world: Files, terminal: None) -> None:
+    done = world.end("--yes", text="y\n")
+    assert "Ending this campaign sends your token" in done.stderr
+    assert "to: b.example.org. Allow it for this campaign?" in done.stderr
+    assert done.exit_code == 0, done.exception
+    assert answered(world.path) == ("b.example.org",)
+
+
+def test_ending_with_a_proxy_asks_nobody(world: Files, terminal: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BEARER_TOKEN")
+    done = world.end("--yes")
+    assert done.exit_code == 0, done.exception
+
+
+# --------------------------------------------------------------------------- ledger rebuild
+
+
+def test_a_ledger_that_is_made_anew_keeps_the_answer_too(alone: Path, menu: Path, terminal: None) -> None:
+    done = run("ledger", "rebuild", "dc27", menu, "--yes", text="y\n")
+    assert "to: fts.example.org (FTS). Allow it" in done.stderr
+    assert done.exit_code == 0, done.exception
+    assert answered(ledger(alone)) == HOSTS[:1]
+
+
+# --------------------------------------------------------------------------- check, and others that ask nobody
+
+
+def test_check_lists_where_credentials_would_go(alone: Path, menu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DC_INJECT_TRUST", "se1.example.org")
+    done = run("check", menu)
+    assert done.exit_code == 0
+    assert (
+        "your token (or a proxy delegated from yours) goes to FTS: fts.example.org (not trusted yet)\n"
+        "your token goes to storages: se1.example.org (trusted: DC_INJECT_TRUST), "
+        "se2.example.org (not trusted yet)\n"
+    ) in done.stderr
+    named = run("--trust-host", "*.example.org", "check", menu)
+    assert "fts.example.org (trusted: --trust-host)" in named.stderr
+    menu.write_text(MENU.replace("davs://se1.example.org", "dav://127.0.0.1:80"))
+    assert "127.0.0.1 (trusted: this machine)" in run("check", menu).stderr
+    with Ledger.open(ledger(alone)) as made:
+        made.bind("dc27", CYCLE.length, [], START)
+        made.trust(["se2.example.org"], "me", START)
+    assert "se2.example.org (trusted: answered for this campaign)" in run("check", menu).stderr
+
+
+def test_programs_read_it_too(menu: Path) -> None:
+    rows = json.loads(run("check", menu, "--format", "json").stdout)
+    notes = [row["message"] for row in rows if row["severity"] == "note"]
+    assert [note.split(": ")[0].split()[-1] for note in notes] == ["FTS", "storages"]
+
+
+def test_check_without_a_token_lists_no_storages_that_see_a_proxy_only(
+    menu: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BEARER_TOKEN")
+    assert "goes to storages" in run("check", menu).stderr, "nobody knows yet what will open them"
+    monkeypatch.setattr(trusting.Credentials, "access", lambda *_: Credential("proxy", "X509_USER_PROXY"))
+    assert "goes to storages" not in run("check", menu).stderr
+
+
+@pytest.mark.parametrize("command", [["ping"], ["plan"]])
+def test_what_was_answered_counts_for_those_who_only_ask(alone: Path, menu: Path, command: list[str]) -> None:
+    refused = run(*command, menu)
+    assert isinstance(refused.exception, UsageError)
+    assert "--trust-host fts.example.org" in str(refused.exception.hint)
+    with Ledger.open(ledger(alone)) as made:
+        made.bind("dc27", CYCLE.length, [], START)
+        made.trust(HOSTS, "me", START)
+    assert "would go to" not in str(run(*command, menu).exception)
+
+
+def test_plan_reads_no_storage_that_was_not_named(menu: Path) -> None:
+    done = run("--trust-host", "fts.example.org", "plan", menu, "--at", "2020-02-08T10:00Z")
+    assert isinstance(done.exception, MenuError)
+    assert "your token would go to se1.example.org" in str(done.exception)
+
+
+# --------------------------------------------------------------------------- the configuration file
+
+
+def test_the_configuration_file_names_hosts(alone: Path, menu: Path) -> None:
+    path = alone / ".config" / "dc_inject" / "dc_inject.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text('trust-host = ["*.example.org"]\n[run]\nquiet = true\n')
+    assert "fts.example.org (trusted: configuration file)" in run("check", menu).stderr
+    assert run("run", menu).exit_code == 0
+
+
+@pytest.mark.parametrize("wrong", ['"fts.example.org"', "[1]", "{a = 1}"])
+def test_hosts_in_the_configuration_file_are_a_list(alone: Path, menu: Path, wrong: str) -> None:
+    path = alone / "mine.toml"
+    path.write_text(f"trust-host = {wrong}\n")
+    done = run("--config", path, "check", menu)
+    assert isinstance(done.exception, UsageError)
+    assert "trust-host is a list of hosts" in done.exception.message

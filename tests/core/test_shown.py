@@ -1,0 +1,44 @@
+"""Links as people read them: two URLs with a colon between would be one unreadable word."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dc_inject.engine import overriding
+from dc_inject.model import FlowKey, Link, urls
+from dc_inject.planning import overrides
+from dc_inject.planning.overrides import Kind, Override
+
+ONE, OTHER = "http://127.0.0.1:1/a", "root://127.0.0.1:2//b"
+BOTH = f"{ONE} -> {OTHER}"
+
+
+def test_a_link_is_shown_with_an_arrow_and_its_key_stays():
+    link = Link(ONE, OTHER, "fts")
+    assert link.shown == BOTH
+    assert str(link) == f"{ONE}:{OTHER}"
+    assert str(FlowKey("raw", link)) == f"raw {BOTH}"
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        (f"{ONE}:{OTHER}", BOTH),
+        ("A:B", "A -> B"),
+        (f"A:{OTHER}", f"A -> {OTHER}"),
+        ("http://[::1]:1/a:http://[::1]:2", "http://[::1]:1/a -> http://[::1]:2"),
+        ("raw", "raw"),
+        ("", ""),
+    ],
+)
+def test_the_key_of_a_link_can_be_shown(key, shown):
+    assert urls.arrow(key) == shown
+
+
+def test_what_is_set_for_a_link_is_said_with_an_arrow():
+    one = Override(f"{ONE}:{OTHER}", Kind.SCALE, 0.5, "me", "", datetime(2027, 2, 8, tzinfo=UTC))
+    assert overriding.sentence(one, "is set") == f"{BOTH}: scale 0.5 is set (me)"
+    assert overrides.shown("*") == "all of it"
+    assert overrides.shown("raw") == "raw"

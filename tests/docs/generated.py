@@ -1,0 +1,147 @@
+"""Files of docs/ that follow from the code: the CLI reference and the picture of the layers."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from html import escape
+
+import click
+
+from dc_inject.cli.root import COMMANDS, root
+from tests.docs import ROOT
+
+INTRODUCTION = """\
+# Commands
+
+This page is generated from the commands themselves (`make docs`); `dc-inject COMMAND --help` prints the same.
+See also [Configuration](configuration.md), for defaults of your own, and [Exit codes](exit-codes.md).
+"""
+
+
+def cli() -> str:
+    """Return the reference of all commands, with their options."""
+    context = click.Context(root, info_name="dc-inject")
+    parts = [INTRODUCTION, "| command | what it does |\n|---|---|"]
+    parts[-1] += "".join(f"\n| [`{name}`](#dc-inject-{name}) | {line} |" for name, (_, line) in COMMANDS.items())
+    parts.append("## Options before the command\n\n" + _options(root, context))
+    parts += [_section(command, inner) for command, inner in commands(root, context)]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def commands(group: click.Group, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
+    """Yield each command below a group with its context, groups before their commands."""
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        inner = click.Context(command, parent=context, info_name=name)
+        yield command, inner
+        if isinstance(command, click.Group):
+            yield from commands(command, inner)
+
+
+def _section(command: click.Command, context: click.Context) -> str:
+    usage = " ".join(command.collect_usage_pieces(context))
+    said, examples = [], []
+    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "").replace("\b\n", "")):
+        lines = paragraph.splitlines()
+        (examples if lines[0].startswith("Example") else said).append(paragraph)
+    deep = "#" * (2 if context.parent is not None and context.parent.parent is None else 3)
+    parts = [f"{deep} {context.command_path}", "\n\n".join(said)]
+    parts.append("```sh\n" + "\n".join([f"{context.command_path} {usage}", *_typed(examples)]) + "\n```")
+    parts.append(_options(command, context))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _typed(examples: list[str]) -> Iterator[str]:
+    """Yield the lines of examples as they are typed, each with its remark as a comment."""
+    for line in "\n".join(examples).splitlines():
+        remark, _, typed = line.strip().partition(": ")
+        note = remark.removeprefix("Example").strip(", ")
+        yield f"{typed}  # {note}" if note else typed
+
+
+def _options(command: click.Command, context: click.Context) -> str:
+    records = [
+        record
+        for parameter in command.get_params(context)
+        if isinstance(parameter, click.Option)
+        and "--help" not in parameter.opts
+        and (record := parameter.get_help_record(context)) is not None
+    ]
+    if not records:
+        return ""
+    rows = [f"| `{_cell(name)}` | {_cell(text).replace('<', '&lt;')} |" for name, text in records]
+    return "\n".join(["| option | meaning |", "|---|---|", *rows])
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+# The picture
+
+WIDE, HIGH, GAP, LEFT, TOP = 980, 34, 8, 170, 24
+SVG = "http://www.w3.org/2000/svg"
+FAMILY = "DejaVu Sans, Verdana, sans-serif"
+
+
+def layers() -> str:
+    """Return the layers of the import contracts as an SVG: each module may import only from rows below its own."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    by_id = {contract["id"]: contract for contract in contracts}
+    rows = [[module.strip() for module in layer.split("|")] for layer in by_id["layers"]["layers"]]
+    core = {module.removeprefix("dc_inject.") for module in by_id["core"]["source_modules"]}
+    homes = _homes(contracts)
+    height = TOP + len(rows) * (HIGH + GAP) + 30
+    first = next(number for number, row in enumerate(rows) if set(row) <= core)
+    shade = TOP + first * (HIGH + GAP) - GAP // 2
+    parts = [
+        f'<svg xmlns="{SVG}" viewBox="0 0 {WIDE} {height}" font-family="{FAMILY}" font-size="13" role="img">',
+        "<title>Layers of dc_inject: imports go downwards only</title>",
+        f'<rect width="{WIDE}" height="{height}" fill="#ffffff"/>',
+        f'<rect x="0" y="{shade}" width="{WIDE}" height="{len(rows[first:]) * (HIGH + GAP)}" fill="#e8f1fa"/>',
+        _text(12, TOP + HIGH // 2 + 5, "I/O, clock, services"),
+        _text(12, shade + HIGH // 2 + 9, "core: no I/O, no clock"),
+    ]
+    for number, row in enumerate(rows):
+        wide = (WIDE - LEFT - GAP) / len(row)
+        for place, module in enumerate(row):
+            x, y = LEFT + place * wide, TOP + number * (HIGH + GAP)
+            fill = "#ffffff" if module in core else "#fdf3e1"
+            parts.append(
+                f'<rect x="{x:.0f}" y="{y}" width="{wide - GAP:.0f}" height="{HIGH}" rx="4" '
+                f'fill="{fill}" stroke="#5b6b7b"/>'
+            )
+            middle, uses = x + (wide - GAP) / 2, homes.get(module, ())
+            parts.append(_text(middle, y + (15 if uses else 22), module.strip("_"), middle=True))
+            if uses:
+                parts.append(_text(middle, y + 28, ", ".join(uses), middle=True, small=True))
+    parts.append(
+        _text(12, height - 12, "Imports go downwards only. In small print: the library that has its home there.")
+    )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _homes(contracts: list[dict[str, object]]) -> dict[str, list[str]]:
+    """Return the libraries that only certain modules may import, by the top-level module."""
+    homes: dict[str, list[str]] = {}
+    for contract in contracts:
+        if contract["type"] == "protected":
+            for importer in contract["allowed_importers"]:
+                module = importer.split(".")[1]
+                if module != "sandbox":
+                    known = homes.setdefault(module, [])
+                    known += [name for name in contract["protected_modules"] if name not in known]
+    return homes
+
+
+def _text(x: float, y: float, words: str, *, middle: bool = False, small: bool = False) -> str:
+    extra = ' text-anchor="middle"' if middle else ""
+    extra += ' font-size="10" fill="#5b6b7b"' if small else ' fill="#1d2733"'
+    return f'<text x="{x:.0f}" y="{y:.0f}"{extra}>{escape(words)}</text>'
+
+
+FILES: dict[str, Callable[[], str]] = {"reference/cli.md": cli, "explanation/layers.svg": layers}

@@ -1,0 +1,127 @@
+"""The pages hang together: links lead somewhere, the site lists every page, generated files are fresh."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dc_inject.cli.root import COMMANDS
+from tests.docs import DOCS, ROOT, hooks
+from tests.docs.generated import FILES, cli
+
+PAGES = sorted(DOCS.rglob("*.md"))
+OUTSIDE = [*sorted(ROOT.glob("*.md")), ROOT / "menus" / "README.md"]
+
+
+def prose(page: Path) -> str:
+    """Return a page without its blocks of code."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def slug(heading: str) -> str:
+    """Return the anchor that a heading of Markdown is linked by."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_every_link_leads_somewhere():
+    pages = [*PAGES, *OUTSIDE]
+    headings = {
+        page: {slug(heading) for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)} for page in pages
+    }
+    assert len(pages) > 30
+    broken = []
+    for page in pages:
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+            name, _, anchor = target.partition("#")
+            goal = (page.parent / name).resolve() if name else page
+            if not goal.exists() or (anchor and anchor not in headings.get(goal, ())):
+                broken.append(f"{page.relative_to(ROOT)}: {target}")
+    assert broken == []
+
+
+def test_anchors_are_the_same_in_the_repository_and_on_the_site():
+    """The site joins several hyphens into one."""
+    headings = [heading for page in PAGES for heading in re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)]
+    linked = {anchor for page in PAGES for anchor in re.findall(r"\]\([^)\s]*#([^)\s]+)\)", prose(page))}
+    assert [slug(one) for one in headings if slug(one) in linked and re.search("--|-$|^-", slug(one))] == []
+
+
+def entries(part: object) -> Iterator[str]:
+    """Yield the pages of a navigation."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, dict):
+        for inner in part.values():
+            yield from entries(inner)
+    elif isinstance(part, list):
+        for inner in part:
+            yield from entries(inner)
+
+
+def test_every_page_is_in_the_navigation_once():
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    names = [str(page.relative_to(DOCS)) for page in PAGES]
+    decisions = {name for name in names if re.match(r"explanation/decisions/\d", name)}
+    assert sorted(entries(config["nav"])) == sorted(set(names) - decisions)
+
+
+def test_every_decision_has_its_number_and_its_line():
+    folder = DOCS / "explanation" / "decisions"
+    records = sorted(folder.glob("[0-9]*.md"))
+    listed = re.findall(r"^\| (\d+) \| \[(.+)\]\((.+)\) \|$", (folder / "index.md").read_text(), re.MULTILINE)
+    titles = [page.read_text().splitlines()[0] for page in records]
+    assert [int(page.name[:4]) for page in records] == list(range(1, len(records) + 1))
+    assert [(f"# {number}. {title}", name) for number, title, name in listed] == [
+        (title, page.name) for title, page in zip(titles, records, strict=True)
+    ]
+
+
+def test_the_site_needs_no_network():
+    config = (ROOT / "mkdocs.yml").read_text()
+    assert "://" not in config
+    assert yaml.safe_load(config)["theme"]["font"] is False
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_generated_is_fresh(name: str):
+    assert (DOCS / name).read_text() == FILES[name](), "run `make docs`"
+
+
+def test_the_reference_has_every_command():
+    assert re.findall(r"^## dc-inject (\S+)$", cli(), re.MULTILINE) == list(COMMANDS)
+
+
+def test_the_readme_fits_on_two_screens():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 80
+
+
+def test_what_contributing_names_is_there():
+    """Each row of `Where is X`: the file has the function."""
+    rows = re.findall(
+        r"^\| .+ \| `(\S+\.py)` \| `(\w+)` \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
+    )
+    assert len(rows) >= 20
+    assert [
+        row for row in rows if not re.search(rf"^ *def {row[1]}\(", (ROOT / row[0]).read_text(), re.MULTILINE)
+    ] == []
+
+
+class Page:
+    """What MkDocs tells a hook of a page."""
+
+    class file:  # noqa: N801 - as MkDocs calls it
+        src_uri = "how-to/one.md"
+
+
+def test_files_outside_the_docs_are_named_on_the_site():
+    text = (
+        "see [menus/](../../menus/README.md), [a page](../reference/holds.md) and [the tests](../../tests/chaos)"
+    )
+    assert hooks.on_page_markdown(text, Page) == (
+        "see menus/ (`menus/README.md`), [a page](../reference/holds.md) and the tests (`tests/chaos`)"
+    )
+    assert hooks.on_page_markdown("```csv a.csv\n```", Page) == '```csv title="a.csv"\n```'

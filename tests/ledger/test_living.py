@@ -1,0 +1,125 @@
+"""What the writer of a ledger keeps in memory is what is in its file, and only what changed is written there."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger.living import STATES
+from dc_inject.model import Item, JobOptions, State
+from dc_inject.model.ports import Outcome, Status
+from tests.ledger.world import START, accepted, injection, opened, seen, started
+
+ONE, OTHER = injection("cms:/a#1"), injection("cms:/b#1")
+FILES = Item("bundle", 200, 2, members=(Item("davs://a/1", 100, 1), Item("davs://a/2", 100, 1)))
+LATER = START + timedelta(minutes=5)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with opened(tmp_path) as made:
+        started(made, ONE, OTHER)
+        yield made
+
+
+def as_in_the_file(ledger):
+    with LedgerView.open(ledger.path) as reader:
+        return reader.entries(*STATES)
+
+
+def statements(ledger, what):
+    """What SQLite is given to do, triggers included."""
+    said = []
+    ledger._db._connection.set_trace_callback(said.append)
+    what()
+    ledger._db._connection.set_trace_callback(None)
+    return said
+
+
+def test_what_lives_is_read_once(ledger):
+    ledger.entries(*STATES)
+    said = statements(ledger, lambda: ledger.entries(State.LIVE) + ledger.entries(State.INTENDED, State.CALLED))
+    assert [one for one in said if "injection" in one] == []
+
+
+def test_what_lives_is_followed_through_its_whole_life(ledger):
+    for step in (
+        lambda: ledger.call([ONE.key, OTHER.key], LATER),
+        lambda: ledger.answer([Outcome(ONE.key, "rule-1"), Outcome(OTHER.key, "rule-2", present=7)], LATER, {}),
+        lambda: ledger.observe([seen(ONE.key, Status.MOVING, files_done=3, moved=5)], LATER),
+        lambda: ledger.observe([seen(ONE.key, Status.COMPLETE)], LATER),
+        lambda: ledger.end_asked([ONE.key], LATER),
+        lambda: ledger.ended([ONE.key], LATER),
+        lambda: ledger.add_injections([injection("cms:/c#1")], LATER),
+        lambda: ledger.withdraw([injection("cms:/c#1").key], "no time", LATER),
+        lambda: ledger.add_injections([injection("cms:/c#1")], LATER),
+    ):
+        step()
+        assert ledger.entries(*STATES) == as_in_the_file(ledger)
+    assert {entry.state for entry in ledger.entries(*STATES)} == {State.INTENDED, State.LIVE}
+
+
+def test_files_are_named_as_long_as_the_file_tells_them(ledger):
+    bundle = injection("bundle", item=FILES, job=JobOptions())
+    for step in (
+        lambda: ledger.add_injections([bundle], LATER),
+        lambda: ledger.call([bundle.key], LATER),
+        lambda: ledger.answer([Outcome(bundle.key, "job")], LATER, {}),
+    ):
+        step()
+        assert ledger.entries(*STATES) == as_in_the_file(ledger)
+
+
+def test_what_another_process_writes_is_seen(ledger):
+    accepted(ledger, ONE)
+    ledger.entries(*STATES)
+    with Ledger.open(ledger.path) as other:
+        other.end_asked([ONE.key], LATER)
+    [entry] = ledger.entries(State.LIVE)
+    assert entry.end_asked_at == LATER
+    ledger.observe([seen(ONE.key, Status.MOVING, moved=5)], LATER)
+    assert ledger.entry(ONE.key).end_asked_at == LATER
+
+
+def test_a_transaction_that_fails_leaves_nothing_in_memory(ledger):
+    accepted(ledger, ONE)
+    before = ledger.entries(*STATES)
+    with contextlib.suppress(ZeroDivisionError), ledger.together():
+        ledger.ended([ONE.key], LATER)
+        assert [entry.injection for entry in ledger.entries(*STATES)] == [OTHER]
+        raise ZeroDivisionError
+    assert ledger.entries(*STATES) == before == as_in_the_file(ledger)
+
+
+def test_a_statement_that_fails_inside_of_another_transaction_leaves_nothing_in_memory(ledger, monkeypatch):
+    accepted(ledger, ONE, OTHER)
+    run_many = ledger._db.run_many
+
+    def half(sql, values):
+        run_many(sql, list(values)[:1])
+        raise sqlite3.OperationalError
+
+    with ledger.together():
+        monkeypatch.setattr(ledger._db, "run_many", half)
+        with pytest.raises(sqlite3.OperationalError):
+            ledger.end_asked([ONE.key, OTHER.key], LATER)
+        monkeypatch.setattr(ledger._db, "run_many", run_many)
+    asked = [entry.end_asked_at for entry in ledger.entries(State.LIVE)]
+    assert sorted(asked, key=str) == [LATER, None]
+    assert ledger.entries(*STATES) == as_in_the_file(ledger)
+
+
+def test_a_look_that_tells_nothing_new_writes_the_time_of_the_look_alone(ledger):
+    accepted(ledger, ONE)
+    ledger.observe([seen(ONE.key, Status.MOVING, moved=5)], LATER)
+    again = LATER + timedelta(minutes=1)
+    said = statements(ledger, lambda: ledger.observe([seen(ONE.key, Status.MOVING, moved=5)], again))
+    [update] = [one for one in said if re.search("UPDATE injection", one)]
+    assert re.findall(r"(\w+) = ", update) == ["observed_at", "key"]
+    assert not [one for one in said if "UPDATE account" in one or "state_count" in one]
+    assert ledger.entry(ONE.key).observed_at == again

@@ -1,0 +1,70 @@
+"""The alerts of docs/reference/prometheus-rules.yaml fire in a real Prometheus when they should, not before."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dc_inject.metrics import Metrics
+from dc_inject.model.errors import ServiceError
+from tests.engine.world import GB, campaign, flow, items, world
+from tests.metrics import prometheus
+from tests.metrics.prometheus import RULES, until
+
+NAMES = re.findall(r"alert: (\w+)", RULES.read_text())
+
+CASES = Path(__file__).parent / "rules.test.yaml"
+
+
+@pytest.fixture(scope="module")
+def tools() -> Path:
+    """Where Prometheus is; without it tests are skipped, in CI they fail."""
+    try:
+        return prometheus.programs()
+    except ServiceError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no Prometheus: {error}")
+
+
+def test_every_alert_fires_when_it_should_and_not_before(tools: Path) -> None:
+    """Judged by Prometheus's own test tool, over hours that it does not wait for."""
+    assert NAMES
+    assert all(f"alertname: {name}\n" in CASES.read_text() for name in NAMES)
+    done = subprocess.run(
+        [tools / "promtool", "test", "rules", str(CASES)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_alerts_of_the_docs_are_those_of_the_rules() -> None:
+    """docs/reference/metrics.md has a row for each."""
+    text = (RULES.parent / "metrics.md").read_text()
+    assert re.findall(r"^\| `(DcInject\w+)` \|", text, re.MULTILINE) == NAMES
+
+
+def test_an_outage_fires_its_alert_while_the_cycle_lasts_and_no_longer_than_it_does(
+    tools: Path, tmp_path: Path
+) -> None:
+    """A service that does not answer in the middle of a cycle is told by the next scrape."""
+    one = world(tmp_path, campaign([flow("A", "B", 1.0)]), {"A": items("A", 20, 10 * GB)})
+    metrics = Metrics(one.ledger.path, one.menus().name)
+
+    def called(*, answered: bool) -> None:
+        metrics.event("call", service="rucio", method="x", seconds=1.0, result="ok", answered=answered)
+
+    with metrics.serve("0") as place, prometheus.running(tmp_path / "prometheus", place) as real:
+        name = ("DcInjectServiceDown", one.menus().name)
+        called(answered=True)
+        until(lambda: real.get("/api/v1/query", query="dc_inject_service_up == 1")["result"], "a scrape")
+        assert name not in real.firing()
+        for _ in range(3):
+            called(answered=False)
+        until(lambda: name in real.firing(), "the alert")
+        called(answered=True)
+        until(lambda: name not in real.firing(), "its end")
