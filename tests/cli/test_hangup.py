@@ -61,5 +61,6 @@ def _own_terminal() -> None:
     import fcntl  # noqa: PLC0415  in the child
     import termios  # noqa: PLC0415
 
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored where the tests run under nohup
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
