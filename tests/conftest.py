@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import uuid
@@ -124,6 +125,20 @@ def the_log_is_as_before() -> Iterator[None]:
     logging.root.handlers[:] = before[0]
     logging.root.setLevel(before[1])
     ours.setLevel(before[2])
+
+
+@pytest.fixture
+def signals_of_a_terminal() -> Iterator[None]:
+    """Have signals do what they do in a terminal; nohup ignores SIGHUP, and background jobs of a shell SIGINT."""
+    usual = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,11 @@ class Executor(InlineExecutor):
 
 
 @pytest.fixture
-def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SimBackend]]:
+def service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals_of_a_terminal: None
+) -> Callable[..., SimBackend]:
     """The command on a simulated clock; returns what makes its service, of a capacity in Gb/s."""
+    del signals_of_a_terminal  # the command takes them
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     clock = SimClock(START)
 
@@ -73,10 +75,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
             told.problems.append(Problem(drafts[0].name, 1, what, "look at `datasets`", "no-source-files"))
         return told
 
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    yield made
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    return made
 
 
 def states(tmp_path: Path, campaign: str) -> set[State]:

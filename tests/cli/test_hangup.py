@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DEADLINE = 60.0
 
 STORY = """
@@ -35,6 +37,7 @@ pathlib.Path(sys.argv[2]).write_text("and went on")
 """
 
 
+@pytest.mark.usefixtures("signals_of_a_terminal")
 def test_a_closed_terminal_is_no_error(tmp_path: Path) -> None:
     """The process stops as with SIGTERM, and what it says then goes nowhere."""
     leader, terminal = pty.openpty()
@@ -61,6 +64,5 @@ def _own_terminal() -> None:
     import fcntl  # noqa: PLC0415  in the child
     import termios  # noqa: PLC0415
 
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # it is ignored where the tests run under nohup
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
@@ -110,16 +109,15 @@ scenarios:
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals_of_a_terminal: None) -> Path:
     """The place of ledgers; nothing of a Rucio is configured."""
+    del signals_of_a_terminal  # `run` takes SIGTERM from the first moment on
     for name in [name for name in os.environ if name.startswith("RUCIO_")] + ["VIRTUAL_ENV"]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RUCIO_HOME", str(tmp_path / "nowhere"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     clean_cached_config()
-    handler = signal.getsignal(signal.SIGTERM)  # `run` takes it from the first moment on
-    yield tmp_path / "state"
-    signal.signal(signal.SIGTERM, handler)
+    return tmp_path / "state"
 
 
 def menu(folder: Path, campaign: str = "dc27", source: str = "A") -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -52,8 +51,9 @@ class Fts(SimBackend):
 
 
 @pytest.fixture
-def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals_of_a_terminal: None) -> Path:
     """A home without configuration or credentials but a token, and an FTS that makes nothing of calls."""
+    del signals_of_a_terminal  # commands take them
     for name in [name for name in os.environ if name.startswith(("DC_INJECT_", "X509_", "BEARER_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("BEARER_TOKEN", "abc")
@@ -62,10 +62,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(defaults, "SYSTEM", tmp_path / "etc" / "dc_inject.toml")
     monkeypatch.setattr("dc_inject.backends.fts.FtsBackend", lambda *_, **__: Fts(SimClock(START), {}, name="fts"))
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    yield tmp_path
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+    return tmp_path
 
 
 @pytest.fixture
