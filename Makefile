@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-JOBS ?= 3
+JOBS ?= 4
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --no-input --disable-pip-version-check
 READY := $(VENV)/.installed

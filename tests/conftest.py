@@ -51,16 +51,20 @@ settings.load_profile("any machine")
 # Of the sandboxes' Rucio server; `make releases` runs the tests with each.
 RELEASE = os.environ.get("DC_INJECT_SANDBOX_RUCIO") or RELEASES[0]
 
-# Who uses the storages of `storage_grid`, and disturbs them: one worker of a parallel run does these, one by one.
-STORAGE_USERS = frozenset(
-    f"tests/{name}.py"
-    for name in (
-        "backends/suite/test_behaviour", "backends/test_fts_real",
-        "e2e/test_data", "e2e/test_files", "e2e/test_files_trouble", "e2e/test_online", "e2e/test_rebuild",
-        "hostile/test_some",
-        "sandbox/fts/test_with_xrootd", "sandbox/test_commands", "sandbox/test_reach", "sandbox/test_real_bytes",
-        "sandbox/test_storages",
-    )
+# Who uses the storages of `storage_grid`, and disturbs them: one worker of a parallel run does a set's files, one
+# by one, on a grid of its own.
+STORAGE_USERS = (
+    frozenset(
+        f"tests/{name}.py" for name in ("e2e/test_files", "e2e/test_rebuild", "backends/suite/test_behaviour")
+    ),
+    frozenset(
+        f"tests/{name}.py"
+        for name in (
+            "backends/test_fts_real", "e2e/test_data", "e2e/test_files_trouble", "e2e/test_online",
+            "hostile/test_some", "sandbox/fts/test_with_xrootd", "sandbox/test_commands", "sandbox/test_reach",
+            "sandbox/test_real_bytes", "sandbox/test_storages",
+        )
+    ),
 )  # fmt: skip
 
 # Long tests that need no service: other workers do them while the first one makes the sandbox's environment.
@@ -86,27 +90,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what takes long first, so that no worker of a parallel run begins it when the others are done."""
     rank = {folder: number for number, folder in enumerate(LONG)}
 
-    def place(item: pytest.Item) -> tuple[bool, bool, int]:
+    def place(item: pytest.Item) -> tuple[int, bool, int]:
         file, folder = _file(item.nodeid), item.path.parts[len(HERE.parts)]
-        return file not in STORAGE_USERS, file not in MEANWHILE, rank.get(folder, len(rank))
+        return _storages(file), file not in MEANWHILE, rank.get(folder, len(rank))
 
     items.sort(key=place)
 
 
-class OneForStorages(LoadFileScheduling):
-    """Gives each file to one worker, and those that use the storages to the same one: there is one such grid."""
+class TogetherOnStorages(LoadFileScheduling):
+    """Gives each file to one worker, and each set of STORAGE_USERS, too."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "storages" if _file(nodeid) in STORAGE_USERS else _file(nodeid)
+        file = _file(nodeid)
+        number = _storages(file)
+        return f"storages {number}" if number < len(STORAGE_USERS) else file
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneForStorages | None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> TogetherOnStorages | None:
     """Take it for `--dist loadfile`."""
-    return OneForStorages(config, log) if config.getvalue("dist") == "loadfile" else None
+    return TogetherOnStorages(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def _file(nodeid: str) -> str:
     return nodeid.partition("::")[0]
+
+
+def _storages(file: str) -> int:
+    """Return which set of STORAGE_USERS a file is in; their number for one in none."""
+    return next((number for number, users in enumerate(STORAGE_USERS) if file in users), len(STORAGE_USERS))
 
 
 @pytest.fixture(autouse=True)
@@ -202,7 +213,9 @@ def storage_grid(sandbox_env: Path, xrootd: Path, tmp_path_factory: pytest.TempP
     Beside the storages' RSEs there are two without bytes, T2_CH_CERN and T1_DE_KIT_Disk.
     """
     user = _file(os.environ["PYTEST_CURRENT_TEST"])
-    assert user in STORAGE_USERS, f"{user} uses the storages and is not among STORAGE_USERS of tests/conftest.py"
+    assert _storages(user) < len(STORAGE_USERS), (
+        f"{user} uses the storages and is not among STORAGE_USERS of tests/conftest.py"
+    )
     longer_than_a_socket_may_be = "sandbox-" * 14
     grid = Sandbox(tmp_path_factory.mktemp("storage") / longer_than_a_socket_may_be)
     grid.up(grid=_two(read_grid()), env=sandbox_env, interval=0.1, storage="xrootd", xrootd=xrootd)
