@@ -5,7 +5,7 @@ from __future__ import annotations
 from dc_inject.menu.campaigns import campaign, narrowed
 from dc_inject.menu.draft import MenuDraft, names_of_sites, read
 from dc_inject.menu.findings import CODES, ERRORS, findings
-from dc_inject.menu.json_schema import schema
+from dc_inject.menu.schema import json_schema as schema
 from dc_inject.menu.sums import site_of
 from dc_inject.menu.transfers import (
     FILE_SPEED,

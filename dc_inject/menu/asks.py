@@ -53,22 +53,21 @@ def asked(entry: Scenario | LinkEntry, said: Terms, zone: ZoneInfo, complain: Co
         if said.through == "fts":
             what = "`again` is for datasets of Rucio: through FTS a file may always go out again at once"
             complain(entry.at("again"), what, "remove it")
-    misread = isinstance(goal, Volume | Keep) and not goal.bytes
     rate = entry.rate if entry.rate is not None else _even(entry, said, complain)
     if rate is None:
         return None
-    return Ask(rate, shapes.made(said, rate, zone, complain), None if misread else goal)
+    return Ask(rate, shapes.made(said, rate, zone, complain), goal)
 
 
 def _even(entry: Scenario | LinkEntry, said: Terms, complain: Complain) -> float | None:
     """Return the rate of a volume that has none: even over its window."""
     if entry.written("rate"):
-        return None  # without a value: complained of
-    if entry.volume is None:
+        return math.nan  # refused, with a complaint
+    if not entry.written("volume"):
         hint = "add `rate: ...`, such as `rate: 10 Gb/s`"
         if entry.again:
             hint = "what comes round goes out at a rate at most: add `rate: ...`"
-        elif entry.keep is not None:
+        elif entry.written("keep"):
             hint = "bytes that are kept are refilled at a rate at most: add `rate: ...`"
         elif isinstance(entry, Scenario):
             hint = "add `rate: ...`, which its links share, such as 10 Gb/s"
@@ -77,6 +76,6 @@ def _even(entry: Scenario | LinkEntry, said: Terms, complain: Complain) -> float
     if said.shape is not None and not said.shape.constant:
         what = "a shape, but no `rate` for it"
         complain(entry.at("volume"), what, "add `rate: ...`, or write `shape: constant`")
-    if said.start.year < 2000 or said.end.year >= 2200 or said.start >= said.end:
+    if entry.volume is None or said.start.year < 2000 or said.end.year >= 2200 or said.start >= said.end:
         return math.nan
     return entry.volume / (said.end - said.start).total_seconds()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 
-from dc_inject.menu import sources
-from dc_inject.menu.findings import CODES
-from dc_inject.menu.nodes import Complain, Place
+from dc_inject.menu import addresses, sources, values
+from dc_inject.menu.nodes import Complain, Place, Text
 from dc_inject.menu.schema import Document, ExcludeEntry
 from dc_inject.model import FileFilter, Flow, Listing, Menu, naming, rates, units, urls
 
@@ -16,7 +14,7 @@ ROUNDING = 1e-6  # of sums of rates, relative
 
 def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, open_ends: bool) -> None:
     """Complain of what cannot work; `whole` if all rates are known, `open_ends` if some RSEs are not yet."""
-    if not document.scenarios:
+    if document.names("scenarios") == frozenset():
         complain(document.at("scenarios"), "there is no scenario", "name one under `scenarios`")
     if document.start and document.end and document.end <= document.start:
         complain(document.at("end"), "the menu ends before it starts", "`end` is later than `start`")
@@ -26,9 +24,9 @@ def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, op
     copies_apart(menu.flows, complain)
     for exclusion in document.exclude:
         _exclusion(document, exclusion, menu, complain, open_ends=open_ends)
-    for code in document.accept:
-        if code not in CODES:
-            complain(document.at("accept"), f"`accept`: no finding has the code {code!r}", _one_of(code, CODES))
+    _written_once(document.keys_in("tape"), complain)
+    for site in document.sites.values():
+        _written_once(site.keys_in("rses"), complain)
     if whole:
         place = document.limits.at("total") if document.limits else document.place
         above_total(menu.flows, menu.limits.total, place, complain)
@@ -46,6 +44,19 @@ def _sites(document: Document, complain: Complain) -> None:
                     "list it under one site",
                 )
             known[rse] = name
+
+
+def _written_once(names: Iterable[Text], complain: Complain) -> None:
+    """Two spellings of one URL are one name."""
+    first: dict[str, Text] = {}
+    for name in names:
+        try:
+            other = first.setdefault(addresses.end_name(name), name)
+        except ValueError:
+            continue  # complained of as a name
+        if other is not name:
+            what = f"{addresses.end_name(name)} is here twice, first in line {other.place.line}"
+            complain(name.place, what, "keep one of them")
 
 
 def _wan(menu: Menu, complain: Complain) -> None:
@@ -118,33 +129,36 @@ def _upwards(url: str) -> Iterator[str]:
 def _exclusion(
     document: Document, exclusion: ExcludeEntry, menu: Menu, complain: Complain, *, open_ends: bool
 ) -> None:
-    if not exclusion.understood:
-        return
-    subjects = {"site", "rse", "link", "scenario"} & exclusion.model_fields_set
-    if len(subjects) != 1:
+    if sum(map(exclusion.written, ("site", "rse", "link", "scenario"))) != 1:
         complain(
             exclusion.place, "an exclusion names one of site, rse, link and scenario", "write one entry for each"
         )
     if exclusion.from_ and exclusion.to and exclusion.to <= exclusion.from_:
         complain(exclusion.at("to"), "the exclusion ends before it starts", "`to` is later than `from`")
-    if exclusion.site and exclusion.site not in document.sites:
+    sites = document.names("sites")
+    if exclusion.site and sites is not None and exclusion.site not in sites:
         what = f"no site {exclusion.site} under `sites`"
-        complain(exclusion.at("site"), what, _one_of(exclusion.site, document.sites))
+        complain(exclusion.at("site"), what, values.nearest(exclusion.site, sites))
     if exclusion.place.file != menu.name:
         return  # a list that several menus include may name what is in another one of them
-    if exclusion.scenario and exclusion.scenario not in document.scenarios:
+    scenarios = document.names("scenarios")
+    if exclusion.scenario and scenarios is not None and exclusion.scenario not in scenarios:
         what = f"no scenario {exclusion.scenario} in this menu"
-        complain(exclusion.at("scenario"), what, _one_of(exclusion.scenario, document.scenarios))
+        complain(exclusion.at("scenario"), what, values.nearest(exclusion.scenario, scenarios))
     if open_ends or not menu.flows:
         return
     rses = {rse for flow in menu.flows for rse in flow.link[:2]} if exclusion.rse else set()
     if exclusion.rse and exclusion.rse not in rses:
         complain(
-            exclusion.at("rse"), f"no link of this menu touches {exclusion.rse}", _one_of(exclusion.rse, rses)
+            exclusion.at("rse"),
+            f"no link of this menu touches {exclusion.rse}",
+            values.nearest(exclusion.rse, rses),
         )
     links = {str(flow.link) for flow in menu.flows} if exclusion.link else set()
     if exclusion.link and exclusion.link not in links:
-        complain(exclusion.at("link"), f"no link {exclusion.link} in this menu", _one_of(exclusion.link, links))
+        complain(
+            exclusion.at("link"), f"no link {exclusion.link} in this menu", values.nearest(exclusion.link, links)
+        )
 
 
 def above_total(flows: Iterable[Flow], limit: float, place: Place, complain: Complain) -> None:
@@ -156,12 +170,3 @@ def above_total(flows: Iterable[Flow], limit: float, place: Place, complain: Com
             f"the rates sum to {units.format_rate(total)}, above limits.total, {units.format_rate(limit)}",
             f"if that is agreed, write `limits: {{total: {units.format_rate(total)}}}`",
         )
-
-
-def _one_of(text: str, known: Iterable[str]) -> str:
-    names = sorted(known)
-    near = difflib.get_close_matches(text, names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {near[0]}?"
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"known: {', '.join(names[:8])}{more}" if names else "there is none"

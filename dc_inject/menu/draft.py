@@ -36,7 +36,7 @@ class MenuDraft:
     @property
     def campaign(self) -> str:
         """The campaign that it belongs to."""
-        return self.document.campaign
+        return self.preview.campaign
 
     @property
     def services(self) -> frozenset[str]:
@@ -125,8 +125,8 @@ def _build(
     menu = Menu(
         name=reading.name,
         digest=digest,
-        campaign=document.campaign,
-        contact=document.contact,
+        campaign=document.campaign or "",
+        contact=document.contact or "",
         start=start,
         end=end,
         flows=written,
@@ -172,7 +172,7 @@ def _exclusions(document: Document) -> tuple[Exclusion, ...]:
         Exclusion(
             start=entry.from_,
             end=entry.to,
-            reason=entry.reason,
+            reason=entry.reason or "",
             site=entry.site or "",
             rse=entry.rse or "",
             link=entry.link or "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dc_inject.menu import addresses, values
-from dc_inject.menu.fields import End, Ends
+from dc_inject.menu.fields import Endpoint, Endpoints
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document
 
@@ -30,7 +30,7 @@ class Naming:
         self._prefixes: dict[str, str] = {}  # what was written -> its canonical form
         self.expressions: dict[tuple[str, str], None] = {}  # an ordered set of (through, expression)
 
-    def rses(self, end: End, through: str) -> tuple[str, ...]:
+    def rses(self, end: Endpoint, through: str) -> tuple[str, ...]:
         """Return the RSEs (through FTS: the URL prefixes) that an end means, none after a complaint."""
         text = end.text
         if text in self._sites and text not in self._rses:
@@ -58,7 +58,7 @@ class Naming:
         """Tell whether a name is an expression that stands for itself: it may mean several RSEs."""
         return self._found is None and ("rucio", name) in self.expressions
 
-    def weights(self, ends: Ends, through: str) -> dict[str, float]:
+    def weights(self, ends: Endpoints, through: str) -> dict[str, float]:
         """Return RSEs with their shares: those of a map, divided among the RSEs of an expression; else 1 each."""
         weights: dict[str, float] = {}
         written: set[str] = set()
@@ -75,7 +75,7 @@ class Naming:
             written.add(end.text)
         return weights
 
-    def products(self, sources: Ends, destinations: Ends, through: str, place: Place) -> Pairs:
+    def products(self, sources: Endpoints, destinations: Endpoints, through: str, place: Place) -> Pairs:
         """Return all pairs but self-pairs, with the products of their shares."""
         left, right = self.weights(sources, through), self.weights(destinations, through)
         if self._too_many(len(left) * len(right), place):
@@ -92,7 +92,7 @@ class Naming:
             self._complain(place, what, "a link has two different ends, and a share above 0")
         return pairs
 
-    def mesh(self, ends: Ends, through: str) -> Pairs:
+    def mesh(self, ends: Endpoints, through: str) -> Pairs:
         """Return every ordered pair, in equal shares."""
         names = list(self.weights(ends, through))
         if self._too_many(len(names) ** 2, ends[0].place):
@@ -116,7 +116,7 @@ class Naming:
             self._complain(place, f"these would be {links} links", f"a menu has at most {MOST_LINKS}")
         return links > MOST_LINKS
 
-    def _prefix(self, end: End) -> tuple[str, ...]:
+    def _prefix(self, end: Endpoint) -> tuple[str, ...]:
         """Return the canonical URL of an end through FTS."""
         text = end.text
         if text not in self._prefixes:
@@ -131,11 +131,11 @@ class Naming:
                 return ()
         return (self._prefixes[text],)
 
-    def _of_site(self, end: End, through: str) -> tuple[str, ...]:
+    def _of_site(self, end: Endpoint, through: str) -> tuple[str, ...]:
         noun = "URL prefix" if through == "fts" else "RSE"
         names = tuple(n for n in self._sites[end.text].rses if addresses.is_url(n) == (through == "fts"))
-        if len(names) == 1:
-            return names
+        if len(names) == 1 or self._sites[end.text].has_refused("rses"):
+            return names[:1]
         if names:
             several = f"several {noun}{'es' if through == 'fts' else 's'}"
             self._complain(end.place, f"the site {end.text} has {several}: {', '.join(names)}", "name one of them")

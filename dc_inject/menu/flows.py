@@ -29,7 +29,7 @@ class Writer:
         """Return the flows of all scenarios, in the menu's order."""
         flows: list[Flow] = []
         for name, scenario in self._document.scenarios.items():
-            made = list(self._scenario(name, scenario)) if scenario.understood else []
+            made = list(self._scenario(name, scenario))
             if scenario.then is not None and any(flow.slices for flow in made):
                 hint = "whole datasets go on: write `datasets: {slices: no}` there"
                 self._complain(scenario.at("then"), "`slices` cannot go with `then`", hint)
@@ -45,25 +45,24 @@ class Writer:
         return tuple(flows)
 
     def _scenario(self, name: str, scenario: Scenario) -> Iterator[Flow]:
-        given = scenario.model_fields_set
-        ways = [way for way, keys in _WAYS.items() if keys & given]
+        ways = [way for way, keys in _WAYS.items() if any(map(scenario.written, keys))]
         if len(ways) != 1:
             what = f"the scenario has {' and '.join(ways)}" if ways else "the scenario has no links"
             self._complain(scenario.place, what, "write `from`, `to` and `rate`, or `mesh` and `rate`, or `links`")
-        elif "links" in given:
+        elif scenario.written("links"):
             yield from self._links(name, scenario)
         else:
             yield from self._shared(name, scenario)
 
     def _shared(self, name: str, scenario: Scenario) -> Iterator[Flow]:
         """Write out a scenario with one rate for all its links."""
-        given = scenario.model_fields_set
-        for key, field in (("from", "from_"), ("to", "to")) if "mesh" not in given else ():
-            if field not in given:
+        mesh = scenario.written("mesh")
+        for key in ("from", "to") if not mesh else ():
+            if not scenario.written(key):
                 self._complain(
                     scenario.place, f"`{key}` is missing", f"add `{key}: ...`, one RSE, a list or shares"
                 )
-        turned = scenario.both_ways and "mesh" not in given
+        turned = scenario.both_ways and not mesh
         if scenario.both_ways and not turned:
             self._complain(scenario.at("both_ways"), "a mesh goes both ways already", "remove `both_ways`")
         said = self._terms(scenario)
@@ -83,11 +82,11 @@ class Writer:
     def _links(self, name: str, scenario: Scenario) -> Iterator[Flow]:
         """Write out a scenario whose links have their own rates."""
         for key in ("rate", "volume", "keep", "again", "both_ways"):
-            if key in scenario.model_fields_set:
+            if scenario.written(key):
                 self._complain(scenario.at(key), f"`{key}` stands beside `links`", "write it on each link")
         common = None  # the terms of links that say nothing themselves
         for link in scenario.links or ():
-            if link.model_fields_set <= _PLAIN:
+            if link.keys <= _PLAIN:
                 said = common = common or self._terms(scenario)
             else:
                 said = self._terms(link, scenario)
@@ -140,8 +139,8 @@ def check_twice(flows: tuple[Flow, ...], complain: Complain) -> None:
         others.append(flow)
 
 
-_WAYS = {"`from` and `to`": {"from_", "to"}, "`mesh`": {"mesh"}, "`links`": {"links"}}
-_PLAIN = {"from_", "to", "rate", "volume", "keep", "again", "both_ways", "tape_agreed"}
+_WAYS = {"`from` and `to`": ("from", "to"), "`mesh`": ("mesh",), "`links`": ("links",)}
+_PLAIN = {"from", "to", "rate", "volume", "keep", "again", "both_ways", "tape_agreed"}
 
 
 def _flow(

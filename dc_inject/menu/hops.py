@@ -17,7 +17,7 @@ def second(name: str, scenario: Scenario, flows: Sequence[Flow], naming: Naming,
     Without a rate of its own a second hop may have that of all that goes to where it begins.
     """
     entry = scenario.then
-    if entry is None or not entry.understood or not flows:
+    if entry is None or not flows:
         return []
     services = {flow.link.through for flow in flows}
     if len(services) > 1:

@@ -7,7 +7,7 @@ parser's events are composed without recursion, so that neither deep nesting nor
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -21,10 +21,11 @@ _CONTROL = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 
 class Place(NamedTuple):
-    """Where something was written; a line is 1-based."""
+    """Where something was written; line and column (in characters) are 1-based, 0 where they are not known."""
 
     file: str
     line: int
+    column: int = 0
 
 
 class Text(str):
@@ -39,13 +40,21 @@ class Text(str):
         return made
 
 
-class Map(dict[str, "Node"]):
-    """A mapping; its keys are Texts, which know their places too."""
+_NOTHING: Mapping[str, Place] = {}
 
-    def __init__(self, entries: Iterable[tuple[Text, Node]], place: Place) -> None:
+
+class Kept(Text):
+    """A key that was refused, under which all else is read nevertheless."""
+
+
+class Map(dict[str, "Node"]):
+    """A mapping; its keys are Texts, which know their places too. `cut` are keys whose values were refused."""
+
+    def __init__(self, entries: Iterable[tuple[Text, Node]], place: Place, cut: Iterable[Text] = ()) -> None:
         """Take entries, whose keys differ, and the place where the mapping begins."""
         super().__init__(entries)
         self.place = place
+        self.cut: Mapping[str, Place] = {key: key.place for key in cut} or _NOTHING
 
     def entries(self) -> list[tuple[Text, Node]]:
         """Return keys and values."""
@@ -122,7 +131,8 @@ def _composed(data: bytes, file: str, complain: Complain) -> _Composer | None:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(part for part in (error.context, error.problem) if part)
-        complain(Place(file, mark.line + 1 if mark else 1), f"this is not YAML: {what}", "mend the syntax here")
+        place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1)
+        complain(place, f"this is not YAML: {what}", "mend the syntax here")
         return None
     return composer
 
@@ -164,7 +174,8 @@ class _Composer:
 
     def take(self, event: yaml.Event) -> None:
         """Take the next event."""
-        place = Place(self._file, event.start_mark.line + 1 if event.start_mark else 1)
+        mark = event.start_mark
+        place = Place(self._file, mark.line + 1, mark.column + 1) if mark else Place(self._file, 1)
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents == 2:

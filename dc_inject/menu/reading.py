@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from dc_inject.menu import nodes, sources
 from dc_inject.menu.nodes import Map, Place, Seq, Text
+from dc_inject.menu.values import NotedError
 from dc_inject.model import Listing, redaction, units
 from dc_inject.model.errors import Problem
 
@@ -39,6 +40,7 @@ class Reading:
         self._load = load
         self._files = 0
         self._listings: dict[str, Listing | None] = {}
+        self._dids: dict[str, list[Text]] = {}
         self._seen: set[Problem] = set()
         self._digest = hashlib.sha256()
 
@@ -49,7 +51,7 @@ class Reading:
 
     def complain(self, place: Place, message: str, hint: str) -> None:
         """Note a problem; the same one is noted once (an anchor may repeat it)."""
-        problem = Problem(place.file, place.line, safe(message), safe(hint))
+        problem = Problem(place.file, place.line, safe(message), safe(hint), column=place.column)
         if problem not in self._seen:
             self._seen.add(problem)
             self.problems.append(problem)
@@ -60,25 +62,52 @@ class Reading:
         root = nodes.compose(data, self.name, self.complain)
         return None if root is None else self._with_includes(root, (posixpath.normpath(self.name),))
 
+    def with_links(self, root: Map) -> Map:
+        """Return a menu in which the links of files (`links: {file: ...}`) stand as if they were written there."""
+        scenarios = root.get("scenarios")
+        if not isinstance(scenarios, Map):
+            return root
+        read = Map([(name, self._with_rows(node)) for name, node in scenarios.entries()], scenarios.place)
+        return Map([(key, read if key == "scenarios" else node) for key, node in root.entries()], root.place)
+
     def dids(self, file: Text) -> list[Text]:
         """Return the lines of a file of DIDs, but for empty ones and comments (`#` first)."""
         path = path_of(file)
+        if path in self._dids:
+            return self._dids[path]
         text = self._text(file)
         lines = [] if text is None else text.splitlines()
         stripped = ((number, line.strip()) for number, line in enumerate(lines, start=1))
         found = [Text(line, Place(path, number)) for number, line in stripped if line and line[0] != "#"]
         if text is not None and not found:
             self.complain(file.place, f"{file} names no dataset", "write one DID a line")
+        if not found:
+            raise NotedError
+        self._dids[path] = found
         return found
 
-    def listing(self, file: Text) -> Listing | None:
-        """Return the files of a source list, or None after complaints; one that is named often is read once."""
+    def listing(self, file: Text) -> Listing:
+        """Return the files of a source list; one that is named often is read once. Raises NotedError."""
         path = path_of(file)
         if path not in self._listings:
             data = self._read(file, sources.LARGEST)
             found = None if data is None else sources.read(data, path, str(file), self.complain)
             self._listings[path] = found
-        return self._listings[path]
+        listing = self._listings[path]
+        if listing is None:
+            raise NotedError
+        return listing
+
+    def _with_rows(self, scenario: nodes.Node) -> nodes.Node:
+        links = scenario.get("links") if isinstance(scenario, Map) else None
+        file = links.get("file") if isinstance(links, Map) and len(links) == 1 else None
+        if not isinstance(scenario, Map) or not isinstance(file, Text):
+            return scenario
+        rows = self.rows(file)
+        others = [
+            (key, rows if key == "links" else node) for key, node in scenario.entries() if rows or key != "links"
+        ]
+        return Map(others, scenario.place, [] if rows else [Text("links", file.place)])
 
     def rows(self, file: Text) -> Seq:
         """Return a CSV file of links as the list that could have been written in the menu."""

@@ -15,9 +15,9 @@ from dc_inject.menu import spans
 from dc_inject.menu.differences import near, same_goal
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.ends import Naming
-from dc_inject.menu.mapping import Mapping
 from dc_inject.menu.schema import Defaults, LinkEntry, Scenario
 from dc_inject.menu.spans import Span
+from dc_inject.menu.validation import MenuModel
 from dc_inject.model import Flow, rates, units, urls
 from dc_inject.model.errors import UsageError
 
@@ -119,7 +119,7 @@ def _all_or_none(links: list[str], link: str, scenario: str) -> bool:
     return not link or link in links
 
 
-def _rates(model: type[Mapping], span: Span) -> Iterator[Span]:
+def _rates(model: type[MenuModel], span: Span) -> Iterator[Span]:
     """Yield the scalars of a mapping that are rates or volumes, as its schema says; levels may be some."""
     hints = typing.get_type_hints(model, include_extras=True)
     keys = {field.alias or name: hints[name] for name, field in model.model_fields.items()}
@@ -128,7 +128,7 @@ def _rates(model: type[Mapping], span: Span) -> Iterator[Span]:
         if any(id(part) in _RATES for part in parts):
             yield from (one for one in value.scalars() if _is_amount(one.text))
         for part in parts:
-            if isinstance(part, type) and issubclass(part, Mapping):
+            if isinstance(part, type) and issubclass(part, MenuModel):
                 for one in value.node.items or [value]:
                     if one.node.kind == "map":
                         yield from _rates(part, one)

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo
+from pydantic import BeforeValidator, Field
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from dc_inject.menu import fields as f
-from dc_inject.menu import values
-from dc_inject.menu.fields import MISSING, reading_of
-from dc_inject.menu.mapping import PARTS, Mapping, misplaced
-from dc_inject.menu.nodes import Map, Seq, Text
+from dc_inject.menu import validation, values
+from dc_inject.menu.nodes import Map, Node, Seq, Text
 from dc_inject.menu.reading import Reading
+from dc_inject.menu.validation import MenuModel
+from dc_inject.menu.values import WrongError
 
 VERSION = 1
 
 
-class Lifetime(Mapping):
+class Lifetime(MenuModel):
     """How long a rule may live; what is asked for lies between."""
 
-    min: f.Lasting = Field(None, description="Shortest lifetime of a rule")
-    max: f.Lasting = Field(None, description="Longest lifetime of a rule")
+    min: f.Lasting | None = Field(None, description="Shortest lifetime of a rule")
+    max: f.Lasting | None = Field(None, description="Longest lifetime of a rule")
 
 
-class SlicesEntry(Mapping):
+class SlicesEntry(MenuModel):
     """That datasets which are too coarse for a link are cut, and where the parts are made."""
 
     scope: f.Scope | None = Field(None, description="A scope in which the account may make datasets")
@@ -32,7 +34,7 @@ class SlicesEntry(Mapping):
     never: f.Switch = Field(False, description="Whole datasets, where slices would hold")
 
 
-def _scope(value: object) -> object:
+def _scope(value: Node) -> Node:
     """Take a scope for `{scope: ...}`, and a switch for whether there are any: `no` for `{never: true}`."""
     if not isinstance(value, Text):
         return value
@@ -42,73 +44,68 @@ def _scope(value: object) -> object:
     return Map([(Text("never", value.place), Text("false" if wanted else "true", value.place))], value.place)
 
 
-def _or_scope(schema: dict[str, Any]) -> None:
-    schema["anyOf"].append({"type": "string"})
-
-
-class Datasets(Mapping):
+class Datasets(MenuModel):
     """Which datasets are taken; `did`, `containers` and `file` select together."""
 
     did: f.Dids | None = Field(None, description="Patterns of DIDs, scope:name, wildcards in either part")
     containers: f.Dids | None = Field(None, description="Containers whose datasets are taken")
     file: f.DidFile | None = Field(None, description="A file of DIDs, one a line")
     exclude: f.Dids | None = Field(None, description="Patterns of DIDs that are never taken")
-    files: f.Counts = Field(None, description="Bounds on the number of files of a dataset")
-    mean_file: f.Sizes = Field(None, description="Bounds on the mean file size of a dataset")
+    files: f.Counts | None = Field(None, description="Bounds on the number of files of a dataset")
+    mean_file: f.Sizes | None = Field(None, description="Bounds on the mean file size of a dataset")
     order: f.TakeOrder | None = Field(None, description="In which order datasets are taken")
-    slices: Annotated[SlicesEntry | None, BeforeValidator(_scope)] = Field(
-        None,
-        description="Cut what is too coarse: a scope of the account's own, or no",
-        json_schema_extra=_or_scope,
+    slices: Annotated[SlicesEntry, BeforeValidator(_scope, json_schema_input_type=SlicesEntry | str)] | None = (
+        Field(None, description="Cut what is too coarse: a scope of the account's own, or no")
     )
 
 
-class Files(Mapping):
+class Files(MenuModel):
     """Which files are taken through FTS; `list` or `folder` tells them, or `datasets` beside it."""
 
-    list_: f.SourceList = Field(None, alias="list", description="A list of files: YAML, CSV, or one URL a line")
+    list_: f.SourceList | None = Field(
+        None, alias="list", description="A list of files: YAML, CSV, or one URL a line"
+    )
     folder: f.Folder | None = Field(None, description="A folder below the source, which the storage lists")
     pattern: f.Pattern | None = Field(None, description="Wildcards for the path below the source")
-    size: f.Sizes = Field(None, description="Bounds on the size of a file")
+    size: f.Sizes | None = Field(None, description="Bounds on the size of a file")
 
 
-class Jobs(Mapping):
+class Jobs(MenuModel):
     """How files become FTS jobs, and what FTS is told of them."""
 
     files: f.JobFiles | None = Field(None, description="The most files of a job")
     retry: f.Retries | None = Field(None, description="How often FTS tries a file again")
     verify: f.Checksums | None = Field(None, description="Where FTS compares checksums")
     scitag: f.SciTag | None = Field(None, description="The flow label of experiment and activity")
-    longest_transfer: f.Lasting = Field(None, description="How long a cancelled transfer may still write")
+    longest_transfer: f.Lasting | None = Field(None, description="How long a cancelled transfer may still write")
 
 
-class ShapeEntry(Mapping):
+class ShapeEntry(MenuModel):
     """How the rate goes over time; one of `ramp`, `steps`, `burst` and `daily`, or `constant`."""
 
     constant: f.Switch = Field(False, description="The rate as it is, where another shape would hold")
-    ramp: f.Lasting = Field(None, description="Straight up to the rate in this time")
-    from_: f.Level = Field(None, alias="from", description="Where a ramp begins")
+    ramp: f.Lasting | None = Field(None, description="Straight up to the rate in this time")
+    from_: f.Level | None = Field(None, alias="from", description="Where a ramp begins")
     steps: f.Levels = Field((), description="Levels one after the other; the last one stays")
     hold: f.Lastings = Field((), description="How long a step lasts: one time for all, or a list")
     repeat: f.Switch = Field(False, description="After the last step the first one comes again")
-    burst: f.Lasting = Field(None, description="Pulses: how long the rate holds")
-    pause: f.Lasting = Field(None, description="Pulses: how long it does not")
-    low: f.Level = Field(None, description="Pulses: the level of a pause")
-    daily: f.Curve = Field((), description="Levels at times of the day, with straight lines between them")
+    burst: f.Lasting | None = Field(None, description="Pulses: how long the rate holds")
+    pause: f.Lasting | None = Field(None, description="Pulses: how long it does not")
+    low: f.Level | None = Field(None, description="Pulses: the level of a pause")
+    daily: f.Curve = Field({}, description="Levels at times of the day, with straight lines between them")
 
 
-def _constant(value: object) -> object:
+def _constant(value: Node) -> Node:
     """Take the word `constant` for `{constant: true}`."""
     if isinstance(value, Text) and value.strip() == "constant":
         return Map([(Text("constant", value.place), Text("true", value.place))], value.place)
     return value
 
 
-def _or_word(schema: dict[str, Any]) -> None:
-    schema["anyOf"].append({"const": "constant"})
+Shape = Annotated[ShapeEntry, BeforeValidator(_constant, json_schema_input_type=ShapeEntry | Literal["constant"])]
 
 
-class Overrides(Mapping):
+class Overrides(MenuModel):
     """What may be said for the whole menu (under `defaults`), for a scenario or for a link."""
 
     through: f.Service | None = Field(None, description="The service that moves the bytes")
@@ -117,9 +114,7 @@ class Overrides(Mapping):
     service_priority: f.Priority | None = Field(
         None, description="What the service is told; above 3 only over production"
     )
-    shape: Annotated[ShapeEntry | None, BeforeValidator(_constant)] = Field(
-        None, description="How the rate goes over time", json_schema_extra=_or_word
-    )
+    shape: Shape | None = Field(None, description="How the rate goes over time")
     lifetime: Lifetime | None = None
     dwell: f.Duration | None = Field(None, description="How long complete data stay")
     overhead: f.Fraction | None = Field(None, description="What is injected on top of the rate")
@@ -132,21 +127,21 @@ class Overrides(Mapping):
 class Defaults(Overrides):
     """What holds where nothing else is said."""
 
-    cycle: f.CycleLength = Field(None, description="Length of a cycle, the same in all menus of a campaign")
+    cycle: f.CycleLength | None = Field(None, description="Length of a cycle, the same in all menus of a campaign")
 
 
 class Windowed(Overrides):
     """What may have a window of its own, inside of the menu's."""
 
-    start: f.Moment = Field(None, description="Begin, if later than the menu's")
-    end: f.Moment = Field(None, description="End, if earlier than the menu's")
+    start: f.Moment | None = Field(None, description="Begin, if later than the menu's")
+    end: f.Moment | None = Field(None, description="End, if earlier than the menu's")
 
 
 class LinkEntry(Windowed):
     """One link with its rate."""
 
-    from_: f.OneEnd = Field(alias="from", description="Source: an RSE, an expression, or a URL prefix")
-    to: f.OneEnd = Field(description="Destination: an RSE, an expression, or a URL prefix")
+    from_: f.OneEndpoint | None = Field(alias="from", description="Source: an RSE, an expression, or a URL prefix")
+    to: f.OneEndpoint | None = Field(description="Destination: an RSE, an expression, or a URL prefix")
     rate: f.Rate | None = Field(None, description="Rate of this link")
     volume: f.Amount | None = Field(None, description="Bytes in all, each dataset or file once in the scenario")
     keep: f.Amount | None = Field(None, description="Bytes that are kept on their way")
@@ -155,32 +150,29 @@ class LinkEntry(Windowed):
     tape_agreed: f.Line | None = Field(None, description="Who agreed that an end is tape")
 
 
-def _rows(value: object, info: ValidationInfo) -> object:
-    """Turn `{file: links.csv}` into the list that the file holds."""
+class LinkFile(MenuModel):
+    """A CSV file of links."""
+
+    file: f.File = Field(description="Its path")
+
+
+def _rows(value: Node) -> Node:
+    """Refuse what is no list; the rows of a file of links stand here already."""
     if isinstance(value, Seq) and not value:
-        reading_of(info).complain(value.place, "`links` is empty", "write `- {from: ..., to: ..., rate: ...}`")
-    if not isinstance(value, Map):
-        return value
-    file = value.get("file")
-    if not isinstance(file, Text) or len(value) != 1:
-        reading_of(info).complain(
-            value.place, "`links` is neither a list nor `{file: ...}`", "write `{file: links.csv}`"
-        )
-        return Seq([], value.place)
-    return reading_of(info).rows(file)
+        raise WrongError("`links` is empty", "write `- {from: ..., to: ..., rate: ...}`")
+    if isinstance(value, Map):
+        raise WrongError("`links` is neither a list nor `{file: ...}`", "write `{file: links.csv}`")
+    return value
 
 
-def _or_file(schema: dict[str, Any]) -> None:
-    properties = {"file": {"type": "string"}}
-    file = {"type": "object", "properties": properties, "required": ["file"], "additionalProperties": False}
-    schema["anyOf"].append(file)
+Links = Annotated[tuple[LinkEntry, ...], BeforeValidator(_rows, json_schema_input_type=list[LinkEntry] | LinkFile)]
 
 
-class ThenEntry(Mapping):
+class ThenEntry(MenuModel):
     """A second hop: where each dataset goes on to once it has landed, after which the first copy is ended."""
 
     examples: ClassVar[dict[str, str]] = {"to": "{T1_DE_KIT_Disk: T1_DE_KIT_Tape}"}
-    to: f.Onwards = Field(description="One RSE, or one for each destination of the scenario")
+    to: f.SecondHops | None = Field(description="One RSE, or one for each destination of the scenario")
     rate: f.Rate | None = Field(None, description="Rate of all second hops together, at most")
     activity: f.Activity | None = Field(None, description="Their activity, if another one")
     tape_agreed: f.Line | None = Field(None, description="Who agreed that an end is tape")
@@ -190,37 +182,39 @@ class Scenario(Windowed):
     """A named group of links: `from`, `to` and `rate`, or `mesh` and `rate`, or `links`."""
 
     description: f.Prose = ""
-    from_: f.SomeEnds = Field(None, alias="from", description="Sources: one, a list, or a map of shares")
-    to: f.SomeEnds = Field(None, description="Destinations: one, a list, or a map of shares")
-    mesh: f.MeshEnds = Field(None, description="RSEs of which every ordered pair is a link, in equal shares")
+    from_: f.SomeEndpoints | None = Field(
+        None, alias="from", description="Sources: one, a list, or a map of shares"
+    )
+    to: f.SomeEndpoints | None = Field(None, description="Destinations: one, a list, or a map of shares")
+    mesh: f.MeshEndpoints | None = Field(
+        None, description="RSEs of which every ordered pair is a link, in equal shares"
+    )
     rate: f.Rate | None = Field(None, description="Rate of all links together")
     volume: f.Amount | None = Field(None, description="Bytes in all, shared, each dataset or file once")
     keep: f.Amount | None = Field(None, description="Bytes that are kept on their way on all links together")
     again: f.Switch = Field(False, description="Each dataset again as soon as its last rule is complete and gone")
     both_ways: f.Switch = Field(False, description="The same rates in the other direction too")
     then: ThenEntry | None = Field(None, description="A second hop of what has landed")
-    links: Annotated[tuple[LinkEntry, ...], BeforeValidator(_rows)] | None = Field(
-        None, description="Links with their own rates, or a CSV file of them", json_schema_extra=_or_file
-    )
+    links: Links | None = Field(None, description="Links with their own rates, or a CSV file of them")
 
 
-class RseEntry(Mapping):
+class RseEntry(MenuModel):
     """An RSE of a site."""
 
     space: f.Size | None = Field(None, description="What we may fill")
     deletion_lag: f.Duration | None = Field(None, description="From the end of a rule to free space")
 
 
-class SiteEntry(Mapping):
+class SiteEntry(MenuModel):
     """A place behind one WAN."""
 
     wan: f.Rate | None = Field(None, description="Its WAN, each direction")
     max_ingress: f.Rate | None = Field(None, description="Our limit into it")
     max_egress: f.Rate | None = Field(None, description="Our limit out of it")
-    rses: Annotated[dict[f.EndName, RseEntry], f.ONCE] = Field({}, description="Its RSEs and URL prefixes")
+    rses: dict[f.EndName, RseEntry] = Field({}, description="Its RSEs and URL prefixes")
 
 
-class ExcludeEntry(Mapping):
+class ExcludeEntry(MenuModel):
     """A time in which a site, an RSE, a link or a scenario is due nothing."""
 
     examples: ClassVar[dict[str, str]] = {"from": "2027-02-08 14:00", "to": "2027-02-08 15:00"}
@@ -228,13 +222,13 @@ class ExcludeEntry(Mapping):
     rse: f.EndName | None = None
     link: f.LinkName | None = Field(None, description="SOURCE:DESTINATION")
     scenario: f.Name | None = None
-    from_: f.Moment = Field(alias="from")
-    to: f.Moment = Field()
-    reason: f.Line = Field()
+    from_: f.Moment | None = Field(alias="from")
+    to: f.Moment | None = Field()
+    reason: f.Line | None = Field()
     redistribute: f.Switch = Field(False, description="Share its rate among the scenario's other links")
 
 
-class LimitsEntry(Mapping):
+class LimitsEntry(MenuModel):
     """The brakes; naming one raises (or lowers) it."""
 
     total: f.Rate | None = Field(None, description="All links together")
@@ -243,23 +237,33 @@ class LimitsEntry(Mapping):
     files_in_flight: f.Count | None = None
 
 
-class FtsEntry(Mapping):
+class FtsEntry(MenuModel):
     """The FTS service that serves the links through FTS."""
 
     examples: ClassVar[dict[str, str]] = {"endpoint": "https://fts3.example.org:8446"}
-    endpoint: f.Endpoint = Field(description="Its REST interface")
+    endpoint: f.FtsAddress | None = Field(description="Its REST interface")
 
 
-class Document(Mapping):
+def _or_none(value: Node | None) -> Node | dict[str, Node]:
+    """Take scenarios that were refused for none."""
+    return {} if value is None else value
+
+
+Scenarios = Annotated[
+    dict[f.Name, Scenario], BeforeValidator(_or_none, json_schema_input_type=dict[f.Name, Scenario])
+]
+
+
+class Document(MenuModel):
     """A menu of dc_inject: links with rates, for a window of time."""
 
-    menu: f.Version = Field(description="Version of the format")
-    campaign: f.Name = Field(description="Binds menus into one exercise with one ledger")
+    menu: f.Version | None = Field(description="Version of the format")
+    campaign: f.Name | None = Field(description="Binds menus into one exercise with one ledger")
     description: f.Prose = ""
-    contact: f.Line = Field(description="Whom to ask; every rule says it")
+    contact: f.Line | None = Field(description="Whom to ask; every rule says it")
     timezone: f.Zone = Field("UTC", description="Zone of all times that have no offset")
-    start: f.Moment = Field(description="When the menu comes into force")
-    end: f.Moment = Field(description="When it ends")
+    start: f.Moment | None = Field(description="When the menu comes into force")
+    end: f.Moment | None = Field(description="When it ends")
     target: f.Rate | None = Field(None, description="What the rates should sum to; checked")
     include: f.Files = Field((), description="Other files whose mappings are merged in")
     limits: LimitsEntry | None = None
@@ -267,40 +271,55 @@ class Document(Mapping):
     sites: dict[f.RseName, SiteEntry] = Field({})
     exclude: tuple[ExcludeEntry, ...] = Field(())
     fts: FtsEntry | None = None
-    tape: Annotated[dict[f.EndName, f.Line], f.ONCE] = Field({}, description="Tape RSEs, and who agreed to each")
+    tape: dict[f.EndName, f.Line] = Field({}, description="Tape RSEs, and who agreed to each")
     accept: f.Codes = Field((), description="Codes of findings that are meant")
     above_production: f.Switch = Field(False, description="Allow service priorities above 3")
-    scenarios: dict[f.Name, Scenario] = Field()
+    scenarios: Scenarios = Field()
+
+
+PARTS: dict[str, type[MenuModel]] = {
+    "the menu itself": Document,
+    "`datasets`": Datasets,
+    "`slices`": SlicesEntry,
+    "`defaults`": Defaults,
+    "a scenario": Scenario,
+    "a link of `links`": LinkEntry,
+    "`limits`": LimitsEntry,
+    "a site of `sites`": SiteEntry,
+    "an RSE of a site": RseEntry,
+    "`lifetime`": Lifetime,
+    "`shape`": ShapeEntry,
+    "`then`": ThenEntry,
+    "`files`": Files,
+    "`jobs`": Jobs,
+    "`fts`": FtsEntry,
+    "an entry of `exclude`": ExcludeEntry,
+}
 
 
 def validate(data: Map, reading: Reading) -> Document | None:
-    """Read a mapping as a menu; problems are noted, and None is returned when its structure is wrong."""
-    try:
-        return Document.model_validate(data, context=reading)
-    except ValidationError as error:
-        for one in error.errors(include_url=False, include_context=False):
-            if one["input"] is not MISSING:
-                misplaced(one["input"], "a list" if one["type"] == "tuple_type" else "a mapping", reading)
-    return None
+    """Read a mapping as a menu; problems are noted, and what is right is returned, None if that is nothing."""
+    return validation.validated(Document, reading.with_links(data), reading, PARTS)
 
 
-PARTS.update(
-    {
-        "the menu itself": Document,
-        "`datasets`": Datasets,
-        "`slices`": SlicesEntry,
-        "`defaults`": Defaults,
-        "a scenario": Scenario,
-        "a link of `links`": LinkEntry,
-        "`limits`": LimitsEntry,
-        "a site of `sites`": SiteEntry,
-        "an RSE of a site": RseEntry,
-        "`lifetime`": Lifetime,
-        "`shape`": ShapeEntry,
-        "`then`": ThenEntry,
-        "`files`": Files,
-        "`jobs`": Jobs,
-        "`fts`": FtsEntry,
-        "an entry of `exclude`": ExcludeEntry,
-    }
-)
+class _JsonSchema(GenerateJsonSchema):
+    """A JSON Schema of what is written: a key may be left out, but not be given without a value."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        """Describe the value alone."""
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """Name no default of None, which only says that the key is not there."""
+        described = super().default_schema(schema)
+        return {key: value for key, value in described.items() if (key, value) != ("default", None)}
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ANN401, ARG002  as pydantic has it
+        """Leave out titles, which say no more than the keys."""
+        return False
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the menu format as a JSON Schema, for editors that complete and check a menu while it is written."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dc_inject menu"}
+    return Document.model_json_schema(by_alias=True, schema_generator=_JsonSchema) | head

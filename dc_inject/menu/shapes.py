@@ -21,9 +21,7 @@ ROUNDING = 1e-9  # of a level that is told as a rate, relative
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 
 _WAYS = ("constant", "ramp", "steps", "burst", "daily")
-_BESIDE = {"from_": ("from", "ramp"), "hold": ("hold", "steps"), "repeat": ("repeat", "steps")} | {
-    key: (key, "burst") for key in ("pause", "low")
-}
+_BESIDE = {"from": "ramp", "hold": "steps", "repeat": "steps", "pause": "burst", "low": "burst"}
 
 
 def made(said: Terms, rate: float, zone: ZoneInfo, complain: Complain) -> Shape | None:
@@ -32,9 +30,9 @@ def made(said: Terms, rate: float, zone: ZoneInfo, complain: Complain) -> Shape 
     `rate` (bytes per second) is what levels that are told as rates are parts of.
     """
     entry = said.shape
-    if entry is None or not entry.understood or not _is_one(entry, complain):
+    if entry is None or not _is_one(entry, complain):
         return None
-    way = next(way for way in _WAYS if way in entry.model_fields_set)
+    way = next(way for way in _WAYS if entry.written(way))
     build = _BUILD.get(way)
     understood = not math.isnan(rate) and said.start.year >= 2000 and said.end.year < 2200
     if build is None or not understood:  # a constant; or something else was complained of
@@ -50,16 +48,15 @@ def made(said: Terms, rate: float, zone: ZoneInfo, complain: Complain) -> Shape 
 
 def _is_one(entry: ShapeEntry, complain: Complain) -> bool:
     """Complain unless a shape is of one kind, with no key of another one."""
-    given = entry.model_fields_set
-    ways = [way for way in _WAYS if way in given]
-    if not ways and not entry.empty:
+    ways = [way for way in _WAYS if entry.written(way)]
+    if not ways and entry.keys:
         return False  # an unknown key, perhaps: complained of
     if len(ways) != 1:
         what = f"the shape has {' and '.join(f'`{way}`' for way in ways)}" if ways else "the shape says nothing"
         complain(entry.place, what, "write one of `ramp`, `steps`, `burst` and `daily`, or `shape: constant`")
         return False
-    for name, (key, way) in _BESIDE.items():
-        if name in given and way not in given:
+    for key, way in _BESIDE.items():
+        if entry.written(key) and not entry.written(way):
             complain(entry.at(key), f"`{key}` stands beside `{ways[0]}`", f"it goes with `{way}`")
             return False
     return True
@@ -104,7 +101,7 @@ def _steps(levels: _Levels, start: datetime) -> Shape | None:
     entry = levels.entry
     if not entry.steps:
         return None
-    if "hold" not in entry.model_fields_set:
+    if not entry.written("hold"):
         levels.complain("steps", "there is no `hold`", "say how long a step lasts: `hold: 1 h`, or a list")
         return None
     if not entry.hold:
@@ -128,7 +125,7 @@ def _pulses(levels: _Levels, start: datetime) -> Shape | None:
     if entry.burst is None:
         return None
     if entry.pause is None:
-        if "pause" not in entry.model_fields_set:
+        if not entry.written("pause"):
             levels.complain("burst", "there is no `pause`", "say how long it is: `pause: 1 h`")
         return None
     (low,) = levels.told("low", entry.low)
@@ -140,11 +137,12 @@ def _daily(levels: _Levels, start: datetime) -> Shape | None:
     entry = levels.entry
     if not entry.daily:
         return None
-    if len(entry.daily) == 1:
+    daily = sorted(entry.daily.items())
+    if len(daily) == 1:
         levels.complain("daily", "there is one time only", 'write two or more: {"06:00": 30 %, "12:00": 100 %}')
         return None
-    parts = levels.told("daily", *(level for _, level in entry.daily))
-    points = [Point(at, part) for (at, _), part in zip(entry.daily, parts, strict=True)]
+    parts = levels.told("daily", *(level for _, level in daily))
+    points = [Point(at, part) for (at, _), part in zip(daily, parts, strict=True)]
     first, last = points[0], points[-1]
     midnight = last.level + (first.level - last.level) * ((DAY - last.at) / (DAY - last.at + first.at))
     if first.at:

@@ -87,7 +87,7 @@ def terms(document: Document, levels: Sequence[Overrides], place: Place, complai
         dwell=_or(_first(levels, lambda level: level.dwell), timedelta(0)),
         overhead=_or(_first(levels, lambda level: level.overhead), 0.0),
         job=_job(levels) if through == "fts" else None,
-        shape=_first(levels, lambda level: level.shape),
+        shape=next((level.shape for level in levels if level.written("shape")), None),
         slices=_slices(levels, through, complain),
     )
 
@@ -154,30 +154,26 @@ def _slices(levels: Sequence[Overrides], through: str, complain: Complain) -> Sl
             hint = "FTS is given files as it is, and so many as fit: remove `slices`"
             complain(said.place, "`slices` is only for links through Rucio", hint)
         return None
-    if said.scope is None:
+    if said.scope is None and not said.written("scope"):
         hint = "slices: {scope: user.dcops}, a scope in which the account may make datasets"
         complain(said.place, "`slices` has no scope", hint)
-        return None
-    return Slicing(said.scope, said.name or MARK, said.at_most or 0)
+    return None if said.scope is None else Slicing(said.scope, said.name or MARK, said.at_most or 0)
 
 
 def _datasets(levels: Sequence[Overrides], place: Place, complain: Complain) -> DatasetFilter:
     """Return which datasets are taken through Rucio."""
     given = [level.datasets for level in levels if level.datasets is not None]
     chosen = next((one for one in given if _selects(one)), None)
-    if chosen is None:
-        complain(
-            place,
-            "no datasets are named for it",
-            'write `datasets: {did: "scope:pattern"}`, here or in `defaults`',
-        )
-        chosen = Datasets.model_construct()
+    if chosen is None and not any(level.written("datasets") and level.datasets is None for level in levels):
+        hint = 'write `datasets: {did: "scope:pattern"}`, here or in `defaults`'
+        complain(place, "no datasets are named for it", hint)
+    chosen = chosen or Datasets.model_construct()
     return _filter(chosen, given, FILES, MEAN_FILE)
 
 
 def _selects(datasets: Datasets) -> bool:
     """Tell whether datasets are named: who says one of the three replaces all that is said above."""
-    return {datasets.did, datasets.containers, datasets.file} != {None}
+    return any(map(datasets.written, ("did", "containers", "file")))
 
 
 def _filter(
@@ -199,17 +195,17 @@ def _files(levels: Sequence[Overrides], place: Place, complain: Complain) -> Fil
     size = next((one.size for one in given if one.size is not None), ANY)
     for level in levels:
         files, datasets = level.files, level.datasets
-        if files is not None and files.list_ is not None:
-            if files.folder is not None:
+        if files is not None and files.written("list"):
+            if files.written("folder"):
                 complain(files.at("folder"), "`files` has a list and a folder", "keep one of them")
             return FileFilter(listing=files.list_, pattern=pattern, size=size)
-        if files is not None and files.folder is not None:
+        if files is not None and files.written("folder"):
             return FileFilter(folder=files.folder, pattern=pattern, size=size)
         if datasets is not None and _selects(datasets):
             named = [one.datasets for one in levels if one.datasets is not None]
             # Files are taken one by one, so a dataset's own shape does not matter unless the menu says so.
             return FileFilter(datasets=_filter(datasets, named, ANY, ANY), pattern=pattern, size=size)
-    if all(one.understood for one in given):
+    if not any(level.written("files") and level.files is None for level in levels):
         complain(
             place,
             "no source files are named for it",
@@ -229,8 +225,7 @@ def _job(levels: Sequence[Overrides]) -> JobOptions:
 
 def _refuse_fts_keys(level: Overrides, complain: Complain) -> None:
     """Complain of what only FTS has, said for a link or scenario through Rucio; `defaults` may serve both."""
-    for key, given in (("files", level.files), ("jobs", level.jobs)):
-        if given is not None and not isinstance(level, Defaults):
-            complain(
-                level.at(key), f"`{key}` is only for links through FTS", f"write `through: fts`, or remove `{key}`"
-            )
+    for key in ("files", "jobs"):
+        if level.written(key) and not isinstance(level, Defaults):
+            hint = f"write `through: fts`, or remove `{key}`"
+            complain(level.at(key), f"`{key}` is only for links through FTS", hint)

@@ -5,13 +5,14 @@ Rates, sizes and durations themselves are read by dc_inject.units.
 
 from __future__ import annotations
 
-import math
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, NoReturn, TypeVar
 from zoneinfo import ZoneInfo
 
+from dc_inject.menu.nodes import Place
 from dc_inject.model import naming, redaction, units
 
 T = TypeVar("T")
@@ -29,12 +30,23 @@ _FIRST_YEAR, _LAST_YEAR = 2000, 2199
 
 
 class WrongError(ValueError):
-    """A text that does not mean what it should; says why, and with `hint` what to write instead."""
+    """A text that does not mean what it should; says why, and with `hint` what to write instead.
 
-    def __init__(self, message: str, hint: str) -> None:
+    `place` is where to look for it, if that is not where the value stands.
+    """
+
+    def __init__(self, message: str, hint: str, place: Place | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.place = place
+
+
+class NotedError(WrongError):
+    """A file that cannot be used, each of whose problems is noted already, with its place in that file."""
+
+    def __init__(self) -> None:
+        super().__init__("the file cannot be used", "see its own problems")
 
 
 def shown(text: str, longest: int = 60) -> str:
@@ -49,6 +61,16 @@ def explain(error: ValueError) -> tuple[str, str]:
         return error.message, error.hint
     message, _, hint = str(error).rpartition("; ")
     return (message, hint) if message else (hint, "write a value of a usual size")
+
+
+def nearest(text: str, known: Iterable[str]) -> str:
+    """Return the hint for a name that is not known: the nearest one that is, or some of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(text, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]}?"
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return f"known: {', '.join(names[:8])}{more}" if names else "there is none"
 
 
 def rate(text: str) -> float:
@@ -305,11 +327,6 @@ def _not(text: str, what: str, right: str) -> NoReturn:
     raise WrongError(
         f"{shown(text)!r} is not {what}", f"write {right}" if not right.startswith("write") else right
     )
-
-
-def finite(value: float) -> bool:
-    """Tell whether a rate was understood; NaN stands for one that was not, and was complained of."""
-    return math.isfinite(value)
 
 
 def scope(text: str) -> str:

@@ -272,3 +272,43 @@ def test_a_huge_mesh_is_refused_quickly() -> None:
     names = ", ".join(f"S{number}" for number in range(2000))
     (problem,) = problems(scenarios(f"one: {{mesh: [{names}], rate: 1 Gb/s}}"))
     assert "4000000 links" in problem.message
+
+
+def test_a_problem_has_the_column_where_it_stands() -> None:
+    """A value its own, a key its own, and what is missing that of the mapping."""
+    line = "  one: {links: [{from: A, to: 'B', rate: 10, prio: 3}, {from: B, rate: 1 Gb/s}]}"
+    columns = [(problem.line, problem.column) for problem in problems(scenarios(line.strip()))]
+    assert sorted(columns) == [(10, line.index(what) + 1) for what in ("10,", "prio", "{from: B, rate")]
+
+
+def test_what_was_refused_is_not_said_to_miss() -> None:
+    """What is left of a menu is looked at, and nothing follows from what was cut out of it."""
+    content = text(
+        x="sites: {KIT: {rses: {K: 3}}, RAL: 3}\n"
+        "exclude:\n"
+        "- {site: RAL, from: 2027-02-08 12:00, to: 2027-02-08 13:00, reason: x}\n"
+        "- {scenario: bad, from: 2027-02-08 12:00, to: 2027-02-08 13:00, reason: x}",
+        defaults="defaults: {datasets: 3, shape: {steps: [1 x, 2 y], hold: 1 h}}",
+        scenarios="""scenarios:
+  one: {from: {A: x}, to: {B: 1}, volume: 1 TB}
+  bad: 3
+  two: {from: A, to: KIT, rate: 1, then: {to: {B: [C], D: E}}}
+  bad name: {from: A, to: A, rate: 1 Gb/s}
+  three: {from: A, to: B, rate: 1 Gb/s, datasets: {did: x}, lifetime: 3}""",
+    )
+    assert [(problem.line, problem.message) for problem in problems(content)] == [
+        (8, "'3' stands where a mapping belongs"),
+        (8, "`steps`: '1 x' is not a level"),
+        (8, "`steps`: '2 y' is not a level"),
+        (10, "`from`: 'x' is not a share"),
+        (10, "a shape, but no `rate` for it"),
+        (11, "'3' stands where a mapping belongs"),
+        (12, "`rate`: '1' has no unit"),
+        (12, "`to`: a list where one value is expected"),
+        (13, "A is source and destination"),
+        (13, "`scenarios`: 'bad name' is not a name"),
+        (14, "'3' stands where a mapping belongs"),
+        (14, "`did`: 'x' is not a DID"),
+        (15, "'3' stands where a mapping belongs"),
+        (15, "'3' stands where a mapping belongs"),
+    ]

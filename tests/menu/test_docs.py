@@ -20,13 +20,13 @@ from dc_inject.menu.schema import (
     FtsEntry,
     Jobs,
     LimitsEntry,
-    Mapping,
     RseEntry,
     ShapeEntry,
     SiteEntry,
     SlicesEntry,
     ThenEntry,
 )
+from dc_inject.menu.validation import MenuModel
 from dc_inject.model import DatasetFilter, Limits
 from tests.menu.texts import draft, text
 
@@ -86,7 +86,7 @@ def test_there_are_examples() -> None:
         SlicesEntry,
     ],
 )
-def test_every_key_is_on_the_page(part: type[Mapping]) -> None:
+def test_every_key_is_on_the_page(part: type[MenuModel]) -> None:
     """No key without its explanation."""
     keys = {field.alias or name for name, field in part.model_fields.items()} - {"from", "to"}
     assert {key for key in keys if not re.search(rf"`{key}\b", PAGE)} <= {
@@ -127,6 +127,8 @@ def test_the_schema_describes_what_is_read() -> None:
     assert {"list", "folder", "pattern", "size"} == set(made["$defs"]["Files"]["properties"])
     assert made["$defs"]["Jobs"]["properties"]["files"]["maximum"] == 5000
     assert made["$defs"]["Jobs"]["properties"]["verify"]["enum"] == ["none", "source", "target", "both"]
-    assert {"items", "properties"} <= {
-        key for one in made["$defs"]["Scenario"]["properties"]["links"]["anyOf"] for key in one
-    }
+    links = made["$defs"]["Scenario"]["properties"]["links"]["anyOf"]
+    assert [one.get("items", one) for one in links] == [
+        {"$ref": "#/$defs/LinkEntry"},
+        {"$ref": "#/$defs/LinkFile"},
+    ]

@@ -91,7 +91,7 @@ def test_a_file_that_may_not_be_read(folder: Path, monkeypatch: pytest.MonkeyPat
 def test_an_include_that_is_a_folder(folder: Path) -> None:
     """Is told with the line that names it."""
     (folder / "day1.yaml").write_text(text(x="include: ."))
-    assert "day1.yaml:14: . cannot be read" in check(folder).stdout
+    assert "day1.yaml:14:10: . cannot be read" in check(folder).stdout
 
 
 # --------------------------------------------------------------------------- dc-inject check

@@ -19,11 +19,11 @@ from dc_inject.menu.schema import (
     Lifetime,
     LimitsEntry,
     LinkEntry,
-    Mapping,
     RseEntry,
     Scenario,
     SiteEntry,
 )
+from dc_inject.menu.validation import MenuModel
 from dc_inject.model.errors import MenuError, Problem
 from tests.fuzz.cases import fuzz
 from tests.menu.texts import PARTS, draft
@@ -44,7 +44,7 @@ WORDS = st.sampled_from(
         "files.csv", ".", "data", "/data", "*.root", "65", "200", "both", "adler32:0cc737eb",
     ]
 )  # fmt: skip
-CLASSES: list[type[Mapping]] = [
+CLASSES: list[type[MenuModel]] = [
     Document, Defaults, Scenario, LinkEntry, Datasets, Files, Jobs, Lifetime, SiteEntry, RseEntry, ExcludeEntry,
     FtsEntry, LimitsEntry,
 ]  # fmt: skip
@@ -82,7 +82,7 @@ TREES = st.recursive(
 )
 
 
-def fields_of(part: type[Mapping], node: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+def fields_of(part: type[MenuModel], node: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     keys = sorted(field.alias or name for name, field in part.model_fields.items())
     return st.dictionaries(st.sampled_from(keys), node, max_size=6)
 

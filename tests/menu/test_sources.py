@@ -20,7 +20,9 @@ def read(content: str | bytes, file: str = "s.csv") -> tuple[Listing | None, lis
     """Return what a list holds, and what is wrong with it."""
     found: list[Problem] = []
     data = content if isinstance(content, bytes) else content.encode()
-    listing = sources.read(data, file, file, lambda place, what, hint: found.append(Problem(*place, what, hint)))
+    listing = sources.read(
+        data, file, file, lambda place, what, hint: found.append(Problem(place.file, place.line, what, hint))
+    )
     return listing, found
 
 

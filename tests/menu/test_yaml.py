@@ -47,7 +47,7 @@ def test_places() -> None:
         d[1].place.line,
     ]
     assert lines == [1, 2, 3, 4, 5, 6]
-    assert all(isinstance(key, Text) and key.place == Place("m.yaml", 1 + i) for i, key in enumerate(found))
+    assert all(isinstance(key, Text) and key.place == Place("m.yaml", 1 + i, 1) for i, key in enumerate(found))
 
 
 def test_merges() -> None:

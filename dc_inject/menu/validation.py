@@ -1,0 +1,257 @@
+"""From a menu's nodes to its models: pydantic finds everything that is wrong, and here it gets its place.
+
+pydantic collects the errors of a whole document, each with its path in it. `validated` notes each of them with
+file, line, column and hint. Then it cuts out what is wrong and reads the rest: what does not fit together in
+there is told in the same go. A model knows which keys were cut (`written`), so that nobody says that they miss.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import ErrorDetails
+
+from dc_inject.menu import values
+from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
+from dc_inject.menu.reading import Reading
+from dc_inject.menu.values import NotedError, WrongError
+
+ROUNDS = 3  # what is left after the first cut has nothing wrong in it, or what was hidden by it
+_KEY = "[key]"  # how pydantic ends the path of a key
+
+M = TypeVar("M", bound="MenuModel")
+Path = tuple[str | int, ...]
+
+
+class MenuModel(BaseModel):
+    """A mapping of the menu format, which knows where it stands; keys that begin with `x-` are free."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"patternProperties": {"^x-": {}}})
+    examples: ClassVar[dict[str, str]] = {  # for hints, of keys that have to be there
+        "menu": "1",
+        "start": "2027-02-08 10:00",
+        "end": "2027-02-09 10:00",
+        "rate": "10 Gb/s",
+        "from": "T2_CH_CERN",
+    }
+    _node: Map = PrivateAttr(default_factory=lambda: Map((), Place("", 0)))
+
+    @property
+    def place(self) -> Place:
+        """Where it stands."""
+        return self._node.place
+
+    def at(self, key: str) -> Place:
+        """Where a key of it stands, or the mapping where the key is not given."""
+        written = next((one for one in self._node if one == key), None)
+        return written.place if isinstance(written, Text) else self._node.cut.get(key, self.place)
+
+    def written(self, key: str) -> bool:
+        """Whether a key of it was written, be its value right or wrong."""
+        return key in self._node or key in self._node.cut
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys of it that were written, be their values right or wrong; not the free ones."""
+        return frozenset(key for key in (*self._node, *self._node.cut) if not key.startswith("x-"))
+
+    def names(self, key: str) -> frozenset[str] | None:
+        """Return the keys of a mapping in it, also of entries that were refused; None if it was refused itself."""
+        inner = self._node.get(key)
+        return None if key in self._node.cut else frozenset((*inner, *inner.cut) if isinstance(inner, Map) else ())
+
+    def has_refused(self, key: str) -> bool:
+        """Whether a mapping in it was refused, or an entry of it."""
+        inner = self._node.get(key)
+        return key in self._node.cut or (isinstance(inner, Map) and bool(inner.cut))
+
+    def keys_in(self, key: str) -> Iterable[Text]:
+        """Return the keys of a mapping in it as they were written."""
+        inner = self._node.get(key)
+        return (name for name, _ in inner.entries()) if isinstance(inner, Map) else ()
+
+    @classmethod
+    def key_of(cls, name: str) -> str:
+        """Return what a field is called in a menu."""
+        return cls.model_fields[name].alias or name
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _remember(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401  as pydantic has it
+        """Leave out the free keys, and give nothing for what has to be there and was cut out."""
+        if not isinstance(data, Map):
+            return handler(data)
+        taken: dict[str, Node | None] = {key: node for key, node in data.items() if not key.startswith("x-")}
+        for name, field in cls.model_fields.items():
+            if field.is_required() and cls.key_of(name) in data.cut:
+                taken[cls.key_of(name)] = None
+        made = handler(taken)
+        made._node = data  # noqa: SLF001  its own
+        return made
+
+
+class _Spot(NamedTuple):
+    """Where an error arose: in which model, at which of its keys, and what has to be cut out for it."""
+
+    part: type[MenuModel]
+    key: str
+    holder: Node  # of what is cut out
+    path: Path
+
+
+def validated(model: type[M], data: Map, reading: Reading, parts: Mapping[str, type[MenuModel]]) -> M | None:
+    """Read a document as a model; every error is noted, and what is right is returned nevertheless.
+
+    `parts` are the models by what hints call them. None is returned when nothing can be understood.
+    """
+    for _ in range(ROUNDS):
+        try:
+            return model.model_validate(data, context=reading)
+        except ValidationError as error:
+            paths = []
+            for details in error.errors(include_url=False):
+                spot = _spot(model, data, _path(details))
+                _note(details, spot, reading, parts)
+                kept = _is_key(details) and spot.path == _path(details)
+                paths.append((*spot.path, _KEY) if kept else spot.path)
+            data = _without(data, paths)
+    return None
+
+
+def _is_key(details: ErrorDetails) -> bool:
+    return details["loc"][-1:] == (_KEY,) and details["type"] != "extra_forbidden"
+
+
+def _path(details: ErrorDetails) -> Path:
+    return details["loc"][:-1] if _is_key(details) else details["loc"]
+
+
+def _spot(model: type[MenuModel], data: Map, path: Path) -> _Spot:
+    """Follow the path of an error: as deep as there are models, since a value is right or wrong as a whole."""
+    part, key = model, ""
+    holder: Map | Seq = data
+    node: Map | Seq = data
+    inner: type[MenuModel] | None = model  # of what `node` is, or of each of its items
+    many = False
+    walked: list[str | int] = []
+    for step in path:
+        walked.append(step)
+        holder = node
+        if many:
+            part, many = inner or part, False
+        else:
+            part, key = inner or part, str(step)
+            inner, many = _inside(part, key)
+        child = _child(holder, step)
+        if inner is None or not isinstance(child, Map | Seq):
+            break
+        node = child
+    return _Spot(part, key, holder, tuple(walked))
+
+
+def _child(holder: Node, step: str | int) -> Node | None:
+    if isinstance(holder, Map):
+        return holder.get(str(step))
+    return holder[step] if isinstance(holder, Seq) and isinstance(step, int) else None
+
+
+def _inside(part: type[MenuModel], key: str) -> tuple[type[MenuModel] | None, bool]:
+    """Return the model of a key's value, and whether the value is a list or mapping of such."""
+    field = next((field for name, field in part.model_fields.items() if part.key_of(name) == key), None)
+    return (None, False) if field is None else _model_of(field.annotation)
+
+
+def _model_of(annotation: object) -> tuple[type[MenuModel] | None, bool]:
+    if isinstance(annotation, type) and issubclass(annotation, MenuModel):
+        return annotation, False
+    for argument in get_args(annotation):
+        model, many = _model_of(argument)
+        if model is not None:
+            return model, many or get_origin(annotation) in {dict, tuple}
+    return None, False
+
+
+def _note(details: ErrorDetails, spot: _Spot, reading: Reading, parts: Mapping[str, type[MenuModel]]) -> None:
+    """Note one error of pydantic in our words, at its place."""
+    last = spot.path[-1] if spot.path else ""
+    node, wrong = _child(spot.holder, last), details.get("ctx", {}).get("error")
+    given = details["input"] if isinstance(details["input"], Text | Map | Seq) else node
+    place = given.place if isinstance(given, Text | Map | Seq) else spot.holder.place
+    if details["type"] == "missing":
+        example = f", such as `{last}: {spot.part.examples[str(last)]}`" if last in spot.part.examples else ""
+        reading.complain(spot.holder.place, f"`{last}` is missing", f"add `{last}: ...`{example}")
+    elif details["type"] == "extra_forbidden":
+        what = f"the key `{values.shown(str(last))}` is unknown here"
+        reading.complain(_key_place(spot.holder, str(last)), what, _nearest(str(last), spot.part, parts))
+    elif isinstance(node, Text) and not node.strip() and isinstance(last, str) and not _is_key(details):
+        where = _key_place(spot.holder, last)
+        reading.complain(where, f"`{last}` has no value", "give it one, or remove the key")
+    elif isinstance(wrong, ValueError) and not isinstance(wrong, NotedError):
+        message, hint = values.explain(wrong)
+        prefix = "" if message.startswith("`") else f"`{spot.key}`: "
+        reading.complain((wrong.place if isinstance(wrong, WrongError) else None) or place, prefix + message, hint)
+    elif wrong is None:
+        _misplaced(given, "a list" if details["type"] == "tuple_type" else "a mapping", place, reading)
+
+
+def _key_place(holder: Node, key: str) -> Place:
+    found = next((one for one in holder if one == key), None) if isinstance(holder, Map) else None
+    return found.place if isinstance(found, Text) else holder.place
+
+
+def _misplaced(node: Node | None, expected: str, place: Place, reading: Reading) -> None:
+    """Complain of a list, mapping or text where something else belongs."""
+    what = "a mapping" if isinstance(node, Map) else "a list"
+    what = repr(values.shown(node, 40)) if isinstance(node, Text) else what
+    hints = {"a list": "write a list: `- ...` lines, or [...]", "a mapping": "write `key: value` lines, or {...}"}
+    reading.complain(place, f"{what} stands where {expected} belongs", hints[expected])
+
+
+def _nearest(key: str, part: type[MenuModel], parts: Mapping[str, type[MenuModel]]) -> str:
+    known = [part.key_of(name) for name in part.model_fields]
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean `{near[0]}`?"
+    elsewhere = [noun for noun, one in parts.items() if key in map(one.key_of, one.model_fields)]
+    return f"it belongs into {elsewhere[0]}" if elsewhere else f"known here: {', '.join(known)}"
+
+
+def _without(node: Map, paths: Sequence[Path]) -> Map:
+    """Return a document without what stands at some paths; what it shares with others by anchors stays there."""
+    left = _cut(node, paths)
+    return left if isinstance(left, Map) else node
+
+
+def _cut(node: Node, paths: Sequence[Path]) -> Node:
+    below: dict[str | int, list[Path]] = {}
+    for first, *rest in paths:
+        below.setdefault(first, []).append(tuple(rest))
+    if isinstance(node, Seq):
+        kept = [
+            _cut(one, below[at]) if at in below else one
+            for at, one in enumerate(node)
+            if () not in below.get(at, ())
+        ]
+        return Seq(kept, node.place)
+    if not isinstance(node, Map):
+        return node
+    gone = {str(key): Text(str(key), node.place) for key, some in below.items() if () in some}
+    entries = []
+    for key, value in node.entries():
+        some = below.get(key, [])
+        if key in gone:
+            gone[key] = key
+        else:
+            new = Kept(key, key.place) if (_KEY,) in some else key
+            entries.append((new, _cut(value, [one for one in some if one != (_KEY,)]) if some else value))
+    return Map(entries, node.place, [*gone.values(), *(Text(key, place) for key, place in node.cut.items())])
