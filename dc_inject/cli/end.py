@@ -16,6 +16,7 @@ import click
 
 from dc_inject.cli import campaigns, common, removal, sweeping, trusting
 from dc_inject.engine.ending import THREADS, Ending, Standing, files_left
+from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
 from dc_inject.model import Entry, State, units
@@ -26,7 +27,6 @@ from dc_inject.planning.second_hops import second_hops
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
 
-IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)
 JOBS_END_WITHIN = timedelta(minutes=1)
 TELL_EVERY = timedelta(seconds=10)
 SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, once it was interrupted

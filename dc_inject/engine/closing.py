@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.releasing import Releasing
-from dc_inject.ledger import Row, transitions
-from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State, units
+from dc_inject.ledger import Row
+from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State, transitions, units
 
 log = logging.getLogger(__name__)
 
@@ -178,24 +178,3 @@ def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
 def _reasons(what: str, held: Mapping[Hold, int]) -> str:
     reasons = ", ".join(f"{count} {hold}" for hold, count in sorted(held.items()))
     return f"; {what}: {reasons}" if reasons else ""
-
-
-def ours_to_delete(context: EngineContext, entries: Iterable[Entry]) -> list[Entry]:
-    """Return those whose bytes no service deletes."""
-    backends = context.backends
-    return [e for e in entries if (s := e.injection.link.through) in backends and not backends[s].cleans_up]
-
-
-def say_what_stays(context: EngineContext) -> None:
-    """Say which files of ours nobody will delete now that we leave."""
-    left = [entry.injection for entry in ours_to_delete(context, context.ledger.entries(State.ENDED))]
-    if not left:
-        return
-    places = sorted({injection.link.destination for injection in left})
-    log.warning(
-        "files of %s are not known to be gone from %s%s: the next run, or `dc-inject end %s`, deletes them",
-        units.counted(len(left), "jobs"),
-        ", ".join(places[:3]),
-        f" and {len(places) - 3} more" if len(places) > 3 else "",
-        context.campaign_name,
-    )

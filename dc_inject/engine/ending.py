@@ -1,6 +1,11 @@
-"""Ending on demand: complete rules at once, unfinished ones only when that is asked for, and at a pace.
+"""Ending by hand, for `dc-inject end`: complete rules at once, unfinished ones only when asked for, and at a pace.
 
-Ending an incomplete rule cancels its transfers; millions of cancelled transfers at once have jammed FTS.
+Ending an incomplete rule cancels its transfers; millions of cancelled transfers at once have jammed FTS. So before
+each cancel comes an exact look at what the rule has moved, and between cancels a look at those that are left:
+what has become complete meanwhile ends at once, what is gone needs no cancel.
+
+`Ending` drives the `Reconciler` (see there for the lifetime of a rule) and waits for the answers. It works without
+a ledger as well; then nothing is written down.
 """
 
 from __future__ import annotations
@@ -8,62 +13,36 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import TypeVar
 
 from dc_inject.engine.calls import Calls
-from dc_inject.engine.clearing import Clearing
-from dc_inject.engine.removals import ON_DEMAND
-from dc_inject.model import Entry, State
+from dc_inject.engine.deleting import BY_HAND, DeletionByHand
+from dc_inject.engine.reconciler import OBSERVE_AT_ONCE, Batch, Reconciler, Record
+from dc_inject.model import Entry, transitions
 from dc_inject.model.errors import NeedsOperator, ServiceError
 from dc_inject.model.ports import Backend, Clock, Executor, Observation, Outcome, Removal, Status
-from dc_inject.planning.reconcile import given_up
+from dc_inject.planning import reconcile
+from dc_inject.planning.reconcile import Stage
 
 log = logging.getLogger(__name__)
 
-OBSERVE_AT_ONCE = 200
 LOOK_AT_ONCE = 25  # while it cancels: rules that are gone are asked for one by one, so many calls side by side
 LOOK_EVERY = timedelta(seconds=30)
 LOOK_SHARE = 4  # a look that takes long is followed by so many times as much cancelling
-END_AT_ONCE = 20
 BATCHES_AT_ONCE = 8
-THREADS = ON_DEMAND.calls
+THREADS = BY_HAND.calls
 GIVE_UP_AFTER = 5  # failures in a row: the service does not work now, the rest is for another time
 
-
 Missed = Callable[[Sequence[Entry], datetime], None]
-
-
-class Record(Protocol):
-    """What is written down of an ending: a ledger, or nothing where there is none."""
-
-    def end_asked(self, keys: Sequence[str], now: datetime) -> None:
-        """Write that these are about to be ended."""
-        ...
-
-    def observe(self, observations: Sequence[Observation], now: datetime) -> None:
-        """Write how these stand; what is absent has ended."""
-        ...
-
-    def withdraw(self, keys: Sequence[str], why: str, now: datetime) -> None:
-        """Write that these, which were in doubt, were never carried out."""
-        ...
-
-    def gone(self, keys: Sequence[str], now: datetime) -> None:
-        """Write that the bytes of these ended ones are gone from their destinations."""
-        ...
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Our rules as a service sees them now.
-
-    `overdue` are unfinished ones past their lifetime that nobody ends but we, `ending` have just been ended or
-    have expired, `in_doubt` are those of lost answers that are not known there.
-    """
+    """Our rules as a service sees them now, by how far they are (`planning/reconcile.py`)."""
 
     complete: tuple[Entry, ...]
     unfinished: tuple[Entry, ...]
@@ -76,15 +55,6 @@ class Standing:
 def files_left(entries: Iterable[Entry]) -> int:
     """Return how many files have not arrived: what cancelling would cancel."""
     return sum(entry.injection.item.files - entry.files_done for entry in entries)
-
-
-def next_moment(last: datetime | None, now: datetime, per_hour: float) -> datetime:
-    """Return when the next rule may be cancelled: an hour / `per_hour` after the last one, or now.
-
-    Time lost is not made up: after an outage there is no burst. A last one in the future was written by a clock
-    that was ahead.
-    """
-    return now if last is None else max(now, min(last, now) + timedelta(hours=1) / per_hour)
 
 
 class Ending:
@@ -105,10 +75,10 @@ class Ending:
         """
         self._backends = backends
         self._clock = clock
-        self._executor = executor
         self._calls = Calls(executor, clock)
         self._record = record
         self._patience = patience
+        self._reconciler = Reconciler(backends, clock, record)
         self._asked: dict[str, Entry] = {}  # asked to end, and not seen to be gone
 
     def look(self, entries: Sequence[Entry], missed: Missed | None = None) -> Standing:
@@ -125,28 +95,21 @@ class Ending:
             missed(unsure, moment)
             self.wait(moment)
             seen |= self._observe(unsure)
-        now = self._clock.now()
-        complete, unfinished, overdue, ending, gone, in_doubt, never = [], [], [], 0, 0, 0, []
-        for before in entries:
-            entry = _updated(before, seen[before.injection.key])
-            if entry.state is State.CALLED and given_up(entry, now, self._patience):
-                never.append(entry.injection.key)
-            elif entry.state is State.CALLED:
-                in_doubt += 1
-            elif entry.state is State.ENDED:
-                gone += 1
-            elif self._is_ending(entry, entry.expires_at, now):
-                ending += 1
-            elif entry.state is State.COMPLETE:
-                complete.append(entry)
-            elif self._overdue(entry, now):
-                overdue.append(entry)
-            else:
-                unfinished.append(entry)
+        at: dict[Stage, list[Entry]] = defaultdict(list)
+        for entry in entries:
+            stage, after = self._stage(entry, seen[entry.injection.key])
+            at[stage].append(after)
+        never = [entry.injection.key for entry in at[Stage.NEVER_CARRIED_OUT]]
         if never and self._record is not None:
-            self._record.withdraw(never, "the request was lost and not carried out", now)
-        sorts = tuple(complete), tuple(unfinished), tuple(overdue)
-        return Standing(*sorts, ending, gone + len(never), in_doubt)
+            self._record.withdraw(never, "the request was lost and not carried out", self._clock.now())
+        return Standing(
+            complete=tuple(at[Stage.COMPLETE]),
+            unfinished=tuple(at[Stage.UNFINISHED]),
+            overdue=tuple(at[Stage.OVERDUE]),
+            ending=len(at[Stage.ENDING]),
+            gone=len(at[Stage.ENDED]) + len(never),
+            in_doubt=len(at[Stage.IN_DOUBT]),
+        )
 
     def wait(self, until: datetime) -> None:
         """Let time pass; when the clock is put back meanwhile, the moment moves with it."""
@@ -158,13 +121,12 @@ class Ending:
 
     def end(self, complete: Sequence[Entry]) -> Iterator[Outcome]:
         """End complete rules as fast as the services take them; gives each outcome as it comes."""
-        batches = [
-            (service, some[start : start + END_AT_ONCE])
-            for service, some in _by_service(complete).items()
-            for start in range(0, len(some), END_AT_ONCE)
-        ]
-        for start in range(0, len(batches), BATCHES_AT_ONCE):
-            yield from self._end(batches[start : start + BATCHES_AT_ONCE])
+        batches = self._reconciler.ending(complete)
+        while together := list(islice(batches, BATCHES_AT_ONCE)):
+            self._asked |= {entry.injection.key: entry for batch in together for entry in batch.entries}
+            for batch, outcomes, error in self._gather(together):
+                failed = [Outcome(entry.injection.key, error=error) for entry in batch.entries]
+                yield from failed if outcomes is None else outcomes
 
     def cancel(
         self, unfinished: Sequence[Entry], per_hour: float, last: datetime | None = None
@@ -181,7 +143,7 @@ class Ending:
         while left:
             now = self._clock.now()
             last, looked = last and min(last, now), min(looked, now)
-            moment = next_moment(last, now, per_hour)
+            moment = reconcile.next_cancel(last, now, per_hour)
             if looked + pause < moment:
                 self.wait(looked + pause)
                 began = self._clock.now()
@@ -202,8 +164,8 @@ class Ending:
 
         Raises the ServiceError of a service that does not tell in time, when all that is known is written.
         """
-        some = list(islice(reversed(self._asked.values()), BATCHES_AT_ONCE * OBSERVE_AT_ONCE))
-        self._observe(some, at_once=LOOK_AT_ONCE, within=within)
+        latest = list(islice(reversed(self._asked.values()), BATCHES_AT_ONCE * OBSERVE_AT_ONCE))
+        self._observe(latest, at_once=LOOK_AT_ONCE, within=within)
 
     def remove(
         self, entries: Iterable[Entry], patience: timedelta, waits: Callable[[str, str], None]
@@ -213,50 +175,41 @@ class Ending:
         Those that are not gone are asked for again until none has got on at their destination for `patience`; then
         they are given as they are. `waits` is told once of each destination that is waited for, and why.
         """
-        clearing = Clearing(
-            [entry for entry in entries if not self._backends[entry.injection.link.through].cleans_up],
+        deletion = DeletionByHand(
+            [entry for entry in entries if not self._reconciler.cleans_up(entry)],
             self._backends,
             self._calls,
             self._clock,
-            patience=self._patience,
+            patience=patience,
+            call_patience=self._patience,
             waits=waits,
         )
-        for told in clearing.told(patience):
-            gone = [removal.key for removal in told if removal.gone]
+        for removals in deletion.removals():
+            gone = [removal.key for removal in removals if removal.gone]
             if gone and self._record is not None:
                 self._record.gone(gone, self._clock.now())
-            yield from told
-
-    def _overdue(self, entry: Entry, now: datetime) -> bool:
-        """Whether the lifetime of an entry is over that lives on in its service."""
-        lives_on = not self._backends[entry.injection.link.through].cleans_up
-        return lives_on and entry.expires_at is not None and entry.expires_at <= now
-
-    def _is_ending(self, entry: Entry, expires_at: datetime | None, now: datetime) -> bool:
-        """Whether a rule has been ended, or has expired, and its service takes its time to let it go."""
-        cleans_up = self._backends[entry.injection.link.through].cleans_up
-        return cleans_up and expires_at is not None and expires_at <= now
+            yield from removals
 
     def _look_over(self, left: dict[str, Entry]) -> Iterator[Outcome]:
         """Look at some of what is `left`: end what is complete, and take it and what is gone away from there.
 
         What was asked to end is looked at, too, so that the record tells how far it is.
         """
-        some, asked = (list(islice(those.values(), OBSERVE_AT_ONCE)) for those in (left, self._asked))
+        of_left, of_asked = (list(islice(those.values(), OBSERVE_AT_ONCE)) for those in (left, self._asked))
         try:
-            self._observe(asked, at_once=LOOK_AT_ONCE)
-            standing = self.look(some)
+            self._observe(of_asked, at_once=LOOK_AT_ONCE)
+            standing = self.look(of_left)
         except ServiceError as error:
             log.info("what is left could not be looked at: %s", error.message)
             return  # the next one that is cancelled meets the same, and counts it
-        for entry in asked:  # to the back: next time others have their turn
+        for entry in of_asked:  # to the back: next time others have their turn
             if self._asked.pop(entry.injection.key, None):
                 self._asked[entry.injection.key] = entry
-        for entry in some:
+        for entry in of_left:
             del left[entry.injection.key]
         left |= {entry.injection.key: entry for entry in (*standing.overdue, *standing.unfinished)}
         complete = {entry.injection.key for entry in standing.complete}
-        over = [e for e in some if e.injection.key not in left and e.injection.key not in complete]
+        over = [e for e in of_left if e.injection.key not in left and e.injection.key not in complete]
         yield from (Outcome(entry.injection.key, entry.external_id) for entry in over)
         yield from self.end(standing.complete)
 
@@ -266,26 +219,17 @@ class Ending:
             seen = self._observe([entry], exact=True)[key]
         except ServiceError as error:
             return Outcome(key, error=error)  # without it the bytes that it moved would be lost for the account
-        if seen.status is Status.ABSENT or self._is_ending(entry, seen.expires_at, self._clock.now()):
+        stage, after = self._stage(entry, seen)
+        if stage in {Stage.ENDED, Stage.ENDING}:
             return Outcome(key, entry.external_id)
-        return self._end([(entry.injection.link.through, [entry])])[0]
+        return next(self.end([after]))
 
-    def _end(self, batches: Sequence[tuple[str, Sequence[Entry]]]) -> list[Outcome]:
+    def _stage(self, entry: Entry, seen: Observation) -> tuple[Stage, Entry]:
+        """Return how far an entry is, and the entry as it stands, after it was seen."""
         now = self._clock.now()
-        asked = {e.injection.key: replace(e, end_asked_at=now) for _, part in batches for e in part}
-        if self._record is not None:
-            self._record.end_asked(list(asked), now)
-        self._asked |= asked
-        tasks: dict[tuple[str, int], Callable[[], Any]] = {}
-        for number, (service, part) in enumerate(batches):
-            backend = self._backends[service]
-            tasks[service, number] = partial(backend.end, part)
-        results, errors = self._gather(tasks)
-        outcomes: list[Outcome] = []
-        for number, (service, part) in enumerate(batches):
-            failed = [Outcome(entry.injection.key, error=errors.get((service, number))) for entry in part]
-            outcomes += results.get((service, number), failed)
-        return outcomes
+        after = transitions.observed(entry, seen, now)
+        cleans_up = self._reconciler.cleans_up(entry)
+        return reconcile.stage(after, seen, now, self._patience, cleans_up=cleans_up), after
 
     def _observe(
         self,
@@ -295,48 +239,27 @@ class Ending:
         at_once: int = OBSERVE_AT_ONCE,
         within: timedelta | None = None,
     ) -> dict[str, Observation]:
-        tasks: dict[tuple[str, int], Callable[[], Any]] = {}
-        for service, some in _by_service(entries).items():
-            backend = self._backends[service]
-            for start in range(0, len(some), at_once):
-                part = some[start : start + at_once]
-                tasks[service, start] = partial(backend.observe, part, exact=exact)
-        results, errors = self._gather(tasks, within)
-        observations = [observation for some in results.values() for observation in some]
-        if self._record is not None:
-            self._record.observe(observations, self._clock.now())
-        for seen in observations:
-            if seen.status is Status.ABSENT:
-                self._asked.pop(seen.key, None)
-        for error in errors.values():
+        """Return how entries stand, written down; raises a ServiceError when not all were told of."""
+        seen: dict[str, Observation] = {}
+        errors: list[ServiceError] = []
+        batches = list(self._reconciler.observing(entries, exact=exact, at_once=at_once))
+        for batch, observations, error in self._gather(batches, within):
+            written = self._reconciler.observed(batch.entries, observations or [])
+            seen |= {observation.key: observation for observation in written}
+            errors += [error] if error else []
+        for key, observation in seen.items():
+            if observation.status is Status.ABSENT:
+                self._asked.pop(key, None)
+        for error in errors:
             raise error
-        return {observation.key: observation for observation in observations}
+        return seen
 
     def _gather(
-        self, tasks: Mapping[tuple[str, int], Callable[[], Any]], within: timedelta | None = None
-    ) -> tuple[dict[tuple[str, int], Any], dict[tuple[str, int], ServiceError]]:
+        self, batches: Sequence[Batch[T]], within: timedelta | None = None
+    ) -> Iterator[tuple[Batch[T], list[T] | None, ServiceError | None]]:
+        """Make calls side by side; give each with its answer, or with why there was none in time."""
         deadline = self._clock.now() + (within or self._patience)
-        return self._calls.gather(tasks, deadline, lambda name: name[0])
-
-
-def _updated(entry: Entry, seen: Observation) -> Entry:
-    """Return an entry as it was seen; one in doubt that was not found stays in doubt."""
-    if seen.status is Status.UNKNOWN:
-        return entry
-    if seen.status is Status.ABSENT:
-        return entry if entry.state is State.CALLED else replace(entry, state=State.ENDED)
-    return replace(
-        entry,
-        state=State.COMPLETE if seen.status is Status.COMPLETE else State.LIVE,
-        external_id=seen.external_id or entry.external_id,
-        files_done=seen.files_done,
-        present=entry.present if seen.present is None else seen.present,
-        expires_at=seen.expires_at or entry.expires_at,
-    )
-
-
-def _by_service(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
-    result: dict[str, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        result[entry.injection.link.through].append(entry)
-    return result
+        calls = {number: batch.call for number, batch in enumerate(batches)}
+        answers, errors = self._calls.gather(calls, deadline, lambda number: batches[number].service)
+        for number, batch in enumerate(batches):
+            yield batch, answers.get(number), errors.get(number)

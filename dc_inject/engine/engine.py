@@ -14,11 +14,12 @@ from datetime import datetime, timedelta
 from dc_inject.engine import aiming
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.checking import Checking
-from dc_inject.engine.closing import END_OF_RUN, Closing, ours_to_delete, say_what_stays
+from dc_inject.engine.closing import END_OF_RUN, Closing
 from dc_inject.engine.context import EngineContext, Settings
-from dc_inject.engine.observation import LIVE, Following
+from dc_inject.engine.deleting import ours_to_delete, say_what_stays
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.overriding import Overriding
+from dc_inject.engine.reconciler import IN_SERVICE, Rounds
 from dc_inject.engine.releasing import Releasing
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign, Cycle, Held, Hold, State, redaction, units
@@ -69,7 +70,7 @@ class Engine:
         self._opening = Opening(self._context)
         self._releasing = Releasing(self._context)
         self._closing = Closing(self._context, self._releasing)
-        self._following = Following(self._context, self._releasing.not_carried_out, self._releasing.under_way)
+        self._rounds = Rounds(self._context, self._releasing.not_carried_out, self._releasing.under_way)
         self._checking = Checking(self._context, self._works_again)
         self._overriding = Overriding(self._context, self._releasing)
         self._since = ledger.begin(clock.now())
@@ -139,7 +140,7 @@ class Engine:
             self._releasing.withdraw(None, END_OF_RUN)
         self._releasing.send(self._clock.now())
         if now >= self._observe_at:
-            self._following.round(now, every)
+            self._rounds.round(now, every)
             self._observe_at = now + every
 
     def _works_again(self) -> None:
@@ -177,14 +178,14 @@ class Engine:
         if any(aims.get(flow.key) != (flow.goal.kind, flow.goal.bytes) for flow in flows if flow.goal):
             return False
         onward = {flow.key for flow in flows if isinstance(flow.goal, SecondHop)}
-        waiting = aiming.going_on(self._context, self._context.ledger.entries(*LIVE), onward).waiting
+        waiting = aiming.going_on(self._context, self._context.ledger.entries(*IN_SERVICE), onward).waiting
         if any(waiting[hop] for hop in onward):
             return False
         return not self._context.ledger.entries(State.INTENDED, State.CALLED, State.LIVE)
 
     def _drained(self, now: datetime) -> bool:
         """Whether nothing of ours is live, and its bytes are gone or were waited for long enough."""
-        live = self._context.ledger.entries(*LIVE)
+        live = self._context.ledger.entries(*IN_SERVICE)
         if live and all((e.expires_at or e.called_at or now) + DELETED_WITHIN <= now for e in live):
             what = units.counted(len(live), "rules and jobs")
             self._lost = f"nothing is heard of {what} long after the end of their lifetime"
@@ -209,15 +210,15 @@ class Engine:
         if self._context.settings.end_on_stop and self._stopping:
             self._releasing.withdraw(None, "stopped")
             self._hear(deadline)
-            self._following.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
+            self._rounds.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
             self._hear(deadline)
-            live = self._context.ledger.entries(*LIVE)
+            live = self._context.ledger.entries(*IN_SERVICE)
             read = aiming.going_on(self._context, live, ()).read
             ready = [e for e in live if e.state is State.COMPLETE and e.injection.key not in read]
-            self._following.end(ready)
+            self._rounds.end(ready)
             self._hear(deadline)
-            while self._following.ending() and self._clock.now() < deadline:  # their files are deleted then
-                self._following.round(self._clock.now(), timedelta(0))
+            while self._rounds.ends_are_open() and self._clock.now() < deadline:  # their files are deleted then
+                self._rounds.round(self._clock.now(), timedelta(0))
                 self._calls.wait(min(self._clock.now() + timedelta(seconds=1), deadline))
         self._hear(deadline)
         say_what_stays(self._context)
@@ -248,12 +249,12 @@ class Engine:
         self._cycle, self._plan_at, self._tries = cycle, None, 0
         self._overriding.say_anew([menu.name for menu in self._campaign.in_force(cycle.start, cycle.end)])
         self._context.troubles.clear()
-        self._following.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
+        self._rounds.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
         onward = [flow for flow in self._campaign.flows if isinstance(flow.goal, SecondHop)]
         onward.sort(key=lambda flow: flow.end)  # of the same hop in several menus the last one counts
-        self._following.hops = {hop.key: (hop.end, hop.lifetime_min) for hop in onward}
+        self._rounds.hops = {hop.key: (hop.end, hop.lifetime_min) for hop in onward}
         self._releasing.load(cycle)
-        self._following.once_a_cycle(self._clock.now())
+        self._rounds.once_a_cycle(self._clock.now())
         if injecting and self._campaign.in_force(cycle.start, cycle.end):
             self._opening.dues(self._campaign, cycle, self._since)
             if not self._context.ledger.is_planned(cycle):

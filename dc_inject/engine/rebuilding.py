@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import TypeVar
 
 from dc_inject.engine.calls import Calls
-from dc_inject.ledger import Ledger, transitions
+from dc_inject.ledger import Ledger
 from dc_inject.model import (
     Campaign,
     Cycle,
@@ -27,6 +27,7 @@ from dc_inject.model import (
     JobOptions,
     State,
     naming,
+    transitions,
     urls,
 )
 from dc_inject.model.errors import LedgerError

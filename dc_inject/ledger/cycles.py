@@ -7,12 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 
-from dc_inject.ledger import transitions
 from dc_inject.ledger.database import duration, moment, stored
 from dc_inject.ledger.injections import InjectionReader, Injections
 from dc_inject.ledger.part import flow_key, held, hold_columns
 from dc_inject.ledger.types import Row
-from dc_inject.model import Cycle, FlowKey, Held
+from dc_inject.model import Cycle, FlowKey, Held, transitions
 from dc_inject.model.goals import Goal
 from dc_inject.planning.plan import Decision, Plan
 

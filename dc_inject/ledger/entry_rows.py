@@ -10,9 +10,8 @@ from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
 
-from dc_inject.ledger import transitions
 from dc_inject.ledger.database import duration, moment, stored
-from dc_inject.model import Cycle, Entry, Injection, Item, JobOptions, Link, State, Verify
+from dc_inject.model import Cycle, Entry, Injection, Item, JobOptions, Link, State, Verify, transitions
 
 _TIMES = (
     "not_before",

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from statistics import median
 from types import MappingProxyType
 
-from dc_inject.ledger import entry_rows, living, transitions
+from dc_inject.ledger import entry_rows, living
 from dc_inject.ledger.accounts import AccountReader
 from dc_inject.ledger.database import Database, duration, moment, stored
 from dc_inject.ledger.living import Living
 from dc_inject.ledger.once_only import Given, GivenReader
 from dc_inject.ledger.part import flow_key
 from dc_inject.ledger.schema import ENDS
-from dc_inject.model import Cycle, Entry, FlowKey, Injection, State
+from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Observation, Outcome
 
@@ -222,7 +221,7 @@ class Injections(InjectionReader, Given):
 
     def end_asked(self, keys: Sequence[str], now: datetime) -> None:
         """Write that the service is about to be asked to end these."""
-        self._change(keys, lambda entry, _key: replace(entry, end_asked_at=now), now)
+        self._change(keys, lambda entry, _key: transitions.end_asked(entry, now), now)
 
     def ended(self, keys: Sequence[str], now: datetime) -> None:
         """Write that rules or jobs are gone from the service."""

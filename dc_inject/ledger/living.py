@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from dc_inject.ledger import transitions
 from dc_inject.ledger.database import Database
-from dc_inject.model import Entry, State
+from dc_inject.model import Entry, State, transitions
 
 STATES = frozenset({State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE})
 

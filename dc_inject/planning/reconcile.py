@@ -1,17 +1,61 @@
-"""What to do about injections that exist: retry, look up, settle, end. Pure: it decides, the engine acts."""
+"""What to do about injections that exist: retry, look up, settle, end. Pure: it decides, the engine acts.
+
+`stage` says how an entry stands. A run ends (`to_end`) what is complete and has dwelt, what found files at its
+destination already, what has outlived its lifetime in a service that ends nothing by itself, and rules that are
+stalled. `dc-inject end` ends by stage what a person asks for.
+
+A rule is stalled when Rucio has suspended it, or has not begun with it some minutes after accepting it. Rucio
+takes rules of 10,000 files and more asynchronously, whatever it is asked for, and suspends those without quota
+then. Such a rule blocks its dataset and counts as injected, and may never move a byte. A job that waits in FTS's
+queue is not stalled: that is a backlog.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from enum import Enum, auto
 
 from dc_inject.model import Entry, State
+from dc_inject.model.ports import Observation, Status
 
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=5)
 CANCELS_PER_HOUR = 600  # jobs that were not done at the end of their lifetime
 ASK_AGAIN = timedelta(minutes=2)  # an end that was accepted and is not seen to work is asked for again
+STALLED_AFTER = timedelta(minutes=10)  # judge-injector takes 100 rules a minute
+
+_STALLED = {Status.SUSPENDED: "suspended", Status.WAITING: "not-begun"}  # classes of what failed
+
+
+class Stage(Enum):
+    """How far an entry is that was asked for."""
+
+    IN_DOUBT = auto()  # its answer was lost, and its service may still be at work on it
+    NEVER_CARRIED_OUT = auto()  # its answer was lost, and by now its service would know it
+    UNFINISHED = auto()
+    OVERDUE = auto()  # unfinished past its lifetime, in a service that ends nothing by itself
+    COMPLETE = auto()
+    ENDING = auto()  # ended or expired, and its service takes its time to let it go
+    ENDED = auto()  # its service does not have it any more
+
+
+def stage(entry: Entry, seen: Observation, now: datetime, grace: timedelta, *, cleans_up: bool) -> Stage:
+    """Return how far an entry is, as it stands after an observation; `cleans_up` is that of its service.
+
+    `grace` is how long after its call a lost request may still be carried out.
+    """
+    if entry.state is State.CALLED:
+        return Stage.NEVER_CARRIED_OUT if never_carried_out(entry, seen, now, grace) else Stage.IN_DOUBT
+    if entry.state not in {State.LIVE, State.COMPLETE}:
+        return Stage.ENDED
+    if cleans_up and _expired(entry, now):
+        return Stage.ENDING
+    if entry.state is State.COMPLETE:
+        return Stage.COMPLETE
+    return Stage.OVERDUE if _expired(entry, now) else Stage.UNFINISHED
 
 
 def backoff(
@@ -32,15 +76,15 @@ def to_end(
     entries: Iterable[Entry],
     now: datetime,
     dwell: Callable[[Entry], timedelta],
-    lives_on: Callable[[Entry], bool] = lambda _entry: False,
+    cleans_up: Callable[[Entry], bool] = lambda _entry: True,
     again_after: timedelta = ASK_AGAIN,
 ) -> list[Entry]:
-    """Return the entries to end now, but for those whose end was asked for just now.
+    """Return the entries that a run ends now, but for those whose end was asked for just now.
 
     These are the complete ones whose dwell is over, and those that found files at the destination already: they
-    are withdrawn, since at their end Rucio would delete what somebody else has put there. What `lives_on` in its
-    service has to be ended as well when its lifetime is over. `again_after` has to be longer than it takes to see
-    what became of an end.
+    are withdrawn, since at their end Rucio would delete what somebody else has put there. Where the service does
+    not clean up, what has outlived its lifetime is ended as well. `again_after` has to be longer than it takes to
+    see what became of an end.
     """
     return [
         entry
@@ -48,16 +92,11 @@ def to_end(
         if (
             (entry.state is State.LIVE and entry.present)
             or (entry.completed_at is not None and _passed(entry.completed_at, dwell(entry), now))
-            or (entry.expires_at is not None and entry.expires_at <= now and lives_on(entry))
+            or (_expired(entry, now) and not cleans_up(entry))
         )
         and entry.state in {State.LIVE, State.COMPLETE}
         and (entry.end_asked_at is None or _passed(entry.end_asked_at, again_after, now))
     ]
-
-
-def _passed(moment: datetime, wait: timedelta, now: datetime) -> bool:
-    """Whether so much time has passed since a moment; one in the future was written by a clock that was ahead."""
-    return not now - wait < moment <= now
 
 
 def at_a_pace(entries: Sequence[Entry], every: timedelta, per_hour: int = CANCELS_PER_HOUR) -> list[Entry]:
@@ -70,9 +109,13 @@ def at_a_pace(entries: Sequence[Entry], every: timedelta, per_hour: int = CANCEL
     return [e for e in entries if e.state is State.COMPLETE] + unfinished[:most]
 
 
-def _turn(entry: Entry) -> tuple[bool, datetime, str]:
-    """The oldest first, but those that were asked for in vain behind all others."""
-    return (entry.end_asked_at is not None, entry.expires_at or entry.injection.release, entry.injection.key)
+def next_cancel(last: datetime | None, now: datetime, per_hour: float) -> datetime:
+    """Return when the next rule may be cancelled by hand: an hour / `per_hour` after the last one, or now.
+
+    Time lost is not made up: after an outage there is no burst. A last one in the future was written by a clock
+    that was ahead.
+    """
+    return now if last is None else max(now, min(last, now) + timedelta(hours=1) / per_hour)
 
 
 def to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list[Entry]:
@@ -84,10 +127,55 @@ def to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list
     ]
 
 
-def given_up(entry: Entry, now: datetime, grace: timedelta) -> bool:
-    """Whether an entry in doubt that the service does not know may be taken as never carried out.
+def never_carried_out(entry: Entry, seen: Observation, now: datetime, grace: timedelta) -> bool:
+    """Whether an entry in doubt that its service does not know may be taken as never carried out.
 
     Only once `grace` (longer than any call may take) has passed since the call: before that the service may
-    still be at work on it.
+    still be at work on it. A service that did not tell of it (UNKNOWN) may well have it.
     """
-    return entry.state is State.CALLED and (entry.called_at is None or entry.called_at + grace <= now)
+    late = entry.called_at is None or entry.called_at + grace <= now
+    return entry.state is State.CALLED and seen.status is Status.ABSENT and late
+
+
+def is_stalled(entry: Entry, seen: Observation, now: datetime) -> bool:
+    """Whether a rule should be ended, since it does nothing."""
+    return (
+        entry.state is State.LIVE
+        and entry.injection.job is None
+        and seen.status in _STALLED
+        and entry.accepted_at is not None
+        and entry.accepted_at + STALLED_AFTER <= now
+    )
+
+
+def with_stalled_named(entry: Entry, seen: Observation, now: datetime) -> Observation:
+    """Return an observation whose error says so when the rule is stalled.
+
+    When a stalled rule is gone, what it has not moved is given back to the debt. The error is kept in the ledger
+    meanwhile, so that it makes no difference which process sees the end.
+    """
+    if is_stalled(entry, seen, now):
+        minutes = STALLED_AFTER.seconds // 60
+        why = f"{_STALLED[seen.status]}: the rule does nothing {minutes} minutes after it was accepted"
+        return replace(seen, error=f"{why} ({seen.error})" if seen.error else why)
+    word, colon, _ = entry.error.partition(":")
+    if seen.status is Status.ABSENT and entry.state is State.LIVE and colon and word in _STALLED.values():
+        item = entry.injection.item
+        missing = item.files - entry.files_done
+        failed = item.bytes - entry.present - entry.moved
+        return replace(seen, failed=failed, reasons={word: missing}, error=entry.error)
+    return seen
+
+
+def _expired(entry: Entry, now: datetime) -> bool:
+    return entry.expires_at is not None and entry.expires_at <= now
+
+
+def _passed(moment: datetime, wait: timedelta, now: datetime) -> bool:
+    """Whether so much time has passed since a moment; one in the future was written by a clock that was ahead."""
+    return not now - wait < moment <= now
+
+
+def _turn(entry: Entry) -> tuple[bool, datetime, str]:
+    """The oldest first, but those that were asked for in vain behind all others."""
+    return (entry.end_asked_at is not None, entry.expires_at or entry.injection.release, entry.injection.key)

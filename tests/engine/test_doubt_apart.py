@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dc_inject.engine.observation import FIND_AT_ONCE
+from dc_inject.engine.reconciler import FIND_AT_ONCE
 from dc_inject.model import State
 from tests.engine.world import GB, campaign, flow, items, world
 
@@ -22,7 +22,7 @@ def test_what_is_in_doubt_is_looked_for_apart_and_in_small_parts(tmp_path):
     entries = one.ledger.entries()
     assert len(entries) > 2 * FIND_AT_ONCE
     doubtful = [replace(entry, state=State.CALLED) for entry in entries[5:]]
-    engine._following._observe([*entries[:5], *doubtful], exact=False)
+    engine._rounds._observe([*entries[:5], *doubtful])
     engine._calls.wait(one.clock.now())
     assert [State.CALLED in states for states in looks] == [False] + [True] * (len(looks) - 1)
     assert len(looks[0]) == 5

@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.engine.ending import Ending, files_left, next_moment
+from dc_inject.engine.ending import Ending, files_left
 from dc_inject.model import Cycle, Entry, Injection, Item, Link, State, naming
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.ports import Observation, Status
+from dc_inject.planning.reconcile import next_cancel
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 CYCLE = Cycle(START, timedelta(minutes=15))
@@ -27,12 +28,16 @@ class Book:
 
     asked: list[tuple[datetime, str]] = field(default_factory=list)
     seen: dict[str, Observation] = field(default_factory=dict)
+    withdrawn: list[str] = field(default_factory=list)
 
     def end_asked(self, keys: Sequence[str], now: datetime) -> None:
         self.asked += [(now, key) for key in keys]
 
     def observe(self, observations: Sequence[Observation], now: datetime) -> None:
         self.seen |= {observation.key: observation for observation in observations}
+
+    def withdraw(self, keys: Sequence[str], why: str, now: datetime) -> None:
+        self.withdrawn += keys
 
 
 @dataclass
@@ -95,7 +100,7 @@ def world(count: int, *, moved: float = 0.0) -> World:
 )
 def test_the_pace(last: datetime | None, now: datetime, per_hour: float, moment: datetime) -> None:
     """An hour / rate after the last one, never before now, and no burst after a delay."""
-    assert next_moment(last, now, per_hour) == moment
+    assert next_cancel(last, now, per_hour) == moment
 
 
 class SteppingClock(SimClock):
@@ -197,6 +202,31 @@ def test_in_doubt_is_neither_ended_nor_called_gone() -> None:
     doubt = Entry(entry.injection, State.CALLED, called_at=START)
     standing = w.ending.look([doubt])
     assert (standing.in_doubt, standing.gone) == (1, 0)
+
+
+def test_what_a_service_does_not_tell_of_stays_in_doubt_however_old_its_call_is() -> None:
+    """Only a service that says that it does not know a rule can settle that it was never made."""
+    w = world(1)
+    doubt = Entry(w.entries[0].injection, State.CALLED, called_at=START - HOUR)
+    w.backend.observe = lambda entries, *, exact=False: [  # type: ignore[method-assign]
+        Observation(entry.injection.key, Status.UNKNOWN) for entry in entries
+    ]
+    assert (w.ending.look([doubt]).in_doubt, w.book.withdrawn) == (1, [])
+    w.backend.observe = lambda entries, *, exact=False: [  # type: ignore[method-assign]
+        Observation(entry.injection.key, Status.ABSENT) for entry in entries
+    ]
+    assert (w.ending.look([doubt]).in_doubt, w.book.withdrawn) == (0, [doubt.injection.key])
+
+
+def test_a_stalled_rule_gives_back_what_it_has_not_moved_also_when_a_person_ends_it() -> None:
+    """What it failed to move is told with its end, as in a run: another dataset can make it up."""
+    w = world(1)
+    why = "suspended: the rule does nothing 10 minutes after it was accepted"
+    stalled = replace(w.entries[0], error=why, files_done=20, moved=40 * GB)
+    w.backend.rules[stalled.injection.key].ended = START
+    assert w.ending.look([stalled]).gone == 1
+    seen = w.book.seen[stalled.injection.key]
+    assert (seen.failed, seen.reasons, seen.error) == (60 * GB, {"suspended": 30}, why)
 
 
 def test_one_failure_does_not_stop_the_others() -> None:

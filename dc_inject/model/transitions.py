@@ -1,7 +1,13 @@
-"""The life of an injection: what each piece of news makes of its entry. Pure; the ledger writes down the result.
+"""The states of an injection, and what each piece of news makes of its entry. Pure.
 
-A rule that exists is never forgotten: news that it was accepted or found makes an entry live from whatever state
-it had before that. What has ended stays ended, and an estimate never takes the place of an exact number.
+    intended --called--> called --accepted, or found--> live --all there--> complete --> ended --> gone
+                           |                              |                                ^
+                           v                              +-----------------absent---------+
+                  refused, or withdrawn
+
+This is the only place that changes the state of an entry; the ledger writes down the result. A rule that exists is
+never forgotten: news that it was accepted or found makes an entry live from whatever state it had before that.
+What has ended stays ended, what was complete stays complete, and an estimate never replaces an exact number.
 """
 
 from __future__ import annotations
@@ -70,6 +76,11 @@ def observed(entry: Entry, seen: Observation, now: datetime) -> Entry:
     if entry.state is State.LIVE and seen.status is not Status.COMPLETE:
         return _measured(entry, seen, now)
     return _completed(entry, seen, now)
+
+
+def end_asked(entry: Entry, now: datetime) -> Entry:
+    """Return an entry as it is when its service is about to be asked to end it."""
+    return replace(entry, end_asked_at=now)
 
 
 def ended(entry: Entry, now: datetime) -> Entry:

@@ -1,0 +1,405 @@
+"""Deleting: what has ended is gone once nothing of it is left at its destination.
+
+Rucio deletes by itself what its rules leave; it is asked one cycle later whether the bytes are gone. Through FTS
+nobody deletes: the files of ended jobs are deleted here, at their destinations (which files those are, and that
+they are ours, is settled in `model/deletion.py`). Deleting is slow and storages may hang, so every destination has
+its own pace, beside everything else: one that does not answer is asked by one call at a time, with waits between,
+and the others go on. That bytes are gone is written down as soon as it is known.
+
+`Deletions` is the one way to do this. `DeletionRounds` drives it in a run, a part of it each round;
+`DeletionByHand` drives it for `dc-inject end`, to the end or until a destination does not get on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+
+from dc_inject.engine.calls import Calls
+from dc_inject.engine.context import EngineContext
+from dc_inject.model import Entry, State, units
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.ports import Backend, Clock, Removal
+from dc_inject.planning.reconcile import backoff
+
+log = logging.getLogger(__name__)
+
+LOOKS_AT_ONCE = 200  # of what a service has deleted by itself, in one call
+A_FILE = timedelta(seconds=3)  # that each file of a job adds to how long its call is waited for
+TELL_AFTER = timedelta(seconds=10)  # without a word from a destination
+
+Place = tuple[str, str]  # service and destination
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast it goes: jobs in a call, calls at once in all and to one place, and waits after trouble there.
+
+    `minds` are the errors that are the place's trouble and not only the job's.
+    """
+
+    jobs: int
+    calls: int
+    each: int
+    first_wait: timedelta
+    longest_wait: timedelta
+    minds: tuple[type[ServiceError], ...]
+
+
+# Few calls, so that there are threads left for what is more urgent.
+IN_A_RUN = Pace(5, 3, 1, timedelta(seconds=15), timedelta(minutes=15), (ServiceError,))
+# A job a call: what is gone is known at once. What a storage says of one job is no trouble of the others.
+BY_HAND = Pace(1, 8, 8, timedelta(seconds=5), timedelta(seconds=5), (Temporary, NeedsOperator))
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """A call under way."""
+
+    place: Place
+    entries: Sequence[Entry]
+    since: datetime
+
+
+@dataclass(slots=True)
+class _Queue:
+    """What waits at a place, and how it went there."""
+
+    waiting: deque[Entry] = field(default_factory=deque)
+    answers: bool = False  # whether its last call went well
+    failures: int = 0  # in a row
+    not_before: datetime | None = None
+
+
+class Deletions:
+    """Hands jobs out to calls: no more than there is room for, where the fewest are under way first.
+
+    `begins` is told of each call before it is made, `answered` of its end: the place, what is known of its jobs,
+    and what stands in the way there.
+    """
+
+    def __init__(
+        self,
+        backends: Mapping[str, Backend],
+        calls: Calls,
+        clock: Clock,
+        pace: Pace,
+        begins: Callable[[Call], None],
+        answered: Callable[[Place, Sequence[Removal], ServiceError | None], None],
+    ) -> None:
+        """Take the services, what runs their calls, how fast, and who is told of them."""
+        self._backends = backends
+        self._calls = calls
+        self._clock = clock
+        self._pace = pace
+        self._begins = begins
+        self._answered = answered
+        self._queues: dict[Place, _Queue] = defaultdict(_Queue)
+        self.under_way: list[Call] = []
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        """Let these wait for their turn."""
+        for entry in entries:
+            self._queues[place_of(entry)].waiting.append(entry)
+
+    def drop(self, place: Place | None = None) -> None:
+        """Let nothing wait any more, at one place or at all."""
+        for queue in self._queues.values() if place is None else [self._queues[place]]:
+            queue.waiting.clear()
+
+    def waiting(self) -> dict[Place, datetime]:
+        """Return the places where something waits, and from when on it may be asked for."""
+        now = self._clock.now()
+        return {place: queue.not_before or now for place, queue in self._queues.items() if queue.waiting}
+
+    @property
+    def free(self) -> int:
+        """How many calls there is room for; one that hangs keeps its thread."""
+        return self._pace.calls - len(self.under_way)
+
+    def go_on(self) -> None:
+        """Start the calls that there is room for."""
+        while self.free > 0 and (place := self._next()):
+            self._ask(place)
+
+    def _next(self) -> Place | None:
+        now, busy = self._clock.now(), Counter(call.place for call in self.under_way)
+        ready = [
+            (busy[place], len(queue.waiting), place)
+            for place, queue in self._queues.items()
+            if queue.waiting
+            and busy[place] < (self._pace.each if queue.answers else 1)
+            and (queue.not_before is None or queue.not_before <= now)
+        ]
+        return min(ready)[2] if ready else None
+
+    def _ask(self, place: Place) -> None:
+        waiting = self._queues[place].waiting
+        part = [waiting.popleft() for _ in range(min(self._pace.jobs, len(waiting)))]
+        call = Call(place, part, self._clock.now())
+        self.under_way.append(call)
+        self._begins(call)
+        self._calls.start(partial(self._backends[place[0]].remove, part), partial(self._then, call), "removals")
+
+    def _then(self, call: Call, removals: list[Removal] | None, error: ServiceError | None) -> None:
+        self.under_way.remove(call)
+        removals = removals or [Removal(entry.injection.key, gone=False, error=error) for entry in call.entries]
+        errors = [removal.error for removal in removals if isinstance(removal.error, self._pace.minds)]
+        queue = self._queues[call.place]
+        queue.answers = not errors
+        queue.failures = queue.failures + 1 if errors else 0
+        queue.not_before = None
+        if errors:
+            wait = backoff(queue.failures, call.place[1], self._pace.first_wait, self._pace.longest_wait)
+            queue.not_before = self._clock.now() + wait
+        self._answered(call.place, removals, errors[0] if errors else None)
+
+
+class DeletionRounds:
+    """Deletes in a run: round by round, until what has ended is known to be gone."""
+
+    def __init__(self, context: EngineContext) -> None:
+        """Take what the engine's parts share."""
+        self._context = context
+        self._deletions = Deletions(
+            context.backends, context.calls, context.clock, IN_A_RUN, self._begins, self._answered
+        )
+        self._looking = 0  # calls under way to services that delete by themselves
+        self._in_the_way: dict[Place, str] = {}  # as it was said last
+        self._again_at: dict[str, datetime] = {}  # by key: when to ask again
+
+    def look(self, now: datetime) -> None:
+        """Ask services that delete by themselves, one cycle after a rule has ended.
+
+        A ghost, a replica row without a file, may stay for a while: it counts as gone one cycle later.
+        """
+        if self._looking:
+            return
+        due = [
+            e for e in self._ended(cleans_up=True) if e.ended_at and e.ended_at + e.injection.cycle.length <= now
+        ]
+        for start in range(0, len(due), LOOKS_AT_ONCE):
+            part = due[start : start + LOOKS_AT_ONCE]
+            for service in sorted({entry.injection.link.through for entry in part}):
+                entries = [entry for entry in part if entry.injection.link.through == service]
+                self._looking += 1
+                call = partial(self._context.backends[service].remove, entries)
+                self._context.calls.start(call, partial(self._looked, service), service)
+
+    def round(self, now: datetime) -> None:
+        """Delete what no service deletes: every destination goes on from where it is."""
+        self._deletions.drop()
+        asked = {entry.injection.key for call in self._deletions.under_way for entry in call.entries}
+        self._deletions.put(
+            entry
+            for entry in self._ended(cleans_up=False)
+            if entry.injection.key not in asked and self._again_at.get(entry.injection.key, now) <= now
+        )
+        self._deletions.go_on()
+
+    def _begins(self, call: Call) -> None:
+        self._context.tell("removing", keys=tuple(entry.injection.key for entry in call.entries))
+
+    def _answered(self, place: Place, removals: Sequence[Removal], error: ServiceError | None) -> None:
+        self._write(removals)
+        self._note(place, error.message if error else "")
+        self._deletions.go_on()
+
+    def _looked(self, service: str, removals: list[Removal] | None, error: ServiceError | None) -> None:
+        self._looking -= 1
+        if error is not None:
+            self._context.fail(service, error)
+        else:
+            self._write(removals or [])
+
+    def _write(self, removals: Sequence[Removal]) -> None:
+        context, now = self._context, self._context.clock.now()
+        context.tell("remove-called", keys=tuple(removal.key for removal in removals))
+        gone = [removal.key for removal in removals if removal.gone]
+        context.ledger.gone(gone, now)
+        for removal in removals:
+            self._again_at.pop(removal.key, None)
+            if removal.again_at is not None and not removal.gone:
+                self._again_at[removal.key] = removal.again_at
+        context.tell("removed", keys=tuple(gone))
+
+    def _note(self, place: Place, message: str) -> None:
+        """Remember what stands in the way at a destination, and say it when it is another thing than before."""
+        if message:
+            self._context.undeletable[place] = message
+            if message != self._in_the_way.get(place):
+                said = self._context.warn(("removal", place), f"files of ours stay at {place[1]}: {message}")
+                self._in_the_way |= {place: message} if said else {}
+        else:
+            self._context.undeletable.pop(place, None)
+            if self._in_the_way.pop(place, None):
+                log.info("files of ours are deleted at %s again", place[1])
+
+    def _ended(self, *, cleans_up: bool) -> list[Entry]:
+        """Return what has ended; storages are asked also while the service that fills them is broken."""
+        backends = self._context.backends
+        if all(backend.cleans_up is not cleans_up for backend in backends.values()):
+            return []
+        return [
+            entry
+            for entry in self._context.ledger.entries(State.ENDED)
+            if (service := entry.injection.link.through) in backends
+            and backends[service].cleans_up is cleans_up
+            and not (cleans_up and service in self._context.broken)
+        ]
+
+
+class DeletionByHand:
+    """Deletes for `dc-inject end`: each job is known as soon as it is told of, a stuck place is given up.
+
+    A call that does not come back in time is waited for no longer, but never made again beside itself: it still
+    holds its thread. `waits` is told, once for each destination, that it is waited for, and why.
+    """
+
+    def __init__(
+        self,
+        entries: Iterable[Entry],
+        backends: Mapping[str, Backend],
+        calls: Calls,
+        clock: Clock,
+        *,
+        patience: timedelta,
+        call_patience: timedelta,
+        waits: Callable[[str, str], None] = lambda _destination, _why: None,
+    ) -> None:
+        """Take what is to be deleted, and how long (`call_patience`) the call of a job without files may take.
+
+        A place at which nothing has got on for `patience` is given up.
+        """
+        self._clock = clock
+        self._calls = calls
+        self._patience = patience
+        self._call_patience = call_patience
+        self._waits = waits
+        self._deletions = Deletions(backends, calls, clock, BY_HAND, self._begins, self._answered)
+        self._left = {entry.injection.key: entry for entry in entries}  # not given back yet
+        self._later: dict[str, datetime] = {}  # keys to ask for again, and when
+        self._last: dict[str, Removal] = {}  # the last answer of each
+        self._ready: list[Removal] = []  # to be given back now
+        self._until: dict[Place, datetime] = {}  # when a place is given up unless it gets on
+        self._heard_at: dict[Place, datetime] = {}  # when an answer came from a place
+        self._said: set[Place] = set()
+
+    def removals(self) -> Iterator[list[Removal]]:
+        """Give what is known of each, some at a time as it comes.
+
+        What is not gone is asked for again until its place is given up; then it is given as it is, at the end.
+        """
+        self._deletions.put(self._left.values())
+        while self._goes_on():
+            self._deletions.go_on()
+            self._calls.wait(self._next_moment())
+            self._say_what_is_quiet()
+            ready, self._ready = self._ready, []
+            yield ready
+        yield [self._as_known(entry) for entry in self._left.values()]
+
+    def _goes_on(self) -> bool:
+        """Let come back what is to be asked for again, give up places; return whether anything is left to do."""
+        now = self._clock.now()
+        for key in [key for key, moment in self._later.items() if moment <= now]:
+            del self._later[key]
+            self._deletions.put([self._left[key]])
+        in_time = {call.place for call in self._deletions.under_way if self._late_at(call) > now}
+        for place in [place for place, until in self._until.items() if until <= now and place not in in_time]:
+            self._deletions.drop(place)
+            self._later = {k: at for k, at in self._later.items() if place_of(self._left[k]) != place}
+        return bool(in_time) or (self._deletions.free > 0 and bool(self._later or self._deletions.waiting()))
+
+    def _next_moment(self) -> datetime:
+        now = self._clock.now()
+        quiet = [since + TELL_AFTER for place, since in self._quiet().items() if place not in self._said]
+        calls = [self._late_at(call) for call in self._deletions.under_way]
+        waiting = self._deletions.waiting()
+        moments = [*quiet, *calls, *self._later.values(), *waiting.values(), *self._until.values()]
+        return min((moment for moment in moments if moment > now), default=now)
+
+    def _late_at(self, call: Call) -> datetime:
+        files = sum(entry.injection.item.files for entry in call.entries)
+        return call.since + self._call_patience + files * A_FILE
+
+    def _begins(self, call: Call) -> None:
+        self._until.setdefault(call.place, call.since + self._patience)
+
+    def _answered(self, place: Place, removals: Sequence[Removal], error: ServiceError | None) -> None:
+        now = self._clock.now()
+        self._heard_at[place] = now
+        for removal in removals:
+            first = removal.key not in self._last
+            if removal.gone or (first and error is None):
+                self._until[place] = now + self._patience
+            self._last[removal.key] = removal
+            again = max(removal.again_at or now, now + BY_HAND.first_wait)
+            if removal.gone or again > self._until[place]:
+                del self._left[removal.key]
+                self._ready.append(removal)
+            else:
+                self._later[removal.key] = again
+            if removal.error is not None:
+                self._say(place, removal.error.message)
+
+    def _quiet(self) -> dict[Place, datetime]:
+        """Return since when nothing was heard of each place that is asked."""
+        since: dict[Place, datetime] = {}
+        for call in reversed(self._deletions.under_way):  # the first one is the oldest
+            since[call.place] = max(call.since, self._heard_at.get(call.place, call.since))
+        return since
+
+    def _say_what_is_quiet(self) -> None:
+        now = self._clock.now()
+        for place, since in self._quiet().items():
+            if since + TELL_AFTER <= now:
+                self._say(place, f"nothing heard of it for {TELL_AFTER.seconds} s")
+
+    def _say(self, place: Place, why: str) -> None:
+        if place not in self._said:
+            self._said.add(place)
+            self._waits(place[1], why)
+
+    def _as_known(self, entry: Entry) -> Removal:
+        """Return the last answer about an entry, or why there was none."""
+        key, where = entry.injection.key, entry.injection.link.destination
+        if answer := self._last.get(key):
+            return answer
+        if any(entry in call.entries for call in self._deletions.under_way):
+            why = f"deleting at {where} takes too long: no answer yet"
+        elif place_of(entry) in self._until:
+            why = f"not asked to delete at {where}: nothing got on there"
+        else:
+            why = f"not asked to delete at {where}: calls that take too long hold all threads"
+        return Removal(key, gone=False, error=Temporary(why, lost=True))
+
+
+def place_of(entry: Entry) -> Place:
+    """Return the service and the destination of an entry."""
+    return entry.injection.link.through, entry.injection.link.destination
+
+
+def ours_to_delete(context: EngineContext, entries: Iterable[Entry]) -> list[Entry]:
+    """Return those whose bytes no service deletes."""
+    backends = context.backends
+    return [e for e in entries if (s := e.injection.link.through) in backends and not backends[s].cleans_up]
+
+
+def say_what_stays(context: EngineContext) -> None:
+    """Say which files of ours nobody will delete now that we leave."""
+    left = [entry.injection for entry in ours_to_delete(context, context.ledger.entries(State.ENDED))]
+    if not left:
+        return
+    places = sorted({injection.link.destination for injection in left})
+    log.warning(
+        "files of %s are not known to be gone from %s%s: the next run, or `dc-inject end %s`, deletes them",
+        units.counted(len(left), "jobs"),
+        ", ".join(places[:3]),
+        f" and {len(places) - 3} more" if len(places) > 3 else "",
+        context.campaign_name,
+    )

@@ -1,0 +1,403 @@
+"""The lifetime of a rule or job, from the moment it may exist until its service does not have it any more.
+
+What was asked for is *observed* in rounds: it is found by its key if its answer was lost, it gets on, and it is
+complete. It is *ended* early when it is complete and has dwelt, when it is stalled, or when a person asks for it;
+else it ends with its lifetime. What it leaves at its destination is *deleted* (`deleting.py`).
+
+- How long a lifetime is: `planning/lifetime.py`.
+- What each piece of news makes of an entry: `model/transitions.py`.
+- How an entry stands, and what to do about it: `planning/reconcile.py`.
+- The calls: `observe` and `end` of a back end, such as `backends/rucio/ending.py`.
+
+`Reconciler` is the one way to do this. That an end is asked for is written down before the call leaves, and what
+was seen before anything follows on it, so that a process may die between any two steps. `Rounds` drives it in a
+run, where calls must not keep the engine waiting. `Ending` (`ending.py`) drives it for `dc-inject end`, where a
+person waits for each answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from dc_inject.engine import aiming
+from dc_inject.engine.context import EngineContext
+from dc_inject.engine.deleting import DeletionRounds
+from dc_inject.engine.preflight import SET_ASIDE
+from dc_inject.model import Entry, FlowKey, State, transitions
+from dc_inject.model.errors import Permanent, ServiceError, Temporary
+from dc_inject.model.ports import Backend, Clock, Observation, Outcome, Status
+from dc_inject.planning import reconcile
+
+log = logging.getLogger(__name__)
+
+OBSERVE_AT_ONCE = 200  # as many as bulk calls take
+FIND_AT_ONCE = 20  # of those in doubt, for which services may need a call each
+END_AT_ONCE = 20
+LATEST = timedelta(hours=2)  # how long after its cycle a request that was given up is looked for
+AT_FIRST = timedelta(hours=24)  # the same at the start: nobody has looked for a while
+MOST_NAMED = 5  # links whose failures are named in the log after one observation; the ledger counts all
+SILENT_ROUNDS = 5  # without anything seen of a service, after which its links hold: a cycle's rounds
+IN_SERVICE = (State.CALLED, State.LIVE, State.COMPLETE)  # what a service has, or may have
+
+T = TypeVar("T")
+
+
+class Record(Protocol):
+    """What is written down of entries: a ledger."""
+
+    def end_asked(self, keys: Sequence[str], now: datetime) -> None:
+        """Write that these are about to be ended."""
+        ...
+
+    def observe(self, observations: Sequence[Observation], now: datetime) -> None:
+        """Write how these stand; what is absent has ended."""
+        ...
+
+    def withdraw(self, keys: Sequence[str], why: str, now: datetime) -> None:
+        """Write that these, which were in doubt, were never carried out."""
+        ...
+
+    def gone(self, keys: Sequence[str], now: datetime) -> None:
+        """Write that the bytes of these ended ones are gone from their destinations."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[T]):
+    """Entries of one service, and the call that asks about them."""
+
+    service: str
+    entries: Sequence[Entry]
+    call: Callable[[], list[T]]
+
+
+class Reconciler:
+    """Makes the calls that observe and end entries, and writes down what is asked and what is seen.
+
+    Whoever drives it makes the calls of its batches, beside each other or not, and hands the answers back.
+    """
+
+    def __init__(
+        self,
+        backends: Mapping[str, Backend],
+        clock: Clock,
+        record: Record | None,
+        tell: Callable[..., None] = lambda _event, **_numbers: None,
+    ) -> None:
+        """Take the services, where to write (None: nowhere), and whom to tell of each step."""
+        self._backends = backends
+        self._clock = clock
+        self._record = record
+        self._tell = tell
+
+    def cleans_up(self, entry: Entry) -> bool:
+        """Whether the service of an entry ends and deletes by itself what has lived its lifetime."""
+        return self._backends[entry.injection.link.through].cleans_up
+
+    def observing(
+        self, entries: Iterable[Entry], *, exact: bool = False, at_once: int = OBSERVE_AT_ONCE
+    ) -> Iterator[Batch[Observation]]:
+        """Give the calls that observe entries: what is in doubt apart, in small batches."""
+        for service, of_service in _by_service(entries).items():
+            backend = self._backends[service]
+            in_doubt = [entry for entry in of_service if entry.state is State.CALLED]
+            accepted = [entry for entry in of_service if entry.state is not State.CALLED]
+            for part in [*_parts(accepted, at_once), *_parts(in_doubt, min(FIND_AT_ONCE, at_once))]:
+                yield Batch(service, part, partial(backend.observe, part, exact=exact))
+
+    def observed(self, entries: Sequence[Entry], observations: Iterable[Observation]) -> list[Observation]:
+        """Write down how entries stand; returns the observations as they were written."""
+        now, before = self._clock.now(), {entry.injection.key: entry for entry in entries}
+        named = [reconcile.with_stalled_named(before[seen.key], seen, now) for seen in observations]
+        if self._record is not None:
+            self._record.observe(named, now)
+        return named
+
+    def ending(self, entries: Iterable[Entry]) -> Iterator[Batch[Outcome]]:
+        """Give the calls that end entries; that it was asked for is written down before each is given."""
+        for service, of_service in _by_service(entries).items():
+            for part in _parts(of_service, END_AT_ONCE):
+                now, keys = self._clock.now(), tuple(entry.injection.key for entry in part)
+                if self._record is not None:
+                    self._record.end_asked(keys, now)
+                self._tell("ending", keys=keys)
+                asked = [transitions.end_asked(entry, now) for entry in part]
+                yield Batch(service, asked, partial(_end, self._backends[service], asked))
+
+
+@dataclass(slots=True)
+class Silence:
+    """Since when nothing has been seen of a service, in how many rounds, and why."""
+
+    since: datetime
+    rounds: int = 0
+    why: str = "its answers do not come"
+
+
+class Rounds:
+    """Observes and ends in a run: a round every few minutes, the next one of a service when its calls are back.
+
+    Services have rounds of their own: one that does not answer keeps no other from being observed.
+    """
+
+    def __init__(
+        self,
+        context: EngineContext,
+        not_carried_out: Callable[[Sequence[Entry]], None],
+        under_way: Callable[[Entry], bool],
+    ) -> None:
+        """Take what the parts share, and what to do with entries in doubt that were never carried out.
+
+        `under_way` tells those whose answer is waited for.
+        """
+        self._context = context
+        self._reconciler = Reconciler(context.backends, context.clock, context.ledger, context.tell)
+        self._deletion = DeletionRounds(context)
+        self._not_carried_out = not_carried_out
+        self._under_way = under_way
+        self._calls: Counter[str] = Counter()  # of each service's round, not back yet
+        self._silent: dict[str, Silence] = {}  # services of which nothing has been seen since
+        self._seen: set[str] = set()  # an earlier process may have written that nothing was seen of them
+        self._look_back = AT_FIRST
+        # Ends asked for by this process: how often they failed in a row, and when to ask again if so.
+        self._asked: dict[str, tuple[int, datetime | None]] = {}
+        self.dwell: dict[FlowKey, timedelta] = {}
+        # Second hops: until when anything goes on with them, and how long it lives.
+        self.hops: dict[FlowKey, tuple[datetime, timedelta]] = {}
+
+    def round(self, now: datetime, every: timedelta) -> None:
+        """Observe all that is in a service, and end what is complete."""
+        self._deletion.round(now)
+        in_service = [entry for entry in self._context.ledger.entries(*IN_SERVICE) if self._works(entry)]
+        self._count_rounds({e.injection.link.through for e in in_service if not self._under_way(e)}, now)
+        keys = {entry.injection.key for entry in in_service}
+        self._asked = {key: asked for key, asked in self._asked.items() if key in keys}
+        # A service that is slower than the rounds: do not pile up.
+        entries = [entry for entry in in_service if not self._calls[entry.injection.link.through]]
+        settle = reconcile.to_settle(entries, now, every * 1.5)
+        last_chance = {entry.injection.key for entry in settle}
+        self._observe([e for e in entries if e.injection.key not in last_chance and not self._under_way(e)])
+        self._observe(settle, exact=True)
+        kept = self._kept_for_second_hops(in_service, now)
+        due = reconcile.to_end(
+            [self._as_asked(entry, now) for entry in entries if entry.injection.key not in kept],
+            now,
+            lambda entry: self.dwell.get(entry.injection.flow, timedelta(0)),
+            self._reconciler.cleans_up,
+            max(reconcile.ASK_AGAIN, 2.5 * every),  # the next round but one has seen what became of it
+        )
+        paced = reconcile.at_a_pace([e for e in due if not self._reconciler.cleans_up(e)], every)
+        self.end([e for e in due if self._reconciler.cleans_up(e)] + paced)
+
+    def once_a_cycle(self, now: datetime) -> None:
+        """Look whether ended bytes are gone, and once more for requests that were given up.
+
+        A service may carry a request out later than anybody waits for it.
+        """
+        self._deletion.look(now)
+        given_up = [
+            entry
+            for entry in self._context.ledger.entries(State.WITHDRAWN, since=now - self._look_back)
+            if entry.called_at is not None and self._works(entry)
+        ]
+        self._look_back = LATEST
+        self._observe(given_up)
+
+    def end(self, entries: Iterable[Entry]) -> None:
+        """Ask the services to end rules or jobs, where we may."""
+        identities = self._context.identities
+        able = (e for e in entries if identities[e.injection.link.through].may_end is not False)
+        for batch in self._reconciler.ending(able):
+            keys = [entry.injection.key for entry in batch.entries]
+            self._asked |= {key: (self._asked.get(key, (0, None))[0], None) for key in keys}
+            self._start(batch, self._ended)
+
+    def ends_are_open(self) -> bool:
+        """Whether files of jobs that were asked to end are not known to be gone, and are ours to delete."""
+        some = self._context.ledger.entries(*IN_SERVICE, State.ENDED)
+        return any(e.end_asked_at and self._works(e) and not self._reconciler.cleans_up(e) for e in some)
+
+    # ------------------------------------------------------------------ what was seen
+
+    def _observe(self, entries: Sequence[Entry], *, exact: bool = False) -> None:
+        for batch in self._reconciler.observing(entries, exact=exact):
+            self._start(batch, self._observed, observes=True)
+
+    def _observed(self, batch: Batch[Observation], observations: Sequence[Observation]) -> None:
+        context, now = self._context, self._context.clock.now()
+        before = {entry.injection.key: entry for entry in batch.entries}
+        # The answer to a call may have come after the look began, and then "absent" is older than "accepted".
+        states = context.ledger.states(before)
+        current = [seen for seen in observations if states[seen.key] is before[seen.key].state]
+        current = self._reconciler.observed(batch.entries, current)
+        self._end_stalled(before, current, now)
+        for entry in (before[seen.key] for seen in current if seen.present and not before[seen.key].present):
+            item, destination = entry.injection.item.name, entry.injection.link.destination
+            why = "files of it were at the destination already"
+            context.ledger.quarantine(item, destination, why, now, until=now + SET_ASIDE)
+        self._say_what_failed(before, current)
+        self._set_unfit_aside(before, current, now)
+        grace = context.settings.call_grace
+        lost = [s.key for s in current if reconcile.never_carried_out(before[s.key], s, now, grace)]
+        self._not_carried_out([before[key] for key in lost])
+        context.tell("observed", observations=tuple(current))
+
+    def _end_stalled(
+        self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime
+    ) -> None:
+        """Let rules end that do nothing; of what they did before, the bytes are added up first."""
+        stalled = [seen for seen in observations if reconcile.is_stalled(before[seen.key], seen, now)]
+        for seen in stalled:
+            injection = before[seen.key].injection
+            until = now + SET_ASIDE
+            self._context.ledger.quarantine(
+                injection.item.name, injection.link.destination, seen.error, now, until=until
+            )
+        self._observe([before[seen.key] for seen in stalled if seen.files_done and not seen.exact], exact=True)
+        ready = [self._as_asked(before[seen.key], now) for seen in stalled if seen.exact or not seen.files_done]
+        self.end([e for e in ready if e.end_asked_at is None or e.end_asked_at + reconcile.ASK_AGAIN <= now])
+
+    def _say_what_failed(self, before: Mapping[str, Entry], observations: Sequence[Observation]) -> None:
+        """Name what will not arrive, when it is first seen: the first reason of a flow, and a few flows."""
+        failures: dict[FlowKey, Observation] = {}
+        for seen in observations:
+            entry = before[seen.key]
+            over = seen.status in {Status.COMPLETE, Status.ABSENT} and entry.state is State.LIVE
+            if over and seen.error and (seen.failed or seen.status is Status.ABSENT):
+                failures.setdefault(entry.injection.flow, seen)
+        for flow, seen in sorted(failures.items(), key=lambda failure: failure[0])[:MOST_NAMED]:
+            self._context.warn((flow, frozenset(seen.reasons)), f"{flow}: {seen.error}")
+
+    def _set_unfit_aside(
+        self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime
+    ) -> None:
+        """Take source files that would fail again out of the pool, until the next inventory may have others."""
+        unfit = {
+            (file, before[seen.key].injection.link.destination): seen.error or "it failed at its source"
+            for seen in observations
+            for file in seen.unfit
+            if before[seen.key].state in {State.CALLED, State.LIVE}  # each is named once
+        }
+        until = now + self._context.settings.inventory_age
+        with self._context.ledger.together():  # there may be thousands
+            for (file, destination), why in sorted(unfit.items()):
+                self._context.ledger.quarantine(file, destination, why, now, until=until)
+
+    # ------------------------------------------------------------------ what was ended
+
+    def _ended(self, batch: Batch[Outcome], outcomes: Sequence[Outcome]) -> None:
+        context, now = self._context, self._context.clock.now()
+        context.tell("end-called", keys=tuple(outcome.key for outcome in outcomes))
+        errors = {outcome.key: outcome.error for outcome in outcomes if outcome.error is not None}
+        refused = next((error for error in errors.values() if isinstance(error, Permanent)), None)
+        if refused is not None:
+            log.warning("%s: %s; what cannot be ended is left to its lifetime", batch.service, refused.message)
+        for key, error in errors.items():
+            self._ask_again(key, error, now)
+            context.fail(batch.service, error)
+        done = tuple(outcome.key for outcome in outcomes if outcome.error is None)
+        context.tell("ended", keys=done, at=now)
+
+    def _ask_again(self, key: str, error: ServiceError, now: datetime) -> None:
+        """Let an end that failed for the moment be asked for again soon; what was accepted is waited for."""
+        if isinstance(error, Temporary):
+            times = self._asked.get(key, (0, None))[0] + 1
+            wait = reconcile.backoff(times, key, self._context.settings.first_retry, reconcile.ASK_AGAIN)
+            self._asked[key] = times, now + wait
+
+    def _as_asked(self, entry: Entry, now: datetime) -> Entry:
+        """Return the entry, as if its end had never been asked for when that failed, or is not known to have left.
+
+        A process that died may have done so between the ledger and the call.
+        """
+        if entry.end_asked_at is None:
+            return entry
+        _, again_at = self._asked.get(entry.injection.key, (0, now))
+        return entry if again_at is None or again_at > now else replace(entry, end_asked_at=None)
+
+    def _kept_for_second_hops(self, entries: Sequence[Entry], now: datetime) -> set[str]:
+        """Return the keys of what may not be ended yet for the sake of a second hop.
+
+        What is about to go on reads from its first copy as well as what is on its way. Such a copy may outlive its
+        lifetime, by the time that it takes to cancel what reads from it; nothing else does.
+        """
+        least = {key: lifetime for key, (end, lifetime) in self.hops.items() if now < end}
+        if not aiming.any_hop(self._context, self.hops):
+            return set()
+        intents = self._context.ledger.entries(State.INTENDED)
+        hops = aiming.going_on(self._context, [*entries, *intents], self.hops)
+        over = {e.injection.key for e in entries if e.expires_at is not None and e.expires_at <= now}
+        return (hops.bound(now, least) - over) | hops.read
+
+    # ------------------------------------------------------------------ calls, and services that are silent
+
+    def _start(
+        self, batch: Batch[T], answered: Callable[[Batch[T], list[T]], None], *, observes: bool = False
+    ) -> None:
+        service = batch.service
+        self._calls[service] += 1
+
+        def then(answer: Any, error: ServiceError | None) -> None:  # noqa: ANN401  as `Calls` hands it over
+            self._calls[service] -= 1
+            if error is not None:
+                if observes and service in self._silent:
+                    self._silent[service].why = error.message
+                self._context.fail(service, error)
+                return
+            if observes:
+                self._heard(service)
+            answered(batch, answer)
+
+        # There may be hundreds of them in a round: what is planned and released does not wait behind.
+        self._context.calls.start(batch.call, then, f"{service} rounds")
+
+    def _count_rounds(self, services: set[str], now: datetime) -> None:
+        """Count the rounds in which nothing was seen of a service; after some of them its links hold."""
+        for service in [*self._silent]:
+            if service not in services:
+                self._heard(service)  # nothing of ours is there to be seen, or a person has to repair it
+        for service in sorted(services):
+            silence = self._silent.setdefault(service, Silence(now))
+            silence.rounds += 1
+            if silence.rounds > SILENT_ROUNDS:
+                since = f"{silence.since:%Y-%m-%dT%H:%M:%SZ}"
+                why = f"nothing has been seen of {service} since {since}: {silence.why}"
+                self._context.unobserved(
+                    service, Temporary(why, "what was injected goes on; nothing is added to it")
+                )
+
+    def _heard(self, service: str) -> None:
+        """Note that a service has told how something stands."""
+        self._silent.pop(service, None)
+        if service in self._context.unseen or service not in self._seen:
+            self._seen.add(service)
+            self._context.observed(service)
+
+    def _works(self, entry: Entry) -> bool:
+        """Whether the service of an entry is known and not waiting for a person to repair it."""
+        service = entry.injection.link.through
+        return service in self._context.backends and service not in self._context.broken
+
+
+def _end(backend: Backend, entries: Sequence[Entry]) -> list[Outcome]:
+    try:
+        return backend.end(entries)
+    except ServiceError as error:
+        return [Outcome(entry.injection.key, error=error) for entry in entries]
+
+
+def _by_service(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    result: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        result[entry.injection.link.through].append(entry)
+    return result
+
+
+def _parts(entries: Sequence[Entry], size: int) -> list[Sequence[Entry]]:
+    return [entries[start : start + size] for start in range(0, len(entries), size)]
