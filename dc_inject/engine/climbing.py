@@ -85,7 +85,8 @@ class Climbing:
                 self._take(key, reading)
                 self._weigh(key)
                 self._heard()
-        return made if self._progress.over is None else self._ended(made, now)
+        over = self._progress.over
+        return made if over is None else self._ended(made, over, now)
 
     def finish(self, ledger: Ledger, key: FlowKey) -> None:
         """Judge the step that was under way, if somebody ended it early, and take back what was set.
@@ -146,10 +147,12 @@ class Climbing:
                 way,
             )
 
-    def _ended(self, made: Campaign, now: datetime) -> Campaign:
-        """Return the campaign with nothing more due, and at its end when nothing is on its way or for too long."""
-        assert self._progress.over is not None
-        cycle = Cycle.at(self._progress.over, made.cycle)
+    def _ended(self, made: Campaign, over: datetime, now: datetime) -> Campaign:
+        """Return the campaign with nothing more due after its last step.
+
+        It is at its end when nothing is on its way, or has been for too long.
+        """
+        cycle = Cycle.at(over, made.cycle)
         waiting = self._ledger.entries(State.CALLED, State.LIVE)
         end = cycle.start + self._patience * made.cycle if waiting else now
         menus = tuple(

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from dc_inject.engine.context import EngineContext
-from dc_inject.engine.releasing import Releasing
+from dc_inject.engine.submitting import Submitting
 from dc_inject.ledger import Row
 from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State, transitions, units
 
@@ -24,10 +24,10 @@ NOUNS = {"rucio": "rules", "fts": "jobs"}  # what a service makes of an injectio
 class Closing:
     """What happens once per cycle, when it is over."""
 
-    def __init__(self, context: EngineContext, releasing: Releasing) -> None:
+    def __init__(self, context: EngineContext, submitting: Submitting) -> None:
         """Take what the engine's parts share, and what still waits for its release."""
         self._context = context
-        self._releasing = releasing
+        self._submitting = submitting
 
     def close(self, cycle: Cycle, current: Cycle | None, tries: int) -> None:
         """Write the cycle's rows for good, each with the reason why it got less than its due.
@@ -45,8 +45,8 @@ class Closing:
             holds, troubled = {row.key: Held(Hold.NOT_RUNNING, {"since": cycle.name}) for row in rows}, {}
         if cycle == current:
             failed = {flow for flow, held in self._context.troubles.items() if held.hold is Hold.API_ERRORS}
-            self._releasing.withdraw(failed, "its service did not answer until its cycle was over")
-            self._releasing.withdraw(None, transitions.OVER)
+            self._submitting.withdraw(failed, "its service did not answer until its cycle was over")
+            self._submitting.withdraw(None, transitions.OVER)
         log.info("%s", sentence(cycle, self._write(cycle, holds, troubled)))
 
     def absent(self, cycles: Sequence[Cycle]) -> None:

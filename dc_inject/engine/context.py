@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from dc_inject.engine.breaker import Breaker
+from dc_inject.engine.call_limits import Breaker, Limit
 from dc_inject.engine.calls import Calls
-from dc_inject.engine.limit import Limit
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary

@@ -20,7 +20,7 @@ from dc_inject.engine.deleting import ours_to_delete, say_what_stays
 from dc_inject.engine.opening import Opening, paused
 from dc_inject.engine.overriding import Overriding
 from dc_inject.engine.reconciler import IN_SERVICE, Rounds
-from dc_inject.engine.releasing import Releasing
+from dc_inject.engine.submitting import Submitting
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign, Cycle, Held, Hold, State, redaction, units
 from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError
@@ -68,11 +68,11 @@ class Engine:
             settings=settings,
         )
         self._opening = Opening(self._context)
-        self._releasing = Releasing(self._context)
-        self._closing = Closing(self._context, self._releasing)
-        self._rounds = Rounds(self._context, self._releasing.not_carried_out, self._releasing.under_way)
+        self._submitting = Submitting(self._context)
+        self._closing = Closing(self._context, self._submitting)
+        self._rounds = Rounds(self._context, self._submitting.not_carried_out, self._submitting.under_way)
         self._checking = Checking(self._context, self._works_again)
-        self._overriding = Overriding(self._context, self._releasing)
+        self._overriding = Overriding(self._context, self._submitting)
         self._since = ledger.begin(clock.now())
         self._cycle: Cycle | None = None
         self._plan_at: datetime | None = None  # when to try (again) to plan the current cycle
@@ -128,7 +128,7 @@ class Engine:
         if self._cycle is None or cycle.start > self._cycle.start:  # a clock that stepped back changes nothing
             self._turn(cycle, injecting=end is None or cycle.start < end)
         if self._plan_at is not None and now >= self._plan_at:
-            self._plan(now)
+            self._plan(self._cycle or cycle, now)
         if self._stopping:
             return
         every = self._campaign.cycle / self._context.settings.looks_per_cycle
@@ -137,15 +137,15 @@ class Engine:
         self._checking.round(now)
         self._brake()
         if end is not None and now >= end:
-            self._releasing.withdraw(None, END_OF_RUN)
-        self._releasing.send(self._clock.now())
+            self._submitting.withdraw(None, END_OF_RUN)
+        self._submitting.send(self._clock.now())
         if now >= self._observe_at:
             self._rounds.round(now, every)
             self._observe_at = now + every
 
     def _works_again(self) -> None:
         """Go on at once when a service has been repaired."""
-        self._releasing.spread_overdue()
+        self._submitting.spread_overdue()
         self._plan_at = self._plan_at and self._clock.now()
 
     def _next(self, now: datetime, end: datetime | None) -> datetime:
@@ -154,7 +154,7 @@ class Engine:
         if self._cycle is not None:
             moments.append(self._cycle.end)
         moments += self._checking.moments()
-        moments += [m for m in (self._plan_at, self._releasing.next_release(), end) if m is not None]
+        moments += [m for m in (self._plan_at, self._submitting.next_release(), end) if m is not None]
         return max(min(m for m in moments if m > now), now)
 
     def _done(self, now: datetime, end: datetime | None, *, once: bool) -> bool:
@@ -208,7 +208,7 @@ class Engine:
         if self._stopping and self._calls.under_way:
             log.info("waiting at most %d s for %s", GRACE.seconds, units.counted(self._calls.under_way, "answers"))
         if self._context.settings.end_on_stop and self._stopping:
-            self._releasing.withdraw(None, "stopped")
+            self._submitting.withdraw(None, "stopped")
             self._hear(deadline)
             self._rounds.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
             self._hear(deadline)
@@ -253,7 +253,7 @@ class Engine:
         onward = [flow for flow in self._campaign.flows if isinstance(flow.goal, SecondHop)]
         onward.sort(key=lambda flow: flow.end)  # of the same hop in several menus the last one counts
         self._rounds.hops = {hop.key: (hop.end, hop.lifetime_min) for hop in onward}
-        self._releasing.load(cycle)
+        self._submitting.load(cycle)
         self._rounds.once_a_cycle(self._clock.now())
         if injecting and self._campaign.in_force(cycle.start, cycle.end):
             self._opening.dues(self._campaign, cycle, self._since)
@@ -305,10 +305,8 @@ class Engine:
         self._context.ledger.signal("menus", "files", None, self._clock.now(), why)
         self._context.tell("menus-refused", message=why)
 
-    def _plan(self, now: datetime) -> None:
-        """Plan the current cycle, or say when to try again."""
-        cycle = self._cycle
-        assert cycle is not None
+    def _plan(self, cycle: Cycle, now: datetime) -> None:
+        """Plan a cycle, the current one, or say when to try again."""
         self._plan_at = None
         patience = cycle.start + cycle.length * self._context.settings.planning_part
         try:
@@ -323,8 +321,8 @@ class Engine:
             self._context.ledger.signal("plan", "cycle", None, self._clock.now(), error.message)
             return
         self._context.ledger.signal("plan", "cycle", "made", self._clock.now())
-        self._releasing.load(cycle)
-        self._releasing.planned(opened.situation, opened.budgets, opened.unseen)
+        self._submitting.load(cycle)
+        self._submitting.planned(opened.situation, opened.budgets, opened.unseen)
         self._context.tell("planned", cycle=cycle, seconds=(self._clock.now() - now).total_seconds())
 
     def _plan_wait(self, cycle: Cycle) -> timedelta:
@@ -345,7 +343,7 @@ class Engine:
             self._overriding.brake(self._in_menus, self._cycle, self._clock.now())
         if pauses and self._cycle is not None:
             flows = {flow.key for flow in self._campaign.flows if paused(pauses, flow.key)}
-            dropped = self._releasing.withdraw(flows, "paused")
+            dropped = self._submitting.withdraw(flows, "paused")
             self._context.ledger.forgive(self._cycle, dropped)  # a stop is not followed by a burst
             for flow in dropped:
                 self._context.trouble(flow, Hold.PAUSED, "in the middle of the cycle")

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.opening import site_of
-from dc_inject.engine.releasing import Releasing
+from dc_inject.engine.submitting import Submitting
 from dc_inject.model import Campaign, Cycle, FlowKey, Hold
 from dc_inject.planning import overrides, pace
 from dc_inject.planning.overrides import Override
@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 class Overriding:
     """The overrides that the open cycle was booked with, and those that are set since."""
 
-    def __init__(self, context: EngineContext, releasing: Releasing) -> None:
+    def __init__(self, context: EngineContext, submitting: Submitting) -> None:
         """Take what the engine's parts share; what is set at the start is no news."""
         self._context = context
-        self._releasing = releasing
+        self._submitting = submitting
         self._seen = context.ledger.overrides()
         self._menus: tuple[str, ...] | None = None  # those in force in the last cycle
         self._held = [self._seen]  # all that was set at some time of the open cycle: the lowest is heeded
@@ -64,7 +64,7 @@ class Overriding:
         less = {flow: min(size, booked[flow]) for flow, size in less.items() if booked.get(flow, 0) > 0}
         why = {flow: next((o for o in after if overrides.covers(o.subject, flow)), None) for flow in less}
         goals = {flow.key for flow in menus.flows if flow.goal is not None}
-        dropped = self._releasing.trim(less, "the rate was lowered")
+        dropped = self._submitting.trim(less, "the rate was lowered")
         self._context.ledger.forgive(
             cycle, {flow: dropped.get(flow, 0) if flow in goals else size for flow, size in less.items()}
         )

@@ -1,4 +1,4 @@
-"""What is due when: the integral of the menu's rates over a cycle, and even moments of release inside it.
+"""What is due when: the integral of the menu's rates over a cycle.
 
     due(flow, cycle) = integral of rate(flow, t) dt over the cycle
 
@@ -12,21 +12,17 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import pairwise
-from typing import TypeVar
 
 from dc_inject.model import Cycle, Exclusion, Flow, FlowKey, Held, Hold, Link, rates
 
-MARGIN = 0.02  # of a cycle, at its end, in which nothing new is released
 QUICKER, FASTER = 1.25, 2.0  # times what there was time for: after a cycle with too little of it, and another one
-TICKS = 30  # a cycle has so many moments of release, so that items of one link can go out in one call
 
 _MICROSECOND = timedelta(microseconds=1)
-_T = TypeVar("_T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,52 +79,6 @@ def flows_now(flows: Iterable[Flow], cycle: Cycle) -> dict[FlowKey, Flow]:
         if known is None or (overlap, flow.start) >= known[:2]:
             best[flow.key] = overlap, flow.start, flow
     return {key: flow for key, (_, _, flow) in best.items()}
-
-
-def interleave(sizes: Mapping[_T, Sequence[int]], tie: Mapping[_T, int]) -> list[tuple[_T, int]]:
-    """Mix sequences evenly: return (sequence, index) sorted by how far into its own sequence each part lies.
-
-    A part's place is u = (sum of the parts before it + half of it) / sum of its sequence; equal places are
-    ordered by `tie`, which should be random, so that no sequence always comes first.
-    """
-    places = []
-    for name, parts in sizes.items():
-        total, before = sum(parts), 0
-        for index, size in enumerate(parts):
-            places.append(((2 * before + size) / (2 * total) if total else 0.5, tie[name], index, name))
-            before += size
-    places.sort(key=lambda place: place[:3])
-    return [(name, index) for _, _, index, name in places]
-
-
-def parted(sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Return the indices of parts of these bytes, in order, in at most so many groups of about the same bytes."""
-    if len(sizes) <= most:
-        return [[index] for index in range(len(sizes))]
-    total, before = sum(sizes), 0
-    groups: dict[int, list[int]] = defaultdict(list)
-    for index, size in enumerate(sizes):
-        groups[most * (2 * before + size) // (2 * total) if total else 0].append(index)
-        before += size
-    return list(groups.values())
-
-
-def release_times(sizes: Sequence[int], cycle: Cycle, now: datetime) -> list[datetime]:
-    """Return moments for parts of these bytes, in order, so that bytes per minute are flat from now on.
-
-    The cumulated bytes (to the middle of each part) over all bytes is the fraction of the time between now (or
-    the cycle's start) and the cycle's end less `MARGIN`. Moments are rounded down to 1/`TICKS` of the
-    cycle, and never lie before now.
-    """
-    begin = max(now, cycle.start)
-    span = max(cycle.end - cycle.length * MARGIN - begin, timedelta(0))
-    tick, total, before = cycle.length / TICKS, sum(sizes), 0
-    times = []
-    for size in sizes:
-        exact = begin + span * ((2 * before + size) / (2 * total) if total else 0.5)
-        times.append(max(cycle.start + (exact - cycle.start) // tick * tick, begin))
-        before += size
-    return times
 
 
 def time_for(counts: Sequence[tuple[int, int]]) -> int | None:

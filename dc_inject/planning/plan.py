@@ -6,22 +6,20 @@ Everything here is pure: the same Situation gives the same Plan, whatever the or
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from dc_inject.model import FlowKey, Injection, Link, naming, slicing
 from dc_inject.model.goals import SecondHop
-from dc_inject.planning import holds, pace
+from dc_inject.planning import holds
 from dc_inject.planning.budget import set_budgets
 from dc_inject.planning.choice import brake, choose, rules_left_of, why
 from dc_inject.planning.holds import Constraint, Destination
 from dc_inject.planning.line import Line, Table
+from dc_inject.planning.release import releases
 from dc_inject.planning.situation import Account, Decision, Demand, Plan, Situation
 
 __all__ = ["Account", "Decision", "Demand", "Destination", "Plan", "Situation", "plan", "refill"]
-
-LEAST_MOMENTS = 3  # of release that a link with so many items has in a cycle
 
 
 def plan(situation: Situation) -> Plan:
@@ -112,7 +110,11 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
     Where there is no time for all calls, those of a line go out together, and only all links together evenly.
     """
     result = []
-    for i, index, moment in _released(situation, lines):
+    some = {i: line for i, line in enumerate(lines) if line.items}
+    sizes = {i: [item.bytes for item in line.items] for i, line in some.items()}
+    ties = {i: line.seed for i, line in some.items()}
+    at_once = {i for i, line in some.items() if line.demand.flow.link.through in situation.submits}
+    for i, index, moment in releases(sizes, ties, at_once, situation.cycle, situation.now):
         line, item = lines[i], lines[i].items[index]
         flow = line.demand.flow
         if item.members:
@@ -140,26 +142,3 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
         )
         result.append(injection)
     return tuple(result)
-
-
-def _released(situation: Situation, lines: Sequence[Line]) -> Iterator[tuple[int, int, datetime]]:
-    """Yield line, item and moment of release of all items.
-
-    Those of one link that go out together share a call. So the more links there are, the fewer moments each has:
-    three at least, but one where there is no time for all calls.
-    """
-    some = {i: line for i, line in enumerate(lines) if line.items}
-    moments = max(LEAST_MOMENTS, pace.TICKS // max(len(some), 1))
-    parts = {
-        i: pace.parted(
-            [item.bytes for item in line.items],
-            1 if line.demand.flow.link.through in situation.submits else moments,
-        )
-        for i, line in some.items()
-    }
-    sizes = {i: [sum(line.items[n].bytes for n in part) for part in parts[i]] for i, line in some.items()}
-    places = pace.interleave(sizes, {i: line.seed for i, line in some.items()})
-    times = pace.release_times([sizes[i][number] for i, number in places], situation.cycle, situation.now)
-    for (i, number), moment in zip(places, times, strict=True):
-        for index in parts[i][number]:
-            yield i, index, moment

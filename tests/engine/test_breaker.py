@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from datetime import timedelta
 
-from dc_inject.engine.breaker import LONGEST, OPENS_AFTER, Breaker
+from dc_inject.engine.call_limits import LONGEST, OPENS_AFTER, Breaker
 from dc_inject.model import Hold
 from dc_inject.model.errors import Temporary
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from dc_inject.engine.limit import Limit
+from dc_inject.engine.call_limits import Limit
 
 
 def served(workers: int, seconds: float, answers: int, *, work: int = 1, seed: int = 3) -> tuple[Limit, float]:

@@ -1,4 +1,7 @@
-"""How many calls a service is given at once: as many as it answers without letting them queue.
+"""How many calls that make rules or jobs a service is given at once.
+
+As many as it answers without letting them queue (`Limit`), and one at a time while it fails (`Breaker`): what does
+not work is not asked by every link at once.
 
 The limit follows what answers take, as TCP Vegas follows round trips. What a call takes for each piece of work,
 against the least that it took of late, tells how many of those under way only wait their turn: under two, the
@@ -9,10 +12,60 @@ measured anew now and then, with half of the calls under way. Pure: samples in, 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
+from dc_inject.planning.reconcile import backoff
+
+OPENS_AFTER = 5  # failures in a row
+FIRST = timedelta(seconds=2)
+LONGEST = timedelta(minutes=1)
 FEW, MANY = 2.0, 4.0  # calls that only wait their turn: below the one more go out, above the other fewer
 BEGIN = 4.0
 MEASURED_FOR = 100  # answers, after which the least time is measured anew
+
+
+@dataclass(slots=True)
+class Breaker:
+    """Counts what a service answers; after some failures in a row it lets a single call through now and then.
+
+    Calls are those that make rules or jobs: a service may well answer questions while it cannot write. One that
+    told nothing at all failed (refused, timed out, 5xx); an answer about one dataset is no failure.
+    """
+
+    service: str
+    failures: int = 0
+    again_at: datetime | None = None  # when the next call may try; None: all may
+    _trying: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether calls are held back."""
+        return self.again_at is not None
+
+    def room(self, now: datetime, free: int) -> int:
+        """Return how many of `free` calls may go out now."""
+        if self.again_at is None:
+            return free
+        return 0 if self._trying or now < self.again_at else min(free, 1)
+
+    def called(self) -> None:
+        """Note that a call goes out."""
+        self._trying = self.open
+
+    def failed(self, now: datetime) -> bool:
+        """Note that a call told nothing; returns whether calls are held back from now on."""
+        self.failures += 1
+        self._trying = False
+        if self.failures < OPENS_AFTER:
+            return False
+        opened = self.again_at is None
+        self.again_at = now + backoff(self.failures - OPENS_AFTER + 1, self.service, FIRST, LONGEST)
+        return opened
+
+    def worked(self) -> bool:
+        """Note that the service answered; returns whether calls were held back until now."""
+        was_open, self.failures, self.again_at, self._trying = self.open, 0, None, False
+        return was_open
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,30 +1,101 @@
-"""Releasing: intents whose moment has come go out, and every answer is written down before the next step."""
+"""Submitting a batch: intents whose moment has come go out together, and each answer is written down.
+
+What is planned waits on disk as an intent until its moment of release (`planning/release.py`). Then the intents of
+a link whose moment has come go out in one call: that they are called is written before it leaves (`Ledger.call`),
+so that a lost answer leaves them in doubt and never makes them twice. How many calls a service is given at once
+follows how it answers (`call_limits.py`). What an answer makes of an entry is decided in `model/transitions.py`;
+what follows on a refusal here: another item in the same cycle, a later try, or none.
+
+The call itself is `submit` of a back end, such as `backends/rucio/rules.py`.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from heapq import heappop, heappush
 
 from dc_inject.engine import preflight
 from dc_inject.engine.context import EngineContext
-from dc_inject.engine.waiting import Waiting, batch, moment
-from dc_inject.model import Cycle, Entry, FlowKey, Hold, Injection, State
-from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model import Cycle, Entry, FlowKey, Hold, Injection, State, transitions
+from dc_inject.model.errors import NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.ports import Outcome
-from dc_inject.planning import pace, plan
+from dc_inject.planning import plan
 from dc_inject.planning.reconcile import backoff
+from dc_inject.planning.release import release_times
 
 log = logging.getLogger(__name__)
 
+FILES_AT_ONCE = 2000  # in one call: a batch is one transaction behind a front end with little patience
+RULES_AT_ONCE = 100
 WRONG_JOBS = 3  # refused for good, after which a link waits for the next cycle
 LONGEST_WAIT = timedelta(hours=6)  # of a pair that was refused again and again
 
 
-class Releasing:
+class Waiting:
+    """Intents of the current cycle by their keys, none of which has been called for."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._entries: dict[str, Entry] = {}
+        self._moments: list[tuple[datetime, FlowKey, str]] = []  # a heap, also of what has gone
+        self._ready: dict[FlowKey, dict[str, Entry]] = {}  # those whose moment has come
+
+    def put(self, entry: Entry) -> None:
+        """Let an intent wait, or wait for another moment than before."""
+        injection = entry.injection
+        self.take(injection.key)
+        self._entries[injection.key] = entry
+        heappush(self._moments, (moment(entry), injection.flow, injection.key))
+
+    def take(self, key: str) -> Entry | None:
+        """Return an intent, which waits no longer; None when it does not wait."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            ready = self._ready.get(entry.injection.flow, {})
+            if ready.pop(key, None) is not None and not ready:
+                del self._ready[entry.injection.flow]
+        return entry
+
+    def clear(self) -> None:
+        """Let none wait."""
+        self._entries, self._moments, self._ready = {}, [], {}
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Give all that wait."""
+        return iter(tuple(self._entries.values()))
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return len(self._entries)
+
+    def next_moment(self) -> datetime | None:
+        """Return when the next intent may go out, besides those that are ready."""
+        return self._moments[0][0] if self._current() else None
+
+    def ready(self, now: datetime) -> dict[FlowKey, dict[str, Entry]]:
+        """Return what may go out by now, by flow: the one that waits longest first, and so inside each."""
+        while self._current() and self._moments[0][0] <= now:
+            _, flow, key = heappop(self._moments)
+            self._ready.setdefault(flow, {})[key] = self._entries[key]
+        return self._ready
+
+    def _current(self) -> bool:
+        """Drop from the heap's head what waits no longer, or for another moment; return whether any is left."""
+        while self._moments:
+            at, _, key = self._moments[0]
+            entry = self._entries.get(key)
+            if entry is not None and moment(entry) == at and key not in self._ready.get(entry.injection.flow, {}):
+                return True
+            heappop(self._moments)
+        return False
+
+
+class Submitting:
     """The intents of the current cycle: what waits, what is called, what was refused and is replaced."""
 
     def __init__(self, context: EngineContext) -> None:
@@ -65,11 +136,12 @@ class Releasing:
 
     def _spread(self, entries: Iterable[Entry]) -> None:
         """Let intents go out evenly over the rest of the cycle, none before its moment."""
-        some = sorted(entries, key=moment)
-        if not some:
+        in_order = sorted(entries, key=moment)
+        if not in_order:
             return
-        sizes, cycle = [entry.injection.item.bytes for entry in some], some[0].injection.cycle
-        for entry, later in zip(some, pace.release_times(sizes, cycle, self._context.clock.now()), strict=True):
+        sizes, cycle = [entry.injection.item.bytes for entry in in_order], in_order[0].injection.cycle
+        times = release_times(sizes, cycle, self._context.clock.now())
+        for entry, later in zip(in_order, times, strict=True):
             self._waiting.put(replace(entry, not_before=later))
 
     def planned(self, situation: plan.Situation, budgets: dict[FlowKey, int], short: frozenset[FlowKey]) -> None:
@@ -80,7 +152,7 @@ class Releasing:
     def next_release(self) -> datetime | None:
         """When the next intent is due to go out, or a replacement to be tried."""
         moments = [self._waiting.next_moment(), self._replace_at if self._short else None]
-        return min((one for one in moments if one is not None), default=None)
+        return min((at for at in moments if at is not None), default=None)
 
     def withdraw(self, flows: set[FlowKey] | None, why: str) -> dict[FlowKey, int]:
         """Drop intents that wait (of these flows, or of all), and return their bytes, which stay in the debt."""
@@ -125,14 +197,14 @@ class Releasing:
         first = self._first(now)
         if not first:
             return  # an answer wakes us
-        keys = [entry.injection.key for one in first for entry in one]
+        keys = [entry.injection.key for together in first for entry in together]
         called = frozenset(self._context.ledger.call(keys, now))
         for key in keys:
             self._waiting.take(key)
         self._context.tell("calling", keys=tuple(called))
-        for one in first:
-            if some := [replace(e, attempt=e.attempt + 1) for e in one if e.injection.key in called]:
-                self._call(some)
+        for together in first:
+            if batch := [transitions.called(e, now) for e in together if e.injection.key in called]:
+                self._call(batch)
 
     def _first(self, now: datetime) -> list[list[Entry]]:
         """Return what may go out: as much as may be under way at once, and as each service bears."""
@@ -149,7 +221,7 @@ class Releasing:
                 rooms[service] = context.breaker(service).room(now, max(min(free, at_once), 0))
             if len(first) < free and rooms[service] > 0:
                 rooms[service] -= 1
-                first.append(batch(entries))
+                first.append(first_batch(entries))
             elif context.breaker(service).open and flow not in context.troubles:
                 context.trouble(flow, Hold.API_ERRORS, f"{service} does not answer")
         return first
@@ -167,9 +239,9 @@ class Releasing:
             self._submits[backend.name] -= 1
             self._called -= {injection.key for injection in injections}
             self._context.tell("called", keys=tuple(i.key for i in injections))
-            told = {outcome.key: outcome for outcome in outcomes or ()}
+            by_key = {outcome.key: outcome for outcome in outcomes or ()}
             silent = error or Temporary("the service did not tell what became of it", lost=True)
-            answers = [told.get(i.key) or Outcome(i.key, error=silent) for i in injections]
+            answers = [by_key.get(i.key) or Outcome(i.key, error=silent) for i in injections]
             errors = [answer.error for answer in answers]
             # That a service did not work shows when it worked for none of a batch.
             came_back = self._context.answered(backend.name, None if None in errors else errors[0])
@@ -189,11 +261,12 @@ class Releasing:
         context.ledger.answer(outcomes, now, retry_at)
         for outcome in outcomes:
             if outcome.error is not None:
-                self._refused(entries[outcome.key], outcome.error, now, retry_at[outcome.key])
+                entry = entries[outcome.key]
+                self._refused(entry.injection, outcome.error, now)
+                self._again(transitions.answered(entry, outcome, now, retry_at[outcome.key]))
         context.tell("answered", outcomes=tuple(outcomes), service=called[0].injection.link.through)
 
-    def _refused(self, entry: Entry, error: ServiceError, now: datetime, retry_at: datetime) -> None:
-        injection = entry.injection
+    def _refused(self, injection: Injection, error: ServiceError, now: datetime) -> None:
         item, destination = injection.item.name, injection.link.destination
         match error:
             case TryOtherItem() | Permanent() if injection.item.members:
@@ -218,8 +291,6 @@ class Releasing:
                 log.warning("%s will not go to %s: %s", item, destination, error.message)
             case _:
                 self._context.fail(injection.link.through, error, [injection.flow])
-                if isinstance(error, NeedsOperator) or not _lost(error):
-                    self._again(entry, retry_at)
 
     def _refused_bundle(self, injection: Injection, error: ServiceError) -> None:
         """Leave a job that FTS does not want: it is the request that is wrong, so another one would be too.
@@ -234,10 +305,12 @@ class Releasing:
         if self._wrong[injection.flow] >= WRONG_JOBS:
             self.withdraw({injection.flow}, f"jobs of this link are refused: {error.message}")
 
-    def _again(self, entry: Entry, retry_at: datetime) -> None:
+    def _again(self, entry: Entry) -> None:
+        """Let an entry wait again that is intended again after its call; not in a later cycle."""
+        if entry.state is not State.INTENDED:
+            return
         if entry.injection.cycle == self._cycle:
-            waiting = replace(entry, state=State.INTENDED, not_before=retry_at)
-            self._waiting.put(waiting)
+            self._waiting.put(entry)
         else:
             why = "its cycle ended before the service answered"
             self._context.ledger.withdraw([entry.injection.key], why, self._context.clock.now())
@@ -260,8 +333,8 @@ class Releasing:
         error = Temporary("the request was lost and not carried out")
         outcomes = [Outcome(entry.injection.key, error=error) for entry in entries]
         self._context.ledger.answer(outcomes, now, {entry.injection.key: now for entry in entries})
-        for entry in entries:
-            self._again(entry, now)
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            self._again(transitions.answered(entry, outcome, now, now))
 
     def _replace(self, now: datetime) -> None:
         """Take another item for each refusal, in the same cycle."""
@@ -273,9 +346,9 @@ class Releasing:
         given = [e.injection for e in entries if e.state not in {State.REFUSED, State.WITHDRAWN}]
         refused = sum(entry.state is State.REFUSED for entry in entries)  # they were calls, too
         room = {flow: self._budgets[flow] for flow in flows if flow in self._budgets}
-        for one in given:
-            if one.flow in room:
-                room[one.flow] -= one.item.bytes
+        for injection in given:
+            if injection.flow in room:
+                room[injection.flow] -= injection.item.bytes
         taken, leaving = frozenset(ledger.taken(now)), frozenset(ledger.leaving())
         rules = situation.rules_last_hour + refused
         given_once = frozenset(ledger.given())
@@ -305,5 +378,19 @@ class Releasing:
             self._waiting.put(Entry(injection, State.INTENDED))
 
 
-def _lost(error: ServiceError) -> bool:
-    return isinstance(error, Temporary) and error.lost
+def first_batch(entries: dict[str, Entry]) -> list[Entry]:
+    """Return the first of these that go out in one call: few files together, unless one alone has more."""
+    first: list[Entry] = []
+    files = 0
+    for entry in entries.values():
+        files += entry.injection.item.files
+        if first and (files > FILES_AT_ONCE or len(first) == RULES_AT_ONCE):
+            break
+        first.append(entry)
+    return first
+
+
+def moment(entry: Entry) -> datetime:
+    """Return when an intent may go out."""
+    release = entry.injection.release
+    return max(release, entry.not_before) if entry.not_before else release
