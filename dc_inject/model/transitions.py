@@ -1,9 +1,9 @@
 """The states of an injection, and what each piece of news makes of its entry. Pure.
 
-    intended --called--> called --accepted, or found--> live --all there--> complete --> ended --> gone
-                           |                              |                                ^
-                           v                              +-----------------absent---------+
-                  refused, or withdrawn
+    intended > called > live > complete > ended > gone
+
+A call may also be refused, or withdrawn before it is made or when it was never carried out; what is live may end
+without being complete.
 
 This is the only place that changes the state of an entry; the ledger writes down the result. A rule that exists is
 never forgotten: news that it was accepted or found makes an entry live from whatever state it had before that.
