@@ -63,7 +63,7 @@ class Contradictions(LedgerView):
         """Tell of tables, indexes and triggers that this version has, and this ledger has not."""
         fresh = sqlite3.connect(":memory:")
         try:
-            schema.migrate(fresh, 0)
+            schema.create(fresh)
             wanted = set(fresh.execute("SELECT type, name FROM sqlite_master"))
         finally:
             fresh.close()

@@ -9,12 +9,12 @@ import stat
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dc_inject.ledger import lock, place, schema, trouble
+from dc_inject.ledger import place, schema, trouble
 from dc_inject.ledger.trouble import translated
 from dc_inject.model import EPOCH
 from dc_inject.model.errors import LedgerError
@@ -112,7 +112,7 @@ class Database:
                     if schema.version(connection) != 0:
                         break
                     time.sleep(MAKING_PAUSE)  # somebody is just making it
-                _refuse_version(path, schema.version(connection), exactly=True)
+                _refuse_version(path, schema.version(connection), made=True)
             return cls(path, connection)
         except BaseException:
             connection.close()
@@ -128,11 +128,8 @@ class Database:
             run(f"PRAGMA synchronous = {synchronous}")
             run("PRAGMA foreign_keys = ON")
         with self.write():
-            number = schema.version(self._connection)  # once more: somebody else may have been first
-            if number is not None and number < schema.VERSION:
-                if number:
-                    _keep_old(self.path, number)
-                schema.migrate(self._connection, number)
+            if schema.version(self._connection) == 0:  # asked once more: somebody else may have been first
+                schema.create(self._connection)
 
     def close(self) -> None:
         """Close the connection; twice is once."""
@@ -220,7 +217,9 @@ class Database:
 
     def copy_to(self, path: Path) -> None:
         """Write a copy of the database as it is now; works while others write."""
-        _copy(self._connection, path)
+        _make(path)
+        with translated(path), contextlib.closing(sqlite3.connect(path)) as copy:
+            self._connection.backup(copy)
 
 
 # --------------------------------------------------------------------------- files
@@ -230,11 +229,8 @@ _MEND = "mend that (the rights, the mount) and start again: another ledger would
 _ELSEWHERE = "name a file in a folder that you may write to, by --ledger or XDG_STATE_HOME"
 
 
-def _make(path: Path, hint: str = _ELSEWHERE) -> None:
-    """Make the file, for us alone, in a folder that is ours alone when we have to make it.
-
-    `hint` is for where no file may be made; one that is there already has to be mended.
-    """
+def _make(path: Path) -> None:
+    """Make the file, for us alone, in a folder that is ours alone when we have to make it."""
     try:
         place.make_folder(path.parent)
         handle = disk.opened(path.resolve(), os.O_RDWR | os.O_CREAT, 0o600, follow=False)
@@ -245,7 +241,7 @@ def _make(path: Path, hint: str = _ELSEWHERE) -> None:
             raise trouble.of_system(path, error) from error
         raise LedgerError(
             f"the ledger {path} cannot be opened for writing: {error.strerror}",
-            _MEND if os.path.lexists(path) else hint,
+            _MEND if os.path.lexists(path) else _ELSEWHERE,
         ) from None
     try:
         known = os.fstat(handle)
@@ -256,29 +252,6 @@ def _make(path: Path, hint: str = _ELSEWHERE) -> None:
             os.fchmod(handle, 0o600)
     finally:
         os.close(handle)
-
-
-def _keep_old(path: Path, number: int) -> None:
-    """Copy a ledger as it is before it is migrated: `<file>.v1-backup-<when it was last written>`.
-
-    Raises LedgerError while an injector of an older version is at work on it.
-    """
-    if holder := lock.holder(path):
-        raise LedgerError(
-            f"{path} is a ledger of version {number}, and {holder} injects with it",
-            "end that process (Ctrl-C, SIGTERM): the next start makes it one of this version",
-        )
-    written = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    copy = path.with_name(f"{path.name}.v{number}-backup-{written:%Y%m%dT%H%M%SZ}")
-    uri = f"{path.absolute().as_uri()}?mode=ro"  # a connection that writes, as ours does, cannot copy
-    with translated(path), contextlib.closing(sqlite3.connect(uri, uri=True)) as old:
-        _copy(old, copy, _MEND)
-
-
-def _copy(connection: sqlite3.Connection, path: Path, hint: str = _ELSEWHERE) -> None:
-    _make(path, hint)
-    with translated(path), contextlib.closing(sqlite3.connect(path)) as copy:
-        connection.backup(copy)
 
 
 def _refuse_foreign(path: Path) -> None:
@@ -316,16 +289,14 @@ def kind(path: Path) -> str | None:
     return "no-ledger" if number is None else "version" if number != schema.VERSION else None
 
 
-def _refuse_version(path: Path, number: int | None, *, exactly: bool = False) -> None:
+def _refuse_version(path: Path, number: int | None, *, made: bool = False) -> None:
+    """Raise LedgerError for somebody else's database and for a ledger of another version, or not `made` yet."""
     if number is None:
-        raise LedgerError(f"{path} is a database, but no ledger of dc_inject", _ANOTHER)
-    if number > schema.VERSION:
+        raise LedgerError(f"{path} is a database, but not a ledger of dc_inject", _ANOTHER)
+    if number == 0 and made:
+        raise LedgerError(f"{path} is empty: it is not a ledger yet", "`dc-inject run` makes it one")
+    if number not in {0, schema.VERSION}:
         raise LedgerError(
-            f"{path} was written by a newer dc_inject (ledger version {number}, this one knows {schema.VERSION})",
-            "use that newer version; nothing was changed",
-        )
-    if exactly and number < schema.VERSION:
-        raise LedgerError(
-            f"{path} is not (yet) a ledger of this version ({number} instead of {schema.VERSION})",
-            "the next `dc-inject run` of this campaign (or `stop`, `end`) migrates it, and keeps a copy",
+            f"{path} is a ledger of version {number}, and this dc_inject reads version {schema.VERSION} only",
+            "use the dc_inject that wrote it; nothing was changed",
         )

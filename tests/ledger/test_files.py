@@ -132,8 +132,8 @@ def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path):
     other.execute("CREATE TABLE mine (a)")
     other.close()
     before = path.read_bytes()
-    refused("no ledger of dc_inject", Ledger.open, path)
-    refused("no ledger of dc_inject", LedgerView.open, path)
+    refused("not a ledger of dc_inject", Ledger.open, path)
+    refused("not a ledger of dc_inject", LedgerView.open, path)
     assert path.read_bytes() == before
 
 
@@ -357,7 +357,8 @@ def test_a_copy_is_a_ledger_of_its_own(tmp_path):
 
 def test_no_sql_is_newer_than_sqlite_3_34():
     """EL9 has it: no RETURNING, STRICT, MATERIALIZED, DROP COLUMN, JSON arrows or math functions."""
-    text = "\n".join(path.read_text() for path in Path(schema.__file__).parent.glob("*.py"))
+    folder = Path(schema.__file__).parent
+    text = "\n".join(path.read_text() for kind in ("*.py", "*.sql") for path in folder.glob(kind))
     for word in ("RETURNING", "STRICT", "MATERIALIZED", "DROP COLUMN", "unixepoch()", "jsonb", "format("):
         assert f" {word} " not in text
     assert "CURRENT_TIMESTAMP" not in text
