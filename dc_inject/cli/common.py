@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import getpass
 import logging
 import os
@@ -153,9 +152,9 @@ LINKS = click.option(
     metavar="SRC:DST",
     help="Only this link, also written 'SRC->DST' (may be repeated).",
 )
-SCENARIO = click.option("--scenario", metavar="NAME", help="Only this scenario.")
-LINK = click.option("--link", type=Ends(), metavar="SRC:DST", help="Only this link, also written 'SRC->DST'.")
-WHY = click.option("--why", metavar="TEXT", default="", help="The reason, for the ledger and for others.")
+WHY = click.option(
+    "--why", metavar="TEXT", default="", help="The reason; kept in the ledger and shown by `status`."
+)
 SCALE = click.option(
     "--scale",
     default=1.0,
@@ -209,21 +208,6 @@ def own_ledger(view: Reader, campaign: str, path: Path) -> str:
     if Path(campaign) != path and campaign != found:
         raise LedgerError(f"{path} is the ledger of campaign {found}, not of {campaign}", "name one of them")
     return found
-
-
-def known_names(view: Reader, scenario: str | None, link: str | None) -> None:
-    """Raise UsageError for a scenario or link that this campaign never had; before its first cycle all pass."""
-    flows = view.accounts()
-    for name, kind, known in (
-        (scenario, "scenario", {flow.scenario for flow in flows}),
-        (link, "link", {str(flow.link) for flow in flows}),
-    ):
-        if name and known and name not in known:
-            near = difflib.get_close_matches(name, known, 1) or sorted(known)[:10]
-            raise UsageError(
-                f"the campaign {view.campaign or view.path.stem} had no {kind} {name!r} so far",
-                f"known: {', '.join(near)}",
-            )
 
 
 def one_campaign(drafts: Sequence[MenuDraft]) -> str:

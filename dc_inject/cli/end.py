@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import campaigns, common, removal, sweeping, trusting
+from dc_inject.cli import campaigns, common, removal, subjects, sweeping, trusting
 from dc_inject.engine.ending import THREADS, Ending, Standing, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger
@@ -23,6 +23,7 @@ from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Backend, Clock, Outcome
+from dc_inject.planning import overrides
 from dc_inject.planning.second_hops import second_hops
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
@@ -50,8 +51,7 @@ class Pace(click.ParamType[float]):
 
 @click.command()
 @common.CAMPAIGN
-@common.SCENARIO
-@common.LINK
+@subjects.PART
 @click.option("--cancel", is_flag=True, help="End unfinished rules too: their transfers are cancelled.")
 @click.option(
     "--rate", type=Pace(), default="600/h", show_default=True, help="How many rules are cancelled in a time."
@@ -66,23 +66,24 @@ class Pace(click.ParamType[float]):
     "--even-new", is_flag=True, help="With --sweep: also files of cycles that began less than a day ago."
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@common.WHY
 @common.LEDGER
 @click.option("--no-ledger", is_flag=True, help="Find the rules in the service, by their comment.")
 @common.TIMEOUT
 def end(
     campaign: str,
-    scenario: str | None,
-    link: str | None,
+    part: tuple[str, ...],
     cancel: bool,
     rate: float,
     sweep: str | None,
     even_new: bool,
     yes: bool,
+    why: str,
     ledger_path: Path | None,
     no_ledger: bool,
     timeout: float,
 ) -> None:
-    r"""End rules and jobs of a campaign, or of one scenario or link of it, before their lifetime is over.
+    r"""End rules and jobs of a campaign, or of a scenario or link of it, before their lifetime is over.
 
     Complete ones end at once, but not while unfinished second hops read from them. Unfinished ones are left to
     their lifetime: ending them cancels their transfers, which has jammed FTS before. With --cancel they end
@@ -95,15 +96,15 @@ def end(
 
     \b
     Example: dc-inject end dc27-rehearsal
-    Example: dc-inject end dc27-rehearsal --scenario us-mesh --cancel --rate 300/h
+    Example: dc-inject end dc27-rehearsal us-mesh --cancel --rate 300/h
     Example: dc-inject end dc27-rehearsal --sweep davs://se.example.org/dc
     """
     common.talk(quiet=True)
-    clock = SystemClock()
+    clock, subject = SystemClock(), subjects.part(part)
     with contextlib.ExitStack() as stack:
         ledger, name = campaigns.opened(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))
         if ledger is not None:
-            common.known_names(ledger, scenario, link)
+            subjects.known(ledger, subject)
         if sweep:
             sweeping.warn(sweep, ledger)
         trusting.name(sweep or "")
@@ -122,7 +123,7 @@ def end(
 
         def ours(*states: State) -> list[Entry]:
             known = ledger.entries(*states) if ledger is not None else campaigns.found(backends.values(), name)
-            return [e for e in known if scenario in {None, e.injection.scenario} and link in {None, _link(e)}]
+            return [e for e in known if overrides.covers(subject, e.injection.flow)]
 
         entries = ours(*IN_SERVICE)
         executor = ThreadExecutor(clock, THREADS)
@@ -148,7 +149,7 @@ def end(
                 what = f"end {units.counted(len(standing.complete), noun)}" + (
                     f", cancel {len(doomed)}" if doomed else ""
                 )
-                ledger.change(common.who(), what, "", clock.now())
+                ledger.change(common.who(), what, why, clock.now())
             last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
             outcomes = itertools.chain(ending.end(standing.complete), ending.cancel(doomed, rate, last))
             try:
@@ -176,10 +177,6 @@ def _trust(ledger: Ledger, campaign: str, clock: Clock) -> None:
 
 
 # --------------------------------------------------------------------------- what is said and done
-
-
-def _link(entry: Entry) -> str:
-    return str(entry.injection.link)
 
 
 def _read(ledger: Ledger, doomed: Sequence[Entry]) -> AbstractSet[str]:

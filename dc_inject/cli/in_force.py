@@ -17,12 +17,12 @@ from dc_inject.system import files
 
 
 def standing(view: Reader) -> Iterator[str]:
-    """Say what people have stopped and set, which holds for all menus of the campaign until it is taken back."""
+    """Say what people have stopped and set; it applies to all menus of the campaign until somebody undoes it."""
     for stop in view.pauses():
         yield f"stopped since {_by(stop)}: {overrides.shown(stop.subject)}; `dc-inject resume` lifts it"
     for one in view.overrides():
         what = overrides.said(one.kind, one.value)
-        yield f"set since {_by(one)}: {overrides.shown(one.subject)}: {what}; `dc-inject unset` takes it back"
+        yield f"set since {_by(one)}: {overrides.shown(one.subject)}: {what}; `dc-inject unset` deletes it"
 
 
 def _by(one: Pause | Override) -> str:
@@ -30,15 +30,15 @@ def _by(one: Pause | Override) -> str:
 
 
 def held_by(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[str]:
-    """Say which limits hold what is set for a subject now, and no other would; or that nobody can know.
+    """Say which limits are exceeded because of what is set for a subject now, or that they cannot be checked.
 
-    Others are taken to have what the menus say and what is set for them: what `run --scale` or `--link` leaves
-    of it is not in the ledger.
+    All other subjects are taken at their rates in the menus and what is set for them: `run --scale` and `--link`
+    are not in the ledger.
     """
     try:
         campaign = _campaign(view, now)
     except MenuError as error:
-        yield f"whether a limit holds it cannot be told from here: {error.problems[0]}"
+        yield f"cannot check it against the limits: {error.problems[0]}"
         return
     if campaign is None:
         return

@@ -279,7 +279,6 @@ def _show(ledger: Ledger, asked: MiniChallenge) -> None:
 
 def _end(ctx: click.Context, campaign: str, ledger_path: Path, rate: float, timeout: float) -> None:
     """End what is left of it; where that cannot be, say so: everything ends with its lifetime."""
-    options = {"scenario": None, "link": None, "sweep": None, "even_new": False, "no_ledger": False}
     try:
         ctx.invoke(
             end_command,
@@ -289,7 +288,6 @@ def _end(ctx: click.Context, campaign: str, ledger_path: Path, rate: float, time
             yes=True,
             ledger_path=ledger_path,
             timeout=timeout,
-            **options,
         )
     except ServiceError as error:
         click.echo(f"not all is ended: {error.message}; `dc-inject end {campaign} --cancel` goes on", err=True)

@@ -1,4 +1,4 @@
-"""What an operator does to a campaign, running or not: pause, resume, set, scale; written into its ledger."""
+"""What an operator does to a campaign, running or not: pause, resume, or set a rate; written into its ledger."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dc_inject.planning import overrides
 from dc_inject.planning.overrides import EVERYTHING, Kind
 from dc_inject.system.clock import SystemClock
 
-HIGHER = "a higher rate counts from the next cycle on"
-STOPPED = "nothing more of it is released then"
+HIGHER = "a higher rate applies from the next cycle on"
+STOPPED = "it then releases nothing more"
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorAction:
-    """A verb, `pause`, `resume`, `rate` or `scale`, and of the last two the value."""
+    """A verb, `pause`, `resume`, `rate` or `scale`, and the value of the last two."""
 
     verb: str
     value: float = 0.0
@@ -33,7 +33,7 @@ PAUSE, RESUME = OperatorAction("pause"), OperatorAction("resume")
 
 
 def carry_out(action: OperatorAction, path: Path, subject: str, why: str) -> None:
-    """Write into a ledger what is wanted for a subject, `*`, a scenario or a link, and say what comes of it.
+    """Write an action on a subject (`*`, a scenario or a link) into a ledger, and say what follows from it.
 
     Raises UsageError for a subject that the campaign never had, and LedgerError.
     """
@@ -46,12 +46,12 @@ def carry_out(action: OperatorAction, path: Path, subject: str, why: str) -> Non
             said = _paused(subject, path, ledger.pauses(), done=ledger.pause(subject, who, why, now))
         elif action == RESUME:
             done = ledger.resume(subject, who, why, now)
-            said = f"{_injecting(subject)} {'goes on, with the next cycle' if done else 'was not stopped'}"
+            said = f"{_injection(subject)} {'resumes with the next cycle' if done else 'was not stopped'}"
         else:
             kind, due = Kind(action.verb), _due_now(ledger, subject)
             done = ledger.override(subject, kind, action.value, who, why, now)
             what = f"{overrides.shown(subject)}: {overrides.said(kind, action.value)}{due}"
-            said = f"{what}; {heard(path)}" if done else f"{what}: it is so already"
+            said = f"{what}; {heard(path)}" if done else f"{what}: already set"
             limits = tuple(in_force.held_by(ledger, subject, kind, now))
         left = ledger.pauses()
     click.echo(f"{name}: {said}", err=True)
@@ -62,30 +62,30 @@ def carry_out(action: OperatorAction, path: Path, subject: str, why: str) -> Non
 
 
 def heard(path: Path, more: str = HIGHER) -> str:
-    """Return who will hear of a change, when, and what it does then."""
+    """Return who applies a change, when, and what it does then."""
     with LedgerView.open(path) as view:
         holder, cycle = view.holder(), view.last_cycle()
     if holder is None:
-        return "nobody injects now; the next start heeds it"
+        return "no injector runs now; the next one applies it"
     when = f", at {cycle.end:%H:%M:%SZ}" if cycle is not None and more == HIGHER else ""
-    return f"{holder} will hear of it within seconds; {more}{when}"
+    return f"the injector ({holder}) applies it within seconds; {more}{when}"
 
 
 def say_stopped(pauses: Iterable[Pause]) -> None:
-    """Say what is stopped still, as no rate does anything there."""
+    """Say what is still stopped: rates have no effect there."""
     for one in pauses:
         click.echo(f"still stopped: {overrides.shown(one.subject)}, {_since(one)}", err=True)
 
 
 def _paused(subject: str, path: Path, before: Iterable[Pause], *, done: bool) -> str:
     if done:
-        return f"{_injecting(subject)} is stopped; {heard(path, STOPPED)}"
+        return f"{_injection(subject)} is stopped; {heard(path, STOPPED)}"
     first = next(pause for pause in before if pause.subject == subject)
-    return f"{_injecting(subject)} is stopped already, {_since(first)}" + (f" ({first.why})" if first.why else "")
+    return f"{_injection(subject)} is already stopped, {_since(first)}" + (f" ({first.why})" if first.why else "")
 
 
-def _injecting(subject: str) -> str:
-    return "injecting" if subject == EVERYTHING else f"injecting for {overrides.shown(subject)}"
+def _injection(subject: str) -> str:
+    return "injection" if subject == EVERYTHING else f"injection for {overrides.shown(subject)}"
 
 
 def _since(pause: Pause) -> str:
@@ -93,9 +93,9 @@ def _since(pause: Pause) -> str:
 
 
 def _due_now(view: Reader, subject: str) -> str:
-    """Return in words what a subject is due in the last cycle, so that a slip of the hand is seen."""
+    """Return in words what a subject was due in the last cycle, so that a typing error is seen."""
     cycle = view.last_cycle()
     if cycle is None:
         return ""
     due = sum(row.due for row in view.rows(cycle=cycle) if overrides.covers(subject, row.key))
-    return f" (the last cycle: {units.format_rate(due / cycle.length.total_seconds())})"
+    return f" (last cycle: {units.format_rate(due / cycle.length.total_seconds())})"

@@ -1,4 +1,4 @@
-"""`dc-inject pause`: what `set ... pause` does, in fewer words."""
+"""`dc-inject pause`: stop injecting for a part of a campaign, or for all of it, from any terminal."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dc_inject.cli import common, operator_actions, subjects
 @common.WHY
 @common.LEDGER
 def pause(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
-    r"""Stop injecting for a scenario or link, or for all of a campaign, until `resume`.
+    r"""Stop injecting for a scenario, a link or a whole campaign, until `resume`.
 
-    The same as `set ... pause`, and as `stop`, with names written as for `set`: a link is two words, SRC:DST or
-    'SRC->DST'; '*' is the whole campaign, and so is its name alone.
+    Write a link as two words, SRC:DST or 'SRC->DST'; '*' is the whole campaign, and so is its name alone. You may
+    leave out CAMPAIGN (or the file of a ledger) if only one campaign has a running injector, or a ledger.
 
     \b
     Example: dc-inject pause us-mesh --why "the LHCOPN is needed"

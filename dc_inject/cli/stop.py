@@ -1,4 +1,4 @@
-"""`dc-inject stop`: the brake that a person pulls, from any terminal."""
+"""`dc-inject stop`: the plain name for pausing a whole campaign, the brake that works from any terminal."""
 
 from __future__ import annotations
 
@@ -7,25 +7,29 @@ from pathlib import Path
 import click
 
 from dc_inject.cli import common, operator_actions, subjects
+from dc_inject.model.errors import UsageError
+from dc_inject.planning.overrides import EVERYTHING
 
 
-@click.command()
+@click.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 @common.CAMPAIGN
-@common.SCENARIO
-@common.LINK
 @common.WHY
 @common.LEDGER
-def stop(campaign: str, scenario: str | None, link: str | None, why: str, ledger_path: Path | None) -> None:
-    r"""Stop injecting for a campaign, or for one scenario or link of it, until `resume`.
+@click.pass_context
+def stop(ctx: click.Context, campaign: str, why: str, ledger_path: Path | None) -> None:
+    r"""Stop injecting for a whole campaign until `resume`; `pause` does it for a scenario or a link.
 
-    Works while an injector runs, which hears of it within seconds, and when none runs or no service can be
-    reached. Rules that exist stay live and end with their lifetime; `dc-inject end` ends them. While it is
-    stopped nothing is due, so there is no burst after it.
+    A running injector stops within seconds. You can also stop a campaign when no injector runs, or when no service
+    can be reached. Existing rules stay and end with their lifetime; `dc-inject end` ends them earlier. Nothing is
+    due while a campaign is stopped, so it does not resume with a burst.
 
     \b
     Example: dc-inject stop dc27-rehearsal --why "the LHCOPN is needed"
-    Example: dc-inject stop dc27-rehearsal --link T2_CH_CERN:T1_US_FNAL_Disk
     """
-    operator_actions.carry_out(
-        operator_actions.PAUSE, *subjects.optional(campaign, scenario, link, ledger_path), why
-    )
+    if ctx.args:
+        raise UsageError(
+            f"`stop` takes a campaign and nothing else, not {' '.join(ctx.args)!r}",
+            "to stop a scenario or a link: dc-inject pause [CAMPAIGN] SCENARIO, or SRC DST",
+        )
+    path = subjects.whole(campaign, ledger_path)
+    operator_actions.carry_out(operator_actions.PAUSE, path, EVERYTHING, why)

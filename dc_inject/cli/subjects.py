@@ -1,8 +1,9 @@
-"""Subjects: what a person wants changed, a campaign or a part of one, in as few words as will do."""
+"""Subjects: the scenario, link or whole campaign that a command is about, named in the same words everywhere."""
 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +16,11 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values
 from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.planning import overrides
 from dc_inject.planning.overrides import EVERYTHING
 
 METAVAR = "[CAMPAIGN] SCENARIO|SRC DST|'*'"
+PART = click.argument("part", nargs=-1, metavar="[SCENARIO|SRC DST|'*']")
 WORDS = click.argument("words", nargs=-1, required=True, metavar=METAVAR)
 
 
@@ -27,7 +30,7 @@ def found(names: Sequence[str], path: Path | None) -> tuple[Path, str]:
     The first word is a campaign when it has a ledger, or is the file of one; with nothing after it, it is all of
     that campaign.
     """
-    words = [part.strip() for name in names for part in name.split(addresses.ARROW) if part.strip()]
+    words = _split(names)
     first, rest = "".join(words[:1]), words[1:]
     if path is not None:
         place = common.existing_ledger("", path)
@@ -40,21 +43,37 @@ def found(names: Sequence[str], path: Path | None) -> tuple[Path, str]:
     return place, _subject(rest) if rest or not words else EVERYTHING
 
 
-def optional(campaign: str, scenario: str | None, link: str | None, path: Path | None) -> tuple[Path, str]:
-    """Return the ledger of a campaign, and the subject in it that options name; without any, all of it."""
-    if scenario and link:
-        raise UsageError("a stop is for a scenario or for a link, not for both", "give two commands")
+def whole(campaign: str, path: Path | None) -> Path:
+    """Return the ledger of a campaign that is named as a whole; raises LedgerError where the file is another's."""
     place = common.existing_ledger(campaign, path)
     with Ledger.open(place) as own:
         common.own_ledger(own, campaign, place)
-    return place, scenario or link or EVERYTHING
+    return place
+
+
+def part(names: Sequence[str]) -> str:
+    """Return the subject that these words name inside a campaign; without any, all of it. Raises UsageError."""
+    words = _split(names)
+    return _subject(words) if words or names else EVERYTHING
 
 
 def known(view: Reader, subject: str) -> None:
-    """Raise UsageError for a scenario or link that this campaign never had, with the nearest that it had."""
-    if subject != EVERYTHING:
-        link = ":" in subject
-        common.known_names(view, None if link else subject, subject if link else None)
+    """Raise UsageError for a scenario or link that this campaign never had; before its first cycle all pass."""
+    flows = view.accounts()
+    if not flows or any(overrides.covers(subject, flow) for flow in flows):
+        return
+    kind = "link" if ":" in subject else "scenario"
+    names = {str(flow.link) if kind == "link" else flow.scenario for flow in flows}
+    near = difflib.get_close_matches(subject, names, 1) or sorted(names)[:10]
+    raise UsageError(
+        f"campaign {view.campaign or view.path.stem} has had no {kind} {subject!r} so far",
+        f"known: {', '.join(near)}",
+    )
+
+
+def _split(names: Sequence[str]) -> list[str]:
+    """Return the words of names, those around an arrow apart."""
+    return [word.strip() for name in names for word in name.split(addresses.ARROW) if word.strip()]
 
 
 def _subject(words: Sequence[str]) -> str:

@@ -121,17 +121,19 @@ def test_a_yes_ends(world: Rules) -> None:
 
 
 def test_only_a_scenario_or_a_link(world: Rules) -> None:
-    """Others are not touched, nor counted."""
-    done = world.end("--yes", "--cancel", "--scenario", "us-mesh")
+    """Others are not touched, nor counted; the reason is in the ledger."""
+    done = world.end("us-mesh", "--yes", "--cancel", "--why", "all done")
     assert "complete" not in done.stderr
     assert len(world.live()) == 3
-    assert world.end("--yes", "--link", "T2_CH_CERN:T1_US_FNAL_Disk").exit_code == 0
+    assert world.end("--yes", "T2_CH_CERN", "T1_US_FNAL_Disk").exit_code == 0
     assert world.live() == []
+    with LedgerView.open(world.path) as view:
+        assert [change.why for change in view.changes()] == ["", "all done"]
 
 
 def test_an_unknown_scenario_is_refused(world: Rules) -> None:
     """With the nearest name that is known."""
-    error = world.end("--yes", "--scenario", "us-mush").exception
+    error = world.end("--yes", "us-mush").exception
     assert isinstance(error, UsageError)
     assert "us-mesh" in (error.hint or "")
 
@@ -265,7 +267,7 @@ def test_without_a_ledger_rules_are_found_by_their_comment(
 ) -> None:
     """Told to, or when there is no file; and no file is made."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
-    done = run("end", "dc27", "--yes", "--cancel", "--scenario", "us-mesh", *options)
+    done = run("end", "dc27", "--yes", "us-mesh", "--cancel", *options)
     assert done.exit_code == 0, done.exception
     assert ("by their comment" in done.stderr) is not bool(options)
     assert "2 unfinished rules: will be ended in 6 s; cancels 12 files under way" in done.stderr

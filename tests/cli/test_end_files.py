@@ -12,7 +12,7 @@ import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Entry, Item, Link, State, naming
-from dc_inject.model.errors import Permanent, ServiceError, Temporary
+from dc_inject.model.errors import Permanent, ServiceError, Temporary, UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Observation, Outcome, Removal, Status
 from tests.cli.ending import FLOW, LIFETIME, LINK, Files, command, job, world_of_files
@@ -245,12 +245,12 @@ def test_interrupting_keeps_what_is_gone(world: Files, monkeypatch: pytest.Monke
 
 
 def test_a_link_of_urls_is_told_apart_and_written_in_its_one_form(world: Files) -> None:
-    done = world.end("--yes", "--link", "DAVS://A.example.org:443/dc/:davs://b.example.org/dc")
+    done = world.end("--yes", "DAVS://A.example.org:443/dc/:davs://b.example.org/dc")
     assert done.exit_code == 0, done.exception
     assert world.states() == {State.GONE: 3, State.LIVE: 2}
-    wrong = world.end("--yes", "--link", "davs://a.example.org/dc")
-    assert wrong.exit_code == 2
-    assert "a link has two ends" in wrong.stderr
+    wrong = world.end("--yes", "davs://a.example.org/dc").exception
+    assert isinstance(wrong, UsageError)
+    assert wrong.message == "a link has two ends"
 
 
 def test_empty_folders_go_when_nothing_of_the_campaign_is_left(world: Files) -> None:
@@ -270,9 +270,7 @@ def test_folders_stay_while_files_are_to_be_looked_at_once_more(world: Files) ->
     assert world.service.tidied == []
 
 
-@pytest.mark.parametrize(
-    "options", [[], ["--link", "davs://a.example.org/dc:davs://b.example.org/dc", "--cancel"]]
-)
+@pytest.mark.parametrize("options", [[], ["davs://a.example.org/dc", "davs://b.example.org/dc", "--cancel"]])
 def test_copies_that_a_second_hop_reads_from_are_left(world: Files, options: list[str]) -> None:
     whole = job(0)
     copies = tuple(Item(url, GB, 1) for url in naming.copies(whole))

@@ -46,37 +46,37 @@ def test_a_link_is_named_in_any_form_and_its_rate_set_and_taken_back(made: Made,
     """With the reason, and nothing is left."""
     done = run("set", *names, "rate", "40Gb/s", "--why", "more")
     assert done.exit_code == 0, done.exception
-    assert f"dc27: {urls.arrow(LINK)}: rate 40 Gb/s (the last cycle: 4 Gb/s); nobody injects now" in done.stderr
+    assert f"dc27: {urls.arrow(LINK)}: rate 40 Gb/s (last cycle: 4 Gb/s); no injector runs now" in done.stderr
     assert what_is_set(made) == [(LINK, Kind.RATE, 5e9, "more")]
-    assert "it is so already" in run("set", *names, "rate", "40", "Gb/s").stderr
-    assert "no more rate 40 Gb/s" in run("unset", *names).stderr
+    assert "already set" in run("set", *names, "rate", "40", "Gb/s").stderr
+    assert "deleted rate 40 Gb/s; no injector runs now" in run("unset", *names).stderr
     assert what_is_set(made) == []
-    assert "nothing was set" in run("unset", *names).stderr
+    assert "no rate or scale was set" in run("unset", *names).stderr
 
 
 def test_a_rate_for_what_is_stopped_says_that_it_is(made: Made) -> None:
     """Also where the stop is of all, and until it is lifted."""
-    assert run("set", "dc27", "*", "pause").exit_code == 0
+    assert run("pause", "dc27", "*").exit_code == 0
     assert "still stopped: all of it, since " in run("set", "us-mesh", "scale", "50%").stderr
     assert "still stopped: all of it, since " in run("unset", "us-mesh").stderr
-    assert "still stopped" not in run("set", "*", "resume").stderr
+    assert "still stopped" not in run("resume", "*").stderr
 
 
 def test_an_injector_that_runs_is_told_to_stop_at_once(made: Made) -> None:
     """A rate is given from the next cycle on, a pause holds in this one."""
     with Ledger.open(made.path) as ledger, ledger.hold("me@vobox"):
-        assert "a higher rate counts from the next cycle on" in run("set", "us-mesh", "scale", "2").stderr
-        paused = run("set", "us-mesh", "pause").stderr
-    assert "nothing more of it is released" in paused
+        assert "a higher rate applies from the next cycle on" in run("set", "us-mesh", "scale", "2").stderr
+        paused = run("pause", "us-mesh").stderr
+    assert "it then releases nothing more" in paused
     assert "next cycle" not in paused
 
 
 def test_scenarios_and_all_of_it_are_scaled_and_stopped(made: Made) -> None:
-    """What is still set is told; a pause is the same as that of `stop`."""
+    """Each is undone by itself, and what is still set is told."""
     assert run("set", "us-mesh", "scale", "50%").exit_code == 0
     assert run("set", "dc27", "*", "scale", "0.8").exit_code == 0
-    assert run("set", "us-mesh", "pause", "--why", "lunch").exit_code == 0
-    assert "is stopped already, since " in run("set", "us-mesh", "pause").stderr
+    assert run("pause", "us-mesh", "--why", "lunch").exit_code == 0
+    assert "is already stopped, since " in run("pause", "us-mesh").stderr
     shown = json.loads(run("status", "dc27", "--format", "json").stdout)
     assert [(one["subject"], one["what"]) for one in shown["overrides"]] == [
         ("*", "scale 0.8"),
@@ -86,11 +86,9 @@ def test_scenarios_and_all_of_it_are_scaled_and_stopped(made: Made) -> None:
     assert "everything  scale 0.8" in run("status", "dc27").stdout
     taken = run("unset", "us-mesh", "scale")
     assert "still set: all of it: scale 0.8" in taken.stderr
-    assert "no more pause" in run("unset", "us-mesh").stderr
     assert "no scale was set" in run("unset", "us-mesh", "scale").stderr
     assert run("unset", "*").exit_code == 0
-    assert run("set", "us-mesh", "pause").exit_code == 0
-    assert run("set", "us-mesh", "resume").exit_code == 0
+    assert run("resume", "us-mesh").exit_code == 0
     with LedgerView.open(made.path) as view:
         assert (view.overrides(), view.pauses()) == ((), ())
         assert view.changes(100)[-1].what == "set us-mesh scale 0.5"
@@ -101,15 +99,16 @@ def test_scenarios_and_all_of_it_are_scaled_and_stopped(made: Made) -> None:
     [
         (("us-mush", "rate", "1Gb/s"), "us-mesh"),
         (("T2_CH_CERN", "T1_US_FNAL", "rate", "1Gb/s"), "T1_US_FNAL_Disk"),
-        (("us-mesh",), "rate, scale"),
+        (("us-mesh",), "rate or scale"),
         (("rate", "1Gb/s"), "'*'"),
         (("us-mesh", "rate", "40"), "40"),
         (("us-mesh", "rate"), "40Gb/s"),
         (("us-mesh", "scale", "0"), "pause"),
-        (("us-mesh", "scale", "nan"), "no scale"),
-        (("us-mesh", "scale", "-1"), "no scale"),
-        (("us-mesh", "pause", "lunch"), "--why"),
-        (("a", "b", "c", "pause"), "3 names"),
+        (("us-mesh", "scale", "nan"), "not a scale"),
+        (("us-mesh", "scale", "-1"), "not a scale"),
+        (("us-mesh", "pause"), "dc-inject pause us-mesh"),
+        (("T2_CH_CERN", "T1_US_FNAL_Disk", "resume"), "dc-inject resume T2_CH_CERN T1_US_FNAL_Disk"),
+        (("a", "b", "c", "rate", "1Gb/s"), "3 names"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_and_changes_nothing(
@@ -140,19 +139,23 @@ def changes(made: Made) -> list[tuple[str, str]]:
         (("dc27",), "*"),
     ],
 )
-def test_pause_resume_and_scale_do_what_set_does(made: Made, names: tuple[str, ...], subject: str) -> None:
+def test_every_command_names_its_subject_in_the_same_words(
+    made: Made, names: tuple[str, ...], subject: str
+) -> None:
     """Of a scenario, a link and all of it, in whatever words, also with the ledger's file as an option."""
     for command in (("pause",), ("resume",), ("pause",), ("resume", "--ledger", str(made.path))):
         done = run(command[0], *names, *command[1:], "--why", "lunch")
         assert done.exit_code == 0, done.exception
-    assert "goes on, with the next cycle" in done.stderr
+    assert "resumes with the next cycle" in done.stderr
     assert "was not stopped" in run("resume", *names).stderr
-    scaled = run("scale", *names, "50%")
+    scaled = run("set", *names, "scale", "50%")
     assert scaled.exit_code == 0, scaled.exception
     assert f"{overrides.shown(subject)}: scale 0.5" in scaled.stderr
+    assert f"{overrides.shown(subject)}: deleted scale 0.5" in run("unset", *names, "scale").stderr
     assert changes(made) == [
         *[(f"{verb} {overrides.shown(subject, '*')}", "lunch") for verb in ("stop", "resume", "stop", "resume")],
         (f"set {overrides.shown(subject, '*')} scale 0.5", ""),
+        (f"unset {overrides.shown(subject, '*')} scale 0.5", ""),
     ]
 
 
@@ -162,14 +165,12 @@ def test_pause_resume_and_scale_do_what_set_does(made: Made, names: tuple[str, .
         (("pause", "us-mush"), "us-mesh"),
         (("pause", "us-mesh", "lunch"), "us-mesh:lunch"),
         (("resume", "us-mush"), "us-mesh"),
-        (("resume", "dc27", "us-mesh", "--scenario", "us-mesh"), "once"),
-        (("scale", "0.5"), "us-mesh 0.5"),
-        (("scale", "us-mesh"), "us-mesh 0.5"),
-        (("scale", "us-mesh", "half"), "no scale"),
+        (("unset", "us-mush"), "us-mesh"),
+        (("unset", "T2_CH_CERN", "T1_US_FNAL_Disk", "pause"), "dc-inject resume T2_CH_CERN T1_US_FNAL_Disk"),
         (("pause", ""), "0 names"),
     ],
 )
-def test_short_commands_refuse_what_cannot_be_meant(made: Made, words: tuple[str, ...], says: str) -> None:
+def test_a_pause_of_what_cannot_be_meant_is_refused(made: Made, words: tuple[str, ...], says: str) -> None:
     """And change nothing."""
     error = run(*words).exception
     assert isinstance(error, UsageError)
@@ -274,6 +275,6 @@ def test_menus_that_cannot_be_read_keep_nothing_from_being_set(made: Made, in_fo
     (in_force / "sites.yaml").unlink()
     done = run("set", "us-mesh", "rate", "90Gb/s")
     assert done.exit_code == 0, done.exception
-    assert "warning: whether a limit holds it cannot be told from here: " in done.stderr
+    assert "warning: cannot check it against the limits: " in done.stderr
     assert "sites.yaml" in done.stderr
     assert len(what_is_set(made)) == 1

@@ -122,16 +122,14 @@ def happen(world: World, wire: HttpTransport, service: fts.Service) -> None:
     world.at("10:50", show)
     world.at(
         "11:00",
-        lambda: world.run(
-            "stop", "golden-fts", "--link", f"davs://{HOSTS['cern']}/data->davs://{HOSTS['pic']}/dc"
-        ),
+        lambda: world.run("pause", "golden-fts", f"davs://{HOSTS['cern']}/data->davs://{HOSTS['pic']}/dc"),
     )
     world.at("11:20", lambda: setattr(service, "minutes", 9))
     world.run("ping", menu, "--format", "json")
     world.run("check", "--online", menu, "--format", "json")
     world.run("run", menu, "--until", "2027-02-08T11:25Z", "--no-drain")
     show()
-    world.run("end", "golden-fts", "--scenario", "stuck", "--cancel", "--yes")
+    world.run("end", "golden-fts", "stuck", "--cancel", "--yes")
     world.run("run", menu)
     world.run("end", "golden-fts", "--yes")
     for words in STATUS:
