@@ -35,11 +35,6 @@ class CycleReader(InjectionReader):
         row = self._db.row("SELECT start, length FROM cycle ORDER BY start DESC LIMIT 1")
         return None if row is None else _cycle(row)
 
-    def last_closed(self) -> tuple[Cycle, datetime] | None:
-        """Return the newest closed cycle, and when it was closed."""
-        row = self._db.row("SELECT * FROM cycle WHERE closed_at IS NOT NULL ORDER BY start DESC LIMIT 1")
-        return None if row is None else (_cycle(row), moment(row["closed_at"]))
-
     def last_planned(self) -> Cycle | None:
         """Return the newest cycle whose plan is on disk."""
         row = self._db.row("SELECT * FROM cycle WHERE planned_at IS NOT NULL ORDER BY start DESC LIMIT 1")

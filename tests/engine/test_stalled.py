@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -47,10 +47,6 @@ def one(tmp_path: Path) -> World:
     one = world(tmp_path, made, {"A": items("A", 200, 10 * GB)}, speed=lambda _link: GB)
     one.settings = replace(one.settings, drain=True)
     return one
-
-
-def _entries(one: World, keys: Iterable[str]) -> list[Entry]:
-    return [one.ledger.entry(key) for key in keys]
 
 
 @pytest.mark.parametrize(

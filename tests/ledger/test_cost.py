@@ -28,7 +28,7 @@ OFTEN = {
     "recent_due": lambda one: one.recent_due(CYCLE),
     "rows of a cycle": lambda one: one.rows(cycle=CYCLE),
     "rows since": lambda one: one.rows(since=START),
-    "cycles": lambda one: (one.last_cycle(), one.last_closed(), one.last_planned(), one.unclosed()),
+    "cycles": lambda one: (one.last_cycle(), one.last_planned(), one.unclosed()),
     "summary": lambda one: one.summary(),
     "state_counts": lambda one: one.state_counts(),
     "pauses": lambda one: (
