@@ -39,42 +39,44 @@ class Quantity(click.ParamType[Any]):
 
 
 _OPTIONS = (
-    click.option("--footprint", "whole", is_flag=True, help="What whole menus mean for each site; offline."),
+    click.option(
+        "--footprint", "whole", is_flag=True, help="Show what whole menus require of each site; works offline."
+    ),
     click.option(
         "--mean-file",
         type=Quantity("size", units.parse_size),
-        help="For --footprint: mean file size [default: that of inventory or list, else 5 GB].",
+        help="For --footprint: mean file size [default: from the inventory or list, else 5 GB].",
     ),
     click.option(
         "--dataset-files",
         type=click.IntRange(1),
         default=DEFAULT.dataset_files,
         show_default=True,
-        help="For --footprint: files of a dataset, within the menu's bounds.",
+        help="For --footprint: the number of files of a dataset, within the menu's bounds.",
     ),
     click.option(
         "--file-speed",
         type=Quantity("rate", units.parse_rate),
         default="6 MB/s",
         show_default=True,
-        help="For --footprint: how fast one file moves.",
+        help="For --footprint: the speed of one file.",
     ),
     click.option(
         "--deletion-seconds",
         type=click.FloatRange(min=0),
         default=DEFAULT.deletion_seconds,
         show_default=True,
-        help="For --footprint: how long a site needs to delete one file.",
+        help="For --footprint: seconds that a site needs to delete one file.",
     ),
     click.option(
         "--deletion-lag",
         type=Quantity("duration", units.parse_duration, zero=True),
-        help="For --footprint: from a rule's end to free space, a cycle more [default: the menu's].",
+        help="For --footprint: time from a rule's end to free space; a cycle is added [default: the menu's].",
     ),
     click.option(
         "--lifetime",
         type=Quantity("duration", units.parse_duration),
-        help="For --footprint: how long rules live [default: the menu's longest].",
+        help="For --footprint: the lifetime of rules [default: the menu's longest].",
     ),
     click.option(
         "--link-limit",

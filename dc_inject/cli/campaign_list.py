@@ -30,19 +30,27 @@ COLUMNS = (
 
 
 @click.command()
-@click.option("--forget", "forgotten", multiple=True, metavar="NAME", help="Delete its ledger (may be repeated).")
+@click.option(
+    "--forget",
+    "forgotten",
+    multiple=True,
+    metavar="NAME",
+    help="Delete the ledger of this campaign (may be repeated).",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--even-unended", is_flag=True, help="Forget it although rules, jobs or files of it may be left.")
+@click.option(
+    "--even-unended", is_flag=True, help="Forget it even if some of its rules, jobs or files may be left."
+)
 @common.FORMAT
 def campaigns(forgotten: tuple[str, ...], yes: bool, even_unended: bool, fmt: str) -> None:
-    r"""List the campaigns that have a ledger in its default folder; with --forget, delete ledgers.
+    r"""List the campaigns with a ledger in the default folder, or delete ledgers with --forget.
 
-    Shown are the times of the menus in force, the start of the last cycle, whether an injector runs now, and how
-    many rules and jobs are not ended (through FTS, also those whose files are not known to be deleted).
+    The table shows the times of the menus in force, the start of the last cycle, whether an injector runs now, and
+    how many rules and jobs have not ended (through FTS, also those whose files are not known to be deleted).
 
-    --forget asks, unless --yes. It refuses a campaign with an injector, and one with something that is not ended:
-    `dc-inject end NAME` ends it. --even-unended forgets that too: rules end with their lifetime then, and copies
-    made by FTS jobs stay until `dc-inject end NAME --sweep PREFIX` deletes them.
+    --forget refuses a campaign with a running injector, or with rules or jobs that have not ended; end them with
+    `dc-inject end NAME`. With --even-unended it forgets the campaign anyway: rules then end with their lifetime,
+    and copies that FTS jobs made stay until `dc-inject end NAME --sweep PREFIX` deletes them.
 
     \b
     Example: dc-inject campaigns

@@ -44,14 +44,14 @@ class Speed(click.ParamType[float]):
 
 @click.command()
 @common.MENUS
-@click.option("--strict", is_flag=True, help="Take warnings for errors: exit with 2.")
-@click.option("--online", "asking", is_flag=True, help="Ask the services and storages too; nothing is changed.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors (exit code 2).")
+@click.option("--online", "asking", is_flag=True, help="Also ask the services and storages; this changes nothing.")
 @click.option(
     "--file-speed",
     type=Speed(),
     default=menu.FILE_SPEED,
     show_default=f"{units.format_size(menu.FILE_SPEED)}/s, as in DC24",
-    help="How fast one file moves through FTS.",
+    help="The speed of one file through FTS.",
 )
 @common.TIMEOUT
 @common.FORMAT
@@ -65,14 +65,14 @@ def check(
     timeout: float,
     fmt: str,
 ) -> None:
-    r"""Check MENUS, files or folders: every problem with its line and a hint.
+    r"""Check MENUS (files or folders), and report every problem with its line and a hint.
 
-    Errors are what cannot work (exit code 2). Warnings are findings with a code; `run` refuses those that are
-    outliers unless the menu accepts them (`accept: [code]`).
+    An error is something that cannot work (exit code 2). A warning is a finding with a code; `run` refuses
+    findings that are outliers unless the menu accepts their code (`accept: [code]`).
 
-    Without --online no service is asked. With it, it is asked who I am at the services, whether the ends of links
-    are there, can copy, have room and datasets or files, and allow what is needed, and whether FTS's limits will
-    throttle the menus. Exit code 4 when a service cannot be reached or does not let me in.
+    With --online it also asks the services: who you are, whether the ends of all links exist, can copy, have space
+    and datasets or files, and grant you the rights that are needed, and whether FTS's limits will throttle the
+    menus. Exit code 4: a service cannot be reached, or refuses your credentials.
 
     \b
     Example: dc-inject check menus/cms-t0-export.yaml

@@ -107,7 +107,7 @@ INCLUDE_FROM = click.option(
     multiple=True,
     expose_value=False,
     callback=lambda _, __, folders: files.allow(folders),
-    help="Menus may also bring in files of this folder [default: only of their own folder].",
+    help="Let menus also include files of this folder [default: only of their own folder].",
 )
 _MENUS = click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path))
 CAMPAIGN = click.argument("campaign", cls=Campaign, metavar="CAMPAIGN|LEDGER")
@@ -115,7 +115,7 @@ LEDGER = click.option(
     "--ledger",
     "ledger_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The ledger's file [default: under $XDG_STATE_HOME/dc_inject, by campaign].",
+    help="The ledger's file [default: CAMPAIGN.sqlite in $XDG_STATE_HOME/dc_inject].",
 )
 _FORMAT = click.option(
     "--format",
@@ -123,7 +123,7 @@ _FORMAT = click.option(
     type=click.Choice(["table", "json", "csv"]),
     default="table",
     show_default=True,
-    help="How to print what was read.",
+    help="The format of the output.",
 )
 
 
@@ -139,7 +139,7 @@ def FORMAT(command: F) -> F:  # noqa: N802  it stands beside the options
         is_flag=True,
         expose_value=False,
         callback=_wide,
-        help="Print all columns of tables, also where the terminal is too narrow.",
+        help="Print all columns of tables, even if the terminal is too narrow.",
     )
     return _FORMAT(wide(command))
 
@@ -166,7 +166,7 @@ TIMEOUT = click.option(
     "--timeout",
     default=60.0,
     show_default=True,
-    help="Seconds of silence after which a call to a service is given up; in all it may take ten times that.",
+    help="Give up a call to a service after this many seconds of silence, or after ten times that in all.",
 )
 
 

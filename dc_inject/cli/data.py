@@ -11,7 +11,7 @@ from dc_inject.cli.data_make import make
 
 @click.group()
 def data() -> None:
-    """Make test data at a source, list them, and drop them again.
+    """Make, list or delete test data at a source.
 
     A source is an RSE, or a URL prefix of a storage for menus through FTS.
 

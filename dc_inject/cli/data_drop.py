@@ -17,15 +17,15 @@ from dc_inject.storage import sets as at_storage
 @click.argument("name", metavar="SET")
 @data_places.SCOPE
 @data_places.BEFORE
-@click.option("--dry-run", is_flag=True, help="Say what would be deleted; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, without changing anything.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common.TIMEOUT
 def drop(source: str, name: str, scope: str | None, before: str, dry_run: bool, yes: bool, timeout: float) -> None:
-    r"""Delete the SET of test files at SOURCE, an RSE or a storage's URL prefix. Asks, unless --yes.
+    r"""Delete the SET of test files at SOURCE, which is an RSE or a storage's URL prefix.
 
-    Only what `data make` made is deleted, known by its name. At a storage the files go now, and the folders that
-    are empty then. In Rucio the datasets are erased: Rucio deletes them within minutes to hours, with all rules on
-    them, wherever, and their replicas; what an interrupted `make` left at the RSE goes now.
+    Only what `data make` made is deleted, recognised by its name. At a storage, the files are deleted now, and
+    then the empty folders. In Rucio, the datasets are erased: Rucio deletes them within minutes to hours, with all
+    rules on them, anywhere, and all replicas; files that an interrupted `make` left at the RSE are deleted now.
 
     \b
     Example: dc-inject data drop T2_XX_SCRATCHDISK rehearsal --dry-run

@@ -33,7 +33,7 @@ COLUMNS = (
 @common.TIMEOUT
 @common.FORMAT
 def list_(source: str | None, scope: str | None, before: str, timeout: float, fmt: str) -> None:
-    r"""List the sets of test files at SOURCE, an RSE or a storage's URL prefix; without it, all in the scope.
+    r"""List the sets of test files at SOURCE (an RSE or a storage's URL prefix), or all sets in the scope.
 
     \b
     Example: dc-inject data list

@@ -58,14 +58,26 @@ class _Request:
 @click.command()
 @click.argument("source")
 @click.argument("name", metavar="SET")
-@click.option("--files", required=True, type=click.IntRange(1), help="How many files.")
-@click.option("--size", required=True, help="The size of each, such as 1GB.")
+@click.option("--files", required=True, type=click.IntRange(1), help="The number of files.")
+@click.option("--size", required=True, help="The size of each file, such as 1GB.")
 @click.option("--dataset-files", type=click.IntRange(1), help="Files of a dataset in Rucio.  [default: 100]")
 @data_places.SCOPE
 @data_places.BEFORE
-@click.option("--lifetime", help="When Rucio deletes it all, such as 14d, or `none`.  [default: 30 d]")
-@click.option("--parallel", type=click.IntRange(1, 64), default=4, show_default=True, help="Files at once.")
-@click.option("--dry-run", is_flag=True, help="Say what would be written and what is there; change nothing.")
+@click.option(
+    "--lifetime", help="The time after which Rucio deletes it all, such as 14d, or `none`.  [default: 30 d]"
+)
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    help="The number of simultaneous uploads.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show what would be written and what is already there, without changing anything.",
+)
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @common.TIMEOUT
 @common.FORMAT
@@ -80,14 +92,14 @@ def make(
     fmt: str,
     **rucio: Any,
 ) -> None:
-    r"""Make a SET of test files at SOURCE, an RSE or a storage's URL prefix, and print how a menu names it.
+    r"""Make a SET of test files at SOURCE (an RSE or a storage's URL prefix), and print how to name it in a menu.
 
-    The files are uploaded by WebDAV; their content cannot be compressed, and their checksums are compared with
-    what the storage tells. At an RSE they are registered in Rucio, in datasets that a rule of yours keeps for
-    their lifetime; the datasets' names are printed. Below a prefix they are for menus through FTS, and their list
-    is printed. --format is for a dry run.
+    The files are uploaded over WebDAV; their content cannot be compressed, and their checksums are compared with
+    those of the storage. At an RSE they are registered in Rucio, in datasets that a rule of yours keeps for
+    --lifetime, and the datasets' names are printed. Below a prefix they are for menus through FTS, and a list of
+    the files is printed. --format applies to --dry-run only.
 
-    Interrupted, run it again: it goes on where it stopped, with the same files.
+    If it is interrupted, run it again: it continues where it stopped, with the same files.
 
     \b
     Example: dc-inject data make T2_XX_SCRATCHDISK rehearsal --files 100 --size 1GB --lifetime 14d

@@ -26,7 +26,7 @@ BEFORE = click.option(
     "before",
     metavar="TEXT",
     default="",
-    help="What all names in Rucio begin with, where the experiment's policy wants it, such as user.me.",
+    help="A prefix for all names in Rucio, if the experiment's policy requires one, such as user.me.",
 )
 
 

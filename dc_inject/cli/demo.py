@@ -33,34 +33,34 @@ DELETED_WITHIN = timedelta(seconds=60)
 
 
 @click.command()
-@click.option("--cycles", default=7, show_default=True, type=click.IntRange(1, 1000), help="How many cycles.")
+@click.option("--cycles", default=7, show_default=True, type=click.IntRange(1, 1000), help="The number of cycles.")
 @click.option(
     "--cycle", "seconds", default=12, show_default=True, type=click.IntRange(5, 3600), help="Seconds in a cycle."
 )
-@click.option("--folder", type=click.Path(path_type=Path), help="Where the grid and the ledger live meanwhile.")
+@click.option("--folder", type=click.Path(path_type=Path), help="A folder for the grid and the ledger.")
 @click.option(
     "--env",
     envvar="DC_INJECT_SANDBOX_ENV",
     type=click.Path(path_type=Path),
-    help="Where the Rucio server is installed, at the first time.",
+    help="Where to install the Rucio server, the first time.",
 )
 @click.option(
     "--xrootd",
     envvar="DC_INJECT_SANDBOX_XROOTD",
     type=click.Path(path_type=Path),
-    help="Where XRootD is unpacked, at the first time, when the system has none.",
+    help="Where to unpack XRootD the first time, if the system has none.",
 )
-@click.option("--keep", is_flag=True, help="Leave the grid and the ledger to look at.")
+@click.option("--keep", is_flag=True, help="Keep the grid and the ledger, so that you can look at them.")
 def demo(
     cycles: int, seconds: int, folder: Path | None, env: Path | None, xrootd: Path | None, keep: bool
 ) -> None:
-    r"""Bring up a grid, inject menus of 17 links, wait until all is moved, ended and deleted, and check it.
+    r"""Start a test grid, inject menus of 17 links, wait until all is moved and deleted, and check the result.
 
-    12 links are in Rucio's catalogue only. Over 5 links files really go from storage to storage: by rules that
-    Rucio hands to FTS, and by jobs given to FTS directly. Without XRootD or FTS's client these are left out.
+    12 links exist in Rucio's catalogue only. Over 5 links real files move between storages: through rules that
+    Rucio passes to FTS, and through FTS jobs. Without XRootD or FTS's client these 5 are left out.
 
-    Exit code 0 only if every link's injected bytes are within one dataset (or job) of its due, at least 95 % of
-    them were moved, and no rule, replica, file or process of ours is left; 5 if not.
+    Exit code 0 if each link's injected bytes are within one dataset (or job) of what it was due, at least 95 % of
+    them moved, and no rule, replica, file or process is left; 5 if not.
 
     \b
     Example: dc-inject demo

@@ -52,23 +52,27 @@ class Pace(click.ParamType[float]):
 @click.command()
 @common.CAMPAIGN
 @subjects.PART
-@click.option("--cancel", is_flag=True, help="End unfinished rules too: their transfers are cancelled.")
+@click.option("--cancel", is_flag=True, help="Also end unfinished rules, which cancels their transfers.")
 @click.option(
-    "--rate", type=Pace(), default="600/h", show_default=True, help="How many rules are cancelled in a time."
+    "--rate",
+    type=Pace(),
+    default="600/h",
+    show_default=True,
+    help="Maximum number of cancellations per hour or minute.",
 )
 @click.option(
     "--sweep",
     type=common.Prefix(),
     metavar="PREFIX",
-    help="Also find files of ours below a destination's URL that the ledger does not know, and delete them.",
+    help="Also find and delete our files below a destination's URL that are not in the ledger.",
 )
 @click.option(
-    "--even-new", is_flag=True, help="With --sweep: also files of cycles that began less than a day ago."
+    "--even-new", is_flag=True, help="With --sweep: also delete files of cycles that began less than a day ago."
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common.WHY
 @common.LEDGER
-@click.option("--no-ledger", is_flag=True, help="Find the rules in the service, by their comment.")
+@click.option("--no-ledger", is_flag=True, help="Find the rules in Rucio, by their comments.")
 @common.TIMEOUT
 def end(
     campaign: str,
@@ -85,14 +89,15 @@ def end(
 ) -> None:
     r"""End rules and jobs of a campaign, or of a scenario or link of it, before their lifetime is over.
 
-    Complete ones end at once, but not while unfinished second hops read from them. Unfinished ones are left to
-    their lifetime: ending them cancels their transfers, which has jammed FTS before. With --cancel they end
-    too, at a pace; so do jobs past their lifetime, always. What will happen is said first, and asked for. No
-    injector may hold the ledger meanwhile; what is gone already is fine; Ctrl-C keeps what is done.
+    Complete rules end at once, unless unfinished second hops read from them. Unfinished rules are left to their
+    lifetime, because ending them cancels their transfers, which has jammed FTS before; with --cancel they end too,
+    at a limited pace. Jobs past their lifetime always end. You see what will happen, and are asked to confirm. No
+    injector may run on the ledger meanwhile. You can stop with Ctrl-C and run it again.
 
-    Rucio deletes what it is left with. Through FTS nobody does: the files of ended jobs are deleted at their
-    destinations here, until they are known to be gone. A file is ours by its whole path and mark, or not at all.
-    With --sweep, files of a job at work are left, and those of the last day's cycles without --even-new.
+    Rucio deletes the replicas of ended rules. FTS deletes nothing, so this command deletes the files of ended jobs
+    at their destinations until they are known to be gone. It deletes only files whose whole path and mark show
+    that they are ours. --sweep leaves files of active jobs, and, without --even-new, files of the last day's
+    cycles.
 
     \b
     Example: dc-inject end dc27-rehearsal

@@ -20,7 +20,7 @@ COLUMNS = tuple(tables.Column(key, key) for key in ("code", "severity", "subject
 
 @click.group()
 def ledger() -> None:
-    r"""Check a campaign's ledger, back it up, or make it anew when it is lost.
+    r"""Check, back up or rebuild the ledger of a campaign.
 
     \b
     Example: dc-inject ledger check dc27-rehearsal
@@ -36,10 +36,10 @@ ledger.add_command(rebuild)
 @common.FORMAT
 @click.pass_context
 def check(ctx: click.Context, campaign: str, ledger_path: Path | None, fmt: str) -> None:
-    r"""Look for contradictions in a ledger: exit code 0 when there are none, 3 when there are.
+    r"""Look for contradictions in a ledger; exit code 0 if there are none, 3 if there are.
 
-    Works while an injector runs, and asks no service. Totals are made anew from the single injections, and states
-    are compared with times. A note is worth to know, and is no contradiction.
+    It works while an injector runs, and asks no service. It recomputes the totals from single injections, and
+    compares states with times. A note is worth knowing, but is not a contradiction.
 
     \b
     Example: dc-inject ledger check dc27-rehearsal
@@ -62,13 +62,13 @@ def check(ctx: click.Context, campaign: str, ledger_path: Path | None, fmt: str)
 @common.CAMPAIGN
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing where all is well; for cron.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing if all is well; for cron.")
 @common.LEDGER
 def backup(campaign: str, file: Path, force: bool, quiet: bool, ledger_path: Path | None) -> None:
-    r"""Copy a ledger to FILE as it is at this moment, also while an injector runs.
+    r"""Copy a ledger to FILE; you can do this while an injector runs.
 
-    The copy is checked before it gets its name, so that FILE is a whole ledger or what it was before. Its path
-    goes to stdout. FILE is for you alone (mode 0600).
+    The copy is checked before it replaces FILE, so FILE is always a whole ledger. The path is printed. Only you
+    can read FILE (mode 0600).
 
     \b
     Example: dc-inject ledger backup dc27-rehearsal /backup/dc27.sqlite --force

@@ -82,51 +82,72 @@ class Size(click.ParamType[int]):
 @click.argument("source", required=False, type=menu_heading.Written("end", addresses.end_name), metavar="SRC")
 @click.argument("destination", required=False, type=menu_heading.Written("end", addresses.end_name), metavar="DST")
 @click.option("--rate", type=Speed(), help="The rate of the first step, such as 5Gb/s.")
-@click.option("--for", "lasting", type=Lasting(), help="How long in all, such as 2h; at most, with a search.")
-@click.option("--step", type=Speed(), help="How much more in each step, such as 1Gb/s.")
-@click.option("--every", type=Lasting(), help="How long a step lasts [default: 30m].")
 @click.option(
-    "--until-saturated", "saturate", is_flag=True, help="Go up until it does not follow, then back; needs --max."
+    "--for", "lasting", type=Lasting(), help="The total duration, such as 2h; with --until-saturated, the longest."
+)
+@click.option("--step", type=Speed(), help="The increase from one step to the next, such as 1Gb/s.")
+@click.option("--every", type=Lasting(), help="The duration of a step [default: 30m].")
+@click.option(
+    "--until-saturated",
+    "saturate",
+    is_flag=True,
+    help="Raise the rate until throughput stops following, then step back; needs --max.",
+)
+@click.option("--max", "highest", type=Speed(), help="The highest rate to try [default: ask above 10Gb/s].")
+@click.option(
+    "--space", type=Size(), help="The most space to use at DST at a time [default: half of the free space]."
+)
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation of a high rate.")
+@click.option(
+    "--campaign", type=menu_heading.NAME, help="The campaign's name [default: made from DST and the time]."
 )
 @click.option(
-    "--max", "highest", type=Speed(), help="The most that is ever asked for [default: asks above 10Gb/s]."
+    "--contact",
+    type=menu_heading.LINE,
+    help="The contact that rules name [default: your account here].",
 )
-@click.option("--space", type=Size(), help="The most of ours at DST at a time [default: half of what is free].")
-@click.option("--yes", is_flag=True, help="Do not ask whether a high rate is meant.")
-@click.option("--campaign", type=menu_heading.NAME, help="What to call it [default: from DST and now].")
-@click.option("--contact", type=menu_heading.LINE, help="Whom to ask [default: your account here].")
 @click.option(
     "--did", "datasets", type=menu_heading.DID, multiple=True, metavar="PATTERN",
     help="Datasets to inject, scope:name with wildcards (may be repeated) [default: *:*].",
 )  # fmt: skip
-@click.option("--mean-file", default="0.1..20 GB", show_default=True, help="Bounds on their mean file size.")
-@click.option("--folder", type=menu_heading.FOLDER, help="Through FTS: this folder below SRC [default: .].")
-@click.option("--fts", "endpoint", type=menu_heading.ENDPOINT, help="Where FTS is.")
-@click.option("--accept", multiple=True, metavar="CODE", help="A finding that is meant (may be repeated).")
-@click.option("--cycle", type=Lasting(), help="Length of a cycle [default: a sixth of a step, 15 min at most].")
+@click.option(
+    "--mean-file", default="0.1..20 GB", show_default=True, help="Bounds on the mean file size of a dataset."
+)
+@click.option(
+    "--folder", type=menu_heading.FOLDER, help="Through FTS: files of this folder below SRC [default: .]."
+)
+@click.option("--fts", "endpoint", type=menu_heading.ENDPOINT, help="The address of FTS.")
+@click.option(
+    "--accept", multiple=True, metavar="CODE", help="Accept a finding of `check` with this code (may be repeated)."
+)
+@click.option(
+    "--cycle", type=Lasting(), help="The length of a cycle [default: a sixth of a step, 15 min at most]."
+)
 @click.option(
     "--cancel-rate", type=Pace(), default="600/h", show_default=True,
-    help="How many unfinished rules are ended in a time, afterwards.",
+    help="Maximum number of unfinished rules that are ended per hour or minute, afterwards.",
 )  # fmt: skip
-@click.option("--resume", type=menu_heading.NAME, metavar="NAME", help="Go on with one that was stopped.")
-@click.option("--verdict", "judged", type=menu_heading.NAME, metavar="NAME", help="Tell the verdict of one again.")
+@click.option("--resume", type=menu_heading.NAME, metavar="NAME", help="Continue a test that was stopped.")
+@click.option(
+    "--verdict", "judged", type=menu_heading.NAME, metavar="NAME", help="Print the verdict of a test again."
+)
 @common.TIMEOUT
 @common.FORMAT
 @click.pass_context
 def link(ctx: click.Context, /, source: str | None, destination: str | None, **wanted: Any) -> None:
-    r"""Try one link: inject at a rate, or at rates that go up, and tell what moved.
+    r"""Test one link: inject at a constant or rising rate, and report how much moved.
 
-    Asks the services whether it can be answered, makes a menu, runs it, shows each cycle, ends its rules, and
-    prints a verdict for each step: reached, not reached, or inconclusive with the reason. SRC and DST are RSEs, or
-    two URL prefixes (then FTS moves files of SRC). Your own account will do.
+    Checks that the test is possible, writes a menu, runs it, shows each cycle, ends the rules, and prints a
+    verdict for each step: reached, not reached, or inconclusive with the reason. SRC and DST are RSEs, or two URL
+    prefixes (then FTS moves files of SRC). An ordinary account is enough.
 
-    With --until-saturated a step lasts at least two times the time to completion, and the rate goes up by --step
-    until less than 90 % of it moves or more than 5 % fail; then it goes back, and says where the link stands. A
-    step that an outage has spoilt is repeated. Ctrl-C ends the step: rules are ended, and the verdict so far is
-    told.
+    With --until-saturated, the rate rises by --step until less than 90 % of it moves or more than 5 % fails; then
+    it steps back, and the verdict is the rate that the link can carry. Each step lasts at least twice the time
+    that a rule takes to complete. A step that an outage disturbed is repeated. Ctrl-C ends the test: rules are
+    ended, and the verdict so far is printed.
 
-    Above 10 Gb/s it asks, unless --max names the most that may be asked for. Exit code 5 when the link did not
-    follow, 4 when an outage left it open, 2 when datasets, space or limits did.
+    Above 10 Gb/s you are asked to confirm, unless --max is given. Exit code 5: the link did not reach the rate; 4:
+    inconclusive because of an outage; 2: inconclusive because of datasets, space or limits.
 
     \b
     Example: dc-inject link T1_UK_RAL_Disk T2_UK_London_IC --rate 5Gb/s --for 2h

@@ -15,7 +15,7 @@ from dc_inject.menu import schema as menu_schema
 
 @click.group()
 def menu() -> None:
-    """Make menus, change them, and tell what changes.
+    """Make, convert and compare menu files.
 
     Example: dc-inject menu import dc24.csv -o dc24.yaml
     """

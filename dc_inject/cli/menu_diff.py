@@ -43,11 +43,11 @@ COLUMNS = (
 @click.argument("after", metavar="B", type=menu_files.PATH)
 @common.FORMAT
 def diff(before: Path, after: Path, fmt: str) -> None:
-    r"""Show what changes from A to B, each a menu, a folder of them, or - for stdin.
+    r"""Show what changes from A to B. Each is a menu, a folder of menus, or - for stdin.
 
-    For each link of a scenario, scenario, site (in and out) and in total: the highest rate at any one time, and
-    the volume over all its time. What stays is not listed. Whether they are equal, and what else differs (times,
-    terms, limits), is said on stderr; the exit code is 0 in any case.
+    For each link of a scenario, each scenario, each site (in and out) and in total, the table shows the highest
+    rate at any one time, and the volume over the whole time; what does not change is left out. A line on stderr
+    says whether they are equal, and what else differs (times, limits and so on). The exit code is 0 in both cases.
 
     \b
     Example: dc-inject menu diff day1.yaml day2.yaml

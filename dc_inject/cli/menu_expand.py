@@ -36,14 +36,14 @@ class Meaning(click.ParamType[tuple[str, tuple[str, ...]]]):
 @click.command(short_help="Write every link out on its own.")
 @common.INCLUDE_FROM
 @click.argument("file", metavar="MENU", type=menu_files.PATH)
-@click.option("--online", "asking", is_flag=True, help="Ask Rucio what RSE expressions mean now.")
+@click.option("--online", "asking", is_flag=True, help="Ask Rucio which RSEs match the RSE expressions now.")
 @click.option(
     "--rses",
     "meanings",
     type=Meaning(),
     multiple=True,
     metavar="EXPRESSION=RSE,...",
-    help="What an RSE expression means, without asking (may be repeated).",
+    help="The RSEs that an RSE expression stands for (may be repeated).",
 )
 @common.TIMEOUT
 @menu_files.OUTPUT
@@ -56,10 +56,10 @@ def expand(
     output: Path,
     force: bool,
 ) -> None:
-    r"""Write MENU with every link on its own: shares, meshes, both ways, expressions, includes, files of links.
+    r"""Write MENU with every link separately: shares, meshes, both ways, expressions, includes, files of links.
 
-    What is replaced stays as a comment; order and other comments stay as they were. The rates are those of the
-    old menu to the last bit. A file that the menu goes on to name is called relative to the new menu.
+    What is replaced stays as a comment; the order and all other comments are kept. The rates are exactly those of
+    the old menu. Paths of files that the menu still names are written relative to the new menu.
 
     \b
     Example: dc-inject menu expand day1.yaml -o links.yaml

@@ -17,9 +17,9 @@ from dc_inject.system import files
 STDIN = Path("-")
 PATH = click.Path(path_type=Path, allow_dash=True)
 OUTPUT = click.option(
-    "-o", "--output", type=PATH, default="-", show_default=True, help="Where to write the menu; - is stdout."
+    "-o", "--output", type=PATH, default="-", show_default=True, help="The file to write; - is stdout."
 )
-FORCE = click.option("--force", is_flag=True, help="Replace the file that --output names, if it is there.")
+FORCE = click.option("--force", is_flag=True, help="Replace the --output file if it exists.")
 
 
 def read(path: Path) -> tuple[bytes, str]:

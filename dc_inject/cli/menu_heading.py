@@ -69,17 +69,17 @@ FOLDER = Written("path", addresses.path)
 ENDPOINT = Written("url", addresses.endpoint)
 
 _OPTIONS = (
-    click.option("--campaign", type=NAME, help="The campaign [default: the scenario's name]."),
-    click.option("--contact", type=LINE, help="Whom to ask; every rule says it [default: your account here]."),
-    click.option("--description", type=LINE, help="What it is for."),
-    click.option("--timezone", type=ZONE, help="Zone of all times without an offset [default: UTC]."),
-    click.option("--start", type=TIME, help="When it comes into force, or `now` [default: tomorrow, 10:00]."),
-    click.option("--end", type=TIME, help="When it ends [default: 24 h after its start]."),
-    click.option("--through", type=click.Choice(["rucio", "fts"]), default="rucio", help="Who moves the bytes."),
+    click.option("--campaign", type=NAME, help="The name of the campaign [default: the scenario's name]."),
+    click.option("--contact", type=LINE, help="The contact that rules name [default: your account here]."),
+    click.option("--description", type=LINE, help="What the menu is for."),
+    click.option("--timezone", type=ZONE, help="The time zone of times without an offset [default: UTC]."),
+    click.option("--start", type=TIME, help="The start of the menu, or `now` [default: tomorrow, 10:00]."),
+    click.option("--end", type=TIME, help="The end of the menu [default: 24 h after its start]."),
+    click.option("--through", type=click.Choice(["rucio", "fts"]), default="rucio", help="The service to use."),
     click.option("--did", "datasets", type=DID, multiple=True, metavar="PATTERN",
                  help="Datasets to inject, scope:name with wildcards (may be repeated) [default: *:*]."),
     click.option("--folder", type=FOLDER, help="Through FTS: files of this folder below the source [default: .]."),
-    click.option("--fts", "endpoint", type=ENDPOINT, help="Where FTS is."),
+    click.option("--fts", "endpoint", type=ENDPOINT, help="The address of FTS."),
 )  # fmt: skip
 
 

@@ -19,19 +19,28 @@ from dc_inject.system import files
 UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
 
 
-@click.command(name="import", short_help="Make a menu out of lines `src, dst, Mbps` or a matrix.")
+@click.command(name="import", short_help="Make a menu from lines `src, dst, Mbps` or a matrix.")
 @common.INCLUDE_FROM
 @click.argument("file", type=menu_files.PATH)
-@click.option("--scenario", type=NAME, help="What to call its links [default: the file's name].")
-@click.option("--as", "form", type=click.Choice(["lines", "matrix"]), help="What it is [default: as it looks].")
-@click.option("--unit", type=click.Choice(UNITS), help="Of numbers without one [default: Mb/s for lines].")
-@click.option("--decimal", type=click.Choice([".", ","]), help="The decimal sign [default: the point].")
+@click.option("--scenario", type=NAME, help="The name of the scenario [default: the file's name].")
+@click.option(
+    "--as", "form", type=click.Choice(["lines", "matrix"]), help="The form of FILE [default: recognised]."
+)
+@click.option(
+    "--unit", type=click.Choice(UNITS), help="The unit of numbers without one [default: Mb/s for lines]."
+)
+@click.option("--decimal", type=click.Choice([".", ","]), help="The decimal separator [default: .].")
 @click.option(
     "--sites",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A part of a menu with `sites`: it is included, and no other name may be an end.",
+    help="A part of a menu with `sites`; it is included, and every source and destination has to be in it.",
 )
-@click.option("--sheet", default="", metavar="NAME", help="Of an .xlsx file [default: the one open when saved].")
+@click.option(
+    "--sheet",
+    default="",
+    metavar="NAME",
+    help="The sheet of an .xlsx file [default: the one open when it was saved].",
+)
 @menu_heading.options
 @menu_files.OUTPUT
 @menu_files.FORCE
@@ -47,13 +56,13 @@ def import_(
     force: bool,
     **given: object,
 ) -> None:
-    r"""Make a menu out of FILE: lines `src, dst, Mbps`, or a matrix: sources are rows, destinations columns.
+    r"""Make a menu from FILE: lines `src, dst, Mbps`, or a matrix (sources in rows, destinations in columns).
 
-    FILE is text (CSV), or an .xlsx spreadsheet where openpyxl is installed.
+    FILE is CSV text, or an .xlsx spreadsheet if openpyxl is installed.
 
-    Rates keep their numbers and units, so the sum is exact. Cells are separated by comma, semicolon or tab. A
-    matrix names its unit in the corner cell, or --unit does; empty cells, 0, - and n.a. are no links; a last row
-    or column of sums is compared and left out. What is wrong is told with file, line and column.
+    Rates keep their numbers and units, so the sum is exact. Cells are separated by comma, semicolon or tab. The
+    unit of a matrix is in its corner cell, or in --unit. Empty cells, 0, - and n.a. mean no link. A last row or
+    column of sums is compared and left out. Errors are reported with file, line and column.
 
     \b
     Example: dc-inject menu import dc24.csv --contact dc-ops@example.org --did "cms:/*/RAW#*" -o dc24.yaml

@@ -75,8 +75,8 @@ class Wanted:
         return writing.shared(self.name, [*keys, ("rate", f"{self.rate}   # all its links together")])
 
 
-@click.command(short_help="Ask what a menu needs, and write it.")
-@click.option("--scenario", type=NAME, help="What to call its links [default: main].")
+@click.command(short_help="Write a new menu; asks for what it needs.")
+@click.option("--scenario", type=NAME, help="The name of the scenario [default: main].")
 @click.option("--from", "sources", type=END, multiple=True, metavar="END", help="A source (may be repeated).")
 @click.option(
     "--to",
@@ -84,13 +84,17 @@ class Wanted:
     type=DESTINATION,
     multiple=True,
     metavar="END[@SHARE]",
-    help="A destination, perhaps with its share of the rate (may be repeated).",
+    help="A destination, optionally with its share of the rate (may be repeated).",
 )
 @click.option(
-    "--mesh", type=END, multiple=True, metavar="END", help="One of a mesh of all pairs (may be repeated)."
+    "--mesh",
+    type=END,
+    multiple=True,
+    metavar="END",
+    help="A member of a mesh, a link for each pair (may be repeated).",
 )
-@click.option("--rate", type=RATE, help="What all links share, such as 250Gb/s.")
-@click.option("--ask/--no-ask", default=None, help="Ask for what no option says [default: at a terminal].")
+@click.option("--rate", type=RATE, help="The total rate of all links, such as 250Gb/s.")
+@click.option("--ask/--no-ask", default=None, help="Ask for what the options leave open [default: on a terminal].")
 @menu_heading.options
 @menu_files.OUTPUT
 @menu_files.FORCE
@@ -105,11 +109,10 @@ def new(
     force: bool,
     **given: object,
 ) -> None:
-    r"""Write a menu with comments: at a terminal it asks for what no option says.
+    r"""Write a new menu with comments; on a terminal, you are asked for what the options leave open.
 
-    `back` as an answer returns to the question before. Nothing is written before the last answer, so that Ctrl-C
-    leaves nothing behind. A menu is one that `check`
-    accepts; what was assumed is marked in it.
+    Answer `back` to return to the previous question. The file is written after the last answer, so Ctrl-C leaves
+    nothing behind. `check` accepts the new menu; comments in it mark what was assumed.
 
     \b
     Example: dc-inject menu new -o day1.yaml

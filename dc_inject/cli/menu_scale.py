@@ -41,7 +41,9 @@ class Factor(click.ParamType[Fraction]):
 @click.option(
     "--link", type=common.Ends(), metavar="SRC:DST", help="Only the rates of this link, also 'SRC->DST'."
 )
-@click.option("--expand", "expanding", is_flag=True, help="Write every link out first, so that each has its rate.")
+@click.option(
+    "--expand", "expanding", is_flag=True, help="First list every link separately, each with its own rate."
+)
 @menu_files.OUTPUT
 @menu_files.FORCE
 def scale(
@@ -53,11 +55,11 @@ def scale(
     output: Path,
     force: bool,
 ) -> None:
-    r"""Multiply the rates, volumes and bytes to keep of MENU by FACTOR; all else stays as it was written.
+    r"""Multiply the rates, volumes and bytes to keep of MENU by FACTOR, and leave everything else as it is.
 
-    Rates in shapes and the target go with them. Limits and WANs do not: a menu that would be above one then is
-    refused. Where a rate is shared with others that are not meant (in a mesh, say), or stands in another file,
-    --expand writes every link out first.
+    Rates in shapes and the target are multiplied too. Limits and WANs are not: if the new menu would exceed one,
+    it is refused. If a rate is shared with links that are not meant (in a mesh, say), or is in another file,
+    --expand first lists every link separately.
 
     \b
     Example: dc-inject menu scale 0.5 day1.yaml -o day1-half.yaml

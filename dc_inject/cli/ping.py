@@ -64,12 +64,12 @@ STORAGES = (
 @common.TIMEOUT
 @common.FORMAT
 def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
-    r"""Ask the services that MENUS name (Rucio, without any) who I am, and what I may do there.
+    r"""Ask the services that MENUS name (without menus: Rucio) who you are there, and what you may do.
 
-    For links through FTS, their storages are asked too: whether they answer, and which verbs they allow. A dash in
-    the table, null in JSON, means that it could not be found out. Nothing is changed anywhere, but that FTS is
-    given a proxy of mine when it needs one. Exit code 4 when a service cannot be reached or does not let me in, or
-    when no storage can be reached; the others are asked all the same.
+    For links through FTS it also asks their storages whether they answer, and which verbs they allow. A dash in
+    the table (null in JSON) means that the answer is not known. This changes nothing, except that your proxy is
+    delegated to FTS if it needs one. Exit code 4: a service cannot be reached or refuses your credentials, or no
+    storage can be reached; the others are asked all the same.
 
     \b
     Example: dc-inject ping

@@ -66,11 +66,11 @@ CYCLES_ONLY = ("at", "cycles", "datasets", "ledger_path", "allow_admin", "timeou
 @click.command()
 @common.MENUS
 @click.option("--at", type=common.TIME, default="now", show_default=True, help="The time to plan for.")
-@click.option("--cycles", default=1, show_default=True, type=click.IntRange(1, 2000), help="How many cycles.")
+@click.option("--cycles", default=1, show_default=True, type=click.IntRange(1, 2000), help="The number of cycles.")
 @click.option(
     "--inventory",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Plan without a live service, from this CSV: source,name,bytes,files.",
+    help="Plan offline with the datasets in this CSV file: source,name,bytes,files.",
 )
 @click.option("--datasets", is_flag=True, help="List every dataset with its release time.")
 @common.LEDGER
@@ -98,13 +98,13 @@ def plan(
     fmt: str,
     **assumptions: Any,
 ) -> None:
-    r"""Show what MENUS would inject from a time on; nothing is changed anywhere.
+    r"""Show what MENUS would inject from a given time on, without changing anything.
 
-    With --footprint: what whole menus mean for each site, each scenario and in total, of one campaign or of
-    several experiments' together. Nobody is asked for it.
+    With --footprint: what whole menus require of each site, for each scenario and in total; the menus may belong
+    to several campaigns. This works offline.
 
-    What is resident and owed comes from the campaign's ledger, when there is one. In cycles after the first
-    one, rules are taken to complete at once. Beside a table, each shape of a rate is drawn.
+    If the campaign has a ledger, the plan starts from what is resident and owed there. After the first cycle it
+    assumes that rules complete at once. Tables come with a drawing of each shape of a rate.
 
     \b
     Example: dc-inject plan menus/cms-t0-export.yaml --at 2027-02-08T10:00Z --cycles 4

@@ -50,7 +50,7 @@ class Searchable(Protocol):
 @click.argument("campaign")
 @common.MENUS
 @common.LEDGER
-@click.option("--since", type=common.TIME, help="Look for nothing older [default: for all of it].")
+@click.option("--since", type=common.TIME, help="Ignore rules and jobs older than this [default: none].")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @common.TIMEOUT
@@ -63,13 +63,13 @@ def rebuild(
     allow_admin: bool,
     timeout: float,
 ) -> None:
-    r"""Make the ledger of CAMPAIGN anew from what the services tell, when it is lost.
+    r"""Rebuild the lost ledger of CAMPAIGN from what the services know.
 
-    Rules are found by their comments, jobs by what they say of themselves; the MENUS are those that are in force.
-    Afterwards `run` goes on with the next cycle: it gives nothing twice, and follows and ends what was found. What
-    cannot be known is said, and kept in the ledger's notes. The new ledger's path goes to stdout.
+    Rules are found by their comments, jobs by their metadata; MENUS are the menus in force. Afterwards `run`
+    continues with the next cycle: it injects nothing twice, and observes and ends what was found. What cannot be
+    recovered is listed, also in the ledger's notes. The path of the new ledger is printed.
 
-    End the injector first, and wait until its last calls are over: some minutes, if it died.
+    First end the injector; if it died, wait some minutes until its last calls are over.
 
     \b
     Example: dc-inject ledger rebuild dc27-rehearsal /etc/dc_inject/menus

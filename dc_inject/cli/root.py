@@ -21,11 +21,11 @@ _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, err
 
 # name -> (module, first line of help): help is printed without importing what only one command needs.
 COMMANDS = {
-    "run": ("dc_inject.cli.run", "Inject menus: the main job."),
-    "link": ("dc_inject.cli.link", "Try one link: a mini-challenge in one line."),
-    "plan": ("dc_inject.cli.plan", "Show what would be injected; change nothing."),
-    "check": ("dc_inject.cli.check", "Check menus; every problem with its line and a hint."),
-    "menu": ("dc_inject.cli.menu", "Work with menu files."),
+    "run": ("dc_inject.cli.run", "Inject menus."),
+    "link": ("dc_inject.cli.link", "Test one link: a mini-challenge in one command."),
+    "plan": ("dc_inject.cli.plan", "Show what would be injected, without changing anything."),
+    "check": ("dc_inject.cli.check", "Check menus for errors."),
+    "menu": ("dc_inject.cli.menu", "Make, convert and compare menu files."),
     "status": ("dc_inject.cli.status", "Show what was due, injected and moved."),
     "stop": ("dc_inject.cli.stop", "Stop injecting for a whole campaign, from any terminal."),
     "pause": ("dc_inject.cli.pause", "Stop injecting for a scenario or a link."),
@@ -33,12 +33,12 @@ COMMANDS = {
     "set": ("dc_inject.cli.set", "Change rates while a campaign runs."),
     "unset": ("dc_inject.cli.unset", "Delete what was set; the menus apply again."),
     "end": ("dc_inject.cli.end", "End rules or jobs of a campaign, a scenario or a link."),
-    "campaigns": ("dc_inject.cli.campaign_list", "List campaigns that have a ledger; forget some."),
-    "ledger": ("dc_inject.cli.ledger", "Check a ledger, back it up, make a lost one anew."),
-    "data": ("dc_inject.cli.data", "Make test data at a source, list them, drop them."),
-    "ping": ("dc_inject.cli.ping", "Say who I am, where, and what I may do."),
-    "demo": ("dc_inject.cli.demo", "Run the main job on a sandbox grid, end to end."),
-    "sandbox": ("dc_inject.cli.sandbox", "Bring up a grid on this machine: a real Rucio server."),
+    "campaigns": ("dc_inject.cli.campaign_list", "List the campaigns on this machine, or forget some."),
+    "ledger": ("dc_inject.cli.ledger", "Check, back up or rebuild a ledger."),
+    "data": ("dc_inject.cli.data", "Make, list or delete test data at a source."),
+    "ping": ("dc_inject.cli.ping", "Show who you are at the services, and what you may do."),
+    "demo": ("dc_inject.cli.demo", "Run everything once, on a grid on this machine."),
+    "sandbox": ("dc_inject.cli.sandbox", "Run a test grid with a real Rucio on this machine."),
 }
 
 
@@ -82,17 +82,17 @@ def _unwrapped(command: click.Command) -> None:
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     envvar=f"{defaults.PREFIX}_CONFIG",
-    help="Read defaults of options from this file only [default: /etc/dc_inject and ~/.config/dc_inject].",
+    help="Read defaults of options only from this file [default: /etc/dc_inject and ~/.config/dc_inject].",
 )
 @click.option(
     "--trust-host",
     metavar="HOST",
     multiple=True,
-    help="Tokens and proxies may go to this FTS or storage, though only a menu names it; also DC_INJECT_TRUST.",
+    help="Let tokens and proxies go to this FTS or storage even if only a menu names it; also DC_INJECT_TRUST.",
 )
 @click.pass_context
 def root(ctx: click.Context, config: Path | None, trust_host: tuple[str, ...]) -> None:
-    """Make the traffic of data challenges: menus of link rates become Rucio rules or FTS jobs.
+    """Make the traffic of data challenges: turn menus of link rates into Rucio rules or FTS jobs.
 
     Example: dc-inject check menus/cms && dc-inject run menus/cms
     """
@@ -126,7 +126,7 @@ def main() -> None:
         if error.filename is not None or error.errno not in _UNWRITABLE:
             sys.exit(_say(*_unexpected(error), 1))
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(_say(f"the output cannot be written: {error.strerror}", "write it to another place", 1))
+        sys.exit(_say(f"the output cannot be written: {error.strerror}", "write it somewhere else", 1))
     except Exception as error:  # noqa: BLE001  the last place: no traceback reaches a user
         sys.exit(_say(*_unexpected(error), 1))
 
@@ -164,4 +164,4 @@ def _unexpected(error: Exception) -> tuple[str, str]:
     """Keep the trace in a private file, and return what to say."""
     with tempfile.NamedTemporaryFile("w", prefix="dc_inject-", suffix=".trace", delete=False) as file:
         file.write(redaction.trace(error))
-    return f"unexpected {type(error).__name__}", f"this is a bug of ours; its trace is in {file.name}"
+    return f"unexpected {type(error).__name__}", f"this is a bug; please report it with the trace in {file.name}"

@@ -42,39 +42,41 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 
 @click.command()
 @common.MENUS
-@click.option("--once", is_flag=True, help="Do exactly the current cycle and stay to its end; for cron.")
-@click.option("--until", type=common.TIME, help="Stop injecting at this time, say 2027-02-08T10:00Z.")
-@click.option("--dry-run", is_flag=True, help="Do it all in real time, but change nothing; `plan` is quicker.")
+@click.option("--once", is_flag=True, help="Inject only the current cycle, and exit at its end; for cron.")
+@click.option("--until", type=common.TIME, help="Stop injecting at this time, such as 2027-02-08T10:00Z.")
+@click.option("--dry-run", is_flag=True, help="Run in real time without changing anything; `plan` is quicker.")
 @common.LEDGER
 @common.LINKS
 @common.SCALE
 @click.option(
-    "--no-drain", is_flag=True, help="Leave when the menus end, without waiting for rules and jobs to end."
+    "--no-drain", is_flag=True, help="Exit when the menus end, without waiting for rules and jobs to end."
 )
 @click.option(
     "--end-on-stop",
     is_flag=True,
-    help="When stopped, end our complete rules and jobs at once; their files are deleted for half a minute.",
+    help="When stopped, end complete rules and jobs at once, and delete their files for up to half a minute.",
 )
-@click.option("--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics there [host: 127.0.0.1].")
+@click.option(
+    "--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics at this address [host: 127.0.0.1]."
+)
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @click.option(
     "--threads",
     default=8,
     show_default=True,
     type=click.IntRange(1, 64),
-    help="Calls to a service under way at once.",
+    help="The number of simultaneous calls to a service.",
 )
 @common.TIMEOUT
-@click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
-@click.option("-q", "--quiet", is_flag=True, help="Say only warnings and errors, and print no table; for cron.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors, and print no table; for cron.")
 def run(menus: tuple[Path, ...], *, verbose: bool, quiet: bool, **how: Any) -> None:
-    r"""Inject MENUS, cycle after cycle, until they end; then wait until nothing of ours is live.
+    r"""Inject MENUS cycle after cycle until they end, then wait until none of their rules and jobs is live.
 
-    SIGTERM, Ctrl-C or a closed terminal stops injecting and leaves rules and jobs live; the next start goes on.
-    A second one leaves at once.
+    SIGTERM, Ctrl-C or a closed terminal stops the injection; rules and jobs stay live, and the next `run`
+    continues. Press Ctrl-C twice to exit at once.
 
-    When it ends it prints the closing table, as `dc-inject status --summary` does, but not with --once.
+    At its end `run` prints the same table as `dc-inject status --summary`, except with --once.
 
     \b
     Example: dc-inject run menus/cms-t0-export.yaml

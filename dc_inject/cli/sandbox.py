@@ -18,7 +18,7 @@ from dc_inject.sandbox import RELEASES, Sandbox
 _folder = click.option(
     "--folder",
     type=click.Path(path_type=Path),
-    help="Its folder  [default: $XDG_STATE_HOME/dc_inject/sandbox]",
+    help="The sandbox's folder  [default: $XDG_STATE_HOME/dc_inject/sandbox]",
 )
 
 
@@ -27,12 +27,11 @@ _parts = click.argument("parts", nargs=-1, required=True)
 
 @click.group()
 def sandbox() -> None:
-    r"""Bring up a grid on this machine: a real Rucio with daemons, RSEs, links and datasets.
+    r"""Run a test grid on this machine: a real Rucio with daemons, RSEs, links and datasets.
 
     \b
-    Example:
-      dc-inject sandbox up
-      dc-inject sandbox down
+    Example: dc-inject sandbox up
+    Example: dc-inject sandbox down
     """
 
 
@@ -42,7 +41,7 @@ def sandbox() -> None:
     "--env",
     envvar="DC_INJECT_SANDBOX_ENV",
     type=click.Path(path_type=Path),
-    help="Where the Rucio server is installed, at the first time  [default: below $XDG_CACHE_HOME/dc_inject]",
+    help="Where to install the Rucio server, the first time  [default: below $XDG_CACHE_HOME/dc_inject]",
 )
 @click.option(
     "--grid",
@@ -68,7 +67,7 @@ def sandbox() -> None:
     type=click.Choice(["sqlite", "postgres"]),
     default="sqlite",
     show_default=True,
-    help="Where Rucio keeps its catalogue; with PostgreSQL it is slower, and has the lock errors of experiments",
+    help="The database of Rucio's catalogue; PostgreSQL is slower, and has the lock errors that experiments see",
 )
 @click.option(
     "--rucio",
@@ -79,30 +78,29 @@ def sandbox() -> None:
 @click.option(
     "--storage",
     type=click.Choice(["xrootd"]),
-    help="Real storages too, each also an RSE, and an FTS service that copies between them  [default: none]",
+    help="Add real storages, each also an RSE, and an FTS service that copies between them  [default: none]",
 )
 @click.option(
     "--storages",
     type=click.IntRange(1, 200),
     default=3,
     show_default=True,
-    help="How many storages",
+    help="The number of storages",
 )
 @click.option(
     "--xrootd",
     envvar="DC_INJECT_SANDBOX_XROOTD",
     type=click.Path(path_type=Path),
-    help="Where XRootD is unpacked when the system has none  [default: below $XDG_CACHE_HOME/dc_inject]",
+    help="Where to unpack XRootD if the system has none  [default: below $XDG_CACHE_HOME/dc_inject]",
 )
 def up(folder: Path | None, **wanted: Any) -> None:
-    r"""Bring the sandbox up, and say how to use it; does nothing when it is up.
+    r"""Start the sandbox, and print how to use it; does nothing if it is running.
 
     \b
-    Example:
-      dc-inject sandbox up --folder /tmp/grid
-      dc-inject sandbox up --storage xrootd
-      dc-inject sandbox up --db postgres
-      dc-inject sandbox up --rucio 38
+    Example: dc-inject sandbox up --folder /tmp/grid
+    Example: dc-inject sandbox up --storage xrootd
+    Example: dc-inject sandbox up --db postgres
+    Example: dc-inject sandbox up --rucio 38
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end, it cleans up as for Ctrl-C
     grid_here = _talking(folder)
@@ -115,13 +113,12 @@ def up(folder: Path | None, **wanted: Any) -> None:
 
 @sandbox.command()
 @_folder
-@click.option("--keep", is_flag=True, help="End its processes, but leave its folder to look at")
+@click.option("--keep", is_flag=True, help="End its processes, but keep its folder, so that you can look at it")
 def down(folder: Path | None, *, keep: bool) -> None:
-    r"""Take the sandbox down: its processes end and its folder is removed.
+    r"""Stop the sandbox: end its processes and remove its folder.
 
     \b
-    Example:
-      dc-inject sandbox down
+    Example: dc-inject sandbox down
     """
     grid_here = _talking(folder)
     there = grid_here.down(keep=keep)
@@ -134,12 +131,11 @@ def down(folder: Path | None, *, keep: bool) -> None:
 def stop(folder: Path | None, parts: tuple[str, ...]) -> None:
     r"""Stop PARTS of the sandbox: rucio, daemons, database, fts, or a storage such as XRD1.
 
-    What they hold stays, and so do their addresses. `dc-inject sandbox start` brings them back.
+    They keep their contents and addresses. `dc-inject sandbox start` starts them again.
 
     \b
-    Example:
-      dc-inject sandbox stop XRD2
-      dc-inject sandbox stop fts
+    Example: dc-inject sandbox stop XRD2
+    Example: dc-inject sandbox stop fts
     """
     grid_here = _talking(folder)
     for part in parts:
@@ -150,11 +146,10 @@ def stop(folder: Path | None, parts: tuple[str, ...]) -> None:
 @_folder
 @_parts
 def start(folder: Path | None, parts: tuple[str, ...]) -> None:
-    r"""Start PARTS of the sandbox that were stopped; returns when they answer.
+    r"""Start stopped PARTS of the sandbox, and wait until they answer.
 
     \b
-    Example:
-      dc-inject sandbox start XRD2 fts
+    Example: dc-inject sandbox start XRD2 fts
     """
     grid_here = _talking(folder)
     for part in parts:
@@ -166,14 +161,13 @@ def start(folder: Path | None, parts: tuple[str, ...]) -> None:
 @click.argument("storage")
 @click.argument("path")
 @click.argument("size")
-@click.option("--count", type=click.IntRange(1, 100_000), help="So many files, PATH-0001 and so on")
+@click.option("--count", type=click.IntRange(1, 100_000), help="Write so many files, PATH-0001 and so on")
 def put(folder: Path | None, storage: str, path: str, size: str, count: int | None) -> None:
-    r"""Write a file of SIZE to PATH of a STORAGE, and print it as a source list of a menu.
+    r"""Write a file of SIZE at PATH of a STORAGE, and print it as a source list for a menu.
 
     \b
-    Example:
-      dc-inject sandbox put XRD1 data/one 10MB
-      dc-inject sandbox put XRD1 data/file 1MB --count 25 > sources.csv
+    Example: dc-inject sandbox put XRD1 data/one 10MB
+    Example: dc-inject sandbox put XRD1 data/file 1MB --count 25 > sources.csv
     """
     grid_here = _talking(folder)
     try:
@@ -190,14 +184,15 @@ def put(folder: Path | None, storage: str, path: str, size: str, count: int | No
 @sandbox.command()
 @_folder
 @click.argument("name")
-@click.option("--token", is_flag=True, help="A bearer token for plain http, in place of a certificate for https")
+@click.option(
+    "--token", is_flag=True, help="Print a bearer token for plain http instead of a certificate for https"
+)
 def person(folder: Path | None, name: str, token: bool) -> None:
-    r"""Make a person NAME whom the FTS service knows, and print what lets you act as that person.
+    r"""Create a person NAME whom the FTS service knows, and print settings to act as that person.
 
     \b
-    Example:
-      eval "$(dc-inject sandbox person alice)"
-      eval "$(dc-inject sandbox person bob --token)"
+    Example: eval "$(dc-inject sandbox person alice)"
+    Example: eval "$(dc-inject sandbox person bob --token)"
     """
     grid_here = _talking(folder)
     if token:
@@ -222,15 +217,14 @@ def person(folder: Path | None, name: str, token: bool) -> None:
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="How to print what was read.",
+    help="The format of the output.",
 )
 @click.pass_context
 def status(ctx: click.Context, folder: Path | None, form: str) -> None:
-    r"""Tell whether the sandbox is up; exit code 0 when it is, 4 when not.
+    r"""Show whether the sandbox is running; exit code 0 if it is, 4 if not.
 
     \b
-    Example:
-      dc-inject sandbox status --format json
+    Example: dc-inject sandbox status --format json
     """
     found = Sandbox(folder).status()
     told = dataclasses.asdict(found)

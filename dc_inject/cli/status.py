@@ -139,17 +139,20 @@ CHANGED = (
 
 @click.command()
 @common.CAMPAIGN
-@click.option("--summary", is_flag=True, help="The closing table: totals of each link since the start.")
+@click.option("--summary", is_flag=True, help="Show the totals of each link since the start.")
 @click.option(
-    "--watch", type=click.IntRange(1, 3600), metavar="SECONDS", help="Show it anew every so often, until Ctrl-C."
+    "--watch",
+    type=click.IntRange(1, 3600),
+    metavar="SECONDS",
+    help="Refresh it every so many seconds, until Ctrl-C.",
 )
 @common.LEDGER
 @common.FORMAT
 def status(campaign: str, summary: bool, watch: int | None, ledger_path: Path | None, fmt: str) -> None:
-    r"""Show how a campaign stands: who injects, the current cycle, holds, stops, rights; or its totals.
+    r"""Show the state of a campaign: its injector, the current cycle, holds, pauses and rights; or its totals.
 
-    Reads the ledger only, so it works while an injector runs, when none does, and without any service. In tables,
-    `~` marks bytes of which a part is an estimate.
+    It reads only the ledger, so it works whether or not an injector runs, and without any service. In tables, `~`
+    marks bytes that are partly an estimate.
 
     \b
     Example: dc-inject status dc27-rehearsal
