@@ -317,6 +317,15 @@ def backends(
     return made
 
 
+def configured_services() -> set[str]:
+    """Return the services that this environment configures; Rucio if it configures none."""
+    from dc_inject.backends.rucio.connection import configuration  # the client costs half a second
+
+    if not os.environ.get(ENDPOINT):
+        return {"rucio"}
+    return {"fts"} if configuration() is None else {"fts", "rucio"}
+
+
 def noun(services: Iterable[str]) -> str:
     """Return what services make of what is injected, for people: rules, or jobs."""
     return {frozenset({"rucio"}): "rules", frozenset({"fts"}): "jobs"}.get(frozenset(services), "rules and jobs")

@@ -205,7 +205,8 @@ def _made(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> str:
     files = max(-(-int(ENOUGH * volume) // size), WELL_CUT)
     command = f"dc-inject data make {source} {MADE} --files {files} --size {_bound(size)}"
     if asked.link.through == "fts":
-        return f"; or make some, if {source} exists: `{command}`, then --folder dc_inject-data/{MADE}/{files}x{size}"
+        folder = f"dc_inject-data/{MADE}/{files}x{size}"
+        return f"; or make some, if {source} exists: `{command}`, then --folder {folder}"
     identity = told.identities.get("rucio")
     scope = f"user.{identity.account}" if identity else "SCOPE"
     return (

@@ -64,7 +64,9 @@ STORAGES = (
 @common.TIMEOUT
 @common.FORMAT
 def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
-    r"""Ask the services that MENUS name (without menus: Rucio) who you are there, and what you may do.
+    r"""Ask the services of MENUS, or those configured here, who you are there and what you may do.
+
+    Without menus it asks Rucio if there is a rucio.cfg, and FTS if DC_INJECT_FTS_ENDPOINT is set.
 
     For links through FTS it also asks their storages whether they answer, and which verbs they allow. A dash in
     the table (null in JSON) means that the answer is not known. This changes nothing, except that your proxy is
@@ -77,7 +79,7 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
     """
     common.talk(quiet=True)
     drafts = files.read_menus(menus) if menus else []
-    services = {service for draft in drafts for service in draft.services} or {"rucio"}
+    services = {service for draft in drafts for service in draft.services} or common.configured_services()
     campaign = common.one_campaign(drafts) if drafts else "ping"
     clock = SystemClock()
     trusting.recall_from(common.ledger_file(None, campaign), campaign)

@@ -93,6 +93,23 @@ def test_every_key_is_on_the_page() -> None:
     assert {key for key in keys if f"`{key}`" not in page} == set()
 
 
+@pytest.mark.parametrize("rucio", [False, True])
+def test_without_menus_it_asks_what_is_configured(
+    fts: FakeFts, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rucio: bool
+) -> None:
+    """An FTS, and a Rucio only if there is one."""
+    config = tmp_path / "rucio.cfg"
+    if rucio:
+        config.touch()
+    monkeypatch.setenv("RUCIO_CONFIG", str(config))
+    monkeypatch.setenv("DC_INJECT_FTS_ENDPOINT", fts.url)
+    asked: list[set[str]] = []
+    usual = command.common.backends
+    monkeypatch.setattr(command.common, "backends", lambda some, **_: asked.append(set(some)) or usual({"fts"}))
+    assert run("ping").exit_code == 0
+    assert asked == [{"fts", "rucio"} if rucio else {"fts"}]
+
+
 def test_people_get_two_tables(fts: FakeFts, storage: Open, tmp_path: Path) -> None:
     """One of services, one of storages."""
     lines = run("ping", tmp_path / "m.yaml").stdout.splitlines()

@@ -32,13 +32,18 @@ PAUSE = timedelta(milliseconds=200)  # before it is asked again; then twice that
 DOWN_AFTER = 6  # failures in a row, after which questions are asked once only
 
 
-def refuse_odd_configuration() -> None:
-    """Raise Fatal when rucio.cfg is no regular file: the client would wait for a pipe's writer for ever."""
+def configuration() -> Path | None:
+    """Return the rucio.cfg that the client will read; None if there is none."""
     named = os.environ.get("RUCIO_CONFIG")
     places = [Path(named)] if named else [Path(folder) / "rucio.cfg" for folder in get_config_dirs()]
-    found = next((place for place in places if place.exists()), None)
-    if found is not None and not found.is_file():
-        raise NeedsOperator(f"{found} cannot be read: it is no regular file", WHERE)
+    return next((place for place in places if place.exists()), None)
+
+
+def refuse_odd_configuration() -> None:
+    """Raise NeedsOperator when rucio.cfg is no regular file: opening a pipe would block for ever."""
+    file = configuration()
+    if file is not None and not file.is_file():
+        raise NeedsOperator(f"{file} cannot be read: it is no regular file", WHERE)
 
 
 def quiet_client(notes: Notes, timeout: float) -> Any:  # noqa: ANN401  rucio has no types
