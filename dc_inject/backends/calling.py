@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
-from dc_inject.model.ports import Clock, Observer
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.events import Observer, RequestMade
+from dc_inject.model.ports import Clock
 
 
 class Noting(Protocol):
@@ -62,27 +63,16 @@ class Calling(Generic[N]):
         try:
             yield notes
         except ServiceError as error:
-            result = self._word(error)
+            result = self._result(error)
             answered = not (isinstance(error, Temporary | NeedsOperator) and error.hold == "api-errors")
             raise
         finally:
             seconds = (self._clock.now() - started).total_seconds()
-            told = {"service": self._service, "method": method, "seconds": seconds}
-            self._observer.event("call", **told, result=result, answered=answered)
+            self._observer.event(RequestMade(self._service, method, seconds, result, answered))
 
-    def _word(self, error: ServiceError) -> str:
+    def _result(self, error: ServiceError) -> str:
         """Return the word for what became of a call."""
-        match error:
-            case Temporary(lost=True):
-                return "lost"
-            case TryOtherItem():
-                return "another-now"
-            case Permanent():
-                return "permanent"
-            case NeedsOperator():
-                return "fatal"
-            case _:
-                return "temporary"
+        return "lost" if isinstance(error, Temporary) and error.lost else error.kind
 
     def _my_notes(self) -> N:
         if not hasattr(self._local, "notes"):

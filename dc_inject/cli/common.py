@@ -22,7 +22,8 @@ from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft, addresses, values
 from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
-from dc_inject.model.ports import Backend, Clock, Observer
+from dc_inject.model.events import Observer
+from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.redaction import clean, scrub
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock

@@ -10,6 +10,7 @@ from dc_inject.engine.context import EngineContext
 from dc_inject.engine.submitting import Submitting
 from dc_inject.ledger import Row
 from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State, transitions, units
+from dc_inject.model.events import CycleClosed
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class Closing:
         ledger, now = self._context.ledger, self._context.clock.now()
         ledger.close_cycle(cycle, now, holds, troubled)
         rows = ledger.rows(cycle=cycle)
-        self._context.tell("cycle-closed", cycle=cycle, rows=rows, seconds=(now - cycle.end).total_seconds())
+        self._context.tell(CycleClosed(cycle, (now - cycle.end).total_seconds()))
         return rows
 
     def _why_short(

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from dc_inject.engine.call_limits import Breaker, Limit
 from dc_inject.engine.calls import Calls
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
-from dc_inject.model.ports import Backend, Clock, Identity, Observer
+from dc_inject.model.events import BreakerSwitched, Event, LinkTroubled, Observer, ServiceFailed, SightLost
+from dc_inject.model.ports import Backend, Clock, Identity
 from dc_inject.planning.plan import Demand
 
 log = logging.getLogger(__name__)
@@ -78,9 +78,9 @@ class EngineContext:
             replace(one, flow=replace(one.flow, slices=None)) if one.flow.key in whole else one for one in demands
         )
 
-    def tell(self, event: str, **numbers: Any) -> None:
+    def tell(self, event: Event) -> None:
         """Tell the observer that something has been done."""
-        self.observer.event(event, **numbers)
+        self.observer.event(event)
 
     def fail(self, service: str, error: ServiceError, flows: Iterable[FlowKey] = ()) -> None:
         """Remember an error: for the rows of its flows, and for the whole service when it is fatal."""
@@ -95,7 +95,7 @@ class EngineContext:
                 known.add(hold)  # once a cycle: the rows count how often
                 self.warn((service, hold), f"{service}: {hold} for {flow}: {error.message}")
             self.trouble(flow, hold, error.message)
-        self.tell("error", service=service, kind=type(error).__name__.lower(), message=error.message)
+        self.tell(ServiceFailed(service, error.kind, error.message))
 
     def stands_still(self, service: str) -> NeedsOperator | Temporary | None:
         """Return why nothing is given to a service now: a person has to repair it, or nothing is seen of it."""
@@ -105,7 +105,7 @@ class EngineContext:
         """Remember that nothing has been seen of a service for a while."""
         if service not in self.unseen:
             log.warning("%s", error.message)
-            self.tell("unobserved", service=service, open=True)
+            self.tell(SightLost(service, lost=True))
         self.unseen[service] = error
         self.ledger.signal("observation", service, None, self.clock.now(), error.message)
 
@@ -115,7 +115,7 @@ class EngineContext:
         self.ledger.signal("observation", service, "seen", self.clock.now())
         if was_silent:
             log.info("what was injected through %s is seen again", service)
-            self.tell("unobserved", service=service, open=False)
+            self.tell(SightLost(service, lost=False))
 
     def warn(self, subject: Hashable, message: str) -> bool:
         """Say in the log what is wrong, of one subject at most every few minutes; returns whether it was said."""
@@ -135,13 +135,13 @@ class EngineContext:
             if breaker.failed(now):
                 log.warning("%s does not answer; it is asked by one call at a time: %s", service, error.message)
                 self.ledger.signal("service", service, None, now, error.message)
-                self.tell("breaker", service=service, open=True)
+                self.tell(BreakerSwitched(service, open=True))
             return False
         if not breaker.worked():
             return False
         log.info("%s answers again", service)
         self.ledger.signal("service", service, "answers", now)
-        self.tell("breaker", service=service, open=False)
+        self.tell(BreakerSwitched(service, open=False))
         return True
 
     def breaker(self, service: str) -> Breaker:
@@ -164,7 +164,7 @@ class EngineContext:
 
     def trouble(self, flow: FlowKey, hold: Hold, message: str) -> None:
         """Count a trouble of a flow; the first kind of a cycle is the one that leads in its row."""
-        self.tell("trouble", flow=flow, hold=hold)
+        self.tell(LinkTroubled(flow, hold))
         known = self.troubles.get(flow)
         if known is None:
             self.troubles[flow] = Held(hold, {"times": 1, "message": message[:200]})

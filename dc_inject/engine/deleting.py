@@ -23,6 +23,7 @@ from dc_inject.engine.calls import Calls
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.events import RemoveCalled, Removed, Removing
 from dc_inject.model.ports import Backend, Clock, Removal
 from dc_inject.planning.reconcile import backoff
 
@@ -202,7 +203,7 @@ class DeletionRounds:
         self._deletions.go_on()
 
     def _begins(self, call: Call) -> None:
-        self._context.tell("removing", keys=tuple(entry.injection.key for entry in call.entries))
+        self._context.tell(Removing(tuple(entry.injection.key for entry in call.entries)))
 
     def _answered(self, place: Place, removals: Sequence[Removal], error: ServiceError | None) -> None:
         self._write(removals)
@@ -218,14 +219,14 @@ class DeletionRounds:
 
     def _write(self, removals: Sequence[Removal]) -> None:
         context, now = self._context, self._context.clock.now()
-        context.tell("remove-called", keys=tuple(removal.key for removal in removals))
+        context.tell(RemoveCalled(tuple(removal.key for removal in removals)))
         gone = [removal.key for removal in removals if removal.gone]
         context.ledger.gone(gone, now)
         for removal in removals:
             self._again_at.pop(removal.key, None)
             if removal.again_at is not None and not removal.gone:
                 self._again_at[removal.key] = removal.again_at
-        context.tell("removed", keys=tuple(gone))
+        context.tell(Removed(tuple(gone)))
 
     def _note(self, place: Place, message: str) -> None:
         """Remember what stands in the way at a destination, and say it when it is another thing than before."""

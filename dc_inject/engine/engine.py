@@ -24,8 +24,9 @@ from dc_inject.engine.submitting import Submitting
 from dc_inject.ledger import Ledger
 from dc_inject.model import Campaign, Cycle, Held, Hold, State, redaction, units
 from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError
+from dc_inject.model.events import CycleOpened, MenusRefused, Observer, Planned, UnexpectedError
 from dc_inject.model.goals import SecondHop, Volume
-from dc_inject.model.ports import Backend, Clock, Executor, Identity, Observer
+from dc_inject.model.ports import Backend, Clock, Executor, Identity
 from dc_inject.planning import overrides
 from dc_inject.planning.reconcile import backoff
 
@@ -115,7 +116,7 @@ class Engine:
         """Say, count and keep the trace of an error that nobody expected; then go on."""
         self._context.ledger.note(redaction.trace(error), now)
         log.error("unexpected %s; going on, its trace is in the ledger's notes", type(error).__name__)
-        self._context.tell("unexpected", kind=type(error).__name__)
+        self._context.tell(UnexpectedError(type(error).__name__))
         if self._cycle is not None and not self._context.ledger.is_planned(self._cycle):
             self._tries += 1
             self._plan_at = now + self._plan_wait(self._cycle)
@@ -263,7 +264,7 @@ class Engine:
             self._opening.drain(cycle)
         if injecting:
             self._say_wait(cycle)
-        self._context.tell("cycle-opened", cycle=cycle)
+        self._context.tell(CycleOpened(cycle))
 
     def _say_wait(self, cycle: Cycle) -> None:
         """Say when the next window starts while none is open: at first, and whenever half of the wait is over."""
@@ -303,7 +304,7 @@ class Engine:
     def _refuse_menus(self, why: str) -> None:
         log.warning("the menus are not taken up, the last good ones stay in force:\n%s", why)
         self._context.ledger.signal("menus", "files", None, self._clock.now(), why)
-        self._context.tell("menus-refused", message=why)
+        self._context.tell(MenusRefused(why))
 
     def _plan(self, cycle: Cycle, now: datetime) -> None:
         """Plan a cycle, the current one, or say when to try again."""
@@ -323,7 +324,7 @@ class Engine:
         self._context.ledger.signal("plan", "cycle", "made", self._clock.now())
         self._submitting.load(cycle)
         self._submitting.planned(opened.situation, opened.budgets, opened.unseen)
-        self._context.tell("planned", cycle=cycle, seconds=(self._clock.now() - now).total_seconds())
+        self._context.tell(Planned(cycle, (self._clock.now() - now).total_seconds()))
 
     def _plan_wait(self, cycle: Cycle) -> timedelta:
         first = self._context.settings.first_retry

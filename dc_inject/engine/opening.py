@@ -31,6 +31,7 @@ from dc_inject.model import (
     urls,
 )
 from dc_inject.model.errors import ServiceError, Temporary
+from dc_inject.model.events import Intended
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import RseFacts
 from dc_inject.planning import overrides, pace, plan
@@ -133,7 +134,7 @@ class Opening:
         chosen, unseen = preflight.usable(context, situation, made.injections, budgets, deadline)
         made = replace(made, injections=tuple(chosen))
         context.ledger.record_plan(made, context.clock.now())
-        context.tell("intended", keys=tuple(injection.key for injection in chosen))
+        context.tell(Intended(tuple(injection.key for injection in chosen)))
         return Opened(situation, budgets, unseen)
 
     def _refuse_broken(self, services: set[str], *, last_try: bool) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Cycle, Flow, FlowKey, Hold, Injection, naming, slicing
+from dc_inject.model.events import SetAside
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Candidate, ReplicaStatus
 from dc_inject.planning import plan
@@ -162,7 +163,7 @@ def _set_aside(context: EngineContext, injection: Injection, why: str) -> set[tu
             until = _soon(injection.cycle, until, context.ledger.times_set_aside(name, destination))
         context.ledger.quarantine(name, destination, why, now, until=until)
     context.trouble(injection.flow, Hold.POOL_DRY, why)
-    context.tell("set-aside", item=injection.item.name, destination=destination, why=why)
+    context.tell(SetAside(injection.item.name, destination, why))
     return {(name, destination) for name in names}
 
 

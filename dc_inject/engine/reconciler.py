@@ -31,6 +31,7 @@ from dc_inject.engine.deleting import DeletionRounds
 from dc_inject.engine.preflight import SET_ASIDE
 from dc_inject.model import Entry, FlowKey, State, transitions
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
+from dc_inject.model.events import EndCalled, Ended, Ending, Event, Observed
 from dc_inject.model.ports import Backend, Clock, Observation, Outcome, Status
 from dc_inject.planning import reconcile
 
@@ -88,7 +89,7 @@ class Reconciler:
         backends: Mapping[str, Backend],
         clock: Clock,
         record: Record | None,
-        tell: Callable[..., None] = lambda _event, **_numbers: None,
+        tell: Callable[[Event], None] = lambda _event: None,
     ) -> None:
         """Take the services, where to write (None: nowhere), and whom to tell of each step."""
         self._backends = backends
@@ -126,7 +127,7 @@ class Reconciler:
                 now, keys = self._clock.now(), tuple(entry.injection.key for entry in part)
                 if self._record is not None:
                     self._record.end_asked(keys, now)
-                self._tell("ending", keys=keys)
+                self._tell(Ending(keys))
                 asked = [transitions.end_asked(entry, now) for entry in part]
                 yield Batch(service, asked, partial(_end, self._backends[service], asked))
 
@@ -246,7 +247,7 @@ class Rounds:
         grace = context.settings.call_grace
         lost = [s.key for s in current if reconcile.never_carried_out(before[s.key], s, now, grace)]
         self._not_carried_out([before[key] for key in lost])
-        context.tell("observed", observations=tuple(current))
+        context.tell(Observed(tuple(current)))
 
     def _end_stalled(
         self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime
@@ -293,7 +294,7 @@ class Rounds:
 
     def _ended(self, batch: Batch[Outcome], outcomes: Sequence[Outcome]) -> None:
         context, now = self._context, self._context.clock.now()
-        context.tell("end-called", keys=tuple(outcome.key for outcome in outcomes))
+        context.tell(EndCalled(tuple(outcome.key for outcome in outcomes)))
         errors = {outcome.key: outcome.error for outcome in outcomes if outcome.error is not None}
         refused = next((error for error in errors.values() if isinstance(error, Permanent)), None)
         if refused is not None:
@@ -301,8 +302,7 @@ class Rounds:
         for key, error in errors.items():
             self._ask_again(key, error, now)
             context.fail(batch.service, error)
-        done = tuple(outcome.key for outcome in outcomes if outcome.error is None)
-        context.tell("ended", keys=done, at=now)
+        context.tell(Ended(tuple(outcome.key for outcome in outcomes if outcome.error is None)))
 
     def _ask_again(self, key: str, error: ServiceError, now: datetime) -> None:
         """Let an end that failed for the moment be asked for again soon; what was accepted is waited for."""

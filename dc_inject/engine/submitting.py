@@ -23,6 +23,7 @@ from dc_inject.engine import preflight
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Cycle, Entry, FlowKey, Hold, Injection, State, transitions
 from dc_inject.model.errors import NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.events import Answered, Called, Calling, Refused
 from dc_inject.model.ports import Outcome
 from dc_inject.planning import plan
 from dc_inject.planning.reconcile import backoff
@@ -201,7 +202,7 @@ class Submitting:
         called = frozenset(self._context.ledger.call(keys, now))
         for key in keys:
             self._waiting.take(key)
-        self._context.tell("calling", keys=tuple(called))
+        self._context.tell(Calling(tuple(called)))
         for together in first:
             if batch := [transitions.called(e, now) for e in together if e.injection.key in called]:
                 self._call(batch)
@@ -238,7 +239,7 @@ class Submitting:
             under_way = self._submits[backend.name]
             self._submits[backend.name] -= 1
             self._called -= {injection.key for injection in injections}
-            self._context.tell("called", keys=tuple(i.key for i in injections))
+            self._context.tell(Called(tuple(i.key for i in injections)))
             by_key = {outcome.key: outcome for outcome in outcomes or ()}
             silent = error or Temporary("the service did not tell what became of it", lost=True)
             answers = [by_key.get(i.key) or Outcome(i.key, error=silent) for i in injections]
@@ -264,7 +265,7 @@ class Submitting:
                 entry = entries[outcome.key]
                 self._refused(entry.injection, outcome.error, now)
                 self._again(transitions.answered(entry, outcome, now, retry_at[outcome.key]))
-        context.tell("answered", outcomes=tuple(outcomes), service=called[0].injection.link.through)
+        context.tell(Answered(called[0].injection.link.through, tuple(outcomes)))
 
     def _refused(self, injection: Injection, error: ServiceError, now: datetime) -> None:
         item, destination = injection.item.name, injection.link.destination
@@ -273,7 +274,7 @@ class Submitting:
                 self._refused_bundle(injection, error)
             case NoSlices():
                 self._context.no_slices(injection.flow, error)
-                self._context.tell("permanent", service=injection.link.through)
+                self._context.tell(Refused(injection.link.through, error.kind))
                 self.withdraw({injection.flow}, error.message)
                 self._short.add(injection.flow)
             case TryOtherItem():
@@ -282,12 +283,12 @@ class Submitting:
                 wait = backoff(times, injection.key, 2 * injection.cycle.length, LONGEST_WAIT)
                 self._context.ledger.quarantine(item, destination, error.message, now, until=now + wait)
                 self._short.add(injection.flow)
-                self._context.tell("another-now", service=injection.link.through)
+                self._context.tell(Refused(injection.link.through, error.kind))
             case Permanent():
                 self._context.ledger.quarantine(item, destination, error.message, now)
                 self._context.trouble(injection.flow, Hold.QUARANTINED, error.message)
                 self._short.add(injection.flow)
-                self._context.tell("permanent", service=injection.link.through)
+                self._context.tell(Refused(injection.link.through, error.kind))
                 log.warning("%s will not go to %s: %s", item, destination, error.message)
             case _:
                 self._context.fail(injection.link.through, error, [injection.flow])
@@ -298,7 +299,7 @@ class Submitting:
         Its bytes stay in the debt. After a few of them the link waits for the next cycle.
         """
         self._context.trouble(injection.flow, Hold.QUARANTINED, error.message)
-        self._context.tell("permanent", service=injection.link.through)
+        self._context.tell(Refused(injection.link.through, error.kind))
         self._wrong[injection.flow] += 1
         if self._wrong[injection.flow] == 1:
             log.warning("%s takes no such jobs of %s: %s", injection.link.through, injection.flow, error.message)

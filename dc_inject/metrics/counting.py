@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, make_wsgi_app
 from prometheus_client.core import Metric
@@ -15,9 +14,23 @@ from dc_inject.metrics import page
 from dc_inject.metrics.bookkeeping import Bookkeeping
 from dc_inject.metrics.live import Live
 from dc_inject.model import Cycle
+from dc_inject.model.events import (
+    Answered,
+    CycleClosed,
+    CycleOpened,
+    Event,
+    LinkTroubled,
+    MenusRefused,
+    Planned,
+    Refused,
+    RequestMade,
+    ServiceFailed,
+    SetAside,
+    UnexpectedError,
+)
 
 RESULTS = frozenset({"ok", "temporary", "another-now", "permanent", "fatal", "lost"})
-KINDS = frozenset({"temporary", "anothernow", "permanent", "fatal"})
+KINDS = frozenset({"temporary", "another-now", "permanent", "fatal"})
 CALL_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 CYCLE_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 900)
 LATE = 0.1  # of a cycle: what is closed later than this after its end has taken time from the next one
@@ -26,7 +39,7 @@ LATE = 0.1  # of a cycle: what is closed later than this after its end has taken
 class Silent:
     """An observer that hears nothing."""
 
-    def event(self, name: str, **numbers: Any) -> None:
+    def event(self, event: Event) -> None:
         """Let it pass."""
 
 
@@ -64,53 +77,48 @@ class Metrics:
         self._lateness = self._histogram(
             "cycle_close_delay_seconds", "Time from a cycle's end to its closing.", CYCLE_BUCKETS
         )
-        self._heard: dict[str, Callable[..., None]] = {
-            "call": self._call,
-            "error": self._error,
-            "another-now": lambda service, **_: self._refusals.labels(service, "another-now").inc(),
-            "permanent": lambda service, **_: self._refusals.labels(service, "permanent").inc(),
-            "answered": self._answered,
-            "set-aside": lambda **_: self._set_aside.inc(),
-            "unexpected": lambda **_: self._unexpected.inc(),
-            "trouble": lambda flow, hold, **_: self._live.trouble(flow, hold),
-            "menus-refused": lambda **_: self._menus_refused.inc(),
-            "planned": lambda seconds, **_: self._planning.observe(seconds),
-            "cycle-opened": self._cycle_opened,
-            "cycle-closed": self._cycle_closed,
-        }
 
-    def event(self, name: str, **numbers: Any) -> None:
+    def event(self, event: Event) -> None:
         """Count one thing that happened; what nobody counts passes."""
-        heard = self._heard.get(name)
-        if heard is not None:
-            heard(**numbers)
+        match event:
+            case RequestMade():
+                self._request(event)
+            case ServiceFailed(service, kind):
+                self._errors.labels(service, _known(kind, KINDS)).inc()
+            case Refused(service, kind):
+                self._refusals.labels(service, _known(kind, KINDS)).inc()
+            case Answered(service, outcomes):
+                self._adopted.labels(service).inc(sum(outcome.adopted for outcome in outcomes))
+            case SetAside():
+                self._set_aside.inc()
+            case UnexpectedError():
+                self._unexpected.inc()
+            case LinkTroubled(flow, hold):
+                self._live.trouble(flow, hold)
+            case MenusRefused():
+                self._menus_refused.inc()
+            case Planned():
+                self._planning.observe(event.seconds)
+            case CycleOpened(cycle):
+                self._opened = cycle
+                self._live.cycle_opened()
+            case CycleClosed():
+                self._cycle_closed(event)
 
     # ------------------------------------------------------------------ what is counted
 
-    def _call(
-        self, *, service: str, method: str, seconds: float, result: str, answered: bool, **_: object
-    ) -> None:
-        self._live.called(service, answered=answered)
-        labels = (service, method, _known(result, RESULTS))
+    def _request(self, request: RequestMade) -> None:
+        self._live.called(request.service, answered=request.answered)
+        labels = (request.service, request.method, _known(request.result, RESULTS))
         self._calls.labels(*labels).inc()
-        self._call_seconds.labels(*labels).observe(seconds)
+        self._call_seconds.labels(*labels).observe(request.seconds)
 
-    def _error(self, *, service: str, kind: str, **_: object) -> None:
-        self._errors.labels(service, _known(kind, KINDS)).inc()
-
-    def _answered(self, *, service: str, outcomes: Iterable[Any], **_: object) -> None:
-        self._adopted.labels(service).inc(sum(outcome.adopted for outcome in outcomes))
-
-    def _cycle_opened(self, *, cycle: Cycle, **_: object) -> None:
-        self._opened = cycle
-        self._live.cycle_opened()
-
-    def _cycle_closed(self, *, cycle: Cycle, seconds: float, **_: object) -> None:
+    def _cycle_closed(self, closed: CycleClosed) -> None:
         self._cycles.inc()
-        if cycle != self._opened:
+        if closed.cycle != self._opened:
             return  # left open by an earlier process: nobody worked on it meanwhile, it did not take long
-        self._lateness.observe(max(seconds, 0))
-        if seconds > LATE * cycle.length.total_seconds():
+        self._lateness.observe(max(closed.seconds, 0))
+        if closed.seconds > LATE * closed.cycle.length.total_seconds():
             self._overruns.inc()
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

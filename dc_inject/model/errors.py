@@ -71,9 +71,13 @@ class ThresholdMissed(DcInjectError):
 
 
 class ServiceError(DcInjectError):
-    """A service (Rucio, FTS) refused or failed; the subclasses say what to do next."""
+    """A service (Rucio, FTS) refused or failed; the subclasses say what to do next.
+
+    `kind` is the word for it in metrics.
+    """
 
     exit_code = 4
+    kind = "temporary"
 
 
 class Temporary(ServiceError):
@@ -94,9 +98,13 @@ class Temporary(ServiceError):
 class TryOtherItem(ServiceError):
     """The item cannot go to this destination now: it waits, and the next one is taken in the same cycle."""
 
+    kind = "another-now"
+
 
 class Permanent(ServiceError):
     """The item will never go to this destination: quarantined, with the reason."""
+
+    kind = "permanent"
 
 
 class NoSlices(Permanent):
@@ -109,6 +117,8 @@ class NeedsOperator(ServiceError):
     `hold` is the hold that the service's links get meanwhile: `credentials` or `api-errors`. `passing` is true
     where waiting may help (a service that does not answer), so that a start tries again for a while.
     """
+
+    kind = "fatal"
 
     def __init__(
         self, message: str, hint: str | None = None, *, hold: str = "api-errors", passing: bool = False

@@ -1,4 +1,4 @@
-"""The ports of the engine: what it needs from a service, a clock, an executor, and whoever watches.
+"""The ports of the engine: what it needs from a service, a clock and an executor (see `events.py` for observers).
 
 Each has at least two implementations: the real one, and a simulated one that the tests and dry runs use.
 """
@@ -285,12 +285,4 @@ class Executor(Protocol):
     @property
     def busy(self) -> int:
         """How many tasks were submitted and not yet handed back."""
-        ...
-
-
-class Observer(Protocol):
-    """Whoever is told what happens: metrics, the log, a test that wants to break it there."""
-
-    def event(self, name: str, **numbers: Any) -> None:
-        """Hear of one thing that has just been done and, if it was to be, written to the ledger."""
         ...

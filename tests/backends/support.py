@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dc_inject.model import Cycle, DatasetFilter, Entry, Injection, Item, Link, State, naming
+from dc_inject.model.events import Event, RequestMade
 from dc_inject.model.ports import Outcome
 
 CYCLE = Cycle.at(datetime(2027, 2, 8, 10, 0, tzinfo=UTC), timedelta(minutes=15))
@@ -21,14 +22,19 @@ ANYTHING = DatasetFilter(("*:*",), files=(1, 10**6), mean_file=(1, 10**15))
 class Heard:
     """An observer that keeps what it hears."""
 
-    events: list[dict[str, Any]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
-    def event(self, name: str, **numbers: Any) -> None:
-        self.events.append({"name": name, **numbers})
+    def event(self, event: Event) -> None:
+        self.events.append(event)
+
+    @property
+    def requests(self) -> list[RequestMade]:
+        """The calls to the service."""
+        return [event for event in self.events if isinstance(event, RequestMade)]
 
     def results(self, method: str) -> list[str]:
         """The results of the calls of a method."""
-        return [event["result"] for event in self.events if event.get("method") == method]
+        return [request.result for request in self.requests if request.method == method]
 
 
 def injection(

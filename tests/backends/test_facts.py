@@ -147,6 +147,6 @@ def test_an_answer_of_an_unforeseen_form_is_no_traceback(
 
 def test_every_call_is_told_to_the_observer(backend: RucioBackend, entries: list[Entry], heard: Heard) -> None:
     assert backend.observe(entries)
-    assert {event["name"] for event in heard.events} == {"call"}
-    assert all(event["service"] == "rucio" and event["seconds"] >= 0 for event in heard.events)
-    assert {event["result"] for event in heard.events} == {"ok"}
+    assert heard.requests == heard.events
+    assert all(request.service == "rucio" and request.seconds >= 0 for request in heard.requests)
+    assert {request.result for request in heard.requests} == {"ok"}

@@ -12,13 +12,13 @@ from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.cli.demo import _write_menu
 from dc_inject.engine import Engine, Settings
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
+from dc_inject.model.events import Event, RequestMade
 from dc_inject.sandbox import Sandbox, default_environment
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
@@ -36,11 +36,11 @@ class Counting:
         self.calls: Counter[str] = Counter()
         self._lock = Lock()
 
-    def event(self, name: str, **numbers: Any) -> None:
+    def event(self, event: Event) -> None:
         """Hear of a call, from any thread."""
-        if name == "call":
+        if isinstance(event, RequestMade):
             with self._lock:
-                self.calls[numbers["method"]] += 1
+                self.calls[event.method] += 1
 
 
 def run(folder: Path) -> tuple[Counter[str], int, int]:

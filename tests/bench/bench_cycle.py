@@ -41,6 +41,7 @@ class Quick:
         self.cycles: list[dict[str, Any]] = []
         self._began = time.process_time()
         self._digest = hashlib.sha256()
+        self._rules = 0
 
     def check(self) -> Any:
         """Tell who we are."""
@@ -105,16 +106,18 @@ class Quick:
         """Tell that there is room."""
         return {name: self.ports.RseFacts(name, readable=True, writable=True) for name in rses}
 
-    def event(self, name: str, **numbers: Any) -> None:
+    def event(self, event: Any) -> None:
         """Close the account of a cycle with its plan and its end."""
-        if name == "intended":
-            self._digest.update("\n".join(sorted(numbers["keys"])).encode())
-        if name == "cycle-closed":
+        name = type(event).__name__
+        if name == "Intended":
+            self._digest.update("\n".join(sorted(event.keys)).encode())
+        if name == "Answered":
+            self._rules += sum(outcome.error is None for outcome in event.outcomes)
+        if name == "CycleClosed":
             now = time.process_time()
-            rules = sum(row.rules for row in numbers["rows"])
             digest = self._digest.hexdigest()[:16]
-            self.cycles.append({"seconds": now - self._began, "rules": rules, "digest": digest})
-            self._began = time.process_time()
+            self.cycles.append({"seconds": now - self._began, "rules": self._rules, "digest": digest})
+            self._began, self._rules = time.process_time(), 0
 
 
 def run(cycles: int) -> list[dict[str, Any]]:

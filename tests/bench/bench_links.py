@@ -28,7 +28,7 @@ CYCLES = 2  # of a turn
 class Silent:
     """An observer that hears nothing."""
 
-    def event(self, name: str, **numbers: Any) -> None:
+    def event(self, event: Any) -> None:
         """Let it pass."""
 
 

@@ -42,7 +42,7 @@ def summary(made: Soak) -> str:
     due, injected = sum(part.due for part in parts), sum(part.injected for part in parts)
     calls, faulty = sum(part.calls for part in parts), sum(part.faulty for part in parts)
     kinds = ", ".join(f"{count} {kind}" for kind, count in made.faults.counts.most_common() if kind != "calls")
-    unexpected = sum(count for name, count in made.told.items() if name.startswith("unexpected"))
+    unexpected = sum(made.unexpected.values())
     ratios = {
         "memory": late.resident / early.resident,
         "open files": late.files / early.files,
@@ -57,7 +57,7 @@ def summary(made: Soak) -> str:
         f"delivered {100 * injected / due:.2f} % of {due / 1e15:.1f} PB due, "
         f"forgiven {100 * forgiven / due:.2f} %; {rules} rules and jobs\n"
         f"{calls} calls, {faulty} of them faulty ({kinds})\n"
-        f"{made.told['another-now']} refused as there already; {len(made.violations)} violations, "
+        f"{made.there_already} refused as there already; {len(made.violations)} violations, "
         f"{unexpected} unexpected errors\n"
         f"last day to day {min(2, len(parts))}: {flat}"
     )

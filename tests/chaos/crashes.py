@@ -59,7 +59,7 @@ def killed_anywhere(count: int, dice: random.Random, longest: float) -> list[Ope
 
 def clock_stepping(hours: Iterable[int], lasting: float = 10.0) -> list[OperatorAction]:
     """Return a life for each step of the clock by so many hours, which is taken back some seconds later."""
-    there = {"event": "observed", "count": 2}
+    there = {"event": "Observed", "count": 2}
     return [{"accidents": [{**there, "clock": 3600 * step, "lasting": lasting}]} for step in hours]
 
 

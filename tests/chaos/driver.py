@@ -40,9 +40,9 @@ from typing import Any
 from dc_inject.cli import root
 from dc_inject.ledger.database import Database
 from dc_inject.metrics import Metrics
+from dc_inject.model.events import Calling, Ending, Event
 from dc_inject.system.clock import SystemClock
 
-WORK = {"calling", "ending"}  # events that tell for how many rules or jobs a service is asked
 HERE = Path(__file__).parents[2]
 HOPELESS = 30.0  # seconds without work, after which a life dies at the next step
 
@@ -124,9 +124,9 @@ def listen(driver: Driver) -> None:
     tell, now, write = Metrics.event, SystemClock.now, Database.write
     getresponse = http.client.HTTPConnection.getresponse
 
-    def event(self: Metrics, name: str, **numbers: Any) -> None:
-        tell(self, name, **numbers)
-        driver.hear(name, len(numbers["keys"]) if name in WORK else 0)
+    def event(self: Metrics, event: Event) -> None:
+        tell(self, event)
+        driver.hear(type(event).__name__, len(event.keys) if isinstance(event, Calling | Ending) else 0)
 
     @contextlib.contextmanager
     def watched(self: Database) -> Iterator[None]:

@@ -25,21 +25,21 @@ def test_lives_die_at_steps_that_earlier_ones_came_to_and_mostly_at_those_met_le
     aim = Aim(tmp_path / "deaths", random.Random(1), after=2.0)
     assert "step" not in aim.wish()["die"]
     for _ in range(FIRST):
-        _death(aim, "calling", heard={"calling": 5, "answered": 3})
+        _death(aim, "Calling", heard={"Calling": 5, "Answered": 3})
     wishes = [aim.wish()["die"] for _ in range(200)]
     chosen = Counter(wish["step"] for wish in wishes if "step" in wish)
-    assert set(chosen) == {"calling", "answered"}
-    assert chosen["answered"] > 5 * chosen["calling"]
-    assert {wish["count"] for wish in wishes if wish.get("step") == "answered"} == {1, 2, 3}
+    assert set(chosen) == {"Calling", "Answered"}
+    assert chosen["Answered"] > 5 * chosen["Calling"]
+    assert {wish["count"] for wish in wishes if wish.get("step") == "Answered"} == {1, 2, 3}
 
 
 def test_only_deaths_after_work_count_as_such(tmp_path):
     aim = Aim(tmp_path / "deaths", random.Random(1), after=2.0)
     _death(aim, "sent:GET", work=0, heard={})
-    _death(aim, "calling", work=1)
+    _death(aim, "Calling", work=1)
     aim.learn()
     aim.learn()
-    assert (aim.at_work, aim.met) == (1, {"sent:GET": 1, "calling": 1})
+    assert (aim.at_work, aim.met) == (1, {"sent:GET": 1, "Calling": 1})
 
 
 @pytest.fixture
@@ -52,29 +52,29 @@ def killed(monkeypatch):
 
 def test_a_life_dies_at_its_step_counted_from_its_first_work(tmp_path, killed):
     deaths = tmp_path / "deaths"
-    wish = {"deaths": str(deaths), "die": {"step": "answered", "count": 2, "after": 3600.0}}
+    wish = {"deaths": str(deaths), "die": {"step": "Answered", "count": 2, "after": 3600.0}}
     one = driver.Driver(wish)
-    for name, work in [("answered", 0), ("answered", 0), ("calling", 4), ("answered", 0)]:
+    for name, work in [("Answered", 0), ("Answered", 0), ("Calling", 4), ("Answered", 0)]:
         one.hear(name, work)
     assert killed == []
-    one.hear("answered")
+    one.hear("Answered")
     assert killed == [signal.SIGKILL]
-    told = {"step": "answered", "count": 4, "work": 4, "heard": {"calling": 1, "answered": 2}}
+    told = {"step": "Answered", "count": 4, "work": 4, "heard": {"Calling": 1, "Answered": 2}}
     assert json.loads(deaths.read_text()) == told
 
 
 def test_a_life_whose_step_does_not_come_dies_at_another_one(killed):
-    one = driver.Driver({"die": {"step": "answered", "count": 2, "after": -1.0}})
-    one.hear("observed")
+    one = driver.Driver({"die": {"step": "Answered", "count": 2, "after": -1.0}})
+    one.hear("Observed")
     assert killed == [], "it has not done anything yet"
-    one.hear("calling", 1)
+    one.hear("Calling", 1)
     assert killed == [signal.SIGKILL]
 
 
 def test_records_of_several_seeds_add_up(tmp_path, capsys):
-    first = Row("rucio: SIGKILL at a step", 1, 12, 10, 9, 11, 50, 300, Counter({"504": 7}), Counter(calling=10))
+    first = Row("rucio: SIGKILL at a step", 1, 12, 10, 9, 11, 50, 300, Counter({"504": 7}), Counter(Calling=10))
     other = Row(
-        "rucio: SIGKILL at a step", 1, 6, 5, 5, 6, 20, 100, Counter({"504": 1, "401": 2}), Counter(ended=5)
+        "rucio: SIGKILL at a step", 1, 6, 5, 5, 6, 20, 100, Counter({"504": 1, "401": 2}), Counter(Ended=5)
     )
     other.violations.append("bytes: lost")
     save(tmp_path / "1", [first, Row("fts: fault 401", 1)])
@@ -85,10 +85,10 @@ def test_records_of_several_seeds_add_up(tmp_path, capsys):
         15,
         14,
         10,
-        {"calling": 10, "ended": 5},
+        {"Calling": 10, "Ended": 5},
     )
     told = table(rows)
-    assert "kills by step (15): calling 10, ended 5" in told
+    assert "kills by step (15): Calling 10, Ended 5" in told
     assert "faulty calls by class (10): 504 8, 401 2" in told
     assert tell_violations(rows) == 1
     assert "bytes: lost" in capsys.readouterr().out
@@ -100,8 +100,8 @@ def test_a_clock_that_steps_for_a_while_steps_back(monkeypatch):
     monkeypatch.setattr(
         driver.threading, "Timer", lambda seconds, do, args: later.append((seconds, do, args)) or Mute()
     )
-    one = driver.Driver({"accidents": [{"event": "observed", "count": 1, "clock": 3600, "lasting": 10}]})
-    one.hear("observed")
+    one = driver.Driver({"accidents": [{"event": "Observed", "count": 1, "clock": 3600, "lasting": 10}]})
+    one.hear("Observed")
     assert one.offset == timedelta(hours=1)
     ((seconds, do, args),) = later
     do(*args)

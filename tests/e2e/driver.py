@@ -5,7 +5,8 @@ Only what the tests set in the environment makes a difference, and no code of th
 - `E2E_NOW`: what the system's clock shows at its first reading (ISO 8601); it goes on from there.
 - `E2E_SPEED`: how many seconds it then goes on in a second.
 - `E2E_ACCIDENT`: `EVENT:COUNT:SIGNAL[,SIGNAL]`: signals that the process sends to itself when the engine tells
-  its observer of EVENT for the COUNT-th time. It tells of each step right after it: these are the boundaries.
+  its observer of an event of class EVENT for the COUNT-th time. It tells of each step right after it: these are
+  the boundaries.
 - `E2E_TOLD`: the file that then gets the time on that clock, for whoever goes on.
 """
 
@@ -16,10 +17,10 @@ import signal
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from dc_inject.cli import root
 from dc_inject.metrics import Metrics
+from dc_inject.model.events import Event
 from dc_inject.system.clock import SystemClock
 
 
@@ -39,10 +40,10 @@ def arrange(accident: str, told: Path) -> None:
     name, count, signals = accident.split(":")
     left, tell = [int(count)], Metrics.event
 
-    def event(self: Metrics, happened: str, **numbers: Any) -> None:
-        tell(self, happened, **numbers)
-        left[0] -= happened == name
-        if happened == name and left[0] == 0:
+    def event(self: Metrics, event: Event) -> None:
+        tell(self, event)
+        left[0] -= type(event).__name__ == name
+        if type(event).__name__ == name and left[0] == 0:
             told.write_text(SystemClock().now().isoformat())
             for one in signals.split(","):
                 signal.raise_signal(signal.Signals[one])  # in this thread: two of a kind are two

@@ -19,15 +19,15 @@ SPEED = 3  # of the clock: a cycle is over in 20 s
 TIMEOUT = 5  # of a call
 GRACE = timedelta(seconds=3 * TIMEOUT + 1)  # when a call that Rucio does not know of counts as never made
 BOUNDARIES = {
-    "intent": "intended:1:SIGKILL",
-    "call": "calling:2:SIGKILL",
-    "answer": "called:2:SIGKILL",
-    "outcome": "answered:2:SIGKILL",
-    "end": "ending:1:SIGKILL",
-    "end-answer": "end-called:1:SIGKILL",
-    "interrupt-planned": "intended:1:SIGINT",
-    "interrupt-calling": "calling:2:SIGINT",
-    "terminate": "answered:2:SIGTERM",
+    "intent": "Intended:1:SIGKILL",
+    "call": "Calling:2:SIGKILL",
+    "answer": "Called:2:SIGKILL",
+    "outcome": "Answered:2:SIGKILL",
+    "end": "Ending:1:SIGKILL",
+    "end-answer": "EndCalled:1:SIGKILL",
+    "interrupt-planned": "Intended:1:SIGINT",
+    "interrupt-calling": "Calling:2:SIGINT",
+    "terminate": "Answered:2:SIGTERM",
 }
 
 

@@ -112,14 +112,14 @@ def _told(tool: Tool, name: str) -> Path:
 
 
 BOUNDARIES = {
-    "intent": "intended:1",
-    "submit": "calling:2",
-    "answer": "called:2",
-    "outcome": "answered:2",
-    "cancel": "ending:1",
-    "cancelled": "end-called:1",
-    "delete": "removing:1",
-    "deleted": "remove-called:1",
+    "intent": "Intended:1",
+    "submit": "Calling:2",
+    "answer": "Called:2",
+    "outcome": "Answered:2",
+    "cancel": "Ending:1",
+    "cancelled": "EndCalled:1",
+    "delete": "Removing:1",
+    "deleted": "RemoveCalled:1",
 }
 
 

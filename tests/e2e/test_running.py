@@ -153,7 +153,7 @@ def test_a_second_ctrl_c_leaves_at_once_and_one_at_the_start_is_clean(tool, thre
     source, one, two = three
     cycle, campaign = this_cycle(60), f"twice-{label}"
     menu = tool.menu(campaign, {(source, one): "1 Gb/s", (source, two): "1 Gb/s"}, start=cycle.start, cycle=60)
-    accidents = {"twice": "calling:1:SIGINT,SIGINT", "at the start": "call:1:SIGINT"}
+    accidents = {"twice": "Calling:1:SIGINT,SIGINT", "at the start": "RequestMade:1:SIGINT"}
     started = [
         tool.start(
             "run", menu, "--ledger", tool.state / f"{name}.sqlite",

@@ -21,6 +21,7 @@ from dc_inject.engine import Settings
 from dc_inject.metrics import Metrics
 from dc_inject.model import Flow, FlowKey, Item, State
 from dc_inject.model.errors import Temporary
+from dc_inject.model.events import CycleClosed, Event, Refused, UnexpectedError
 from tests.engine.world import CYCLE, GB, START, World, campaign, file_flow, flow, source_files, world
 
 CHANGES = frozenset({"submit", "end", "remove"})  # calls whose answer may be lost after they were carried out
@@ -105,7 +106,8 @@ class Soak:
         self.one, self.faults, self.every, self.say = one, faults, every, say
         self.parts: list[Figures] = []
         self.violations: list[str] = []
-        self.told: Counter[str] = Counter()
+        self.unexpected: Counter[str] = Counter()  # errors, by their type
+        self.there_already = 0  # injections that a service refused as there already
         self._metrics = Metrics(one.ledger.path)
         self._forgotten: dict[FlowKey, int] = defaultdict(int)  # bytes of rules that are long gone
         self._measuring = 0.0  # seconds
@@ -115,11 +117,15 @@ class Soak:
         connection.set_trace_callback(self._statement)
         connection.set_progress_handler(self._step, STEPS)
 
-    def event(self, name: str, **numbers: Any) -> None:
+    def event(self, event: Event) -> None:
         """Let the metrics hear it; measure at the end of each part."""
-        self._metrics.event(name, **numbers)
-        self.told[f"unexpected {numbers['kind']}" if name == "unexpected" else name] += 1
-        if name == "cycle-closed":
+        self._metrics.event(event)
+        match event:
+            case UnexpectedError(kind):
+                self.unexpected[kind] += 1
+            case Refused(kind="another-now"):
+                self.there_already += 1
+        if isinstance(event, CycleClosed):
             begun, before = time.process_time(), self._counted.copy()
             self._counted["cycles"] += 1
             before["cycles"] += 1

@@ -15,6 +15,7 @@ from dc_inject.engine import Settings
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger.check import check
 from dc_inject.model import State
+from dc_inject.model.events import Observed
 from dc_inject.system.executor import ThreadExecutor
 from tests.engine.world import CYCLE, GB, START, World, campaign, flow, items, opened, world
 
@@ -173,7 +174,7 @@ def test_a_clock_that_steps_an_hour_loses_no_bytes_and_gives_nothing_twice(
     steps += [(steps[0][0] + stays, timedelta(0))] if stays else []
     true = one.clock
     looks: list[datetime] = []
-    one.heard.at["observed"] = lambda: looks.append(true.now())
+    one.heard.at[Observed] = lambda: looks.append(true.now())
     one.clock = Wrong(true, steps)
     one.settings = replace(one.settings, drain=True)
     one.run()

@@ -10,9 +10,20 @@ import pytest
 from dc_inject.ledger.check import check
 from dc_inject.model import State
 from dc_inject.model.errors import LedgerError
+from dc_inject.model.events import (
+    Answered,
+    Called,
+    Calling,
+    CycleOpened,
+    EndCalled,
+    Ended,
+    Ending,
+    Intended,
+    Observed,
+)
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, opened, world
 
-STEPS = ["cycle-opened", "intended", "calling", "called", "answered", "observed", "ending", "end-called", "ended"]
+STEPS = [CycleOpened, Intended, Calling, Called, Answered, Observed, Ending, EndCalled, Ended]
 LINKS = [flow("A", "B", 1.0), flow("A", "C", 0.5), flow("D", "B", 1.0)]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from dc_inject.engine import Settings
 from dc_inject.model import Item
+from dc_inject.model.events import Refused
 from tests.engine.world import CYCLE, TB, campaign, flow, world
 
 SETTINGS = Settings(drain=False, poll=CYCLE, looks_per_cycle=2)
@@ -37,7 +38,7 @@ def _run(path, cycles, **more):
         rows=one.ledger.rows(),
         entries=one.ledger.entries(),
         injections=[rule.injection for rule in one.backend.rules.values()],
-        heard={name for name, _ in one.heard.events},
+        refused={refused.kind for refused in one.heard.of(Refused)},
     )
 
 
@@ -51,7 +52,7 @@ class Day:
     rows: tuple
     entries: list
     injections: list
-    heard: set
+    refused: set
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +92,7 @@ def test_at_the_end_of_each_cycle_no_link_is_further_from_its_account_than_one_c
 
 def test_no_dataset_was_ever_asked_for_twice_at_a_destination(day):
     """The simulated service refuses a second one, as Rucio does: there was nothing to refuse."""
-    assert "another-now" not in day.heard
+    assert "another-now" not in day.refused
     assert all(entry.accepted_at for entry in day.entries)
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dc_inject.model import Exclusion, Hold, State
 from dc_inject.model.errors import Permanent
+from dc_inject.model.events import CycleClosed
 from dc_inject.model.goals import Keep, Recycle, Standing, Volume
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
@@ -246,7 +247,7 @@ def test_bytes_on_their_way_are_kept_however_fast_they_drain(tmp_path, through):
     speed = [0.1e9]  # 90 GB a cycle
     one = world(tmp_path, campaign([link]), stock, speed=lambda _link: speed[0], **more)
     seen = []
-    one.heard.at["cycle-closed"] = lambda: seen.append(sums(one).coming)
+    one.heard.at[CycleClosed] = lambda: seen.append(sums(one).coming)
     one.run(cycles=8)
     assert all(100 * GB <= coming <= 200 * GB for coming in seen[1:]), seen
     speed[0] = 1e15

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dc_inject.model import Hold
+from dc_inject.model.events import Called, Calling, Planned
 from dc_inject.model.goals import Keep
 from dc_inject.planning.overrides import Kind
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
@@ -33,7 +34,7 @@ def at(one, part, do):
         if left and one.clock.now() >= START + part * CYCLE:
             left.pop()()
 
-    one.heard.at["called"] = called
+    one.heard.at[Called] = called
 
 
 def test_what_is_set_counts_from_the_next_cycle_until_it_is_taken_back(one):
@@ -77,7 +78,7 @@ def test_up_and_down_again_in_one_cycle_changes_nothing_that_was_booked(one):
         if one.clock.now() >= START + 0.6 * CYCLE:
             one.ledger.unset("A:B", None, *WHO, one.clock.now())
 
-    one.heard.at["calling"] = calling
+    one.heard.at[Calling] = calling
     one.run(cycles=2)
     rows = one.ledger.rows()
     assert [row.due for row in rows] == [DUE] * 2
@@ -86,7 +87,7 @@ def test_up_and_down_again_in_one_cycle_changes_nothing_that_was_booked(one):
 
 def test_nothing_is_forgiven_of_what_is_paused(one):
     one.ledger.pause("*", *WHO, START)
-    one.heard.at["planned"] = lambda: put(one, "scale", 0.5)
+    one.heard.at[Planned] = lambda: put(one, "scale", 0.5)
     one.run(cycles=1)
     (row,) = one.ledger.rows()
     assert (row.due, row.forgiven) == (0, 0)

@@ -12,6 +12,7 @@ from dc_inject.engine.aiming import stays
 from dc_inject.ledger.check import check as contradictions
 from dc_inject.model import Campaign, Cycle, naming
 from dc_inject.model.errors import Permanent, Temporary
+from dc_inject.model.events import Answered
 from dc_inject.model.goals import Volume
 from tests.engine.test_rebuilding import rebuild
 from tests.engine.test_second_hops import FTS, file_hop, hop, jobs_of
@@ -250,7 +251,7 @@ def test_end_on_stop_leaves_what_a_second_hop_reads_from(tmp_path):
     one = world(tmp_path, campaign([first, then]), source_files("A", 400), speed=slow(0.02e9), **FTS)
     one.settings = replace(one.settings, end_on_stop=True)
     engine = one.engine()
-    one.heard.at["answered"] = lambda: engine.stop() if one.clock.now() > START + 3 * CYCLE else None
+    one.heard.at[Answered] = lambda: engine.stop() if one.clock.now() > START + 3 * CYCLE else None
     engine.run(until=START + 5 * CYCLE)
     unfinished = {n for rule in jobs_of(one, then) if not rule.completed for n in _sources(rule.injection)}
     for rule in jobs_of(one, first):

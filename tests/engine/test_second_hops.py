@@ -11,6 +11,7 @@ import pytest
 from dc_inject.ledger.check import check as contradictions
 from dc_inject.model import DatasetFilter, FileFilter, State, naming
 from dc_inject.model.errors import TryOtherItem
+from dc_inject.model.events import Observed
 from dc_inject.model.goals import SecondHop, Volume
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
@@ -118,7 +119,7 @@ def test_first_copies_that_wait_count_in_the_space_that_is_planned_with(tmp_path
         space={"B": TB},
     )
     most = []
-    one.heard.at["observed"] = lambda: most.append(one.backend.sites(["B"])["B"].free)
+    one.heard.at[Observed] = lambda: most.append(one.backend.sites(["B"])["B"].free)
     one.run(cycles=24)
     assert min(most) > 0
     assert one.backend.rules

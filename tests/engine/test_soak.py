@@ -29,8 +29,8 @@ def test_with_one_call_in_twenty_faulty_all_but_half_a_percent_is_delivered(half
 def test_ledger_and_services_agree_after_each_part(half_a_day):
     assert len(half_a_day.parts) == 4
     assert half_a_day.violations == []
-    assert not [name for name in half_a_day.told if name.startswith("unexpected")]
-    assert half_a_day.told["another-now"] == 0
+    assert not half_a_day.unexpected
+    assert half_a_day.there_already == 0
 
 
 def test_neither_memory_nor_work_nor_open_files_grow(half_a_day):

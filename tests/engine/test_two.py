@@ -14,6 +14,7 @@ from dc_inject.engine import Engine, Settings
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.check import check
 from dc_inject.model import State
+from dc_inject.model.events import Refused
 from dc_inject.model.ports import Finished
 from tests.engine.world import CYCLE, GB, START, Heard, campaign, flow, items
 
@@ -105,7 +106,7 @@ def test_two_injectors_into_one_destination_share_its_source_and_give_no_dataset
         assert rule.deleted
         until[name] = rule.deleted
         assert rule.ended == rule.expires, "nobody ends a rule of the other"
-    met = {name: [event for event, _ in heard[name].events].count("another-now") for name in names}
+    met = {name: [refused.kind for refused in heard[name].of(Refused)].count("another-now") for name in names}
     assert 0 < sum(met.values()) < len(backend.rules) / 8, "they meet, and then look at what is there"
     for name in names:
         mine = {rule.injection.key for rule in backend.rules.values() if rule.injection.campaign == name}

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.engine import Engine, Settings
@@ -23,7 +23,9 @@ from dc_inject.model import (
     Link,
     Menu,
 )
+from dc_inject.model.events import Event, UnexpectedError
 
+E = TypeVar("E", bound=Event)
 START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)
 CYCLE = timedelta(minutes=15)
 GB = 10**9
@@ -90,15 +92,19 @@ def items(source: str, count: int, size: int = 100 * GB, files: int = 50) -> lis
 class Heard:
     """An observer that keeps what it hears, and can do something at an event."""
 
-    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    at: dict[str, Callable[[], None]] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    at: dict[type[Event], Callable[[], object]] = field(default_factory=dict)
     forgiving: bool = False  # whether errors that nobody expected are what a test is about
 
-    def event(self, name: str, **numbers: Any) -> None:
-        assert self.forgiving or name != "unexpected", numbers
-        self.events.append((name, numbers))
-        if name in self.at:
-            self.at[name]()
+    def event(self, event: Event) -> None:
+        assert self.forgiving or not isinstance(event, UnexpectedError), event
+        self.events.append(event)
+        if type(event) in self.at:
+            self.at[type(event)]()
+
+    def of(self, kind: type[E]) -> list[E]:
+        """Return the events of a kind, in their order."""
+        return [event for event in self.events if isinstance(event, kind)]
 
 
 LEFT_OPEN = ExitStack()  # what conftest.py closes after each test

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.metrics import Metrics
 from dc_inject.metrics.bookkeeping import COUNTED, GAUGED, LINK
-from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Item, Link, State, naming
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Item, Link, State, events, naming
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
 from dc_inject.planning.plan import Decision, Plan
 from tests.metrics.test_counters import drive
@@ -151,7 +151,7 @@ def test_the_state_of_the_campaign(path: Path) -> None:
 
 def heard(metrics: Metrics, *answers: bool, service: str = "rucio") -> None:
     for answered in answers:
-        metrics.event("call", service=service, method="x", seconds=1.0, result="ok", answered=answered)
+        metrics.event(events.RequestMade(service, "x", 1.0, "ok", answered))
 
 
 def test_a_service_is_down_when_three_calls_in_a_row_fail_or_the_ledger_says_so(path: Path) -> None:
@@ -187,12 +187,12 @@ def test_links_are_held_as_soon_as_it_is_known_and_not_when_the_cycle_is_over(pa
             )
         }
 
-    metrics.event("cycle-opened", cycle=CYCLE)
+    metrics.event(events.CycleOpened(CYCLE))
     assert held() == {"pool-dry": 1}
-    metrics.event("trouble", flow=GOOD, hold=Hold.QUOTA)
-    metrics.event("trouble", flow=GOOD, hold=Hold.API_ERRORS)
+    metrics.event(events.LinkTroubled(GOOD, Hold.QUOTA))
+    metrics.event(events.LinkTroubled(GOOD, Hold.API_ERRORS))
     assert held() == {"pool-dry": 1, "quota": 1}
-    metrics.event("cycle-opened", cycle=CYCLE.next)
+    metrics.event(events.CycleOpened(CYCLE.next))
     assert held() == {"pool-dry": 1}
     heard(metrics, False, False, False, service="fts")  # not the one that serves the link
     assert held() == {"pool-dry": 1}
@@ -218,7 +218,7 @@ def test_without_a_ledger_what_was_counted_is_still_told(tmp_path: Path) -> None
     """A ledger that is not there, or is none, fails neither the scrape nor the next one."""
     path = tmp_path / "dc27.sqlite"
     metrics = Metrics(path)
-    metrics.event("unexpected", kind="KeyError")
+    metrics.event(events.UnexpectedError("KeyError"))
     assert scrape(metrics)["dc_inject_ledger_up", frozenset()] == 0
     path.write_bytes(b"this is not SQLite, and longer than any header of it would be " * 100)
     found = scrape(metrics)

@@ -15,27 +15,36 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dc_inject.metrics import Metrics, Silent, page
 from dc_inject.metrics.page import read_address
-from dc_inject.model import Cycle
-from dc_inject.model.errors import ServiceError, UsageError
-from dc_inject.model.ports import Observer, Outcome
+from dc_inject.model import Cycle, events
+from dc_inject.model.errors import (
+    NeedsOperator,
+    NoSlices,
+    Permanent,
+    ServiceError,
+    Temporary,
+    TryOtherItem,
+    UsageError,
+)
+from dc_inject.model.events import Observer
+from dc_inject.model.ports import Outcome
 
 CYCLE = Cycle.at(datetime(2027, 2, 8, 10, tzinfo=UTC), timedelta(minutes=15))
 
 
 def drive(observer: Observer) -> None:
     """Tell one of each event that the engine and the back ends tell."""
-    observer.event("call", service="rucio", method="submit", seconds=0.2, result="ok", answered=True)
-    observer.event("error", service="rucio", kind="temporary", message="busy")
-    observer.event("another-now", service="rucio")
-    observer.event("permanent", service="rucio")
-    observer.event("answered", service="rucio", outcomes=(Outcome("a", "r1", adopted=True), Outcome("b", "r2")))
-    observer.event("set-aside", item="cms:/a#1", destination="B", why="it is still open")
-    observer.event("unexpected", kind="KeyError")
-    observer.event("menus-refused", message="a line")
-    observer.event("cycle-opened", cycle=CYCLE)
-    observer.event("planned", cycle=CYCLE, seconds=0.4)
-    observer.event("cycle-closed", cycle=CYCLE, rows=(), seconds=200.0)
-    observer.event("something that nobody counts", anything=1)
+    observer.event(events.RequestMade("rucio", "submit", seconds=0.2, result="ok", answered=True))
+    observer.event(events.ServiceFailed("rucio", "temporary", "busy"))
+    observer.event(events.Refused("rucio", "another-now"))
+    observer.event(events.Refused("rucio", "permanent"))
+    observer.event(events.Answered("rucio", (Outcome("a", "r1", adopted=True), Outcome("b", "r2"))))
+    observer.event(events.SetAside("cms:/a#1", "B", "it is still open"))
+    observer.event(events.UnexpectedError("KeyError"))
+    observer.event(events.MenusRefused("a line"))
+    observer.event(events.CycleOpened(CYCLE))
+    observer.event(events.Planned(CYCLE, seconds=0.4))
+    observer.event(events.CycleClosed(CYCLE, seconds=200.0))
+    observer.event(events.Intended(("a",)))  # nobody counts it
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -61,9 +70,7 @@ def test_calls_are_counted_by_service_method_and_result(tmp_path: Path) -> None:
     """Two good calls and a lost one are two and one, with their seconds."""
     metrics = Metrics(tmp_path / "none.sqlite")
     for seconds, result in ((0.5, "ok"), (0.25, "ok"), (60.0, "lost")):
-        metrics.event(
-            "call", service="rucio", method="submit", seconds=seconds, result=result, answered=result == "ok"
-        )
+        metrics.event(events.RequestMade("rucio", "submit", seconds, result, answered=result == "ok"))
     assert value(metrics, "calls_total", service="rucio", method="submit", result="ok") == 2
     assert value(metrics, "calls_total", service="rucio", method="submit", result="lost") == 1
     assert value(metrics, "call_seconds_sum", service="rucio", method="submit", result="ok") == 0.75
@@ -73,10 +80,30 @@ def test_a_word_that_is_not_in_the_list_becomes_other(tmp_path: Path) -> None:
     """A result or a kind that nobody foresaw adds one series, not one for each of its words."""
     metrics = Metrics(tmp_path / "none.sqlite")
     for number in range(50):
-        metrics.event("call", service="rucio", method="submit", seconds=1, result=f"odd {number}", answered=True)
-        metrics.event("error", service="rucio", kind=f"odd {number}", message="")
+        metrics.event(events.RequestMade("rucio", "submit", 1.0, f"odd {number}", answered=True))
+        metrics.event(events.ServiceFailed("rucio", f"odd {number}", ""))
     assert value(metrics, "calls_total", service="rucio", method="submit", result="other") == 50
     assert value(metrics, "errors_total", service="rucio", kind="other") == 50
+
+
+def test_each_kind_of_error_has_its_own_label(tmp_path: Path) -> None:
+    """Also errors that a back end derives from one of them."""
+
+    class Refused(NeedsOperator):
+        """Derived."""
+
+    metrics = Metrics(tmp_path / "none.sqlite")
+    for error in (
+        Temporary("x"),
+        TryOtherItem("x"),
+        Permanent("x"),
+        NoSlices("x"),
+        NeedsOperator("x"),
+        Refused("x"),
+    ):
+        metrics.event(events.ServiceFailed("rucio", error.kind, error.message))
+    counts = {"temporary": 1, "another-now": 1, "permanent": 2, "fatal": 2, "other": None}
+    assert {kind: value(metrics, "errors_total", service="rucio", kind=kind) for kind in counts} == counts
 
 
 @pytest.mark.parametrize(("seconds", "overruns"), [(0.0, 0), (89.0, 0), (91.0, 1)])
@@ -85,15 +112,15 @@ def test_a_cycle_overruns_when_it_takes_a_tenth_of_the_next_one(
 ) -> None:
     """A tenth of 15 minutes is 90 seconds."""
     metrics = Metrics(tmp_path / "none.sqlite")
-    metrics.event("cycle-opened", cycle=CYCLE)
-    metrics.event("cycle-closed", cycle=CYCLE, rows=(), seconds=seconds)
+    metrics.event(events.CycleOpened(CYCLE))
+    metrics.event(events.CycleClosed(CYCLE, seconds))
     assert value(metrics, "cycle_overruns_total") == overruns
 
 
 def test_a_cycle_that_an_earlier_process_left_open_is_no_overrun(tmp_path: Path) -> None:
     """The injector was away for an hour: nothing took long."""
     metrics = Metrics(tmp_path / "none.sqlite")
-    metrics.event("cycle-closed", cycle=CYCLE, rows=(), seconds=3600.0)
+    metrics.event(events.CycleClosed(CYCLE, seconds=3600.0))
     assert value(metrics, "cycles_closed_total") == 1
     assert value(metrics, "cycle_overruns_total") == 0
     assert value(metrics, "cycle_close_delay_seconds_count") == 0

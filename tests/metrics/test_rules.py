@@ -11,6 +11,7 @@ import pytest
 
 from dc_inject.metrics import Metrics
 from dc_inject.model.errors import ServiceError
+from dc_inject.model.events import RequestMade
 from tests.engine.world import GB, campaign, flow, items, world
 from tests.metrics import prometheus
 from tests.metrics.prometheus import RULES, until
@@ -56,7 +57,7 @@ def test_an_outage_fires_its_alert_while_the_cycle_lasts_and_no_longer_than_it_d
     metrics = Metrics(one.ledger.path, one.menus().name)
 
     def called(*, answered: bool) -> None:
-        metrics.event("call", service="rucio", method="x", seconds=1.0, result="ok", answered=answered)
+        metrics.event(RequestMade("rucio", "x", 1.0, "ok", answered))
 
     with metrics.serve("0") as place, prometheus.running(tmp_path / "prometheus", place) as real:
         name = ("DcInjectServiceDown", one.menus().name)

@@ -24,6 +24,7 @@ from dc_inject.credentials.destinations import hint, refusal
 from dc_inject.menu import TransferLimit
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, urls
 from dc_inject.model.errors import Permanent, ServiceError, Temporary, UsageError
+from dc_inject.model.events import Observer
 from dc_inject.model.ports import (
     Candidate,
     Clock,
@@ -31,7 +32,6 @@ from dc_inject.model.ports import (
     Found,
     Identity,
     Observation,
-    Observer,
     Outcome,
     Removal,
     ReplicaStatus,

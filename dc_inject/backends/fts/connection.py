@@ -15,7 +15,8 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from dc_inject.backends.calling import Calling
 from dc_inject.backends.fts.errors import CREDENTIALS, INSTALL, NO_VO, Notes, translate
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
-from dc_inject.model.ports import Clock, Observer
+from dc_inject.model.events import Observer
+from dc_inject.model.ports import Clock
 from dc_inject.model.redaction import scrub
 from dc_inject.storage.http_transport import trust
 from dc_inject.storage.types import Access
@@ -192,9 +193,9 @@ class Connection(Calling[Notes]):
                 )
                 raise translated from (None if translated is error else error)
 
-    def _word(self, error: ServiceError) -> str:
+    def _result(self, error: ServiceError) -> str:
         """Return the word for what became of a call; that a job is unknown or known already is no trouble."""
-        return "ok" if isinstance(error, Permanent) and self.status in {404, 409} else super()._word(error)
+        return "ok" if isinstance(error, Permanent) and self.status in {404, 409} else super()._result(error)
 
 
 def _authorities() -> str:

@@ -21,6 +21,7 @@ from dc_inject.backends.rucio.slices import Slices
 from dc_inject.backends.rucio.survey import Survey, surveyed
 from dc_inject.backends.rucio.write_endpoints import endpoints
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
+from dc_inject.model.events import Observer
 from dc_inject.model.ports import (
     Candidate,
     Clock,
@@ -28,7 +29,6 @@ from dc_inject.model.ports import (
     Found,
     Identity,
     Observation,
-    Observer,
     Outcome,
     Removal,
     ReplicaStatus,

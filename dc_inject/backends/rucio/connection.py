@@ -19,7 +19,8 @@ from dc_inject.backends.rucio.errors import WHERE, Notes, translate
 from dc_inject.backends.rucio.releases import check_client
 from dc_inject.model import urls
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
-from dc_inject.model.ports import Clock, Observer
+from dc_inject.model.events import Observer
+from dc_inject.model.ports import Clock
 from dc_inject.model.redaction import scrub
 from dc_inject.planning.reconcile import backoff
 from dc_inject.system import transport
@@ -177,9 +178,9 @@ class Connection(Calling[Notes]):
                     translated.__cause__ = error
                 raise translated from translated.__cause__
 
-    def _word(self, error: ServiceError) -> str:
+    def _result(self, error: ServiceError) -> str:
         """Return the word for what became of a call; that a rule is gone is news, but no trouble."""
-        return "ok" if isinstance(error.__cause__, RuleNotFound) else super()._word(error)
+        return "ok" if isinstance(error.__cause__, RuleNotFound) else super()._result(error)
 
 
 @contextmanager
