@@ -8,22 +8,21 @@ from dataclasses import replace
 import pytest
 
 from dc_inject.ledger.check import check
-from dc_inject.model import State
+from dc_inject.model import State, events
 from dc_inject.model.errors import LedgerError
-from dc_inject.model.events import (
-    Answered,
-    Called,
-    Calling,
-    CycleOpened,
-    EndCalled,
-    Ended,
-    Ending,
-    Intended,
-    Observed,
-)
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, opened, world
 
-STEPS = [CycleOpened, Intended, Calling, Called, Answered, Observed, Ending, EndCalled, Ended]
+STEPS = [
+    events.CycleOpened,
+    events.Intended,
+    events.Calling,
+    events.Called,
+    events.Answered,
+    events.Observed,
+    events.Ending,
+    events.EndCalled,
+    events.Ended,
+]
 LINKS = [flow("A", "B", 1.0), flow("A", "C", 0.5), flow("D", "B", 1.0)]
 
 

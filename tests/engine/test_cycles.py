@@ -10,18 +10,8 @@ from unittest import mock
 import pytest
 
 from dc_inject.ledger import Ledger
-from dc_inject.model import Cycle, Hold, State
+from dc_inject.model import Cycle, Hold, State, events
 from dc_inject.model.errors import MenuError, NeedsOperator, Permanent, Problem, Temporary, TryOtherItem
-from dc_inject.model.events import (
-    Answered,
-    Called,
-    CycleClosed,
-    CycleOpened,
-    Intended,
-    MenusRefused,
-    Observed,
-    UnexpectedError,
-)
 from dc_inject.model.ports import Observation, Status
 from tests.engine.world import CYCLE, GB, START, TB, campaign, flow, items, world
 
@@ -43,7 +33,7 @@ def test_every_cycle_gets_its_due_within_a_dataset_and_its_row_is_closed(tmp_pat
 def test_the_same_cycle_run_again_changes_nothing(tmp_path):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 200, 10 * GB)})
     heard: list[str] = []
-    one.heard.at[Intended] = lambda: heard.append("planned")
+    one.heard.at[events.Intended] = lambda: heard.append("planned")
     one.engine()._turn(one.engine()._cycle or _cycle(one), injecting=True)
     for _ in range(2):
         engine = one.engine()
@@ -231,7 +221,7 @@ def test_a_pause_adds_no_due_and_is_followed_by_no_burst(tmp_path):
 def test_a_pause_in_the_middle_of_a_cycle_drops_what_waits(tmp_path):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 100, 5 * GB)})
     halfway = START + CYCLE / 2
-    one.heard.at[Called] = lambda: (
+    one.heard.at[events.Called] = lambda: (
         one.ledger.pause("test", "somebody", "stop it", one.clock.now()) if one.clock.now() > halfway else None
     )
     one.run(cycles=1)
@@ -267,19 +257,19 @@ def test_menus_that_go_wrong_while_running_leave_the_last_good_ones_in_force(tmp
     answers["wrong"] = True
     engine.run(until=START + 2 * CYCLE)
     assert [row.due for row in one.ledger.rows()] == [DUE] * 2
-    assert one.heard.of(MenusRefused)
+    assert one.heard.of(events.MenusRefused)
 
 
 def test_a_changed_menu_is_taken_up_at_the_next_cycle_and_changes_the_future_only(tmp_path):
     now = {"menus": campaign([LINK])}
     one = world(tmp_path, lambda: now["menus"], {"A": items("A", 400, 5 * GB)})
     engine = one.engine()
-    one.heard.at[Intended] = lambda: now.update(menus=campaign([flow("A", "B", 2.0)]))
+    one.heard.at[events.Intended] = lambda: now.update(menus=campaign([flow("A", "B", 2.0)]))
     engine.run(until=START + 3 * CYCLE)
     assert [row.due for row in one.ledger.rows()] == [DUE, 2 * DUE, 2 * DUE]
 
 
-@pytest.mark.parametrize("step", [Observed, Intended, Answered, CycleOpened])
+@pytest.mark.parametrize("step", [events.Observed, events.Intended, events.Answered, events.CycleOpened])
 def test_an_error_that_nobody_expected_ends_no_run(tmp_path, step):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 400, 5 * GB)})
     one.heard.forgiving = True
@@ -292,7 +282,7 @@ def test_an_error_that_nobody_expected_ends_no_run(tmp_path, step):
     one.heard.at[step] = fail
     one.run(cycles=4)
     assert abs(sum(row.injected for row in one.ledger.rows()) - sum(r.due for r in one.ledger.rows())) < DUE
-    assert one.heard.of(UnexpectedError)
+    assert one.heard.of(events.UnexpectedError)
 
 
 def test_a_blocked_destination_is_held_and_other_links_go_on(tmp_path):
@@ -334,7 +324,7 @@ def test_a_full_destination_is_never_overfilled(tmp_path):
         there = sum(r.injection.item.bytes for r in one.backend.rules.values() if r.deleted is None)
         most = max(most, there)
 
-    one.heard.at[Answered] = watch
+    one.heard.at[events.Answered] = watch
     one.run(cycles=20)
     assert 100 * GB < most <= 200 * GB
     assert Hold.DESTINATION_FULL in {row.held.hold for row in one.ledger.rows() if row.held}
@@ -343,7 +333,7 @@ def test_a_full_destination_is_never_overfilled(tmp_path):
 def test_stop_leaves_rules_live_and_the_next_start_goes_on(tmp_path):
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 400, 5 * GB)}, speed=lambda _link: 1e6)
     engine = one.engine()
-    one.heard.at[Answered] = lambda: engine.stop() if one.clock.now() > START + CYCLE / 3 else None
+    one.heard.at[events.Answered] = lambda: engine.stop() if one.clock.now() > START + CYCLE / 3 else None
     engine.run(until=START + 2 * CYCLE)
     first = set(one.backend.rules)
     assert first
@@ -362,7 +352,7 @@ def test_end_on_stop_ends_what_is_complete_and_cancels_nothing(tmp_path):
     one = world(tmp_path, campaign(links), stock, speed=lambda link: 1e12 if link == fast else 1e6)
     one.settings = replace(one.settings, end_on_stop=True)
     engine = one.engine()
-    one.heard.at[Answered] = lambda: engine.stop() if one.clock.now() > START + CYCLE / 3 else None
+    one.heard.at[events.Answered] = lambda: engine.stop() if one.clock.now() > START + CYCLE / 3 else None
     engine.run(until=START + 2 * CYCLE)
     rules = one.backend.rules.values()
     assert {rule.injection.link for rule in rules} == {link.link for link in links}
@@ -416,7 +406,7 @@ def test_an_inventory_that_takes_longer_than_planning_waits_is_taken_up_when_it_
             submit(tag, task)
 
     monkeypatch.setattr(engine._executor, "submit", slow)
-    one.heard.at[CycleClosed] = lambda: late and late.pop()()
+    one.heard.at[events.CycleClosed] = lambda: late and late.pop()()
     engine.run(until=START + 3 * CYCLE)
     assert one.backend.calls["inventory"] == 2
     rows = {(row.cycle.start, row.key.link.source): row for row in one.ledger.rows()}

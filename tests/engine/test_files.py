@@ -9,21 +9,8 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.model import Hold, Item, JobOptions, Limits, State, naming
+from dc_inject.model import Hold, Item, JobOptions, Limits, State, events, naming
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
-from dc_inject.model.events import (
-    Answered,
-    Called,
-    Calling,
-    CycleOpened,
-    EndCalled,
-    Ended,
-    Ending,
-    Intended,
-    RemoveCalled,
-    Removed,
-    Removing,
-)
 from dc_inject.model.ports import Outcome, Removal, Status
 from tests.engine.test_crashes import Killed
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, opened, source_files, url, world
@@ -370,7 +357,7 @@ def test_another_account_in_the_middle_holds_everything_until_it_is_ours_again(t
 
     one.backend.check = check
     engine = one.engine()
-    one.heard.at[CycleOpened] = lambda: other.__setitem__(0, one.clock.now() >= START + 4 * CYCLE)
+    one.heard.at[events.CycleOpened] = lambda: other.__setitem__(0, one.clock.now() >= START + 4 * CYCLE)
     engine.run(until=START + 8 * CYCLE)
     rows = one.ledger.rows()
     assert all(abs(row.injected - DUE) <= GB for row in rows[:4])
@@ -423,8 +410,8 @@ def test_an_empty_source_is_a_dry_pool(tmp_path):
     assert [row.held.hold for row in one.ledger.rows()] == [Hold.POOL_DRY]
 
 
-STEPS = [Intended, Calling, Called, Answered, Ending, EndCalled, Ended]
-STEPS += [Removing, RemoveCalled, Removed]
+STEPS = [events.Intended, events.Calling, events.Called, events.Answered]
+STEPS += [events.Ending, events.EndCalled, events.Ended, events.Removing, events.RemoveCalled, events.Removed]
 
 
 @pytest.mark.parametrize("time", [0, 1])
