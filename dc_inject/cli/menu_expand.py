@@ -8,7 +8,7 @@ import click
 
 from dc_inject import menu
 from dc_inject.cli import common, menu_files, menu_heading, trusting
-from dc_inject.menu import MenuDraft, differences, rewriting
+from dc_inject.menu import MenuDraft, differences, expanding
 from dc_inject.metrics import Silent
 from dc_inject.model.errors import DcInjectError, MenuError, Problem
 from dc_inject.system import files
@@ -84,7 +84,7 @@ def expand(
 
 def written_out(draft: MenuDraft, names: dict[str, tuple[str, ...]], goal: Path) -> str:
     """Return the text of a menu with every link on its own, for a file; raises MenuError where that cannot be."""
-    text = rewriting.expanded(draft, files.load, names, menu_files.seen_from(goal))
+    text = expanding.expanded(draft, files.load, names, menu_files.seen_from(goal))
     _compare(draft, names, menu.read(text, str(goal), files.load))
     return text
 

@@ -12,7 +12,8 @@ from dc_inject import menu
 from dc_inject.cli import common, menu_files
 from dc_inject.cli.menu_expand import written_out
 from dc_inject.cli.menu_heading import NAME
-from dc_inject.menu import rewriting, scaling
+from dc_inject.menu import scaling
+from dc_inject.menu.expanding import moved
 from dc_inject.model import rates, units
 from dc_inject.system import files
 
@@ -73,7 +74,7 @@ def scale(
     if expanding:
         before = menu.read(written_out(before, {}, file), name, files.load)
     text, wanted = scaling.scaled(before, factor, scenario or "", link or "")
-    text = rewriting.moved(text, name, menu_files.seen_from(goal))
+    text = moved(text, name, menu_files.seen_from(goal))
     after = menu.read(text, str(goal), files.load)
     scaling.compare(wanted, after.preview.flows)
     menu_files.say(f"from {_sum(before)} to {_sum(after)} together")

@@ -1,16 +1,22 @@
-"""Scenarios written out as single links: shares, meshes, both ways, sites, expressions, files of links."""
+"""`menu expand`: shares, meshes, both ways, sites, expressions, files of links and includes become single links.
+
+What the links are follows from the menu as it is read (`Expander`); they are put into the menu's own YAML
+(`_Rewriter`), where what they replace stays as a comment and all else stays as it was.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dc_inject.menu import nodes, writing
+from dc_inject.menu import nodes, round_trip, writing
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.ends import Naming
 from dc_inject.menu.flows import Writer
-from dc_inject.menu.nodes import Map, Node, Seq, Text
+from dc_inject.menu.nodes import Map, Node, Place, Seq, Text
 from dc_inject.menu.reading import Load, Reading, path_of
+from dc_inject.menu.round_trip import Commented, RoundTrip
 from dc_inject.menu.schema import LinkEntry, Scenario
 from dc_inject.model import Flow, units
 from dc_inject.model.errors import MenuError
@@ -32,8 +38,53 @@ _ENDS = ("from", "to", "rate", "volume", "keep", "again", "both_ways")  # keys o
 Where = Callable[[str], str]  # the path of a file -> what the new menu has to call it
 
 
+def expanded(draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]], where: Where) -> str:
+    """Return the text of a menu with every link on its own, and without includes.
+
+    `names` is what the RSE expressions of the menu mean; `where` says how the new menu has to call a file that
+    the old one names. Raises MenuError or UsageError where that cannot be done.
+    """
+    expander = _Expander(draft, load, names, where)
+    made = {name: expander.scenario(name) for name in draft.document.scenarios}
+    if expander.reading.problems:
+        raise MenuError(expander.reading.problems)
+    return _Rewriter(draft, expander, made).text()
+
+
+def moved(text: str, name: str, where: Where) -> str:
+    """Return the text of a menu for another folder; `name` is its file, `where` says how to call others there."""
+    reading = Reading(name, None)
+    root = nodes.compose(text.encode(), name, reading.complain)
+    if root is None:
+        raise MenuError(reading.problems)
+    new = _called(root, where)
+    if not new:
+        return text
+    document = RoundTrip(text)
+    document.replace_scalars(new)
+    return document.text()
+
+
+def _called(root: Map, where: Where) -> dict[tuple[int, int], str]:
+    """Return the new names of the files that a document names, by their positions, where they differ."""
+    files = ((file, where(path_of(file))) for file in _file_names(root))
+    return {(file.place.line, file.place.column): new for file, new in files if posixpath.normpath(file) != new}
+
+
+def _file_names(node: Node, key: str = "", above: str = "") -> Iterator[Text]:
+    """Yield the scalars that name files."""
+    if isinstance(node, Map):
+        for name, value in node.entries():
+            yield from _file_names(value, name, key)
+    elif isinstance(node, Seq):
+        for value in node:
+            yield from _file_names(value, key, above)
+    elif _names_a_file(key, above):
+        yield node
+
+
 @dataclass(frozen=True, slots=True)
-class WrittenOut:
+class _WrittenOut:
     """A scenario as single links, each in one line of YAML.
 
     `entries` has the lines of each entry that `links` has now, None where it may stay; it is None itself where
@@ -50,41 +101,43 @@ class WrittenOut:
         return self.entries is not None and all(one is None for one in self.entries)
 
 
-class Expander:
+class _Expander:
     """Writes the scenarios of one menu out; `names` is what its expressions mean."""
 
     def __init__(self, draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]], where: Where) -> None:
         """Take the menu, what reads the files beside it, and how to call them."""
         self.reading = Reading(draft.name, load)
-        root = self.reading.document(draft.text.encode())
-        if root is None:
+        data = draft.text.encode()
+        root, own = self.reading.document(data), nodes.compose(data, draft.name, self.reading.complain)
+        if root is None or own is None:
             raise MenuError(self.reading.problems)
         self.root = root  # with its includes merged in
+        self.own = Map([(key, node) for key, node in own.entries() if key != "include"], own.place)
         self._document = draft.document
-        self._where = where
+        self.where = where
         self._naming = Naming(draft.document, names if draft.expressions else None, self.reading.complain)
 
-    def scenario(self, name: str) -> WrittenOut:
+    def scenario(self, name: str) -> _WrittenOut:
         """Write a scenario out."""
         scenario, node = self._document.scenarios[name], self._node(name)
         shape = _first(self._in_defaults("shape"), node.get("shape"))
-        if "links" not in scenario.model_fields_set:
+        if not scenario.written("links"):
             flows = self._flows(name, scenario)
             lines = tuple(_line(flow, _asks(flow, scenario)) for flow in flows)
             rate = scenario.rate
             turned = writing.flow(_in_parts(shape, rate)) if rate and shape and _in_rates(shape) else ""
-            return WrittenOut(lines, None, turned)
+            return _WrittenOut(lines, None, turned)
         written = node["links"]
         listed = isinstance(written, Seq)
         entries = written if isinstance(written, Seq) else self._rows(written)
-        made = []
-        for entry, one in zip(scenario.links or (), entries, strict=True):
-            assert isinstance(one, Map)
-            made.append((self._entry(name, scenario, entry, one, shape), _is_single(one)))
+        made = [
+            (self._entry(name, scenario, entry, one, shape), "both_ways" not in one)
+            for entry, one in zip(scenario.links or (), _maps(entries), strict=True)
+        ]
         lines = tuple(line for some, _ in made for line, _ in some)
         kept = (None if single and all(same for _, same in some) else tuple(line for line, _ in some)
                 for some, single in made)  # fmt: skip
-        return WrittenOut(lines, tuple(kept) if listed else None)
+        return _WrittenOut(lines, tuple(kept) if listed else None)
 
     def placed(self, node: Node, key: str = "", above: str = "") -> Node:
         """Return a node in which files are called as the new menu has to call them."""
@@ -92,24 +145,18 @@ class Expander:
             return Map([(name, self.placed(value, name, key)) for name, value in node.entries()], node.place)
         if isinstance(node, Seq):
             return Seq([self.placed(one, key, above) for one in node], node.place)
-        return Text(self.called(node), node.place) if names_a_file(key, above) else node
+        return Text(self.called(node), node.place) if _names_a_file(key, above) else node
 
     def called(self, file: Text) -> str:
         """Return how the new menu has to call a file."""
-        return self._where(path_of(file))
+        return self.where(path_of(file))
 
     def _node(self, name: str) -> Map:
-        scenarios = self.root["scenarios"]
-        assert isinstance(scenarios, Map)
-        found = scenarios[name]
-        assert isinstance(found, Map)
-        return found
+        return nodes.child(nodes.child(self.root, "scenarios"), name)
 
     def _rows(self, written: Node) -> Seq:
-        assert isinstance(written, Map)
-        file = written["file"]
-        assert isinstance(file, Text)
-        return self.reading.rows(file)
+        file = written.get("file") if isinstance(written, Map) else None
+        return self.reading.rows(file) if isinstance(file, Text) else Seq((), written.place)
 
     def _in_defaults(self, key: str) -> Node | None:
         defaults = self.root.get("defaults")
@@ -141,7 +188,7 @@ class Expander:
         return found
 
 
-def names_a_file(key: str, above: str) -> bool:
+def _names_a_file(key: str, above: str) -> bool:
     """Tell whether the value of a key is a file's path, by the key and the one above it."""
     return key == "include" or (above, key) in {("datasets", "file"), ("files", "list"), ("links", "file")}
 
@@ -158,8 +205,8 @@ def _asks(flow: Flow, entry: Scenario | LinkEntry) -> list[tuple[str, str]]:
     return found if flow.goal is None else [*found, (flow.goal.kind, units.exact_size(flow.goal.bytes))]
 
 
-def _is_single(node: Map) -> bool:
-    return "both_ways" not in node
+def _maps(entries: Iterable[Node]) -> Iterator[Map]:
+    return (one for one in entries if isinstance(one, Map))
 
 
 def _first(otherwise: Node | None, own: Node | None) -> Node | None:
@@ -186,3 +233,132 @@ def _level(text: str) -> float | None:
         return units.parse_rate(text)
     except ValueError:
         return None
+
+
+class _Rewriter:
+    """Puts single links into the YAML of a menu."""
+
+    def __init__(self, draft: MenuDraft, expander: _Expander, made: Mapping[str, _WrittenOut]) -> None:
+        self._name = draft.name
+        self._expander = expander
+        self._made = made
+        self._document = RoundTrip(draft.text, wrap=False)
+        self._document.replace_scalars(_called(expander.own, expander.where))
+
+    def text(self) -> str:
+        root = self._document.root
+        if root.fa.flow_style():  # as JSON is
+            root.fa.set_block_style()
+        for name, node in self._expander.root.entries():
+            key = str(name)
+            if key == "scenarios":
+                self._scenarios(root, nodes.child(self._expander.root, "scenarios"))
+            elif key == "include" or (key not in root and key.startswith("x-")):
+                continue
+            elif key not in root:
+                root[key] = _parsed(self._whole(key, node))[key]
+            elif _has_other(node, self._name):
+                self._document.comment_out(root, [key], _parsed(self._whole(key, node)))
+        if "include" in root:
+            self._document.comment_out(root, ["include"])
+        return self._document.text()
+
+    def _scenarios(self, root: Commented, scenarios: Map) -> None:
+        own = root.get("scenarios")
+        if own is None:
+            root["scenarios"] = _parsed(["scenarios:", *self._all(scenarios)])["scenarios"]
+        elif own.fa.flow_style() or "<<" in own or _is_alias(root, "scenarios"):
+            self._document.comment_out(root, ["scenarios"], _parsed(["scenarios:", *self._all(scenarios)]))
+        else:
+            for key in [str(key) for key in scenarios if key in own]:
+                self._scenario(own, key, nodes.child(scenarios, key))
+            others = Map([(key, node) for key, node in scenarios.entries() if key not in own], scenarios.place)
+            self._add(own, _parsed(["scenarios:", *self._all(others)])["scenarios"] if others else {})
+
+    def _add(self, holder: Commented, new: Commented) -> None:
+        """Put more keys at the end of a mapping, with their comments."""
+        for key in new:
+            holder[key] = new[key]
+            if key in new.ca.items:
+                holder.ca.items[key] = new.ca.items[key]
+
+    def _all(self, scenarios: Map) -> list[str]:
+        """Return the lines of scenarios that are written anew."""
+        lines = []
+        for key in scenarios:
+            node = nodes.child(scenarios, key)
+            source = f"  # from {node.place.file}" if node.place.file != self._name else ""
+            lines += [f"  {writing.scalar(key)}:{source}", *self._body(node, self._made[key])]
+        return lines
+
+    def _body(self, node: Map, made: _WrittenOut) -> list[str]:
+        """Return the lines of a scenario below its name."""
+        gone = (*WAYS, "shape") if made.shape else WAYS
+        placed = ((str(key), self._expander.placed(value, key)) for key, value in node.entries())
+        rest = [(key, writing.flow(value)) for key, value in placed if key not in gone]
+        rest += [("shape", made.shape)] if made.shape else []
+        return [*(f"    {key}: {value}" for key, value in rest), *_links(made.lines)]
+
+    def _scenario(self, own: Commented, key: str, node: Map) -> None:
+        """Write one scenario out where it stands."""
+        value, made = own[key], self._made[key]
+        if made.stays:
+            return
+        if value.fa.flow_style() or "<<" in value or _is_alias(own, key):
+            lines = [f"{writing.scalar(key)}:", *self._body(node, made)]
+            self._document.comment_out(own, [key], _parsed(lines))
+        elif made.entries is not None and isinstance(value["links"], list):
+            self._entries(value["links"], made.entries)
+        else:
+            gone = [one for one in value if one in WAYS or (made.shape and one == "shape")]
+            new = _parsed([*([f"    shape: {made.shape}"] if made.shape else []), *_links(made.lines)])
+            self._document.comment_out(value, gone, new)
+
+    def _entries(self, links: Commented, entries: Sequence[tuple[str, ...] | None]) -> None:
+        """Write entries of a list out where they stand."""
+        for at in range(len(entries) - 1, -1, -1):
+            new = entries[at]
+            if new is not None:
+                links[at] = _parsed([new[0]])
+                for line in reversed(new[1:]):
+                    links.insert(at + 1, _parsed([line]))
+
+    def _whole(self, key: str, node: Node) -> list[str]:
+        """Return the lines of a key at the top."""
+        node = self._expander.placed(node, key)
+        if isinstance(node, Map) and node:
+            return [f"{key}:", *(f"  {writing.scalar(name)}: {writing.flow(one)}" for name, one in node.items())]
+        if isinstance(node, Seq) and node:
+            return [f"{key}:", *(f"  - {writing.flow(one)}" for one in node)]
+        return [f"{key}: {writing.flow(node)}"]
+
+
+def _parsed(lines: Sequence[str]) -> Commented:
+    """Return lines of YAML as a part of a menu."""
+    return round_trip.parse("".join(f"{line}\n" for line in lines))
+
+
+def _is_alias(holder: Commented, key: str) -> bool:
+    """Tell whether a value stands elsewhere, before its key."""
+    return bool(holder.lc.value(key) < holder.lc.key(key))
+
+
+def _links(lines: Iterable[str]) -> list[str]:
+    return ["    links:", *(f"      - {line}" for line in lines)]
+
+
+def _has_other(node: Node, name: str) -> bool:
+    """Tell whether something below a key is from another file."""
+    return any(place.file != name for place in _places(node))
+
+
+def _places(node: Node) -> Iterator[Place]:
+    if isinstance(node, Map):
+        for key, value in node.entries():
+            yield key.place
+            yield from _places(value)
+    elif isinstance(node, Seq):
+        for one in node:
+            yield from _places(one)
+    else:
+        yield node.place

@@ -84,15 +84,17 @@ def _code(text: str) -> str:
 
 # ------------------------------------------------------------------------------------------- one text
 
+SCALED = "scaled"  # marks what `menu scale` multiplies
+
 _PART = Annotated[float | Annotated[str, Field(pattern="%$")], Field(examples=["10 %", 0.1])]
 _LEVEL = Annotated[float | str, Field(examples=["25 %", "10 Gb/s"])]
 
-Rate = Annotated[float, _read(values.rate, _example("10 Gb/s", "1.25 GB/s", "512 MiB/s", "8000 Mbps"))]
+Rate = Annotated[float, _read(values.rate, _example("10 Gb/s", "1.25 GB/s", "512 MiB/s", "8000 Mbps")), SCALED]
 Size = Annotated[int, _read(values.size, _example("500 TB", "2 PiB"))]
-Amount = Annotated[int, _read(values.amount, _example("2 PiB", "20 TB"))]
+Amount = Annotated[int, _read(values.amount, _example("2 PiB", "20 TB")), SCALED]
 Duration = Annotated[timedelta, _read(values.duration, _example("15 min", "2 h", "1 h 30 min"))]
 Lasting = Annotated[timedelta, _read(values.lasting, _example("1 h", "2 h"))]
-Level = Annotated[values.Level, _read(values.level, _LEVEL)]
+Level = Annotated[values.Level, _read(values.level, _LEVEL), SCALED]
 CycleLength = Annotated[timedelta, _read(values.cycle, _example("15 min"))]
 Fraction = Annotated[float, _read(values.fraction, _PART)]
 Part = Annotated[float, _read(values.part, _PART)]

@@ -105,6 +105,12 @@ def texts(node: Node) -> Iterator[Text]:
         yield from texts(one)
 
 
+def child(node: Node, key: str) -> Map:
+    """Return a mapping in a mapping; an empty one where there is none."""
+    value = node.get(key) if isinstance(node, Map) else None
+    return value if isinstance(value, Map) else Map((), node.place)
+
+
 def compose(data: bytes, file: str, complain: Complain) -> Map | None:
     """Read one YAML document that is a mapping; returns None after complaints when there is no sense in it."""
     composer = _composed(data, file, complain)

@@ -8,15 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 
-from pydantic import PlainValidator
-
 from dc_inject.menu import fields as f
-from dc_inject.menu import spans
 from dc_inject.menu.differences import near, same_goal
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.ends import Naming
-from dc_inject.menu.schema import Defaults, LinkEntry, Scenario
-from dc_inject.menu.spans import Span
+from dc_inject.menu.nodes import Place, Text
+from dc_inject.menu.round_trip import RoundTrip
 from dc_inject.menu.validation import MenuModel
 from dc_inject.model import Flow, rates, units, urls
 from dc_inject.model.errors import UsageError
@@ -38,30 +35,30 @@ def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "
         raise UsageError(f"the menu has no {what}", f"{'links' if near else 'scenarios'}: {', '.join(known)}")
     _refuse_elsewhere([flow for flow in draft.preview.flows if flow.key in chosen], draft)
     wanted = tuple(_times(flow, float(factor)) if flow.key in chosen else flow for flow in draft.preview.flows)
-    root = spans.parse(draft.text)
-    found: dict[int, Span] = {}
-    others: set[int] = set()
-    for span, meant in _found(root, draft, scenario, link):
-        others |= set() if meant else {id(span)}
-        found |= {id(span): span} if meant else {}
-    if others & set(found):
+    meant: dict[Place, Text] = {}
+    others: set[Place] = set()
+    for text, is_meant in _amounts(draft, scenario, link):
+        if text.place.file == draft.name:
+            meant |= {text.place: text} if is_meant else {}
+            others |= set() if is_meant else {text.place}
+    if others & set(meant):
         raise UsageError("an anchor gives the same rate to others too", EXPAND)
-    edits = [spans.value_edit(span, draft.text, units.times(span.text, factor)) for span in found.values()]
-    target = root.get("target")
-    if target is not None:
+    new = {(place.line, place.column): units.times(text, factor) for place, text in meant.items()}
+    for target in draft.document.texts("target"):
         whole = not scenario and not link
-        new = units.times(target.node.text, factor) if whole else units.exact_rate(rates.peak(wanted).rate)
-        edits.append(spans.value_edit(target.node, draft.text, new))
-    return spans.replaced(draft.text, edits), wanted
+        sum_ = units.times(target, factor) if whole else units.exact_rate(rates.peak(wanted).rate)
+        new[target.place.line, target.place.column] = sum_
+    document = RoundTrip(draft.text)
+    document.replace_scalars(new)
+    return document.text(), wanted
 
 
-def compare(wanted: Iterable[Flow], found: Iterable[Flow]) -> None:
+def compare(wanted: Iterable[Flow], made: Iterable[Flow]) -> None:
     """Raise UsageError when a scaled menu does not have the rates that it should have."""
-    for one, other in zip(wanted, found, strict=True):
-        same = one.key == other.key and near(one.rate, other.rate) and one.shape == other.shape
-        same = same and same_goal(one, other)
-        if not same:
-            raise UsageError(f"the rate of {one.key} cannot be scaled alone, with its shape", EXPAND)
+    for flow, other in zip(wanted, made, strict=True):
+        same = flow.key == other.key and near(flow.rate, other.rate) and flow.shape == other.shape
+        if not (same and same_goal(flow, other)):
+            raise UsageError(f"the rate of {flow.key} cannot be scaled alone, with its shape", EXPAND)
 
 
 def _times(flow: Flow, factor: float) -> Flow:
@@ -79,21 +76,21 @@ def _refuse_elsewhere(flows: Iterable[Flow], draft: MenuDraft) -> None:
             raise UsageError(f"the rate of {flow.key} stands in {flow.menu}, not in the menu", EXPAND)
 
 
-def _found(root: Span, draft: MenuDraft, scenario: str, link: str) -> Iterator[tuple[Span, bool]]:
-    """Yield all scalars that are rates of links, and whether they are to be multiplied."""
-    defaults, scenarios = root.get("defaults"), root.get("scenarios")
-    if defaults is not None:
-        yield from ((span, not scenario and not link) for span in _rates(Defaults, defaults))
-    for key, value in scenarios.entries() if scenarios is not None else ():
-        here, entries = scenario in {"", key.text}, value.get("links")
-        if here and link and entries is not None and entries.node.items:
-            chosen = set(_entries(draft, key.text, link))
-            for index, entry in enumerate(entries.node.items):
-                yield from ((span, index in chosen) for span in _rates(LinkEntry, entry))
+def _amounts(draft: MenuDraft, scenario: str, link: str) -> Iterator[tuple[Text, bool]]:
+    """Yield all texts that are rates or volumes of links, and whether they are to be multiplied."""
+    document = draft.document
+    if document.defaults is not None:
+        yield from ((text, not scenario and not link) for text in _amounts_of(document.defaults))
+    for name, entry in document.scenarios.items():
+        here = scenario in {"", name}
+        if here and link and entry.links:
+            chosen = set(_entries(draft, name, link))
+            for index, one in enumerate(entry.links):
+                yield from ((text, index in chosen) for text in _amounts_of(one))
         else:
-            flows = [flow for flow in draft.preview.flows if flow.scenario == key.text]
-            meant = here and _all_or_none([str(flow.link) for flow in flows], link, key.text)
-            yield from ((span, meant) for span in _rates(Scenario, value))
+            links = [str(flow.link) for flow in draft.preview.flows if flow.scenario == name]
+            meant = here and _all_or_none(links, link, name)
+            yield from ((text, meant) for text in _amounts_of(entry))
 
 
 def _entries(draft: MenuDraft, name: str, link: str) -> Iterator[int]:
@@ -119,19 +116,15 @@ def _all_or_none(links: list[str], link: str, scenario: str) -> bool:
     return not link or link in links
 
 
-def _rates(model: type[MenuModel], span: Span) -> Iterator[Span]:
-    """Yield the scalars of a mapping that are rates or volumes, as its schema says; levels may be some."""
-    hints = typing.get_type_hints(model, include_extras=True)
-    keys = {field.alias or name: hints[name] for name, field in model.model_fields.items()}
-    for key, value in span.entries():
-        parts = list(_parts(keys.get(key.text)))
-        if any(id(part) in _RATES for part in parts):
-            yield from (one for one in value.scalars() if _is_amount(one.text))
-        for part in parts:
-            if isinstance(part, type) and issubclass(part, MenuModel):
-                for one in value.node.items or [value]:
-                    if one.node.kind == "map":
-                        yield from _rates(part, one)
+def _amounts_of(part: MenuModel) -> Iterator[Text]:
+    """Yield the texts of a mapping that are rates or volumes, as its schema says; levels may be some."""
+    for name, field in part.__class__.model_fields.items():
+        value = getattr(part, name)
+        for inner in value if isinstance(value, tuple) else (value,):
+            if isinstance(inner, MenuModel):
+                yield from _amounts_of(inner)
+        if f.SCALED in _parts(field.annotation):
+            yield from (text for text in part.texts(part.key_of(name)) if _is_amount(text))
 
 
 def _parts(hint: object) -> Iterator[object]:
@@ -147,11 +140,3 @@ def _is_amount(text: str) -> bool:
         with contextlib.suppress(ValueError):
             return read(text) > 0
     return False
-
-
-_RATES = {
-    id(part)
-    for hint in (f.Rate, f.Amount, f.Level, f.Levels, f.Curve)
-    for part in _parts(hint)
-    if isinstance(part, PlainValidator)
-}

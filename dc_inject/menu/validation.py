@@ -8,7 +8,7 @@ there is told in the same go. A model knows which keys were cut (`written`), so 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
-from dc_inject.menu import values
+from dc_inject.menu import nodes, values
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
 from dc_inject.menu.reading import Reading
 from dc_inject.menu.values import NotedError, WrongError
@@ -64,6 +64,10 @@ class MenuModel(BaseModel):
     def keys(self) -> frozenset[str]:
         """The keys of it that were written, be their values right or wrong; not the free ones."""
         return frozenset(key for key in (*self._node, *self._node.cut) if not key.startswith("x-"))
+
+    def texts(self, key: str) -> Iterator[Text]:
+        """Yield the texts that were written as the value of a key, those of lists and mappings too."""
+        return nodes.texts(self._node[key]) if key in self._node else iter(())
 
     def names(self, key: str) -> frozenset[str] | None:
         """Return the keys of a mapping in it, also of entries that were refused; None if it was refused itself."""
