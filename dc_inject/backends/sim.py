@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, slicing, units
+from dc_inject.model import Bundle, DatasetFilter, Entry, File, FileFilter, Injection, Item, Link, Slice, units
 from dc_inject.model.errors import Permanent, TryOtherItem
+from dc_inject.model.items import ItemId, SliceId
 from dc_inject.model.ports import (
     Candidate,
     Clock,
@@ -119,11 +120,13 @@ class SimBackend:
     answer: Callable[[str, object], None] = lambda _method, _subject: None
     name: str = "rucio"
     cleans_up: bool = True
-    failing: Callable[[Item], bool] = lambda _file: False  # which files of a bundle fail
+    failing: Callable[[File], bool] = lambda _file: False  # which files of a bundle fail
     tells_unfit: bool = False  # whether those are said to fail again
     rules: dict[str, _Rule] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
-    _there: dict[tuple[str, str], _Rule] = field(default_factory=dict)  # what is not deleted, by item, destination
+    _there: dict[tuple[ItemId, str], _Rule] = field(
+        default_factory=dict
+    )  # what is not deleted, by item, destination
     _seen: datetime | None = None
     _cut: bool = False  # whether any slice was accepted
 
@@ -240,38 +243,39 @@ class SimBackend:
         if pair in self._there or self._overlapping(*pair):
             return Outcome(injection.key, error=TryOtherItem(f"{pair[0]} is at {pair[1]} already"))
         now = self.clock.now()
-        self._cut = self._cut or slicing.read(injection.item.name) is not None
+        self._cut = self._cut or isinstance(injection.item, Slice)
         self.rules[injection.key] = self._there[pair] = _Rule(injection, now, now + injection.lifetime)
         return Outcome(injection.key, f"sim-{injection.key}")
 
-    def _overlapping(self, name: str, destination: str) -> list[_Rule]:
+    def _overlapping(self, item: ItemId, destination: str) -> list[_Rule]:
         """Return the rules at a destination that have files of a slice, or of a parent of slices."""
-        part = slicing.read(name)
+        part = item.range if isinstance(item, SliceId) else None
         found = []
         for (other, place), rule in self._there.items() if part or self._cut else ():
-            there = slicing.read(other)
-            parent = part.parent if part else name
-            if place == destination and parent == (there.parent if there else other):
+            there = other.range if isinstance(other, SliceId) else None
+            if place == destination and (part.parent if part else item) == (there.parent if there else other):
                 found += [rule] if part is None or there is None or part.overlaps(there) else []
         return found
 
-    def _place(self, injection: Injection) -> tuple[str, str]:
+    def _place(self, injection: Injection) -> tuple[ItemId, str]:
         """Return what can be at a destination once only: an item, or the copies of one injection."""
-        return (injection.item.name if self.cleans_up else injection.key, injection.link.destination)
+        return (injection.item.id if self.cleans_up else injection.key, injection.link.destination)
 
     def _sight(self, candidate: Candidate) -> ReplicaStatus:
-        item, until = self._named.get(candidate.link.source, {}).get(candidate.item), None
+        wanted, until = candidate.item, None
+        item = None if isinstance(wanted, SliceId) else self._named.get(candidate.link.source, {}).get(wanted)
         summed_up = True
         first = self._there.get((candidate.item, candidate.link.source))
         if item is None and first is not None and first.completed is not None and first.ended is None:
             item, until = first.injection.item, first.expires  # a copy that was made here
             summed_up = first.completed + self.summary_lag <= self.clock.now()
         rule = self._there.get((candidate.item, candidate.link.destination))
-        if (part := slicing.read(candidate.item)) is not None:
-            parent = self._named.get(candidate.link.source, {}).get(part.parent)
-            if parent is not None and parent.files == part.of:
-                item = Item(candidate.item, parent.bytes * part.files // parent.files, part.files)
-            rule = next(iter(self._overlapping(candidate.item, candidate.link.destination)), None)
+        if isinstance(wanted, SliceId):
+            files = wanted.range
+            parent = self._named.get(candidate.link.source, {}).get(files.parent)
+            if parent is not None and parent.files == files.of:
+                item = Slice(wanted, parent.bytes * files.files // parent.files)
+            rule = next(iter(self._overlapping(wanted, candidate.link.destination)), None)
         return ReplicaStatus(
             item=item,
             closed=True,
@@ -288,7 +292,8 @@ class SimBackend:
         if rule is None or (rule.ended is not None and self.cleans_up):
             return Observation(key, Status.ABSENT)
         done = rule.completed is not None
-        failed = [file for file in rule.injection.item.members if self.failing(file)] if done else []
+        members = rule.injection.item.members if isinstance(rule.injection.item, Bundle) else ()
+        failed = [file for file in members if self.failing(file)] if done else []
         lost = sum(file.bytes for file in failed)
         return Observation(
             key,
@@ -300,9 +305,7 @@ class SimBackend:
             exact=True,
             failed=lost,
             reasons={"source-missing": len(failed)} if failed else {},
-            undone=tuple(
-                file.name for file in (failed if done else rule.injection.item.members if rule.ended else ())
-            ),
+            undone=tuple(file.name for file in (failed if done else members if rule.ended else ())),
             unfit=tuple(sorted({file.name for file in failed})) if self.tells_unfit else (),
             error=f"{len(failed)} of {units.counted(item.files, 'files')} failed" if failed else "",
             expires_at=rule.expires,

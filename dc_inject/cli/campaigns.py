@@ -12,8 +12,9 @@ import click
 
 from dc_inject.cli import common
 from dc_inject.ledger import Ledger
-from dc_inject.model import Cycle, Entry, Injection, Item, State, naming
+from dc_inject.model import Cycle, Entry, Injection, State, naming
 from dc_inject.model.errors import LedgerError, Permanent, UsageError
+from dc_inject.model.items import sized
 from dc_inject.model.ports import Backend, Clock, Found
 
 
@@ -98,7 +99,7 @@ def _entry(found: Found) -> Entry:
         cycle=Cycle(found.cycle, timedelta(0)),
         scenario=found.scenario,
         link=found.link,
-        item=Item(found.item, found.bytes or 0, found.files),
+        item=sized(found.item, found.bytes or 0, found.files),
         release=found.created_at,
         lifetime=(found.expires_at or found.created_at) - found.created_at,
         activity="",

@@ -175,7 +175,7 @@ def _left_in_rucio(ledger: Path) -> list[str]:
     backend = RucioBackend(campaign="demo", timeout=10, observer=Silent(), clock=clock)
     with LedgerView.open(ledger) as view:
         places = [
-            Candidate(e.injection.item.name, e.injection.link)
+            Candidate(e.injection.item.id, e.injection.link)
             for e in view.entries()
             if e.injection.link.through == "rucio"
         ]

@@ -22,7 +22,7 @@ from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row
 from dc_inject.menu import nodes
 from dc_inject.metrics import Silent
-from dc_inject.model import Campaign, Cycle, Entry, FlowKey, Injection, Item, units
+from dc_inject.model import Campaign, Cycle, Dataset, Entry, File, FlowKey, Injection, Item, units
 from dc_inject.model.errors import DcInjectError, MenuError, Problem, ServiceError, UsageError
 from dc_inject.model.ports import Backend
 from dc_inject.system import files
@@ -215,7 +215,7 @@ def read_inventory(path: Path) -> dict[str, list[Item]]:
             except (TypeError, ValueError):
                 size = count = 0
             if size > 0 and count > 0 and row["source"] and row["name"]:
-                items[row["source"]].append(Item(row["name"], size, count))
+                items[row["source"]].append(_item(row["name"], size, count))
             else:
                 message = "a dataset needs a source, a name, and bytes and files that are whole numbers above 0"
                 problems.append(Problem(str(path), reader.line_num, message))
@@ -224,6 +224,11 @@ def read_inventory(path: Path) -> dict[str, list[Item]]:
     if problems:
         raise MenuError(problems)
     return dict(items)
+
+
+def _item(name: str, size: int, files: int) -> Item:
+    """Return a source file, which a URL names, or a dataset."""
+    return File(name, size) if "://" in name else Dataset(name, size, files)
 
 
 def _text(path: Path) -> str:

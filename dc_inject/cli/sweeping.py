@@ -15,7 +15,7 @@ import click
 
 from dc_inject.cli import removal
 from dc_inject.ledger import Ledger
-from dc_inject.model import Cycle, Entry, Injection, Item, Link, State, units
+from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State, units
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
 from dc_inject.model.naming import Copy
 from dc_inject.model.ports import Backend, Clock, Status, Stray
@@ -129,7 +129,7 @@ def _entry(copy: Copy, prefix: str) -> Entry:
         cycle=Cycle(copy.cycle, timedelta(0)),
         scenario=copy.scenario,
         link=Link("", prefix, "fts"),
-        item=Item("", 0, 0),
+        item=Bundle("", 0, 0),
         release=copy.cycle,
         lifetime=timedelta(0),
         activity="",

@@ -12,8 +12,9 @@ from itertools import accumulate
 
 from dc_inject.engine.context import EngineContext
 from dc_inject.ledger import Totals
-from dc_inject.model import Cycle, Entry, Exclusion, Flow, FlowKey, Item, State
+from dc_inject.model import Bundle, Cycle, Entry, Exclusion, Flow, FlowKey, Item, State
 from dc_inject.model.goals import Recycle, SecondHop, Standing
+from dc_inject.model.items import ItemId
 from dc_inject.planning import pace, plan, second_hops
 from dc_inject.planning.choice import MOST_FILES
 
@@ -44,8 +45,8 @@ def left(
         account = plan.Account(at.due, at.injected, at.forgiven, at.in_doubt, extras.get(key, 0))
         free = None
         if isinstance(aim, SecondHop):
-            names = ((one.first.injection.item.name, one.bytes) for one in onward[key])
-            free = sum(size for name, size in names if (name, key.link.destination) not in taken)
+            landed_ = ((one.first.injection.item.id, one.bytes) for one in onward[key])
+            free = sum(size for item, size in landed_ if (item, key.link.destination) not in taken)
         elif isinstance(aim, Recycle):
             free = _free(context, speaking[key], taken)
         standing = Standing(at.moved, at.coming, account.debt(0.0), free)
@@ -61,9 +62,13 @@ def landed(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[
     found: dict[FlowKey, list[Item]] = {}
     for key, some in _able(context, flows).items():
         some.sort(key=lambda one: (one.first.expires_at or FAR, one.first.injection.key))
-        files = accumulate(one.first.injection.item.files if one.first.injection.job else 0 for one in some)
+        files = accumulate(_files(one.first.injection.item) for one in some)
         found[key] = [item for _, item in _left(context, key, some[: bisect(list(files), MOST_FILES) + 1])]
     return found
+
+
+def _files(item: Item) -> int:
+    return item.files if isinstance(item, Bundle) else 0
 
 
 def _able(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[second_hops.Waiting]]:
@@ -118,13 +123,13 @@ def _left(
     return [(one, item) for one, item in left if item is not None]
 
 
-def _free(context: EngineContext, flow: Flow, taken: AbstractSet[tuple[str, str]]) -> int | None:
+def _free(context: EngineContext, flow: Flow, taken: AbstractSet[tuple[ItemId, str]]) -> int | None:
     """Return how many bytes of a flow's pool are not at its destination; None when it was never read."""
     ledger, service = context.ledger, flow.link.through
     if ledger.inventory_read_at(service, flow.pool) is None:
         return None
     items = ledger.inventory(service, flow.pool)
-    return sum(item.bytes for item in items if (item.name, flow.link.destination) not in taken)
+    return sum(item.bytes for item in items if (item.id, flow.link.destination) not in taken)
 
 
 def stays(

@@ -27,12 +27,12 @@ from dc_inject.model import (
     PoolKey,
     RseSpec,
     State,
-    slicing,
     urls,
 )
 from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.model.events import Intended
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.items import blocked
 from dc_inject.model.ports import RseFacts
 from dc_inject.planning import overrides, pace, plan
 
@@ -315,7 +315,7 @@ class Opening:
         # What changed in the last cycles since they were read is read anew: answers may come late.
         since = oldest if self._used_read is None else max(oldest, self._used_read - cycle.length)
         for item, source, at in self._context.ledger.used(since):
-            for name in slicing.names(item):
+            for name in blocked(item):
                 known = self._used.setdefault(source, {})
                 known[name] = max(at, known.get(name, at))
         self._used_read = cycle.start

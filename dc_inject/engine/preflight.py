@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dc_inject.engine.context import EngineContext
-from dc_inject.model import Cycle, Flow, FlowKey, Hold, Injection, naming, slicing
+from dc_inject.model import Bundle, Cycle, Flow, FlowKey, Hold, Injection, Slice
 from dc_inject.model.events import SetAside
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.items import ItemId, units_of
 from dc_inject.model.ports import Candidate, ReplicaStatus
 from dc_inject.planning import plan
 
@@ -51,18 +52,18 @@ def usable(
         if not chosen:
             break
         # Files for FTS are not looked at: their copies have names of their own, and FTS says what became of each.
-        bundles = (_bundle(context, onward.get(one.flow), one) for one in chosen if one.item.members)
+        bundles = (_bundle(context, onward.get(one.flow), one) for one in chosen if isinstance(one.item, Bundle))
         good += [bundle for bundle in bundles if bundle is not None]
-        chosen = [injection for injection in chosen if not injection.item.members]
-        taken |= {(injection.item.name, injection.link.destination) for injection in chosen}
-        given_once |= {(item, one.scenario) for one in (*good, *chosen) if one.once for item in _names(one)}
+        chosen = [injection for injection in chosen if not isinstance(injection.item, Bundle)]
+        taken |= {(injection.item.id, injection.link.destination) for injection in chosen}
+        given_once |= {(item, one.scenario) for one in (*good, *chosen) if one.once for item in units_of(one.item)}
         sights, failed = _look(context, chosen, deadline)
         unseen |= failed
         short: set[FlowKey] = set()
         for injection in chosen:
             if injection.flow in failed:
                 continue
-            sight = sights.get(Candidate(injection.item.name, injection.link))
+            sight = sights.get(Candidate(injection.item.id, injection.link))
             until = sight.source_until if sight else None
             made = _within(context, onward.get(injection.flow), until, injection)
             why = why_not(sight, made, landed=injection.flow in onward)
@@ -72,7 +73,7 @@ def usable(
             else:
                 good.append(replace(made, item=sight.item))
         room = {flow: budgets[flow] - _bytes(good, flow) for flow in short}
-        leaving = situation.leaving | {(injection.item.name, injection.link.source) for injection in good}
+        leaving = situation.leaving | {(injection.item.id, injection.link.source) for injection in good}
         again = replace(
             situation,
             now=context.clock.now(),
@@ -86,9 +87,9 @@ def usable(
 
 def _bundle(context: EngineContext, hop: Flow | None, injection: Injection) -> Injection | None:
     """Return a job as it can be used; None for one of a second hop whose first copies end too soon after it."""
-    if hop is None:
+    if hop is None or not isinstance(injection.item, Bundle):
         return injection
-    until = context.ledger.entry(naming.copied_by(injection.item.name)).expires_at
+    until = context.ledger.entry(injection.item.copied_by).expires_at
     made = _within(context, hop, until, injection)
     if until is not None and made.release + made.lifetime > until:
         context.trouble(injection.flow, Hold.POOL_DRY, "what has landed will be deleted too soon")
@@ -112,10 +113,10 @@ def why_not(sight: ReplicaStatus | None, injection: Injection, *, landed: bool =
     Rucio's summary of what is where follows minutes later.
     """
     if sight is None or sight.item is None:
-        return NOT_LISTED if slicing.read(injection.item.name) else "it does not exist any more"
+        return NOT_LISTED if isinstance(injection.item, Slice) else "it does not exist any more"
     if not sight.closed:
         return "it is still open"
-    most = UNEVEN if slicing.read(injection.item.name) else GROWN
+    most = UNEVEN if isinstance(injection.item, Slice) else GROWN
     if sight.item.bytes > most * injection.item.bytes or sight.item.files > GROWN * injection.item.files:
         return "it has grown since the inventory was read"  # bounds, space and quota were weighed for what it was
     if not sight.item.bytes or not (sight.source_complete or (landed and sight.source_locked)):
@@ -141,7 +142,7 @@ def _look(
         for start in range(0, len(some), LOOK_AT_ONCE):
             part = some[start : start + LOOK_AT_ONCE]
             parts[service, source, start] = part
-            candidates = [Candidate(injection.item.name, injection.link) for injection in part]
+            candidates = [Candidate(injection.item.id, injection.link) for injection in part]
             tasks[service, source, start] = partial(context.backends[service].look, candidates)
     results, errors = context.calls.gather(tasks, deadline, lambda name: name[0])
     failed: set[FlowKey] = set()
@@ -152,19 +153,22 @@ def _look(
     return {candidate: sight for result in results.values() for candidate, sight in result.items()}, failed
 
 
-def _set_aside(context: EngineContext, injection: Injection, why: str) -> set[tuple[str, str]]:
+def _set_aside(context: EngineContext, injection: Injection, why: str) -> set[tuple[ItemId, str]]:
     """Set an item aside for its destination, with a slice also the dataset that it is of; returns them."""
     now, destination = context.clock.now(), injection.link.destination
     # Of a dataset whose files cannot be listed, another slice would be chosen next, again and again.
-    names = (injection.item.name,) if why == THERE else slicing.names(injection.item.name)
-    for name in names:
+    item = injection.item
+    aside: list[ItemId] = [item.id]
+    if isinstance(item, Slice) and why != THERE:
+        aside.append(item.range.parent)
+    for name in map(str, aside):
         until = now + SET_ASIDE
         if why in _SOON:
             until = _soon(injection.cycle, until, context.ledger.times_set_aside(name, destination))
         context.ledger.quarantine(name, destination, why, now, until=until)
     context.trouble(injection.flow, Hold.POOL_DRY, why)
     context.tell(SetAside(injection.item.name, destination, why))
-    return {(name, destination) for name in names}
+    return {(one, destination) for one in aside}
 
 
 def _soon(cycle: Cycle, latest: datetime, times: int) -> datetime:
@@ -174,11 +178,6 @@ def _soon(cycle: Cycle, latest: datetime, times: int) -> datetime:
     """
     more: timedelta = (2 ** min(times, 20) - 1) * cycle.length
     return max(cycle.end, min(cycle.end + more, latest))
-
-
-def _names(injection: Injection) -> list[str]:
-    """Return the dataset or the files of an injection."""
-    return [item.name for item in injection.item.members or (injection.item,)]
 
 
 def _bytes(injections: Sequence[Injection], flow: FlowKey) -> int:

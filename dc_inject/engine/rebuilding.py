@@ -17,13 +17,14 @@ from typing import TypeVar
 from dc_inject.engine.calls import Calls
 from dc_inject.ledger import Ledger
 from dc_inject.model import (
+    Bundle,
     Campaign,
     Cycle,
     Entry,
+    File,
     Flow,
     FlowKey,
     Injection,
-    Item,
     JobOptions,
     State,
     naming,
@@ -32,6 +33,7 @@ from dc_inject.model import (
 )
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.items import sized
 from dc_inject.model.ports import (
     Backend,
     Candidate,
@@ -143,24 +145,21 @@ class Rebuilding:
         lifetime = flow.lifetime_max if flow else LIFETIME
         if found.expires_at is not None:
             lifetime = max(found.expires_at - found.created_at, timedelta(0))
-        name = found.item
-        if flow and isinstance(flow.goal, SecondHop) and found.sources:
-            name = naming.of_copies(name, flow.link.source, found.sources[0])
-        through_fts, once = found.link.through == "fts", flow is not None and flow.once
+        through_fts = found.link.through == "fts"
         injection = Injection(
             key=found.key,
             campaign=found.campaign,
             cycle=cycle,
             scenario=found.scenario,
             link=flow.link if flow else found.link,
-            item=Item(name, found.bytes or 0, found.files, members=_files(found) if once else ()),
+            item=_bundle(found, flow) if through_fts else sized(found.item, found.bytes or 0, found.files),
             release=found.created_at,
             lifetime=lifetime,
             activity=flow.activity if flow else "",
             service_priority=flow.service_priority if flow else 3,
             contact=found.contact or self._campaign.contact,
             job=((flow.job if flow else None) or JobOptions()) if through_fts else None,
-            once=once,
+            once=flow is not None and flow.once,
         )
         return Entry(
             injection,
@@ -232,8 +231,13 @@ class Rebuilding:
         return {key: value for answer in answers.values() for key, value in answer.items()}
 
 
-def _files(found: Found) -> tuple[Item, ...]:
-    return tuple(Item(name, 0, 1) for name in found.sources)
+def _bundle(found: Found, flow: Flow | None) -> Bundle:
+    """Return the files of a job: named where each goes out once, and of copies with the key of their job."""
+    members = tuple(File(name, 0) for name in found.sources) if flow and flow.once else ()
+    copy = None
+    if flow and isinstance(flow.goal, SecondHop) and found.sources:
+        copy = naming.read_copy(flow.link.source, found.sources[0])
+    return Bundle(str(found.item), found.bytes or 0, found.files, members, copy.key if copy else "")
 
 
 def _candidate(found: Found) -> Candidate:

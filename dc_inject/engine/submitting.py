@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 
 from dc_inject.engine import preflight
 from dc_inject.engine.context import EngineContext
-from dc_inject.model import Cycle, Entry, FlowKey, Hold, Injection, State, transitions
+from dc_inject.model import Bundle, Cycle, Entry, FlowKey, Hold, Injection, State, transitions
 from dc_inject.model.errors import NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.events import Answered, Called, Calling, Refused
 from dc_inject.model.ports import Outcome
@@ -270,7 +270,7 @@ class Submitting:
     def _refused(self, injection: Injection, error: ServiceError, now: datetime) -> None:
         item, destination = injection.item.name, injection.link.destination
         match error:
-            case TryOtherItem() | Permanent() if injection.item.members:
+            case TryOtherItem() | Permanent() if isinstance(injection.item, Bundle):
                 self._refused_bundle(injection, error)
             case NoSlices():
                 self._context.no_slices(injection.flow, error)

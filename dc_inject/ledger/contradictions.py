@@ -16,7 +16,7 @@ from dc_inject.ledger.part import flow_key
 from dc_inject.ledger.trouble import translated
 from dc_inject.ledger.types import Finding, Totals
 from dc_inject.ledger.view import LedgerView
-from dc_inject.model import Entry, Hold, State, naming
+from dc_inject.model import Bundle, Entry, Hold, State, naming
 
 _OPEN = frozenset({State.INTENDED, State.CALLED})
 _AFTER = {  # of each state: the times that it must have, of those below; it may not have the others
@@ -208,14 +208,15 @@ def _wrong(entry: Entry, campaign: str | None) -> Iterable[tuple[str, str, bool]
         yield "moved", f"it is complete, and moved {entry.moved} of {whole} bytes", False
     if must and not entry.external_id:
         yield "no-id", f"it is {state}, without the id of its rule or job", False
-    if injection.job and state in _OPEN and len(injection.item.members) != injection.item.files:
+    item = injection.item
+    if isinstance(item, Bundle) and state in _OPEN and len(item.members) != item.files:
         yield (
             "members-missing",
-            f"of its {injection.item.files} files {len(injection.item.members)} are named",
+            f"of its {item.files} files {len(item.members)} are named",
             False,
         )
     # Through FTS an item's name does not say all that its key was made of when its job was found, not made.
-    named = (injection.campaign, injection.scenario, injection.cycle.start, injection.link, injection.item.name)
+    named = (injection.campaign, injection.scenario, injection.cycle.start, injection.link, item.name)
     if injection.campaign != campaign:
         yield "campaign", f"it is of campaign {injection.campaign}, not of {campaign}", False
     elif injection.link.through == "rucio" and naming.key(*named) != injection.key:

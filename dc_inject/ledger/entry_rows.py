@@ -11,7 +11,20 @@ from functools import lru_cache
 from operator import attrgetter
 
 from dc_inject.ledger.database import duration, moment, stored
-from dc_inject.model import Cycle, Entry, Injection, Item, JobOptions, Link, State, Verify, transitions
+from dc_inject.model import (
+    Bundle,
+    Cycle,
+    Entry,
+    File,
+    Injection,
+    Item,
+    JobOptions,
+    Link,
+    State,
+    Verify,
+    items,
+    transitions,
+)
 
 _TIMES = (
     "not_before",
@@ -87,7 +100,7 @@ def columns(injection: Injection, account: int, now: datetime) -> tuple[object, 
         injection.contact,
         str(State.INTENDED),
         stored(now),
-        json.dumps([[m.name, m.bytes, m.checksum] for m in injection.item.members]) if injection.job else None,
+        _members_text(injection.item),
         None if injection.job is None else _job_text(injection.job),
         int(injection.keeps_files),
         "",
@@ -153,7 +166,7 @@ def entry_of(row: sqlite3.Row) -> Entry:
         _cycle(start, length),
         scenario,
         _link(source, destination, through),
-        Item(item, size, files, members=() if members is None else _members(members)),
+        items.read(item, size, files) if job is None else items.read_bundle(item, size, files, _members(members)),
         moment(release),
         duration(lifetime),
         activity,
@@ -202,8 +215,12 @@ def _link(source: str, destination: str, through: str) -> Link:
     return Link(source, destination, through)
 
 
-def _members(text: str | None) -> tuple[Item, ...]:
-    return tuple(Item(name, size, 1, checksum) for name, size, checksum in json.loads(text or "[]"))
+def _members_text(item: Item) -> str | None:
+    return json.dumps([[m.name, m.bytes, m.checksum] for m in item.members]) if isinstance(item, Bundle) else None
+
+
+def _members(text: str | None) -> tuple[File, ...]:
+    return () if text is None else tuple(File(*member) for member in json.loads(text))
 
 
 def _job_text(job: JobOptions) -> str:

@@ -18,6 +18,7 @@ from dc_inject.ledger.part import flow_key
 from dc_inject.ledger.schema import ENDS
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
 from dc_inject.model.errors import LedgerError
+from dc_inject.model.items import ItemId, read_id
 from dc_inject.model.ports import Observation, Outcome
 
 _MOVING = frozenset({State.CALLED, State.LIVE})
@@ -51,7 +52,7 @@ class InjectionReader(AccountReader, GivenReader):
         rows = self._db.rows_among(entry_rows.WITH_FILES + " WHERE key IN ({})", list(dict.fromkeys(keys)))
         return {row["key"]: entry_rows.entry_of(row) for row in rows}
 
-    def taken(self, now: datetime) -> set[tuple[str, str]]:
+    def taken(self, now: datetime) -> set[tuple[ItemId, str]]:
         """Return every (item, destination) that is resident or on its way through Rucio, or set aside now."""
         found = self._db.rows(
             "SELECT item, destination FROM injection JOIN account ON account.id = account "  # noqa: S608  our own words
@@ -59,17 +60,17 @@ class InjectionReader(AccountReader, GivenReader):
             "UNION SELECT item, destination FROM quarantine WHERE until IS NULL OR until > ?",
             stored(now),
         )
-        return {(row["item"], row["destination"]) for row in found}
+        return {(read_id(row["item"]), row["destination"]) for row in found}
 
-    def leaving(self) -> set[tuple[str, str]]:
+    def leaving(self) -> set[tuple[ItemId, str]]:
         """Return every (item, source) that leaves that source now, or is about to."""
         found = self._db.rows(
             "SELECT DISTINCT item, source FROM injection JOIN account ON account.id = account "  # noqa: S608  our own words
             f"WHERE state NOT IN {ENDS} AND state IN ('intended', 'called', 'live')"
         )
-        return {(row["item"], row["source"]) for row in found}
+        return {(read_id(row["item"]), row["source"]) for row in found}
 
-    def used(self, since: datetime) -> Iterator[tuple[str, str, datetime]]:
+    def used(self, since: datetime) -> Iterator[tuple[ItemId, str, datetime]]:
         """Yield item, source and cycle of the last use of each item in the cycles since a moment.
 
         What was refused or withdrawn was not used. Asks for those cycles only, by their index.
@@ -79,7 +80,7 @@ class InjectionReader(AccountReader, GivenReader):
             "WHERE cycle >= ? AND state NOT IN ('refused', 'withdrawn') GROUP BY item, source",
             stored(since),
         ):
-            yield row["item"], row["source"], moment(row["cycle"])
+            yield read_id(row["item"]), row["source"], moment(row["cycle"])
 
     def completion_times(self, since: datetime) -> Mapping[FlowKey, timedelta]:
         """Return the median time from acceptance to completion of what was completed since a moment."""

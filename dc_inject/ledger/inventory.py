@@ -11,7 +11,7 @@ from datetime import datetime
 from dc_inject.ledger.database import moment, moment_or_none, stored, stored_or_none
 from dc_inject.ledger.part import Part
 from dc_inject.ledger.types import Quarantined, Signal
-from dc_inject.model import FileFilter, Item, PoolKey
+from dc_inject.model import Dataset, File, FileFilter, Item, PoolKey
 
 
 class StockReader(Part):
@@ -24,7 +24,9 @@ class StockReader(Part):
             "WHERE service = ? AND source = ? AND datasets = ? ORDER BY item",
             *_pool(service, pool),
         )
-        return [Item(row["item"], row["bytes"], row["files"], row["checksum"] or "") for row in found]
+        if isinstance(pool.datasets, FileFilter):
+            return [File(row["item"], row["bytes"], row["checksum"] or "") for row in found]
+        return [Dataset(row["item"], row["bytes"], row["files"]) for row in found]
 
     def inventory_read_at(self, service: str, pool: PoolKey) -> datetime | None:
         """Return when a pool was last read; None when it never was."""
@@ -91,7 +93,7 @@ class Stock(StockReader):
             self._db.run("DELETE FROM pool_item WHERE pool = ?", number)
             self._db.run_many(
                 "INSERT INTO pool_item (pool, item, bytes, files, checksum) VALUES (?, ?, ?, ?, ?)",
-                ((number, i.name, i.bytes, i.files, i.checksum or None) for _, i in sorted(coming.items())),
+                ((number, i.name, i.bytes, i.files, _checksum(i)) for _, i in sorted(coming.items())),
             )
 
     def signal(self, name: str, subject: str, value: float | str | None, now: datetime, why: str = "") -> None:
@@ -130,6 +132,10 @@ class Stock(StockReader):
                 stored(now),
                 stored_or_none(until),
             )
+
+
+def _checksum(item: Item) -> str | None:
+    return item.checksum or None if isinstance(item, File) else None
 
 
 def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from dc_inject.ledger.database import Database
-from dc_inject.model import Entry, State, transitions
+from dc_inject.model import Bundle, Entry, State, transitions
 
 STATES = frozenset({State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE})
 
@@ -51,6 +51,7 @@ class Living:
 def _as_read(entry: Entry) -> Entry:
     """Return an entry as it comes out of the ledger: files are named only in what is still to be asked for."""
     injection = entry.injection
-    if not injection.item.members or entry.state in transitions.UNASKED:
+    item = injection.item
+    if not isinstance(item, Bundle) or not item.members or entry.state in transitions.UNASKED:
         return entry
-    return replace(entry, injection=replace(injection, item=replace(injection.item, members=())))
+    return replace(entry, injection=replace(injection, item=replace(item, members=())))

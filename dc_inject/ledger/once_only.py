@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 
 from dc_inject.ledger.part import Part
 from dc_inject.model import Entry, Injection, State
+from dc_inject.model.items import units_of
 
 _DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
 _OVER = frozenset({State.COMPLETE, State.ENDED, State.GONE})
@@ -29,7 +30,7 @@ class Given(GivenReader):
     def _give(self, injections: Iterable[Injection]) -> None:
         self._db.run_many(
             "INSERT OR IGNORE INTO given VALUES (?, ?)",
-            ((one.key, item.name) for one in injections if one.once for item in one.item.members or (one.item,)),
+            ((one.key, name) for one in injections if one.once for name in units_of(one.item)),
         )
 
     def _take_back(self, before: Entry, after: Entry, undone: Collection[str] = ()) -> None:

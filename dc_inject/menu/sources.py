@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from dc_inject.menu import addresses, nodes, values
 from dc_inject.menu.nodes import Complain, Map, Place, Text
 from dc_inject.menu.values import WrongError
-from dc_inject.model import Item, Listing, units
+from dc_inject.model import File, Listing, units
 
 LARGEST = 256_000_000  # bytes of a list
 MOST = 1_000_000  # files of a list
@@ -114,8 +114,8 @@ class _Reader:
         elif self._problems == TOLD + 1:
             self._next = place.line
 
-    def _files(self, entries: Iterator[Entry]) -> list[Item]:
-        files: list[Item] = []
+    def _files(self, entries: Iterator[Entry]) -> list[File]:
+        files: list[File] = []
         lines: dict[str, int] = {}
         for entry in entries:
             place = Place(self._file, entry.line)
@@ -125,7 +125,7 @@ class _Reader:
             try:
                 if entry.wrong is not None:
                     raise WrongError(*entry.wrong)
-                file = Item(self._name(entry.name), _size(entry.size), 1, _checksum(entry.checksum))
+                file = File(self._name(entry.name), _size(entry.size), _checksum(entry.checksum))
             except ValueError as error:
                 self._note(place, *values.explain(error))
                 continue

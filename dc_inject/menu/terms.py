@@ -20,7 +20,7 @@ from dc_inject.menu.schema import (
     Windowed,
 )
 from dc_inject.model import DatasetFilter, FileFilter, JobOptions, Order, Verify, units
-from dc_inject.model.slicing import MARK, Slicing
+from dc_inject.model.items import MARK, Slicing
 
 T = TypeVar("T")
 

@@ -1,5 +1,6 @@
 """The nouns of the tool, and what is said of them without asking anybody: pure, and imported by all."""
 
+from dc_inject.model.items import Bundle, Dataset, File, Item, Slice
 from dc_inject.model.types import (
     EPOCH,
     Campaign,
@@ -13,7 +14,6 @@ from dc_inject.model.types import (
     Held,
     Hold,
     Injection,
-    Item,
     JobOptions,
     Limits,
     Link,
@@ -30,11 +30,14 @@ from dc_inject.model.types import (
 
 __all__ = [
     "EPOCH",
+    "Bundle",
     "Campaign",
     "Cycle",
+    "Dataset",
     "DatasetFilter",
     "Entry",
     "Exclusion",
+    "File",
     "FileFilter",
     "Flow",
     "FlowKey",
@@ -52,6 +55,7 @@ __all__ = [
     "PoolKey",
     "RseSpec",
     "Site",
+    "Slice",
     "State",
     "Verify",
 ]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dc_inject.model import naming, samples, slicing, urls
+from dc_inject.model import naming, samples, urls
 from dc_inject.model.errors import Permanent
+from dc_inject.model.items import Slice
 from dc_inject.model.samples import FileSet
 from dc_inject.model.types import Injection
 
@@ -107,8 +108,8 @@ class SampleDataset:
 
 StoredFile = CopiedFile | SampleFile | RegisteredFile
 StoredFolder = CopyFolder | SampleFolder
-Dataset = SliceDataset | SampleDataset
-Ours = StoredFile | StoredFolder | Rule | Dataset
+DatasetOfOurs = SliceDataset | SampleDataset
+Ours = StoredFile | StoredFolder | Rule | DatasetOfOurs
 
 
 def address(thing: Ours) -> str:
@@ -223,11 +224,11 @@ def _rule(thing: Rule) -> str:
 
 def _slice_dataset(thing: SliceDataset) -> str:
     injection, did = thing.injection, _did(thing.injection)
-    part = slicing.read(injection.item.name)
-    if part is None or not naming.is_slice(did):
+    item = injection.item
+    if not isinstance(item, Slice) or not naming.is_slice(did):
         raise _not_ours(did, "it is no temporary dataset of a slice")
     where = (injection.campaign, injection.scenario, injection.cycle.start, injection.link)
-    if naming.slice_mark(part, *where) not in did:
+    if naming.slice_mark(item.range, *where) not in did:
         raise _not_ours(did, "its mark is not that of campaign, cycle, link and slice")
     return did
 
@@ -241,7 +242,8 @@ def _sample_dataset(thing: SampleDataset) -> str:
 
 def _did(injection: Injection) -> str:
     """Return the DID that a rule for an injection has: of a slice it is its own dataset."""
-    return injection.item.name.partition(" ")[0]
+    item = injection.item
+    return item.id.did if isinstance(item, Slice) else item.name
 
 
 def _canonical(url: str) -> str:

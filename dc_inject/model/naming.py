@@ -6,13 +6,12 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from dc_inject.model import slicing
-from dc_inject.model.slicing import Slice, Slicing
-from dc_inject.model.types import Cycle, Injection, Item, Link
+from dc_inject.model.items import Range, Slice, SliceId, Slicing
+from dc_inject.model.types import Cycle, Injection, Link
 
 # A name space of our own, so that nobody else's uuid5 can be one of our keys.
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "dc_inject/1")
@@ -49,39 +48,18 @@ def read_comment(text: str | None) -> tuple[str, str, datetime] | None:
     return said if comment(*said) == text else None  # else the key would not come out
 
 
-def bundle(members: Iterable[Item], moment: datetime, number: int) -> str:
-    """Return the name of the bundle of files that was made as number so and so of a link, at a moment.
-
-    The same files may go out to the same place in one cycle again, as another bundle.
-    """
-    names = [member.name for member in members]
-    made = "\n".join((moment.astimezone(UTC).isoformat(), str(number), *names))
-    return f"{len(names)} files {hashlib.blake2b(made.encode(), digest_size=12).hexdigest()}"
-
-
-def of_copies(bundle: str, source: str, file: str) -> str:
-    """Return the name of a bundle for a second hop, which says whose copies below a prefix its files are."""
-    copy = read_copy(source, file)
-    return f"{bundle} copied by {copy.key}" if copy else bundle
-
-
-def copied_by(bundle: str) -> str:
-    """Return the key of the job whose copies a bundle is made of, from its name; empty for one of other files."""
-    return bundle.partition(" copied by ")[2]
-
-
 _MARK = re.compile(r"dc_inject-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
-def sliced(part: Slice, options: Slicing, campaign: str, scenario: str, cycle: datetime, link: Link) -> str:
-    """Return the name of the item that a slice is in a cycle: its temporary dataset, and what is in it."""
-    mark = slice_mark(part, campaign, scenario, cycle, link)
-    return slicing.full_name(options.did(campaign, scenario, mark), part)
+def made_slice(item: Slice, options: Slicing, campaign: str, scenario: str, cycle: datetime, link: Link) -> Slice:
+    """Return a planned slice with the temporary dataset that it is in a cycle."""
+    mark = slice_mark(item.range, campaign, scenario, cycle, link)
+    return replace(item, id=SliceId(item.range, options.did(campaign, scenario, mark)))
 
 
-def slice_mark(part: Slice, campaign: str, scenario: str, cycle: datetime, link: Link) -> str:
+def slice_mark(files: Range, campaign: str, scenario: str, cycle: datetime, link: Link) -> str:
     """Return what marks the temporary dataset of a slice as ours, in its name."""
-    return f"dc_inject-{key(campaign, scenario, cycle, link, str(part))}"
+    return f"dc_inject-{key(campaign, scenario, cycle, link, str(files))}"
 
 
 def is_slice(did: str) -> bool:

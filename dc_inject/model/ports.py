@@ -12,8 +12,9 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from dc_inject.model.errors import ServiceError
+from dc_inject.model.items import Item, ItemId
 from dc_inject.model.naming import Copy
-from dc_inject.model.types import DatasetFilter, Entry, FileFilter, Injection, Item, Link
+from dc_inject.model.types import DatasetFilter, Entry, FileFilter, Injection, Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Identity:
 class Candidate(NamedTuple):
     """An item that is about to be chosen for a link."""
 
-    item: str
+    item: ItemId
     link: Link
 
 
@@ -168,7 +169,7 @@ class Found:
     scenario: str
     cycle: datetime
     link: Link
-    item: str
+    item: ItemId
     bytes: int | None
     status: Status
     done: int

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dc_inject.model.goals import Goal
+from dc_inject.model.items import File, Item, Slicing
 from dc_inject.model.shape import Shape
-from dc_inject.model.slicing import Slicing
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -76,7 +76,7 @@ class Listing:
 
     name: str
     digest: str
-    files: tuple[Item, ...] = field(compare=False, repr=False)
+    files: tuple[File, ...] = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,20 +348,6 @@ class Held:
 
 
 # --------------------------------------------------------------------------- what is injected
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """What a service takes in one piece: a dataset (`scope:name`), a slice of one, or a bundle of files for FTS.
-
-    The `members` of a bundle are items too: source files, named by their URLs. One may be there more than once.
-    """
-
-    name: str
-    bytes: int
-    files: int
-    checksum: str = ""  # of a file, as FTS writes it: `adler32:0cc737eb`
-    members: tuple[Item, ...] = ()
 
 
 class State(StrEnum):

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
-from dc_inject.model import Held, Hold, Item, Limits, slicing
+from dc_inject.model import Bundle, File, Held, Hold, Item, Limits
 from dc_inject.model.goals import Recycle, SecondHop
+from dc_inject.model.items import blocked, bundled
 from dc_inject.planning.budget import cap
 from dc_inject.planning.holds import HOUR, Constraint
 from dc_inject.planning.line import Line, with_overhead
@@ -100,23 +101,23 @@ def _whole_and_cut(
     left, slices = line.left - size, line.demand.flow.slices
     grain = (slices.at_most if slices else 0) or max(policy.grain, -(-left // max(jobs, 1)))
     items += cut(line.pool, cuts, left, room - size, grain, line.seed, leaving)
-    leaving |= {name for item in items for name in slicing.names(item.name)}
+    leaving |= {name for item in items for name in blocked(item.id)}
     return items
 
 
-def _copies(pool: Pool, line: Line, slack: int, policy: SelectionPolicy, room: int) -> list[Item]:
+def _copies(pool: Pool, line: Line, slack: int, policy: SelectionPolicy, room: int) -> list[File]:
     """Return the files to copy for a budget; when a pool has too few, they go out more than once.
 
     Every copy has a name of its own at the destination. Files go out again only as long as all of them fit: what
     is too little for the larger ones is saved up for them, and not filled up with small ones.
     """
-    files: list[Item] = []
+    files: list[File] = []
     left = line.left
     while left > 0 and len(files) < MOST_FILES and (not files or pool.largest <= min(left + slack, room)):
         some = pool.take(left, slack, policy, room=room, taken=line.taken)
         if not some:
             break
-        files += some
+        files += (item for item in some if isinstance(item, File))
         size = sum(file.bytes for file in some)
         left, room = left - size, room - size
         if line.demand.flow.once:
@@ -124,25 +125,25 @@ def _copies(pool: Pool, line: Line, slack: int, policy: SelectionPolicy, room: i
     return files[:MOST_FILES]
 
 
-def _bundles(files: Sequence[Item], most: int, grain: int, *, apart: bool) -> Iterator[Item]:
-    """Yield bundles of at most `most` files and, of more than one file, `grain` bytes; names come later.
+def _bundles(files: Sequence[File], most: int, grain: int, *, apart: bool) -> Iterator[Bundle]:
+    """Yield bundles of at most `most` files and, of more than one file, `grain` bytes; labels come later.
 
     With `apart` no bundle has a file twice: which copy of it has arrived is told by the file's name then.
     """
-    members: list[Item] = []
+    members: list[File] = []
     names: set[str] = set()
     size = 0
     for file in files:
         full = len(members) == most or size + file.bytes > grain or (apart and file.name in names)
         if members and full:
-            yield Item("", size, len(members), members=tuple(members))
+            yield bundled(members)
             members, size = [], 0
             names.clear()
         members.append(file)
         names.add(file.name)
         size += file.bytes
     if members:
-        yield Item("", size, len(members), members=tuple(members))
+        yield bundled(members)
 
 
 def brake(

@@ -9,9 +9,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from dc_inject.model import FileFilter, Flow, Held, Item, PoolKey, slicing
+from dc_inject.model import FileFilter, Flow, Held, Item, PoolKey
 from dc_inject.model.goals import Recycle, SecondHop, Volume
-from dc_inject.model.slicing import Slice
+from dc_inject.model.items import Range, SliceId, blocked
 from dc_inject.planning import lifetime
 from dc_inject.planning.holds import Claim, Cut, Destination
 from dc_inject.planning.pool import Pool
@@ -104,18 +104,18 @@ class Table:
         hops = [demand.flow for demand in situation.demands if isinstance(demand.flow.goal, SecondHop)]
         self._onward = {(hop.scenario, hop.link.source, hop.link.through) for hop in hops}
         self._cuts: dict[str, Cuts] = {}
-        self._parts: defaultdict[str, list[Slice]] = defaultdict(list)  # by place
+        self._parts: defaultdict[str, list[Range]] = defaultdict(list)  # by place
         for item, place in situation.taken:
-            if (part := slicing.read(item)) is not None:
-                self._parts[place].append(part)
-            for name in slicing.names(item):
+            if isinstance(item, SliceId):
+                self._parts[place].append(item.range)
+            for name in blocked(item):
                 if name not in self._taken[place]:
                     self._taken[place].add(name)
                     self._places.setdefault(name, []).append(place)
-        for item, scenario in situation.given:
-            self._given[scenario].add(item)
+        for name, scenario in situation.given:
+            self._given[scenario].add(name)
         for item, place in situation.leaving:
-            self.leaving[place].update(slicing.names(item))
+            self.leaving[place].update(blocked(item))
         self._ingress: dict[str, float] = defaultdict(float)
         seconds = situation.cycle.length.total_seconds()
         for demand in sorted(situation.demands, key=_key):

@@ -9,8 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dc_inject.model import FlowKey, Injection, Link, naming, slicing
+from dc_inject.model import Bundle, FlowKey, Injection, Item, Link, Slice, naming
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.items import label
 from dc_inject.planning import holds
 from dc_inject.planning.budget import set_budgets
 from dc_inject.planning.choice import brake, choose, rules_left_of, why
@@ -115,15 +116,8 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
     ties = {i: line.seed for i, line in some.items()}
     at_once = {i for i, line in some.items() if line.demand.flow.link.through in situation.submits}
     for i, index, moment in releases(sizes, ties, at_once, situation.cycle, situation.now):
-        line, item = lines[i], lines[i].items[index]
-        flow = line.demand.flow
-        if item.members:
-            item = replace(item, name=naming.bundle(item.members, situation.now, index))
-            if isinstance(flow.goal, SecondHop):
-                item = replace(item, name=naming.of_copies(item.name, flow.link.source, item.members[0].name))
-        elif flow.slices is not None and (part := slicing.read(item.name)) is not None:
-            where = situation.campaign, flow.scenario, situation.cycle.start, flow.link
-            item = replace(item, name=naming.sliced(part, flow.slices, *where))
+        line = lines[i]
+        flow, item = line.demand.flow, _named(situation, line, index)
         injection = Injection(
             key=naming.key(situation.campaign, flow.scenario, situation.cycle.start, flow.link, item.name),
             campaign=situation.campaign,
@@ -142,3 +136,14 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
         )
         result.append(injection)
     return tuple(result)
+
+
+def _named(situation: Situation, line: Line, index: int) -> Item:
+    """Return an item that was chosen, with what its name takes from the moment at which it is intended."""
+    flow, item = line.demand.flow, line.items[index]
+    if isinstance(item, Bundle):
+        return replace(item, label=label(item.members, situation.now, index))
+    if isinstance(item, Slice) and flow.slices is not None:
+        where = situation.campaign, flow.scenario, situation.cycle.start, flow.link
+        return naming.made_slice(item, flow.slices, *where)
+    return item

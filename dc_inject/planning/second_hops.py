@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from dc_inject.model import Entry, FlowKey, Item, State, naming
+from dc_inject.model import Bundle, Entry, File, FlowKey, Item, State, naming
+from dc_inject.model.items import bundled, units_of
 
 _Place = tuple[str, str, str]  # scenario, where something landed, service
 
@@ -72,7 +73,7 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
     for entry in entries if hops else ():
         (scenario, (source, destination, through)), item = entry.injection.flow, entry.injection.item
         if entry.injection.flow in onward.get((scenario, source, through), ()):
-            made_of = naming.copied_by(item.name) if entry.injection.job else item.name
+            made_of = item.copied_by if isinstance(item, Bundle) else item.name
             seconds[(scenario, source, through), made_of].append(entry)
         elif entry.state is State.COMPLETE and (scenario, destination, through) in onward:
             firsts.append(((scenario, destination, through), entry))
@@ -80,7 +81,8 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
     read: set[str] = set()
     kept: set[str] = set()
     for place, first in firsts:
-        gone_on = seconds[place, first.injection.key if first.injection.job else first.injection.item.name]
+        item = first.injection.item
+        gone_on = seconds[place, first.injection.key if isinstance(item, Bundle) else item.name]
         kept |= {one.injection.key for one in gone_on if one.state is State.COMPLETE and _anything(one)}
         if any(one.state is not State.COMPLETE for one in gone_on):
             read.add(first.injection.key)  # all that waits goes on together
@@ -91,22 +93,22 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
 
 
 def left(waiting: Waiting, destination: str, unfit: AbstractSet[tuple[str, str]] = frozenset()) -> Item | None:
-    """Return what has not gone on, together and named as the first copy is; None when there is nothing.
+    """Return what has not gone on, together; None when there is nothing.
 
     The files of its entries have to be named. Those that are `unfit` for a destination do not wait for it: they
     would fail there again. Of second ones of which it is not known what failed none goes on twice.
     """
     first = waiting.first
     item = first.injection.item
-    if first.injection.job is None:
+    if not isinstance(item, Bundle):
         return None if waiting.gone_on else item
     gone: set[str] = set()
-    for one in waiting.gone_on:
-        gone |= {file.name for file in one.injection.item.members} - set(one.undone)
+    for second in waiting.gone_on:
+        gone |= set(units_of(second.injection.item)) - set(second.undone)
     files = tuple(
         file for file in copies(first) if file.name not in gone and (file.name, destination) not in unfit
     )
-    return Item(item.name, sum(file.bytes for file in files), len(files), members=files) if files else None
+    return replace(bundled(files, first.injection.key), label=item.label) if files else None
 
 
 def may_go_on(entry: Entry, now: datetime, least: timedelta) -> bool:
@@ -114,40 +116,39 @@ def may_go_on(entry: Entry, now: datetime, least: timedelta) -> bool:
     return entry.end_asked_at is None and (entry.expires_at is None or entry.expires_at >= now + least)
 
 
-def copies(first: Entry) -> tuple[Item, ...]:
-    """Return what of a complete injection is at its destination: its dataset, or the files that have arrived."""
-    injection = first.injection
-    if injection.job is None:
-        return (injection.item,)
-    there = {item.name for item in arrived(first)}
+def copies(first: Entry) -> tuple[File, ...]:
+    """Return the files of a complete job that have arrived, as they are at its destination."""
+    there = {file.name for file in arrived(first)}
     return tuple(
-        Item(copy, member.bytes, 1, member.checksum)
-        for member, copy in zip(injection.item.members, naming.copies(injection), strict=False)
+        File(copy, member.bytes, member.checksum)
+        for member, copy in zip(_members(first), naming.copies(first.injection), strict=False)
         if member.name in there
     )
 
 
-def arrived(entry: Entry) -> tuple[Item, ...]:
-    """Return the dataset of a complete injection, or those of its source files that have arrived.
+def arrived(entry: Entry) -> tuple[File, ...]:
+    """Return those source files of a complete job that have arrived.
 
-    None of the files where it is not known which ones failed, or (after a rebuild) which ones there were.
+    None of them where it is not known which ones failed, or (after a rebuild) which ones there were.
     """
-    injection = entry.injection
-    if injection.job is None:
-        return (injection.item,)
     lost = set(entry.undone)
-    there = tuple(member for member in injection.item.members if member.name not in lost)
+    there = tuple(member for member in _members(entry) if member.name not in lost)
     return there if sum(member.bytes for member in there) == entry.moved else ()
+
+
+def _members(entry: Entry) -> tuple[File, ...]:
+    item = entry.injection.item
+    return item.members if isinstance(item, Bundle) else ()
 
 
 def _anything(second: Entry) -> bool:
     """Whether anything of a complete second copy has arrived."""
-    return second.injection.job is None or second.moved > 0
+    return not isinstance(second.injection.item, Bundle) or second.moved > 0
 
 
 def _lacking(first: Entry, gone_on: Sequence[Entry]) -> int:
     """Return how many bytes second copies lack of the first; 0 where nobody knows which files those are."""
-    if first.injection.job is None:
+    if not isinstance(first.injection.item, Bundle):
         return 0 if gone_on else first.injection.item.bytes
     if not first.injection.keeps_files or (first.failed and not first.undone):
         return 0

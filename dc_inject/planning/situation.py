@@ -20,6 +20,7 @@ from dc_inject.model import (
     PoolKey,
     Site,
 )
+from dc_inject.model.items import ItemId
 from dc_inject.planning.holds import Destination
 
 
@@ -86,9 +87,9 @@ class Situation:
     now: datetime
     demands: tuple[Demand, ...]
     pools: Mapping[PoolKey, Sequence[Item]]
-    taken: AbstractSet[tuple[str, str]] = frozenset()  # (item, destination) resident, on its way or set aside
+    taken: AbstractSet[tuple[ItemId, str]] = frozenset()  # (item, destination) resident, on its way or set aside
     given: AbstractSet[tuple[str, str]] = frozenset()  # (item or file, scenario) that goes out once, and did
-    leaving: AbstractSet[tuple[str, str]] = frozenset()  # (item, source) that leaves that source now
+    leaving: AbstractSet[tuple[ItemId, str]] = frozenset()  # (item, source) that leaves that source now
     used: Mapping[str, Mapping[str, datetime]] = field(default_factory=dict)  # source -> item -> last cycle of use
     destinations: Mapping[str, Destination] = field(default_factory=dict)
     sites: tuple[Site, ...] = ()

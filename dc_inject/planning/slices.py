@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import chain
 
-from dc_inject.model import Item
-from dc_inject.model.slicing import Slice
+from dc_inject.model import Item, Slice
+from dc_inject.model.items import Range, SliceId
 from dc_inject.planning.pool import Pool
 
 MOST_FILES = 1000  # of one slice, which is made in one call
@@ -23,18 +23,18 @@ _TRIES = 50  # datasets that one line looks at in vain before it gives up
 class Cuts:
     """What is taken of datasets at one place: whole ones, and ranges of the files of others."""
 
-    def __init__(self, parts: Iterable[Slice], whole: AbstractSet[str], taken: set[str]) -> None:
-        """Take the slices at the place, which of their parents are there as well, and all that is taken there.
+    def __init__(self, parts: Iterable[Range], whole: AbstractSet[str], taken: set[str]) -> None:
+        """Take the ranges at the place, which of their parents are there as well, and all that is taken there.
 
         The last is shared with whoever takes whole datasets, and added to.
         """
         self._whole, self._taken = whole, taken
-        self._ranges: dict[str, list[Slice]] = defaultdict(list)
+        self._ranges: dict[str, list[Range]] = defaultdict(list)
         for part in parts:
             self.add(part)
 
-    def add(self, part: Slice) -> None:
-        """Let a slice be taken, and with it its parent."""
+    def add(self, part: Range) -> None:
+        """Let a range be taken, and with it its parent."""
         self._ranges[part.parent].append(part)
         self._taken.add(part.parent)
 
@@ -63,19 +63,19 @@ class Cuts:
 
     def left(self, pool: Pool) -> int:
         """Return the bytes that are free of the datasets in a pool of which slices are taken."""
-        some = filter(None, map(pool.named, self._ranges))
+        some = [item for name in self._ranges if (item := pool.named(name))]
         return sum(_bytes(item, last - first + 1) for item in some for first, last in self.gaps(item))
 
 
 def cut(
     pool: Pool, cuts: Cuts, left: int, room: int, grain: int, seed: int, leaving: AbstractSet[str]
-) -> list[Item]:
+) -> list[Slice]:
     """Return slices for `left` bytes, each of at most `grain` bytes or one file, within `room`; they are taken.
 
     Datasets that are cut at this place already come first, so that few are.
     """
-    chosen: list[Item] = []
-    begun = list(filter(None, map(pool.named, cuts.parents)))
+    chosen: list[Slice] = []
+    begun = [item for name in cuts.parents if (item := pool.named(name))]
     tries = _TRIES
     for parent in chain(begun, pool.walk(seed, leaving)):
         if 2 * left < pool.finest or tries == 0:
@@ -84,8 +84,8 @@ def cut(
         for gap, last in list(cuts.gaps(parent)):
             first = gap
             while first <= last and (files := _files(parent, left, room, grain)):  # a gap may make more than one
-                part = Slice(parent.name, first, min(first + files - 1, last), parent.files)
-                item = Item(str(part), _bytes(parent, part.files), part.files)
+                part = Range(parent.name, first, min(first + files - 1, last), parent.files)
+                item = Slice(SliceId(part), _bytes(parent, part.files))
                 chosen.append(item)
                 cuts.add(part)
                 left, room, first = left - item.bytes, room - item.bytes, part.last + 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.model import Entry, Item, Link
+from dc_inject.model import Dataset, Entry, Item, Link
 
 from .fake import GB, FakeRse, FakeRucio
 from .support import Heard, injection, live
@@ -37,7 +37,7 @@ def server() -> FakeRucio:
 
 @pytest.fixture
 def items(server: FakeRucio) -> list[Item]:
-    return [Item(f"{scope}:{name}", 6 * GB, 3) for scope, name in server.datasets]
+    return [Dataset(f"{scope}:{name}", 6 * GB, 3) for scope, name in server.datasets]
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.rucio.client import QuietClient
-from dc_inject.model import Item, Link
+from dc_inject.model import Dataset, Link
 from dc_inject.model.errors import NeedsOperator, Temporary
 from dc_inject.system.clock import SystemClock
 
@@ -27,7 +27,7 @@ from .support import Heard, injection
 
 PASSWORD = "hunter2-is-secret"
 TOKEN = "dcops-someone-unknown-0123456789abcdef0123456789abcdef"
-ONE = injection(Item("cms:/data#1", 10, 1), Link("FROM", "TO"))
+ONE = injection(Dataset("cms:/data#1", 10, 1), Link("FROM", "TO"))
 
 
 @dataclass

@@ -17,12 +17,13 @@ from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.credentials import Credentials
 from dc_inject.model import (
+    Bundle,
     Cycle,
     DatasetFilter,
     Entry,
+    File,
     FileFilter,
     Injection,
-    Item,
     JobOptions,
     Link,
     State,
@@ -57,10 +58,8 @@ class Real:
         for n in range(files):
             path = f"/real/{self.label}/{name}-{n}"
             stored = self.grid.put("XRD1", path, size + n, seed=path)
-            members.append(
-                Item(f"{self.grid.storages['XRD1']}{path}", stored.size, 1, f"adler32:{stored.adler32}")
-            )
-        item = Item(name, sum(m.bytes for m in members), files, members=tuple(members))
+            members.append(File(f"{self.grid.storages['XRD1']}{path}", stored.size, f"adler32:{stored.adler32}"))
+        item = Bundle(name, sum(m.bytes for m in members), files, members=tuple(members))
         job = more.pop("job", JobOptions(retry=0, longest_transfer=timedelta(seconds=2)))
         return injection(item, self.link, cycle=Cycle.at(CLOCK.now(), timedelta(seconds=15)), job=job, **more)
 

@@ -12,7 +12,7 @@ from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.rucio.connection import ASK
-from dc_inject.model import Cycle, Entry, Item, Link, State
+from dc_inject.model import Cycle, Dataset, Entry, Item, Link, State
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.ports import Status
 
@@ -97,7 +97,7 @@ def test_twice_is_the_same_as_once(
 def test_one_bad_member_does_not_spoil_a_batch(
     backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link
 ) -> None:
-    gone = Item("cms:/data/RAW#gone", 6 * GB, 3)
+    gone = Dataset("cms:/data/RAW#gone", 6 * GB, 3)
     outcomes = backend.submit([injection(item, link) for item in [items[0], gone, items[1]]])
     assert [type(o.error) for o in outcomes] == [type(None), Permanent, type(None)]
     assert outcomes[1].error is not None
@@ -245,7 +245,7 @@ def test_rules_are_found_again_without_a_ledger(
 def test_one_bad_member_of_many_costs_few_calls(
     backend: RucioBackend, server: FakeRucio, link: Link, bad: int
 ) -> None:
-    many = [Item(f"cms:/data/MANY#{number}", 2 * GB, 1) for number in range(64)]
+    many = [Dataset(f"cms:/data/MANY#{number}", 2 * GB, 1) for number in range(64)]
     for number, item in enumerate(many):
         if number != bad:
             server.add(item.name, link.source, files=1)

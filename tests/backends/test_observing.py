@@ -11,7 +11,7 @@ from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.rucio.connection import ASK, DOWN_AFTER
-from dc_inject.model import Entry, Item, Link, State
+from dc_inject.model import Dataset, Entry, Item, Link, State
 from dc_inject.model.deletion import NotOurs
 from dc_inject.model.errors import Permanent, Temporary
 from dc_inject.model.ports import Status
@@ -49,7 +49,7 @@ def test_the_exact_look_adds_up_the_files_that_have_arrived(
 ) -> None:
     server.add("cms:/data/RAW#mixed", link.source)
     server.datasets["cms", "/data/RAW#mixed"] = {"/data/RAW#mixed/0": 5, "/data/RAW#mixed/1": 7}
-    one = [injection(Item("cms:/data/RAW#mixed", 12, 2), link)]
+    one = [injection(Dataset("cms:/data/RAW#mixed", 12, 2), link)]
     (entry,) = live(one, backend.submit(one))
     arrive(server, entry, 1)
     server.clock.time += CYCLE.length

@@ -15,12 +15,13 @@ import pytest
 from rucio.client import Client
 from rucio.common.exception import DatabaseException, DataIdentifierNotFound
 
+from dc_inject import sandbox as grid
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.model import Cycle, DatasetFilter, Injection, Item, Link, naming
+from dc_inject.model import Cycle, Dataset, DatasetFilter, Injection, Item, Link, Slice, naming
 from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceError, Temporary
+from dc_inject.model.items import Range, SliceId, Slicing
 from dc_inject.model.ports import Candidate, Observation, Status
-from dc_inject.model.slicing import Slice, Slicing
-from dc_inject.sandbox import Dataset, Rse, Sandbox, make_datasets
+from dc_inject.sandbox import Rse, Sandbox, make_datasets
 from dc_inject.system.clock import SystemClock
 
 from ..conftest import client_for, rucio_config
@@ -39,11 +40,11 @@ class Real:
     root: Client
     sandbox: Sandbox
     link: Link
-    datasets: tuple[Dataset, ...]
+    datasets: tuple[grid.Dataset, ...]
 
     @property
     def items(self) -> list[Item]:
-        return [Item(f"{d.scope}:{d.name}", d.size, len(d.files)) for d in self.datasets]
+        return [Dataset(f"{d.scope}:{d.name}", d.size, len(d.files)) for d in self.datasets]
 
     def injections(self, *numbers: int, **more: Any) -> list[Injection]:
         cycle = Cycle.at(SystemClock().now(), timedelta(seconds=15))
@@ -52,7 +53,7 @@ class Real:
 
 
 @pytest.fixture(scope="module")
-def stock(sandbox: Sandbox) -> tuple[str, Iterator[str], Iterator[Dataset]]:
+def stock(sandbox: Sandbox) -> tuple[str, Iterator[str], Iterator[grid.Dataset]]:
     """A source, and for each test a destination and datasets of its own; made together, which is quick."""
     label = uuid.uuid4().hex[:8].upper()
     source, destinations = f"T2_XX_{label}_From", [f"T2_XX_{label}_To{n}" for n in range(TESTS)]
@@ -62,7 +63,7 @@ def stock(sandbox: Sandbox) -> tuple[str, Iterator[str], Iterator[Dataset]]:
 
 
 @pytest.fixture
-def real(sandbox: Sandbox, stock: tuple[str, Iterator[str], Iterator[Dataset]]) -> Iterator[Real]:
+def real(sandbox: Sandbox, stock: tuple[str, Iterator[str], Iterator[grid.Dataset]]) -> Iterator[Real]:
     source, destinations, datasets = stock
     root = client_for(sandbox.root_config)
     with rucio_config(sandbox.config):
@@ -99,7 +100,7 @@ def test_refusals_are_understood(real: Real) -> None:
         assert outcome.error.hint
     from_nowhere = real.injections(0, link=Link("NO_SUCH_RSE", destination))
     assert kind(real, from_nowhere) == [Temporary]  # a 500 without a word, so that it is in doubt
-    missing = injection(Item("cms:/no/such/THING", 1, 1), real.link)
+    missing = injection(Dataset("cms:/no/such/THING", 1, 1), real.link)
     assert kind(real, [missing, *real.injections(1)]) == [Permanent, None]
 
     real.sandbox.set_quota(destination, real.items[0].bytes)
@@ -201,11 +202,11 @@ def test_a_slice_lives_and_ends(real: Real) -> None:
     """Made once though asked for twice, moved, ended; its dataset has its own end, and Rucio deletes it then."""
     parent, now = real.items[0], SystemClock().now()
     cycle = Cycle.at(now, timedelta(seconds=15))
-    part = Slice(parent.name, 2, parent.files, parent.files)
+    part = Slice(SliceId(Range(parent.name, 2, parent.files, parent.files)), 0)
 
     def made(scope: str) -> Injection:
-        name = naming.sliced(part, Slicing(scope), "test", "s", cycle.start, real.link)
-        (sight,) = real.backend.look([Candidate(name, real.link)]).values()
+        wanted = naming.made_slice(part, Slicing(scope), "test", "s", cycle.start, real.link)
+        (sight,) = real.backend.look([Candidate(wanted.id, real.link)]).values()
         assert sight.item is not None
         assert (sight.closed, sight.source_complete, sight.source_locked) == (True, True, True)
         assert (sight.destination_bytes, sight.destination_locked) == (0, False)
@@ -217,7 +218,8 @@ def test_a_slice_lives_and_ends(real: Real) -> None:
     (entry,) = live([one], real.backend.submit([one]))
     (again,) = real.backend.submit([one])
     assert again.adopted
-    scope, name = one.item.name.split(" ")[0].split(":")
+    assert isinstance(one.item, Slice)
+    scope, name = one.item.id.did.split(":")
     assert len(list(real.root.list_files(scope, name))) == part.files
     assert {found.key for found in real.backend.ours(since=now - timedelta(minutes=1))} >= {one.key}
     until(lambda: real.backend.observe([entry])[0].status is Status.COMPLETE, 60)

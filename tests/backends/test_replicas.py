@@ -11,7 +11,7 @@ from rucio.common.exception import DataIdentifierNotFound
 
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.sim import SimClock
-from dc_inject.model import DatasetFilter, Item
+from dc_inject.model import DatasetFilter, File
 
 from .support import CYCLE, Heard
 
@@ -94,8 +94,8 @@ def backend(catalogue: Catalogue) -> RucioBackend:
 def test_files_below_the_prefix_are_found_once_with_what_rucio_knows_of_them(backend: RucioBackend) -> None:
     found = list(backend.replicas(f"{SE}/data", DatasetFilter(("cms:*",), **ANY)))
     assert sorted(found, key=str) == [
-        Item(f"{SE}/data/f1", 10, 1, "adler32:00000001"),
-        Item(f"{SE}/data/f2", 20, 1),
+        File(f"{SE}/data/f1", 10, "adler32:00000001"),
+        File(f"{SE}/data/f2", 20),
     ]
 
 

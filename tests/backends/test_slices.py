@@ -10,29 +10,29 @@ import requests
 from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.model import Injection, Item, Link, naming, slicing
+from dc_inject.model import Injection, Item, Link, Slice, naming
 from dc_inject.model.errors import NoSlices, Temporary, TryOtherItem
+from dc_inject.model.items import Range, SliceId, Slicing
 from dc_inject.model.ports import Candidate, Status
-from dc_inject.model.slicing import Slice, Slicing
 
 from .fake import GB, FakeRucio
 from .support import ANYTHING, CYCLE, injection, live
 
-MOTHER = "cms:/data/BIG"
+PARENT = "cms:/data/BIG"
 HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
 def big(server: FakeRucio, link: Link) -> str:
-    server.add(MOTHER, link.source, files=20, size=GB)
-    return MOTHER
+    server.add(PARENT, link.source, files=20, size=GB)
+    return PARENT
 
 
 def part(link: Link, first: int, last: int, of: int = 20, scope: str = "user.dcops") -> Injection:
     """The injection of a slice, as planning makes it."""
     options = Slicing(scope, "{campaign}.{mark}")
-    name = naming.sliced(Slice(MOTHER, first, last, of), options, "test", "s", CYCLE.start, link)
-    return injection(Item(name, (last - first + 1) * GB, last - first + 1), link)
+    planned = Slice(SliceId(Range(PARENT, first, last, of)), (last - first + 1) * GB)
+    return injection(naming.made_slice(planned, options, "test", "s", CYCLE.start, link), link)
 
 
 def test_a_slice_is_made_and_gets_its_rule(backend: RucioBackend, server: FakeRucio, link: Link, big: str) -> None:
@@ -46,7 +46,7 @@ def test_a_slice_is_made_and_gets_its_rule(backend: RucioBackend, server: FakeRu
     assert server.expiries[did] == server.clock.now() + HOUR + timedelta(days=1)
     assert server.called("list_files") == 1
     found = {found.key: found.item for found in backend.ours()}
-    assert found == {one.key: one.item.name, other.key: other.item.name}
+    assert found == {one.key: one.item.id, other.key: other.item.id}
 
 
 def test_made_again_it_is_found_again(backend: RucioBackend, server: FakeRucio, link: Link, big: str) -> None:
@@ -90,15 +90,15 @@ def test_a_name_that_the_schema_refuses_is_told_as_such(
 def test_a_look_at_a_slice_is_one_at_its_files(
     backend: RucioBackend, server: FakeRucio, link: Link, big: str
 ) -> None:
-    """Its mother has to be whole and held at the source, its own files away from the destination."""
+    """Its parent has to be whole and held at the source, its own files away from the destination."""
     server.datasets["cms", "/data/BIG"]["/data/BIG/0"] = 5 * GB
     server.replicas[link.destination] = {"/data/BIG/19"}  # somebody's
     order = sorted(server.datasets["cms", "/data/BIG"])
     at = order.index("/data/BIG/19") + 1
-    names = [part(link, 1, 2).item.name, part(link, at, at + 1).item.name, part(link, 1, 2, of=21).item.name]
-    candidates = [Candidate(name, link) for name in names]
+    ids = [part(link, 1, 2).item.id, part(link, at, at + 1).item.id, part(link, 1, 2, of=21).item.id]
+    candidates = [Candidate(item, link) for item in ids]
     first, there, changed = (backend.look(candidates)[candidate] for candidate in candidates)
-    assert first.item == Item(names[0], 6 * GB, 2)
+    assert first.item == Slice(ids[0], 6 * GB)
     assert first.closed
     assert first.source_complete
     assert first.source_locked
@@ -132,7 +132,7 @@ def test_an_end_is_one_even_if_the_dataset_stays(
     assert [outcome.error for outcome in backend.end([entry])] == [None]
 
 
-def test_a_mother_that_changed_is_another_now_or_never(
+def test_a_parent_that_changed_is_another_now_or_never(
     backend: RucioBackend, server: FakeRucio, link: Link, big: str
 ) -> None:
     (outcome,) = backend.submit([part(link, 1, 3, of=19)])
@@ -142,7 +142,7 @@ def test_a_mother_that_changed_is_another_now_or_never(
 
 
 def test_slices_are_not_in_an_inventory(backend: RucioBackend, server: FakeRucio, link: Link, big: str) -> None:
-    """What arrived as a slice is there as a part of its mother; it is nobody's dataset to inject."""
+    """What arrived as a slice is there as a part of its parent; it is nobody's dataset to inject."""
     backend.submit([part(link, 1, 3)])
     server.complete()
     assert not list(backend.inventory(link.destination, ANYTHING))
@@ -157,6 +157,6 @@ def test_what_a_rule_says_wrongly_is_not_believed(
     for meta in (None, "no JSON", "[]", '{"slice": 3}', '{"slice": "cms:/data files 3-2 of 9"}'):
         rule.row = {**rule.row, "meta": meta}
         (found,) = backend.ours()
-        assert slicing.read(found.item) is None
+        assert not isinstance(found.item, SliceId)
         assert found.key != one.key
     assert replace(found, error="").item.startswith("user.dcops:test.dc_inject-")

@@ -122,20 +122,20 @@ class Quick:
 
 def run(cycles: int) -> list[dict[str, Any]]:
     """Run the campaign in this process; return what each cycle cost and gave."""
-    from dc_inject import menu  # noqa: PLC0415  of the checkout that this process is for
+    from dc_inject import menu, model  # noqa: PLC0415  of the checkout that this process is for
     from dc_inject.backends.sim import InlineExecutor, SimClock  # noqa: PLC0415
     from dc_inject.engine import Engine, Settings  # noqa: PLC0415
     from dc_inject.ledger import Ledger  # noqa: PLC0415
-    from dc_inject.model import Item  # noqa: PLC0415
     from dc_inject.system import files  # noqa: PLC0415  of the checkout that this process is for
 
+    dataset = getattr(model, "Dataset", None) or model.Item  # an older checkout has one type of items
     drafts = files.read_menus([FOLDER / "menus" / "hllhc" / "full.yaml"])
     made = menu.campaign([draft.preview for draft in drafts])
     draw = random.Random(SEED)
     sources = sorted({flow.link.source for flow in made.flows})
     stock = {
         source: [
-            Item(f"cms:/{source}/Era-v1/RAW#{n}", size, max(1, size // 5_000_000_000))
+            dataset(f"cms:/{source}/Era-v1/RAW#{n}", size, max(1, size // 5_000_000_000))
             for n in range(DATASETS)
             for size in [int(5e10 * 80 ** draw.random())]
         ]

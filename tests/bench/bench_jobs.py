@@ -26,7 +26,7 @@ import fts3.rest.client.easy as fts3
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.credentials import Credentials
 from dc_inject.metrics import Silent
-from dc_inject.model import Cycle, Entry, Injection, Item, JobOptions, Link, State, naming
+from dc_inject.model import Bundle, Cycle, Entry, File, Injection, JobOptions, Link, State, naming
 from dc_inject.sandbox import Sandbox, default_environment, default_xrootd
 from dc_inject.system.clock import SystemClock
 
@@ -129,8 +129,8 @@ def fresh(jobs: int, files: int, sandbox: Sandbox) -> list[Injection]:
     made = []
     for _ in range(jobs):
         name = uuid.uuid4().hex
-        members = tuple(Item(f"{link.source}/{name}/{n:03}", 10**9, 1, f"adler32:{n:08x}") for n in range(files))
-        item = Item(name, files * 10**9, files, members=members)
+        members = tuple(File(f"{link.source}/{name}/{n:03}", 10**9, f"adler32:{n:08x}") for n in range(files))
+        item = Bundle(name, files * 10**9, files, members=members)
         made.append(injection(item, link, campaign="bench", cycle=CYCLE, job=JobOptions(files=files)))
     return made
 

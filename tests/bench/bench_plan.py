@@ -16,17 +16,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from dc_inject.analysis.footprint import Footprint, footprint
-from dc_inject.model import (
-    Campaign,
-    Cycle,
-    DatasetFilter,
-    Flow,
-    Item,
-    Limits,
-    Link,
-    Menu,
-    PoolKey,
-)
+from dc_inject.model import Campaign, Cycle, Dataset, DatasetFilter, Flow, Item, Limits, Link, Menu, PoolKey
 from dc_inject.planning.plan import Account, Demand, Plan, Situation, plan
 
 RSES, CANDIDATES, LINKS, CYCLES = 200, 2000, 1200, 8
@@ -40,7 +30,7 @@ def inventories() -> dict[PoolKey, list[Item]]:
     draw = random.Random(1)
     return {
         PoolKey(f"RSE{rse}", ALL): [
-            Item(f"cms:/Primary{rse}/Era-v1/RAW#{number}", int(5e10 * 160 ** draw.random()), 100)
+            Dataset(f"cms:/Primary{rse}/Era-v1/RAW#{number}", int(5e10 * 160 ** draw.random()), 100)
             for number in range(CANDIDATES)
         ]
         for rse in range(RSES)

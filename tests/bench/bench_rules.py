@@ -93,7 +93,7 @@ def timed(make: Callable[[Sequence[Injection]], object], injections: Sequence[In
 def single(injections: Sequence[Injection]) -> None:
     """Make each rule by a call of the plain client."""
     for one in injections:
-        bare().add_replication_rule([Did.read(one.item.name).row()], copies=1, **_call(one))
+        bare().add_replication_rule([Did.of_item(one.item.id).row()], copies=1, **_call(one))
 
 
 def main() -> None:
@@ -193,7 +193,7 @@ def calls(bench: Bench) -> None:
         counted[name] += backend.connection.requests - at
         at = backend.connection.requests
 
-    backend.look([Candidate(one.item.name, one.link) for one in injections])
+    backend.look([Candidate(one.item.id, one.link) for one in injections])
     count("look")
     outcomes = backend.submit(injections)
     count("make")

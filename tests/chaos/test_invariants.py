@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.model import Cycle, Entry, Injection, Item, Link, State
+from dc_inject.model import Cycle, Dataset, Entry, Injection, Link, State
 from tests.chaos import invariants
 from tests.chaos.truth import Rule, Truth
 
@@ -20,8 +20,8 @@ LINK = Link("A", "B")
 def _entry(number, **more):
     injection = Injection(
         key=f"key-{number}", campaign="chaos", cycle=Cycle(START, 4 * SECOND), scenario="test", link=LINK,
-        item=Item(f"cms:/data#{number}", 100, 2), release=START, lifetime=600 * SECOND, activity="Data Challenge",
-        service_priority=3, contact="chaos@example.org",
+        item=Dataset(f"cms:/data#{number}", 100, 2), release=START, lifetime=600 * SECOND,
+        activity="Data Challenge", service_priority=3, contact="chaos@example.org",
     )  # fmt: skip
     times = {
         "called_at": START,

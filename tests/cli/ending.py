@@ -13,8 +13,21 @@ import pytest
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Cycle, Entry, FlowKey, Injection, Item, JobOptions, Link, State, deletion, naming
+from dc_inject.model import (
+    Bundle,
+    Cycle,
+    Entry,
+    File,
+    FlowKey,
+    Injection,
+    JobOptions,
+    Link,
+    State,
+    deletion,
+    naming,
+)
 from dc_inject.model.errors import ServiceError
+from dc_inject.model.items import label
 from dc_inject.model.ports import Backend, Identity, Outcome, Stray
 from dc_inject.planning.plan import Plan
 from tests.cli.ledgers import CYCLE, GB, START, run
@@ -99,8 +112,8 @@ Files = World[Service]
 
 def job(number: int, cycle: Cycle = CYCLE, link: Link = LINK) -> Injection:
     """A job of ten files."""
-    members = tuple(Item(f"{link.source}/{number}/{n}", GB, 1) for n in range(10))
-    item = Item(naming.bundle(members, START, number), 10 * GB, 10, members=members)
+    members = tuple(File(f"{link.source}/{number}/{n}", GB) for n in range(10))
+    item = Bundle(label(members, START, number), 10 * GB, 10, members)
     key = naming.key("dc27", "export", cycle.start, link, item.name)
     return Injection(key, "dc27", cycle, "export", link, item, START, LIFETIME, "DC", 3, "me@x.org", JobOptions())
 

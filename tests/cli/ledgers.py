@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from dc_inject.cli.root import root
 from dc_inject.ledger import Ledger
-from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, Injection, Item, Link, naming
+from dc_inject.model import Cycle, Dataset, Entry, FlowKey, Held, Hold, Injection, Link, naming
 from dc_inject.model.ports import Identity, Outcome
 from dc_inject.planning.plan import Decision, Plan
 
@@ -32,7 +32,7 @@ def injection(flow: FlowKey, number: int, cycle: Cycle = CYCLE) -> Injection:
         cycle=cycle,
         scenario=flow.scenario,
         link=flow.link,
-        item=Item(name, 100 * GB, 10),
+        item=Dataset(name, 100 * GB, 10),
         release=cycle.start,
         lifetime=timedelta(hours=2),
         activity="Data Challenge",

@@ -13,7 +13,7 @@ import pytest
 
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Item, State
+from dc_inject.model import Dataset, State
 from dc_inject.model.errors import LedgerError, ServiceError, Temporary, UsageError
 from tests.cli.ending import World, behind_the_command
 from tests.cli.ledgers import FNAL, GB, MESH, START, make, run
@@ -47,7 +47,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
     """Three rules to FNAL that are complete, and two of the mesh with 4 of 10 files done each."""
     made = make(tmp_path / "dc27.sqlite", {FNAL: 3, MESH: 2})
     clock = SimClock(START)
-    items = [Item(entry.injection.item.name, 100 * GB, 10) for entry in made.entries]
+    items = [Dataset(entry.injection.item.name, 100 * GB, 10) for entry in made.entries]
     service = Searchable(clock, {"T2_CH_CERN": items, "T2_US_MIT": items}, speed=lambda _link: 0.0)
     service.submit([entry.injection for entry in made.entries])
     for rule in service.rules.values():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Entry, Item, Link, State, naming
+from dc_inject.model import Bundle, Entry, File, Link, State, naming
 from dc_inject.model.errors import Permanent, ServiceError, Temporary, UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Observation, Outcome, Removal, Status
@@ -273,9 +273,9 @@ def test_folders_stay_while_files_are_to_be_looked_at_once_more(world: Files) ->
 @pytest.mark.parametrize("options", [[], ["davs://a.example.org/dc", "davs://b.example.org/dc", "--cancel"]])
 def test_copies_that_a_second_hop_reads_from_are_left(world: Files, options: list[str]) -> None:
     whole = job(0)
-    copies = tuple(Item(url, GB, 1) for url in naming.copies(whole))
+    copies = tuple(File(url, GB) for url in naming.copies(whole))
     link = Link(LINK.destination, "davs://t.example.org/dc", "fts")
-    item = Item(naming.of_copies("10 files", link.source, copies[0].name), 10 * GB, 10, members=copies)
+    item = Bundle("10 files", 10 * GB, 10, copies, whole.key)
     key = naming.key("dc27", "export", CYCLE.start, link, item.name)
     second = replace(whole, key=key, link=link, item=item)
     with Ledger.open(world.path, synchronous="OFF") as ledger:

@@ -20,7 +20,7 @@ import pytest
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.check import check
-from dc_inject.model import Item, State
+from dc_inject.model import Dataset, State
 from dc_inject.model.errors import LedgerError, MenuError, ServiceError, Temporary, UsageError
 from dc_inject.model.ports import Found, Status
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
@@ -263,7 +263,9 @@ def lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lost:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "menu.yaml").write_text(MENU)
     clock = SimClock(START)
-    items = {place: [Item(f"cms:/x#{n}", 100 * GB, 10) for n in range(9)] for place in ("T2_CH_CERN", "T2_US_MIT")}
+    items = {
+        place: [Dataset(f"cms:/x#{n}", 100 * GB, 10) for n in range(9)] for place in ("T2_CH_CERN", "T2_US_MIT")
+    }
     service = Searchable(clock, items, speed=lambda _link: 1e9)
     service.submit([injection(FNAL, 0), injection(FNAL, 1), injection(KIT, 0), injection(MESH, 0)])
     other = injection(KIT, 7)

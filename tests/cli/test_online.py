@@ -17,7 +17,7 @@ from dc_inject import menu
 from dc_inject.backends.rucio import Survey
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.cli import common
-from dc_inject.model import Item
+from dc_inject.model import Dataset, File
 from dc_inject.model.errors import NeedsOperator, Permanent, Temporary
 from dc_inject.model.ports import Backend, RseFacts
 from tests.backends.fts.service import FakeFts
@@ -305,7 +305,7 @@ DATASETS = 'defaults: {through: fts, datasets: {did: "cms:*"}}'
 
 def test_replicas_of_datasets_are_looked_up(check, services, replicas) -> None:
     """And the first of them are looked at, as Rucio may be wrong about them."""
-    replicas.return_value = iter([Item(f"{SOURCE}/in/f00", 10**9, 1), Item(f"{SOURCE}/in/lost", 10**9, 1)])
+    replicas.return_value = iter([File(f"{SOURCE}/in/f00", 10**9), File(f"{SOURCE}/in/lost", 10**9)])
     done = check("--format", "json", defaults=DATASETS)
     assert (done.exit_code, codes(done)) == (2, ["no-source-files"])
     assert f"{SOURCE}/in/lost is listed" in rows(done)[0]["message"]
@@ -375,7 +375,7 @@ def test_a_menu_that_is_wrong_is_not_asked_for(check, monkeypatch) -> None:
 @pytest.fixture
 def rucio(services: dict[str, Backend], monkeypatch: pytest.MonkeyPatch) -> SimBackend:
     """A simulated service in Rucio's place."""
-    items = {source: [Item(f"cms:{n}", 10**11, 100) for n in range(50)] for source in "AD"}
+    items = {source: [Dataset(f"cms:{n}", 10**11, 100) for n in range(50)] for source in "AD"}
     services["rucio"] = service = SimBackend(SimClock(START), items)
     monkeypatch.setattr(service, "survey", lambda _pairs: Survey(), raising=False)
     return service

@@ -10,7 +10,8 @@ import pytest
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
 from dc_inject.cli import sweeping
-from dc_inject.model import Injection, Item, JobOptions, Link, naming
+from dc_inject.model import Bundle, File, Injection, JobOptions, Link, naming
+from dc_inject.model.items import label
 from tests.backends.fts.service import FakeFts
 from tests.backends.fts.store import Store
 from tests.backends.support import fts3_or_skip
@@ -34,8 +35,8 @@ def service(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Fak
 
 def job(store: Store, number: int) -> Injection:
     """A job of two files, which are at their destinations already."""
-    members = tuple(Item(f"{LINK.source}/{number}-{n}", 1000, 1) for n in range(2))
-    item = Item(naming.bundle(members, START, number), 2000, 2, members=members)
+    members = tuple(File(f"{LINK.source}/{number}-{n}", 1000) for n in range(2))
+    item = Bundle(label(members, START, number), 2000, 2, members)
     key = naming.key("test", "s", START, LINK, item.name)
     made = Injection(
         key, "test", CYCLE, "s", LINK, item, START, timedelta(hours=1), "", 3, "me@x.org", JobOptions()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dc_inject.model import Cycle, DatasetFilter, Flow, Item, Limits, Link, PoolKey
+from dc_inject.model import Cycle, Dataset, DatasetFilter, Flow, Item, Limits, Link, PoolKey
 from dc_inject.planning.plan import Account, Demand, Situation
 
 START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)
@@ -36,7 +36,7 @@ def flow(source: str = "A", destination: str = "B", rate: float = 10, **more: An
 
 def items(*sizes: int, name: str = "cms:/data") -> list[Item]:
     """Datasets of these bytes, in files of 5 GB or so."""
-    return [Item(f"{name}#{i:04}", size, max(1, size // (5 * GB))) for i, size in enumerate(sizes)]
+    return [Dataset(f"{name}#{i:04}", size, max(1, size // (5 * GB))) for i, size in enumerate(sizes)]
 
 
 def demand(what: Flow, due: int, **more: Any) -> Demand:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rucio.client import Client
 
 import dc_inject
-from dc_inject.model import Injection, Item, Link, deletion, naming
+from dc_inject.model import Bundle, Dataset, Injection, Link, Slice, deletion, naming
 from dc_inject.model.deletion import (
     CopiedFile,
     CopyFolder,
@@ -28,23 +28,24 @@ from dc_inject.model.deletion import (
     SampleFolder,
     SliceDataset,
 )
+from dc_inject.model.items import Range, SliceId, Slicing
 from dc_inject.model.samples import FileSet
-from dc_inject.model.slicing import Slice, Slicing
 from tests.backends.support import CYCLE, injection
 
 PREFIX = "davs://b:8443/dc"
-JOB = injection(Item("bundle", 3, 3), Link("davs://a/data", PREFIX, "fts"))
+JOB = injection(Bundle("bundle", 3, 3), Link("davs://a/data", PREFIX, "fts"))
 FILE = naming.copies(JOB)[1]
 OWN = FILE.removeprefix(PREFIX)
 FOLDER = naming.folder(JOB)
 SET = FileSet("one", 7, 1000)
 IN_RUCIO = FileSet("one", 7, 1000, 3, "pre.")
 LINK = Link("A_DISK", "B_DISK")
-MADE = injection(Item("cms:/data/1", 10, 2), LINK)
+MADE = injection(Dataset("cms:/data/1", 10, 2), LINK)
 SEEN = RuleSeen("r1", "dcops", "cms:/data/1", "B_DISK", MADE.key)
 RULE = Rule("r1", "dcops", MADE, SEEN)
-PART = Slice("cms:/data/BIG", 1, 3, 9)
-SLICE = injection(Item(naming.sliced(PART, Slicing("user.dcops"), "test", "s", CYCLE.start, LINK), 10, 3), LINK)
+PART = Slice(SliceId(Range("cms:/data/BIG", 1, 3, 9)), 10)
+CUT = naming.made_slice(PART, Slicing("user.dcops"), "test", "s", CYCLE.start, LINK)
+SLICE = injection(CUT, LINK)
 
 
 def test_what_is_ours_has_an_address() -> None:
@@ -123,8 +124,8 @@ NEVER: list[Any] = [
     replace(RULE, injection=replace(MADE, key=JOB.key)),
     SliceDataset(MADE),
     SliceDataset(replace(SLICE, campaign="other")),
-    SliceDataset(replace(SLICE, item=Item(f"cms:theirs ({PART})", 10, 3))),
-    SliceDataset(replace(SLICE, item=replace(SLICE.item, name=SLICE.item.name.replace("1-3", "1-4")))),
+    SliceDataset(replace(SLICE, item=replace(CUT, id=CUT.id._replace(did="cms:theirs")))),
+    SliceDataset(replace(SLICE, item=replace(CUT, id=CUT.id._replace(range=CUT.range._replace(last=4))))),
     SampleDataset("user.x", "theirs", IN_RUCIO),
     SampleDataset("user.x", IN_RUCIO.dataset_of(1).replace("000001", "000009"), IN_RUCIO),
     SampleDataset("", IN_RUCIO.dataset_of(1), IN_RUCIO),
@@ -207,7 +208,7 @@ def test_all_that_we_make_can_be_deleted(prefix: str, campaign: str, files: int,
     """A gate that refuses our own copies would leave them for good."""
     start = CYCLE.start + timedelta(hours=hours % 50_000)
     made: Injection = injection(
-        Item("bundle", files, files),
+        Bundle("bundle", files, files),
         Link("davs://a/data", prefix, "fts"),
         campaign=campaign,
         cycle=replace(CYCLE, start=start),

@@ -15,11 +15,12 @@ from dc_inject.analysis.footprint.spans import spans, streams
 from dc_inject.analysis.footprint.windows import most
 from dc_inject.model import (
     Campaign,
+    Dataset,
     DatasetFilter,
     Exclusion,
+    File,
     FileFilter,
     Flow,
-    Item,
     JobOptions,
     Limits,
     Link,
@@ -165,19 +166,21 @@ def test_traffic_inside_of_a_site_fills_its_space_but_not_its_wan():
 def test_jobs_of_fts_need_no_quota_and_have_no_locks():
     """Their files come from a list, and their number is that of a job."""
     a, b = "davs://a/dc", "davs://b/dc"
-    listing = Listing("l", "x", (Item(f"{a}/1", GB, 1), Item(f"{a}/2", 3 * GB, 1), Item("davs://else/1", 9, 1)))
+    listing = Listing("l", "x", (File(f"{a}/1", GB), File(f"{a}/2", 3 * GB), File("davs://else/1", 9)))
     through = flow(a, b, 8, through="fts", datasets=FileFilter(listing), job=JobOptions(files=50))
     made = footprint([campaign(through)])
     assert (made.total.peak.quota, made.total.peak.locks) == (0, 0)
     assert made.total.peak.files == pytest.approx(0.5)
     assert made.total.peak.rules == pytest.approx(0.01)
     assert made.total.pool_lasts == timedelta(seconds=4)
-    unsized = FileFilter(Listing("l", "x", (Item(f"{a}/1", 0, 1),)))
+    unsized = FileFilter(Listing("l", "x", (File(f"{a}/1", 0),)))
     assert footprint([campaign(replace(through, datasets=unsized))]).total.pool_lasts is None
 
 
 def test_an_inventory_tells_file_sizes_and_how_long_the_poorest_pool_lasts():
-    items = {"A": [Item("cms:1", 40 * GB, 10), Item("cms:2", 20 * GB, 10), Item("other:3", 999 * GB, 100)]}
+    items = {
+        "A": [Dataset("cms:1", 40 * GB, 10), Dataset("cms:2", 20 * GB, 10), Dataset("other:3", 999 * GB, 100)]
+    }
     one = campaign(flow("A", "B", 8), flow("A", "C", 16))
     made = footprint([one], inventory=items)
     assert made.total.peak.files == pytest.approx(1)  # 3 GB/s, files of 3 GB
@@ -188,7 +191,7 @@ def test_an_inventory_tells_file_sizes_and_how_long_the_poorest_pool_lasts():
 
 
 def test_what_goes_on_in_a_second_hop_has_no_pool_that_an_inventory_tells():
-    items = {"A": [Item("cms:1", 30 * GB, 10)]}
+    items = {"A": [Dataset("cms:1", 30 * GB, 10)]}
     hops = campaign(flow("A", "B", 8), flow("B", "C", 8, goal=SecondHop()))
     assert footprint([hops], inventory=items).total.pool_lasts == timedelta(seconds=30)
 

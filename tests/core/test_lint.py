@@ -14,9 +14,9 @@ from dc_inject.model import (
     Campaign,
     DatasetFilter,
     Exclusion,
+    File,
     FileFilter,
     Flow,
-    Item,
     Link,
     Listing,
     Menu,
@@ -104,7 +104,7 @@ def test_a_link_of_just_one_dataset_an_hour_is_fast_enough():
 
 def test_files_of_a_list_count_as_they_are():
     def through(size: int) -> Menu:
-        files = FileFilter(Listing("l", "x", (Item("davs://a/dc/1", size, 1), Item("davs://a/dc/2", 900 * GB, 1))))
+        files = FileFilter(Listing("l", "x", (File("davs://a/dc/1", size), File("davs://a/dc/2", 900 * GB))))
         return day(flow("davs://a/dc", "davs://b/dc", 1, through="fts", datasets=files))
 
     assert codes(through(451 * GB)) == ["coarse-datasets"]

@@ -9,7 +9,7 @@ import pytest
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.analysis.lint import Stock
-from dc_inject.model import Campaign, Item, RseSpec, Site
+from dc_inject.model import Campaign, Dataset, RseSpec, Site
 from dc_inject.model.goals import Keep, Recycle, SecondHop, Volume
 from tests.core.test_lint import DAY, GB, HOUR, START, TB, day, flow
 
@@ -113,7 +113,7 @@ def test_datasets_that_are_there_are_too_coarse_for_a_link():
 
 
 def test_a_stock_is_the_sum_of_its_items():
-    assert Stock.of([Item("a", 5, 1), Item("b", 3, 1)]) == Stock(2, 8, 3)
+    assert Stock.of([Dataset("a", 5, 1), Dataset("b", 3, 1)]) == Stock(2, 8, 3)
     assert Stock.of(()) == Stock(0, 0, 0)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.model import DatasetFilter, Item, Order
+from dc_inject.model import Dataset, DatasetFilter, Item, Order
 from dc_inject.planning.pool import Pool, SelectionPolicy, matches
 from tests.core.builders import ALL, GB, items
 
@@ -33,7 +33,7 @@ MATCHES = [
 @pytest.mark.parametrize(("pattern", "name", "expected"), MATCHES)
 def test_patterns_have_wildcards_in_either_part(pattern: str, name: str, expected: bool) -> None:
     """A shell pattern for the scope, another for the name."""
-    assert matches(Item(name, 100 * GB, 20), DatasetFilter((pattern,), mean_file=(1, 10**15))) is expected
+    assert matches(Dataset(name, 100 * GB, 20), DatasetFilter((pattern,), mean_file=(1, 10**15))) is expected
 
 
 BOUNDS = [
@@ -54,17 +54,17 @@ BOUNDS = [
 @pytest.mark.parametrize(("size", "files", "expected"), BOUNDS)
 def test_bounds_on_files_and_their_mean_size_are_inclusive(size: int, files: int, expected: bool) -> None:
     """1 to 1000 files of 1 to 20 GB in the mean, unless the menu says otherwise."""
-    assert matches(Item(RAW, size, files), DatasetFilter(("*:*",))) is expected
+    assert matches(Dataset(RAW, size, files), DatasetFilter(("*:*",))) is expected
 
 
 def test_exclusions_win_and_containers_need_no_pattern() -> None:
     """What a back end found in a container passes without a name that fits, but not against an exclusion."""
     some = DatasetFilter(("cms:*",), containers=("data:big",), exclude=("*:*bad*",), mean_file=(1, 10**15))
-    assert matches(Item("cms:good", GB, 1), some)
-    assert not matches(Item("cms:bad", GB, 1), some)
-    assert not matches(Item("data:one", GB, 1), some)
-    assert matches(Item("data:one", GB, 1), some, in_container=True)
-    assert not matches(Item("data:bad", GB, 1), some, in_container=True)
+    assert matches(Dataset("cms:good", GB, 1), some)
+    assert not matches(Dataset("cms:bad", GB, 1), some)
+    assert not matches(Dataset("data:one", GB, 1), some)
+    assert matches(Dataset("data:one", GB, 1), some, in_container=True)
+    assert not matches(Dataset("data:bad", GB, 1), some, in_container=True)
 
 
 # --------------------------------------------------------------------------- taking

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dc_inject.model import FileFilter, Injection, Item, JobOptions, PoolKey, naming
+from dc_inject.model import Bundle, File, FileFilter, Injection, JobOptions, PoolKey, naming
 from dc_inject.model.goals import SecondHop
 from dc_inject.planning.plan import plan
 from tests.core.builders import GB, START, demand, flow, situation
@@ -13,7 +13,7 @@ HERE, THERE, LAST = "davs://a.example.org/dc", "davs://b.example.org/dc", "davs:
 JOBS = {"through": "fts", "job": JobOptions(files=10), "grain": 1.0}
 FIRST = flow(HERE, THERE, datasets=FileFilter(folder=""), **JOBS)
 HOP = flow(THERE, LAST, datasets=FileFilter(landed="test"), goal=SecondHop(), **JOBS)
-SOURCES = [Item(f"{HERE}/{n}", GB, 1) for n in range(3)]
+SOURCES = [File(f"{HERE}/{n}", GB) for n in range(3)]
 
 
 def planned(*flows, landed=(), due=9 * GB) -> list[Injection]:
@@ -23,14 +23,15 @@ def planned(*flows, landed=(), due=9 * GB) -> list[Injection]:
     return list(plan(replace(made, pools=pools)).injections)
 
 
-def bundle(name: str, *sizes: int) -> Item:
+def bundle(name: str, *sizes: int) -> Bundle:
     """Copies that landed together."""
     key = naming.key("camp", "test", START, FIRST.link, name)
-    first = Injection(key, "camp", situation([], []).cycle, "test", FIRST.link, Item(name, sum(sizes), len(sizes)),
-                      START, FIRST.lifetime_max, "DC", 3, "me", JobOptions())  # fmt: skip
+    item = Bundle(name, sum(sizes), len(sizes))
+    first = Injection(key, "camp", situation([], []).cycle, "test", FIRST.link, item, START,
+                      FIRST.lifetime_max, "DC", 3, "me", JobOptions())  # fmt: skip
     copies = naming.copies(first)
-    members = tuple(Item(copy, size, 1) for copy, size in zip(copies, sizes, strict=True))
-    return Item(name, sum(sizes), len(sizes), members=members)
+    members = tuple(File(copy, size) for copy, size in zip(copies, sizes, strict=True))
+    return Bundle(name, sum(sizes), len(sizes), members, key)
 
 
 def test_files_are_kept_for_a_second_hop_and_by_it_and_for_nothing_else() -> None:
@@ -60,4 +61,5 @@ def test_what_goes_on_stays_together_however_small_and_says_whose_copies_it_is()
         source = next(item for item in landed if item.members == one.item.members)
         copy = naming.read_copy(THERE, source.members[0].name)
         assert copy is not None
-        assert naming.copied_by(one.item.name) == copy.key
+        assert one.item.copied_by == copy.key
+        assert one.item.name.endswith(f" copied by {copy.key}")

@@ -8,7 +8,8 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.model import Entry, FlowKey, Injection, Item, JobOptions, Link, State, naming
+from dc_inject.model import Bundle, Dataset, Entry, File, FlowKey, Injection, JobOptions, Link, State, naming
+from dc_inject.model.items import bundled, label
 from dc_inject.planning.second_hops import Hops, Waiting, left, second_hops
 from tests.core.builders import CYCLE, START
 
@@ -25,7 +26,7 @@ def bound(hops: Hops) -> set[str]:
 def entry(flow: FlowKey, state: State, name: str = "cms:a") -> Entry:
     """A dataset on a link, in a state."""
     injection = Injection(
-        f"{flow} {name}", "camp", CYCLE, flow.scenario, flow.link, Item(name, 5, 1), START,
+        f"{flow} {name}", "camp", CYCLE, flow.scenario, flow.link, Dataset(name, 5, 1), START,
         timedelta(hours=1), "Data Challenge", 3, "me",
     )  # fmt: skip
     return Entry(injection, state)
@@ -68,39 +69,45 @@ JOB = FlowKey("one", Link(HERE, THERE, "fts"))
 ON, FORMER = (FlowKey("one", Link(THERE, to, "fts")) for to in (LAST, "davs://u.example.org/dc"))
 
 
-def job(flow: FlowKey, members: tuple[Item, ...], state: State = State.COMPLETE, *, lost: int = 0) -> Entry:
+def job(flow: FlowKey, members: tuple[File, ...], state: State = State.COMPLETE, *, lost: int = 0) -> Entry:
     """A job whose last `lost` files did not arrive."""
     size, bad = sum(file.bytes for file in members), members[len(members) - lost :]
-    name = naming.of_copies(naming.bundle(members, START, 0), flow.link.source, members[0].name)
-    key = naming.key("camp", flow.scenario, CYCLE.start, flow.link, name)
+    copy = naming.read_copy(flow.link.source, members[0].name)
+    item = replace(bundled(members, copy.key if copy else ""), label=label(members, START, 0))
+    key = naming.key("camp", flow.scenario, CYCLE.start, flow.link, item.name)
     injection = Injection(
         key, "camp", CYCLE, flow.scenario, flow.link,
-        Item(name, size, len(members), members=members), START,
+        item, START,
         timedelta(hours=1), "Data Challenge", 3, "me", JobOptions(), keeps_files=True,
     )  # fmt: skip
     arrived = size - sum(file.bytes for file in bad)
     return Entry(injection, state, moved=arrived, failed=size - arrived, undone=tuple(file.name for file in bad))
 
 
-def sources(count: int) -> tuple[Item, ...]:
+def sources(count: int) -> tuple[File, ...]:
     """Files at the source, the n-th one of n bytes."""
-    return tuple(Item(f"{HERE}/data/{n}", n, 1, f"adler32:{n:08x}") for n in range(1, count + 1))
+    return tuple(File(f"{HERE}/data/{n}", n, f"adler32:{n:08x}") for n in range(1, count + 1))
 
 
 def unnamed(one: Entry) -> Entry:
     """The same without the names of its files."""
-    return replace(one, injection=replace(one.injection, item=replace(one.injection.item, members=())))
+    item = one.injection.item
+    return (
+        replace(one, injection=replace(one.injection, item=replace(item, members=())))
+        if isinstance(item, Bundle)
+        else one
+    )
 
 
-def goes_on(*entries: Entry, unfit: frozenset[tuple[str, str]] = frozenset()) -> list[Item]:
+def goes_on(*entries: Entry, unfit: frozenset[tuple[str, str]] = frozenset()) -> list[Bundle]:
     """What waits for a hop; the files are named for those alone that wait."""
     found = second_hops(map(unnamed, entries), {ON, FORMER}).waiting[ON]
     named = {entry.injection.key: entry for entry in entries}
     items = (left(one.named(named), LAST, unfit) for one in found)
-    return [item for item in items if item is not None]
+    return [item for item in items if isinstance(item, Bundle)]
 
 
-def waiting(*entries: Entry, unfit: frozenset[tuple[str, str]] = frozenset()) -> tuple[Item, ...]:
+def waiting(*entries: Entry, unfit: frozenset[tuple[str, str]] = frozenset()) -> tuple[File, ...]:
     """The copies that wait, all together."""
     return tuple(file for item in goes_on(*entries, unfit=unfit) for file in item.members)
 
@@ -112,8 +119,7 @@ def test_the_files_of_a_job_that_arrived_go_on_as_the_copies_that_they_are() -> 
     assert [file.name for file in item.members] == naming.copies(first.injection)[:3]
     assert [file.bytes for file in item.members] == [1, 2, 3]
     assert [file.checksum for file in item.members] == [file.checksum for file in sources(3)]
-    assert (item.name, item.files, item.bytes) == (first.injection.item.name, 3, 6)
-    assert naming.copied_by(naming.of_copies("3 files", THERE, item.members[0].name)) == first.injection.key
+    assert (item.files, item.bytes, item.copied_by) == (3, 6, first.injection.key)
 
 
 def test_what_fails_on_its_way_further_waits_again_and_the_first_copy_stays_for_it() -> None:
@@ -194,5 +200,5 @@ def test_what_is_too_old_is_not_kept_for_a_hop_and_what_is_read_always() -> None
 def test_files_of_a_link_that_was_no_second_hop_before_stand_for_no_copies() -> None:
     """A menu may have been edited."""
     first = job(JOB, sources(3))
-    plain = job(ON, (Item(f"{THERE}/data/1", 1, 1),), State.LIVE)
+    plain = job(ON, (File(f"{THERE}/data/1", 1),), State.LIVE)
     assert len(waiting(first, plain)) == 3

@@ -11,7 +11,7 @@ import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Cycle, Hold, State
-from dc_inject.model.naming import copied_by, read_copy
+from dc_inject.model.naming import read_copy
 from dc_inject.sandbox import Sandbox
 from tests.e2e.files import Storages, jobs
 from tests.e2e.tool import Tool, this_cycle, until
@@ -211,7 +211,7 @@ def test_what_has_landed_goes_on_and_its_first_copy_is_deleted(tool, storages, l
             source = entry.injection.link.source
             (key,) = {read_copy(source, file["source_surl"]).key for file in told[entry.external_id]}
             before = first[key]
-            assert copied_by(entry.injection.item.name) == key
+            assert entry.injection.item.copied_by == key
             assert before.completed_at <= entry.accepted_at
             assert before.ended_at >= entry.completed_at
     for name in ("XRD2", "XRD3"):

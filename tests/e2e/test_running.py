@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dc_inject.model import State, slicing, units
+from dc_inject.model import Slice, State, units
 from dc_inject.sandbox import Link
 from tests.conftest import client_for
 from tests.e2e.tool import add_stock, asked, given, rules, this_cycle, until
@@ -256,7 +256,8 @@ def test_a_link_that_is_too_slow_for_its_datasets_is_given_slices(tool, sandbox,
     tool.start("run", menu, now=cycle.start).ends()
     made = [entry for entry in tool.entries(campaign) if entry.accepted_at]
     assert {entry.state for entry in made} == {State.GONE}
-    there = sorted((slicing.read(e.injection.item.name), e.called_at, e.ended_at) for e in made)
+    assert all(isinstance(entry.injection.item, Slice) for entry in made)
+    there = sorted((e.injection.item.range, e.called_at, e.ended_at) for e in made)
     assert len(there) >= 2  # however late it began
     for (part, _, ended), (other, called, _) in pairwise(there):
         assert not part.overlaps(other) or ended <= called
@@ -266,6 +267,6 @@ def test_a_link_that_is_too_slow_for_its_datasets_is_given_slices(tool, sandbox,
     assert rules(sandbox.config, campaign) == []
     client = client_for(sandbox.config)
     for entry in made:
-        scope, name = entry.injection.item.name.split(" ")[0].split(":")
+        scope, name = entry.injection.item.id.did.split(":")
         left = client.get_metadata(scope, name)["expired_at"] - entry.ended_at.replace(tzinfo=None)
         assert left < timedelta(hours=2)

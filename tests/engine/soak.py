@@ -19,7 +19,7 @@ from prometheus_client import generate_latest
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.engine import Settings
 from dc_inject.metrics import Metrics
-from dc_inject.model import Flow, FlowKey, Item, State
+from dc_inject.model import Dataset, Flow, FlowKey, Item, State
 from dc_inject.model.errors import Temporary
 from dc_inject.model.events import CycleClosed, Event, Refused, UnexpectedError
 from tests.engine.world import CYCLE, GB, START, World, campaign, file_flow, flow, source_files, world
@@ -281,5 +281,6 @@ def _flows(links: int, end: datetime, chance: random.Random) -> list[Flow]:
 
 def _datasets(rse: str, chance: random.Random) -> list[Item]:
     return [
-        Item(f"cms:/{rse}/{n}", int(50 * GB * 10 ** chance.random()), chance.randint(10, 200)) for n in range(200)
+        Dataset(f"cms:/{rse}/{n}", int(50 * GB * 10 ** chance.random()), chance.randint(10, 200))
+        for n in range(200)
     ]

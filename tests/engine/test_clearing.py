@@ -11,7 +11,7 @@ from typing import Any
 
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.engine.ending import THREADS, Ending
-from dc_inject.model import Cycle, Entry, Injection, Item, Link, State
+from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Finished, Observation, Removal
 
@@ -133,7 +133,7 @@ def job(number: int, host: str = "b", files: int = 200) -> Entry:
         cycle=Cycle(START, timedelta(minutes=15)),
         scenario="export",
         link=Link(SOURCE, place(host), "fts"),
-        item=Item("files", files, files),
+        item=Bundle("files", files, files),
         release=START,
         lifetime=timedelta(hours=1),
         activity="",

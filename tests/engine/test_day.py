@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from dc_inject.engine import Settings
-from dc_inject.model import Item
+from dc_inject.model import Dataset
 from dc_inject.model.events import Refused
 from tests.engine.world import CYCLE, TB, campaign, flow, world
 
@@ -24,7 +24,7 @@ def _run(path, cycles, **more):
     flows = [flow(f"S{n % 4}", f"D{n}", rate, **more) for n, rate in enumerate(rates)]
     stock = {
         f"S{n}": [
-            Item(f"cms:/S{n}/{m}", int(0.05 * TB * 160 ** chance.random()), chance.randint(5, 900))
+            Dataset(f"cms:/S{n}/{m}", int(0.05 * TB * 160 ** chance.random()), chance.randint(5, 900))
             for m in range(200)
         ]
         for n in range(4)

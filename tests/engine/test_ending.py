@@ -10,7 +10,7 @@ import pytest
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
 from dc_inject.engine.ending import Ending, files_left
-from dc_inject.model import Cycle, Entry, Injection, Item, Link, State, naming
+from dc_inject.model import Cycle, Dataset, Entry, Injection, Link, State, naming
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.ports import Observation, Status
 from dc_inject.planning.reconcile import next_cancel
@@ -54,7 +54,7 @@ class World:
 def world(count: int, *, moved: float = 0.0) -> World:
     """`count` rules of 100 GB and 50 files each, each of which has moved this part of its bytes."""
     clock, book = SimClock(START), Book()
-    items = [Item(f"cms:/data#{number:04}", 100 * GB, 50) for number in range(count)]
+    items = [Dataset(f"cms:/data#{number:04}", 100 * GB, 50) for number in range(count)]
     backend = SimBackend(clock, {"A": items})
     injections = [
         Injection(

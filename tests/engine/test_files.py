@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.model import Hold, Item, JobOptions, Limits, State, events, naming
+from dc_inject.model import File, Hold, JobOptions, Limits, State, events, naming
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Outcome, Removal, Status
 from tests.engine.test_crashes import Killed
@@ -211,7 +211,7 @@ def test_odd_small_files_beside_the_data_are_not_what_is_injected(tmp_path):
     """A README among files that are larger than a link's due of a cycle."""
     place = url("A")
     stock = source_files("A", 30, 120 * GB)
-    stock[place] += [Item(f"{place}/data/README", 3, 1), Item(f"{place}/data/sums.txt", 4000, 1)]
+    stock[place] += [File(f"{place}/data/README", 3), File(f"{place}/data/sums.txt", 4000)]
     one = world(tmp_path, campaign([LINK]), stock, **FTS)
     one.run(cycles=8)
     used = {member.name for rule in one.backend.rules.values() for member in rule.injection.item.members}
@@ -222,8 +222,8 @@ def test_odd_small_files_beside_the_data_are_not_what_is_injected(tmp_path):
 
 def test_small_files_do_not_fill_what_is_too_little_for_large_ones(tmp_path):
     place = url("A")
-    stock = {place: [Item(f"{place}/data/large{n}", 120 * GB, 1) for n in range(5)]
-             + [Item(f"{place}/data/small", GB, 1)]}  # fmt: skip
+    stock = {place: [File(f"{place}/data/large{n}", 120 * GB) for n in range(5)]
+             + [File(f"{place}/data/small", GB)]}  # fmt: skip
     one = world(tmp_path, campaign([LINK]), stock, **FTS)
     one.run(cycles=4)
     files = sum(rule.injection.item.files for rule in one.backend.rules.values())

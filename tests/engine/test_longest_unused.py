@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from dc_inject.model import Cycle, Item
+from dc_inject.model import Cycle, Dataset
 
 from .world import CYCLE, GB, START, World, campaign, flow, items, world
 
@@ -26,7 +26,7 @@ def test_a_pool_goes_round_before_anything_goes_out_again(tmp_path: Path) -> Non
 
 def test_sizes_come_before_use(tmp_path: Path) -> None:
     """What is large and fits is taken all the same; only among equals it counts."""
-    large, small = items("A", 30, 90 * GB), [Item(f"cms:/A/small#{n}", 10 * GB, 5) for n in range(300)]
+    large, small = items("A", 30, 90 * GB), [Dataset(f"cms:/A/small#{n}", 10 * GB, 5) for n in range(300)]
     one = world(tmp_path, campaign([flow("A", "B", 4)]), {"A": large + small})
     one.run(cycles=12)
     counts = uses(one)

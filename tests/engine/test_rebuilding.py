@@ -14,11 +14,11 @@ from dc_inject.backends.sim import InlineExecutor
 from dc_inject.engine.rebuilding import Rebuilding
 from dc_inject.ledger import Ledger
 from dc_inject.ledger.check import check
-from dc_inject.model import Item, State, slicing
+from dc_inject.model import Dataset, Slice, State
 from dc_inject.model.errors import LedgerError, Temporary
 from dc_inject.model.goals import Volume
+from dc_inject.model.items import Slicing
 from dc_inject.model.ports import Found, Status
-from dc_inject.model.slicing import Slicing
 from tests.engine.world import (
     CYCLE,
     GB,
@@ -120,7 +120,7 @@ def test_it_goes_on_with_the_next_cycle_without_giving_anything_twice(tmp_path, 
 def test_slices_are_known_again_and_no_file_goes_where_it_is(tmp_path):
     """Of two datasets of 5 TB, from before and after: the rules tell what is in each slice."""
     links = [flow("A", "B", 2, slices=Slicing("user.dcops"))]
-    coarse = [Item(f"cms:/A/data#{n}", 5000 * GB, 1000) for n in range(2)]
+    coarse = [Dataset(f"cms:/A/data#{n}", 5000 * GB, 1000) for n in range(2)]
     one = world(tmp_path, campaign(links), {"A": coarse}, may_end=False)
     one.run(cycles=3)
     before = len(one.backend.rules)
@@ -128,9 +128,10 @@ def test_slices_are_known_again_and_no_file_goes_where_it_is(tmp_path):
     accounted_for(one)
     one.run(cycles=3)
     accounted_for(one)
-    parts = [slicing.read(rule.injection.item.name) for rule in one.backend.rules.values()]
-    assert len(parts) > before
-    assert not [(a, b) for a, b in combinations(parts, 2) if a is None or b is None or a.overlaps(b)]
+    made = [rule.injection.item for rule in one.backend.rules.values()]
+    assert len(made) > before
+    assert all(isinstance(item, Slice) for item in made)
+    assert not [(a, b) for a, b in combinations(made, 2) if a.range.overlaps(b.range)]
 
 
 def test_nothing_is_given_to_where_it_is_and_all_of_it_is_ended_and_deleted(tmp_path):

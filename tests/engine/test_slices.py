@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,16 @@ import pytest
 
 from dc_inject.backends.sim import SimBackend
 from dc_inject.engine.preflight import why_not
-from dc_inject.model import Cycle, FlowKey, Hold, Injection, Item, Link, State, slicing
+from dc_inject.model import Cycle, Dataset, FlowKey, Hold, Injection, Link, Slice, State
 from dc_inject.model.errors import NoSlices
+from dc_inject.model.items import Slicing, read
 from dc_inject.model.ports import Outcome, ReplicaStatus
-from dc_inject.model.slicing import Slicing
 
 from .world import CYCLE, GB, START, TB, World, campaign, flow, world
 
 LINK = Link("A", "B")
 KEY = FlowKey("test", LINK)
-COARSE = {"A": [Item(f"cms:/A/data#{n}", 5 * TB, 1000) for n in range(2)]}
+COARSE = {"A": [Dataset(f"cms:/A/data#{n}", 5 * TB, 1000) for n in range(2)]}
 FILE = 5 * GB
 
 
@@ -41,7 +42,7 @@ def test_over_a_day_a_coarse_link_is_within_half_a_file_of_its_account(tmp_path:
     assert {row.held.hold for row in there.ledger.rows() if row.held} <= {Hold.GRAIN}
     moved = there.ledger.entries(State.COMPLETE, State.ENDED, State.GONE)
     assert moved
-    assert all(slicing.read(entry.injection.item.name) for entry in moved)
+    assert all(isinstance(entry.injection.item, Slice) for entry in moved)
 
 
 def test_a_restart_goes_on_with_the_slices_that_are_there(tmp_path: Path) -> None:
@@ -51,8 +52,9 @@ def test_a_restart_goes_on_with_the_slices_that_are_there(tmp_path: Path) -> Non
         there.run(1)
     files: list[tuple[str, int]] = []
     for entry in there.ledger.entries(State.LIVE, State.COMPLETE):
-        part = slicing.read(entry.injection.item.name)
-        assert part is not None
+        item = entry.injection.item
+        assert isinstance(item, Slice)
+        part = item.range
         files += [(part.parent, number) for number in range(part.first, part.last + 1)]
     assert len(files) == len(set(files)) == 90
 
@@ -66,7 +68,7 @@ def test_without_the_right_whole_datasets_have_to_do(
     real = there.backend.submit
 
     def refuse(injections: Sequence[Injection]) -> list[Outcome]:
-        asked.extend(one.item.name for one in injections if slicing.read(one.item.name))
+        asked.extend(one.item.name for one in injections if isinstance(one.item, Slice))
         error = NoSlices("no slices in the scope user.dcops", "ask for the right to make datasets in user.dcops")
         return [Outcome(one.key, error=error) for one in injections]
 
@@ -87,15 +89,15 @@ def test_without_the_right_whole_datasets_have_to_do(
 
 def test_another_link_with_whole_datasets_never_meets_the_slices(tmp_path: Path) -> None:
     """To the same place, from another source with the same datasets: what one of them cuts the other leaves."""
-    stock = {"A": COARSE["A"], "C": [Item(item.name, item.bytes, item.files) for item in COARSE["A"]]}
+    stock = {"A": COARSE["A"], "C": [Dataset(item.name, item.bytes, item.files) for item in COARSE["A"]]}
     links = [flow("A", "B", 1, slices=Slicing("user.dcops")), flow("C", "B", 50, scenario="other")]
     there = world(tmp_path, campaign(links), stock, may_end=False)
     there.run(8)
-    names = [entry.injection.item.name for entry in there.ledger.entries(State.LIVE, State.COMPLETE)]
-    mothers = {part.parent for part in map(slicing.read, names) if part}
-    whole = {name for name in names if not slicing.read(name)}
-    assert mothers
-    assert mothers.isdisjoint(whole)
+    items = [entry.injection.item for entry in there.ledger.entries(State.LIVE, State.COMPLETE)]
+    parents = {item.range.parent for item in items if isinstance(item, Slice)}
+    whole = {item.name for item in items if not isinstance(item, Slice)}
+    assert parents
+    assert parents.isdisjoint(whole)
     assert isinstance(there.backend, SimBackend)
 
 
@@ -110,7 +112,7 @@ def test_another_link_with_whole_datasets_never_meets_the_slices(tmp_path: Path)
 )
 def test_a_slice_may_have_larger_files_than_the_mean(name: str, factor: float, *, usable: bool) -> None:
     """By which it was weighed; a dataset is weighed by what it is."""
-    item = Item(name, 10 * GB, 2)
-    sight = ReplicaStatus(Item(name, int(factor * 10 * GB), 2), True, True, True, None, 0, False)
+    item = read(name, 10 * GB, 2)
+    sight = ReplicaStatus(replace(item, bytes=int(factor * 10 * GB)), True, True, True, None, 0, False)
     one = Injection("", "", Cycle(START, CYCLE), "", LINK, item, START, CYCLE, "", 3, "")
     assert (why_not(sight, one) == "") is usable

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from dc_inject.engine.submitting import FILES_AT_ONCE, RULES_AT_ONCE, Waiting, first_batch, moment
-from dc_inject.model import Cycle, Entry, Injection, Item, Link, State
+from dc_inject.model import Cycle, Dataset, Entry, Injection, Link, State
 from dc_inject.model.errors import Temporary
 from dc_inject.planning import pace
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
@@ -16,7 +16,7 @@ from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 def entry(number: int, minutes: float = 0, *, files: int = 1, destination: str = "B") -> Entry:
     """An intent that goes out some minutes into the cycle."""
-    item = Item(f"cms:/data#{number:03}", GB * files, files)
+    item = Dataset(f"cms:/data#{number:03}", GB * files, files)
     release = START + timedelta(minutes=minutes)
     return Entry(
         Injection(

@@ -14,7 +14,9 @@ from dc_inject.engine import Engine, Settings
 from dc_inject.ledger import Ledger
 from dc_inject.model import (
     Campaign,
+    Dataset,
     DatasetFilter,
+    File,
     FileFilter,
     Flow,
     Item,
@@ -64,7 +66,7 @@ def url(host: str) -> str:
 def source_files(source: str, count: int, size: int = GB) -> dict[str, list[Item]]:
     """Files of one size at a host's storage."""
     place = url(source)
-    return {place: [Item(f"{place}/data/{n:04}", size, 1, f"adler32:{n:08x}") for n in range(count)]}
+    return {place: [File(f"{place}/data/{n:04}", size, f"adler32:{n:08x}") for n in range(count)]}
 
 
 def campaign(flows: Sequence[Flow], **more: Any) -> Campaign:
@@ -85,7 +87,7 @@ def campaign(flows: Sequence[Flow], **more: Any) -> Campaign:
 
 def items(source: str, count: int, size: int = 100 * GB, files: int = 50) -> list[Item]:
     """Datasets of one size at a source."""
-    return [Item(f"cms:/{source}/data#{number:04}", size, files) for number in range(count)]
+    return [Dataset(f"cms:/{source}/data#{number:04}", size, files) for number in range(count)]
 
 
 @dataclass

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.fts.listing import _said
 from dc_inject.backends.sim import SimClock
-from dc_inject.model import Item, JobOptions, Link, naming
+from dc_inject.model import Bundle, File, JobOptions, Link, naming
 from dc_inject.model.errors import ServiceError
 from dc_inject.system.transport import Session
 from tests.backends.fts.keys import TOKEN, Keys
@@ -71,8 +71,8 @@ STATUSES = (
 
 
 def _injection(number: int) -> Any:
-    members = tuple(Item(f"{SOURCE}/f{n}", 1000 + n, 1) for n in range(2 * number, 2 * number + 2))
-    item = Item(f"bundle {number}", sum(m.bytes for m in members), 2, members=members)
+    members = tuple(File(f"{SOURCE}/f{n}", 1000 + n) for n in range(2 * number, 2 * number + 2))
+    item = Bundle(f"bundle {number}", sum(m.bytes for m in members), 2, members=members)
     return injection(item, LINK, job=JobOptions())
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 
-from dc_inject.model import Cycle, Item, Link, naming, units
+from dc_inject.model import Bundle, Cycle, File, Link, naming, units
 from tests.backends.support import injection
 
 from .broken import no_secret
@@ -49,8 +49,8 @@ def test_copies_are_read_back(
 ) -> None:
     """Each copy's URL says whose it is and which, below its own prefix only."""
     link = Link("davs://a/data", "davs://b:1095/dc", "fts")
-    members = tuple(Item(f"davs://a/data/{n}", 1, 1) for n in range(files))
-    made = injection(Item("bundle", files, files, members=members), link, campaign=campaign, scenario=scenario,
+    members = tuple(File(f"davs://a/data/{n}", 1) for n in range(files))
+    made = injection(Bundle("bundle", files, files, members=members), link, campaign=campaign, scenario=scenario,
                      cycle=Cycle.at(moment, length))  # fmt: skip
     copies = naming.copies(made)
     assert len(set(copies)) == files
@@ -61,7 +61,7 @@ def test_copies_are_read_back(
         assert naming.read_copy(link.destination, other) is None
 
 
-BASE = naming.copies(injection(Item("bundle", 1, 1), Link("davs://a/data", "davs://b/dc", "fts")))[0]
+BASE = naming.copies(injection(Bundle("bundle", 1, 1), Link("davs://a/data", "davs://b/dc", "fts")))[0]
 
 
 @fuzz(

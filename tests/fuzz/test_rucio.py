@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dc_inject.backends.rucio import RucioBackend
-from dc_inject.model import DatasetFilter, Item, Link, PoolKey, naming
+from dc_inject.model import Dataset, DatasetFilter, Link, PoolKey, Slice, naming
 from dc_inject.model.errors import ServiceError
+from dc_inject.model.items import Range, SliceId, Slicing
 from dc_inject.model.ports import Candidate
-from dc_inject.model.slicing import Slice, Slicing
 from tests.backends.fake import GB, FakeRse, FakeRucio
 from tests.backends.support import ANYTHING, CYCLE, Heard, injection, live
 
@@ -22,10 +22,10 @@ from .ledgers import accepted, ledger_of, tried
 
 LINK = Link("T2_CH_CERN", "T1_DE_KIT_Disk")
 NAMED = DatasetFilter(("cms:/data/RAW#0", "cms:/all"), ("cms:/all",), (), (1, 10**6), (1, 10**15))
-PART = naming.sliced(Slice("cms:/data/RAW#4", 2, 3, 3), Slicing("user.dcops"), "test", "s", CYCLE.start, LINK)
+PART = Slice(SliceId(Range("cms:/data/RAW#4", 2, 3, 3)), 4 * GB)
 INJECTIONS = [
-    *(injection(Item(f"cms:/data/RAW#{n}", 6 * GB, 3), LINK) for n in range(4)),
-    injection(Item(PART, 4 * GB, 2), LINK),
+    *(injection(Dataset(f"cms:/data/RAW#{n}", 6 * GB, 3), LINK) for n in range(4)),
+    injection(naming.made_slice(PART, Slicing("user.dcops"), "test", "s", CYCLE.start, LINK), LINK),
 ]
 METHODS = (
     "check", "resolve", "inventory", "named", "replicas", "look", "submit", "again", "observe", "exact", "end",
@@ -83,7 +83,7 @@ class _Told:
 
 def _ask(method: str, backend: RucioBackend, entries: list[Any], ledger: Any) -> None:
     """Ask for one thing, and write down what a campaign would."""
-    now, candidates = CYCLE.start, [Candidate(i.item.name, LINK) for i in INJECTIONS]
+    now, candidates = CYCLE.start, [Candidate(i.item.id, LINK) for i in INJECTIONS]
     pool = PoolKey(LINK.source, ANYTHING)
     match method:
         case "check":

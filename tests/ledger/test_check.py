@@ -16,7 +16,7 @@ import pytest
 from dc_inject.ledger import Ledger, lock
 from dc_inject.ledger.check import check
 from dc_inject.ledger.contradictions import Contradictions
-from dc_inject.model import FlowKey, Held, Hold, Item, JobOptions, Link
+from dc_inject.model import Bundle, File, FlowKey, Held, Hold, JobOptions, Link
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Outcome, Status
 from tests.ledger.test_versions import of_another_version
@@ -40,9 +40,9 @@ FILES = FlowKey("files", Link("davs://a/x", "davs://b/y", "fts"))
 
 
 def bundle(number: int, cycle=CYCLE):
-    members = tuple(Item(f"davs://a/x/{number}-{n}", GB, 1) for n in range(3))
+    members = tuple(File(f"davs://a/x/{number}-{n}", GB) for n in range(3))
     return injection(
-        f"3 files {number}", FILES, cycle, item=Item(f"3 files {number}", 3 * GB, 3, "", members), job=JobOptions()
+        f"3 files {number}", FILES, cycle, item=Bundle(f"3 files {number}", 3 * GB, 3, members), job=JobOptions()
     )
 
 

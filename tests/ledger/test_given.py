@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from dc_inject.model import Item, JobOptions
+from dc_inject.model import Bundle, File, JobOptions
 from dc_inject.model.errors import Permanent
 from dc_inject.model.goals import Keep, Volume
 from dc_inject.model.ports import Observation, Outcome, Status
 from tests.ledger.world import AB, AC, CYCLE, GB, LENGTH, START, accepted, dues, injection, opened, seen, started
 
-FILES = tuple(Item(f"davs://a/{n}", 25 * GB, 1) for n in range(4))
+FILES = tuple(File(f"davs://a/{n}", 25 * GB) for n in range(4))
 ONE = injection(once=True)
-JOB = injection("bundle", item=Item("bundle", 100 * GB, 4, members=FILES), job=JobOptions(), once=True)
+JOB = injection("bundle", item=Bundle("bundle", 100 * GB, 4, members=FILES), job=JobOptions(), once=True)
 
 
 def test_what_goes_out_once_is_known_by_its_scenario(tmp_path):

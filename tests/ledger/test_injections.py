@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.ledger.check import check
-from dc_inject.model import Item, State
+from dc_inject.model import Dataset, State
 from dc_inject.model.errors import LedgerError, NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.ports import Outcome, Status
 from tests.ledger.world import (
@@ -235,7 +235,7 @@ def test_a_dropped_intent_can_be_intended_again(ledger):
     """Stopped and resumed within a cycle, the same dataset may be chosen again, at another time."""
     ledger.withdraw([ONE.key], "paused", LATER)
     assert ledger.entry(ONE.key).error == "paused"
-    again = replace(ONE, release=START + 10 * MINUTE, item=Item(ONE.item.name, 90 * GB, 45))
+    again = replace(ONE, release=START + 10 * MINUTE, item=Dataset(ONE.item.name, 90 * GB, 45))
     ledger.add_injections([again], LATER)
     entry = ledger.entry(ONE.key)
     assert (entry.state, entry.injection, entry.error) == (State.INTENDED, again, "")

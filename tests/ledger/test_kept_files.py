@@ -8,16 +8,16 @@ import sqlite3
 import pytest
 
 from dc_inject.ledger.check import check
-from dc_inject.model import Item, JobOptions, State
+from dc_inject.model import Bundle, File, JobOptions, State
 from dc_inject.model.ports import Observation, Outcome, Status
 from tests.ledger.world import CYCLE, GB, MINUTE, START, injection, opened, started
 
-FILES = tuple(Item(f"davs://a.example.org/dc/{n}", 25 * GB, 1, f"adler32:0000000{n}") for n in range(4))
+FILES = tuple(File(f"davs://a.example.org/dc/{n}", 25 * GB, f"adler32:0000000{n}") for n in range(4))
 
 
 def job(*, keeps_files):
     """A job of four files."""
-    return injection(item=Item("4 files", 100 * GB, 4, members=FILES), job=JobOptions(), keeps_files=keeps_files)
+    return injection(item=Bundle("4 files", 100 * GB, 4, members=FILES), job=JobOptions(), keeps_files=keeps_files)
 
 
 def agrees(ledger):

@@ -11,12 +11,12 @@ import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.living import STATES
-from dc_inject.model import Item, JobOptions, State
+from dc_inject.model import Bundle, File, JobOptions, State
 from dc_inject.model.ports import Outcome, Status
 from tests.ledger.world import START, accepted, injection, opened, seen, started
 
 ONE, OTHER = injection("cms:/a#1"), injection("cms:/b#1")
-FILES = Item("bundle", 200, 2, members=(Item("davs://a/1", 100, 1), Item("davs://a/2", 100, 1)))
+FILES = Bundle("bundle", 200, 2, members=(File("davs://a/1", 100), File("davs://a/2", 100)))
 LATER = START + timedelta(minutes=5)
 
 

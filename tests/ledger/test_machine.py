@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.living import STATES
-from dc_inject.model import Cycle, Held, Hold, Item, State
+from dc_inject.model import Cycle, Dataset, Held, Hold, State
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.ports import Observation, Outcome, Status
 from tests.ledger.world import FLOWS, LENGTH, START, injection, opened, plan
@@ -61,7 +61,7 @@ class LedgerMachine(RuleBasedStateMachine):
     )
     def intend(self, names, flow, size, forgiven, far):
         """Intents of the current cycle, with or without its plan; most of them get further at once."""
-        some = [injection(f"i{name}", flow, self.cycle, item=Item(f"i{name}", size, size)) for name in names]
+        some = [injection(f"i{name}", flow, self.cycle, item=Dataset(f"i{name}", size, size)) for name in names]
         if forgiven is not None:
             self.ledger.record_plan(plan(some, self.cycle, forgiven=forgiven), self.now)
         self.ledger.add_injections(some, self.now)

@@ -10,7 +10,7 @@ import pytest
 
 from dc_inject.ledger import Pause
 from dc_inject.ledger.records import LONGEST_NOTE, NOTES_FOR, NOTES_KEPT
-from dc_inject.model import FileFilter, Item, Listing, PoolKey
+from dc_inject.model import Dataset, File, FileFilter, Listing, PoolKey
 from dc_inject.model.errors import LedgerError, Temporary
 from dc_inject.planning.overrides import Kind, Override
 from tests.ledger.world import LENGTH, ME, MINUTE, POOL, START, opened
@@ -226,11 +226,11 @@ def test_the_latest_reading_of_a_signal_is_kept(ledger):
 def test_an_inventory_is_replaced_as_a_whole(ledger):
     assert ledger.inventory("rucio", POOL) == []
     assert ledger.inventory_read_at("rucio", POOL) is None
-    ledger.store_inventory("rucio", POOL, (Item(f"cms:/{n}", n, 1) for n in (3, 1, 2)), START)
-    ledger.store_inventory("rucio", PoolKey("Z", POOL.datasets), [Item("cms:/z", 1, 1)], START)
+    ledger.store_inventory("rucio", POOL, (Dataset(f"cms:/{n}", n, 1) for n in (3, 1, 2)), START)
+    ledger.store_inventory("rucio", PoolKey("Z", POOL.datasets), [Dataset("cms:/z", 1, 1)], START)
     assert [item.bytes for item in ledger.inventory("rucio", POOL)] == [1, 2, 3]
-    ledger.store_inventory("rucio", POOL, [Item("cms:/9", 9, 1), Item("cms:/9", 8, 2)], LATER)
-    assert ledger.inventory("rucio", POOL) == [Item("cms:/9", 8, 2)]
+    ledger.store_inventory("rucio", POOL, [Dataset("cms:/9", 9, 1), Dataset("cms:/9", 8, 2)], LATER)
+    assert ledger.inventory("rucio", POOL) == [Dataset("cms:/9", 8, 2)]
     assert ledger.inventory_read_at("rucio", POOL) == LATER
     assert ledger.inventory("fts", POOL) == []
     assert len(ledger.inventory("rucio", PoolKey("Z", POOL.datasets))) == 1
@@ -238,7 +238,7 @@ def test_an_inventory_is_replaced_as_a_whole(ledger):
 
 def test_the_inventory_of_a_source_list_is_known_by_its_digest(ledger):
     """Not by its files, of which there may be a million."""
-    files = (Item("davs://a/dc/1", 5, 1),)
+    files = (File("davs://a/dc/1", 5),)
     one, same, other = (
         PoolKey("davs://a/dc", FileFilter(listing=Listing("s.csv", digest, some)))
         for digest, some in (("1f", files), ("1f", ()), ("2f", files))
@@ -249,15 +249,15 @@ def test_the_inventory_of_a_source_list_is_known_by_its_digest(ledger):
 
 
 def test_an_inventory_that_breaks_off_leaves_the_old_one(ledger):
-    ledger.store_inventory("rucio", POOL, [Item("cms:/1", 1, 1)], START)
+    ledger.store_inventory("rucio", POOL, [Dataset("cms:/1", 1, 1)], START)
 
     def broken():
-        yield Item("cms:/2", 2, 1)
+        yield Dataset("cms:/2", 2, 1)
         raise Temporary("the stream broke")
 
     with pytest.raises(Temporary, match="the stream broke"):
         ledger.store_inventory("rucio", POOL, broken(), LATER)
-    assert ledger.inventory("rucio", POOL) == [Item("cms:/1", 1, 1)]
+    assert ledger.inventory("rucio", POOL) == [Dataset("cms:/1", 1, 1)]
     assert ledger.inventory_read_at("rucio", POOL) == START
     ledger.store_inventory("rucio", POOL, [], LATER)
     assert ledger.inventory("rucio", POOL) == []
@@ -267,9 +267,9 @@ def test_others_can_write_while_an_inventory_is_streamed(ledger):
     with opened(ledger.path.parent, patience=timedelta(0)) as other:
 
         def slow():
-            yield Item("cms:/1", 1, 1)
+            yield Dataset("cms:/1", 1, 1)
             assert other.pause("*", "me", "stop it now", START)
-            yield Item("cms:/2", 2, 1)
+            yield Dataset("cms:/2", 2, 1)
 
         ledger.store_inventory("rucio", POOL, slow(), START)
     assert len(ledger.inventory("rucio", POOL)) == 2

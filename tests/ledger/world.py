@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dc_inject.ledger import Ledger
-from dc_inject.model import Cycle, DatasetFilter, FlowKey, Held, Injection, Item, Link, PoolKey, naming
+from dc_inject.model import Cycle, Dataset, DatasetFilter, FlowKey, Held, Injection, Link, PoolKey, naming
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
 from dc_inject.planning.plan import Decision, Plan
 
@@ -33,7 +33,7 @@ def opened(folder: Path, **more: Any) -> Ledger:
 def injection(name: str = "cms:/a#1", key: FlowKey = AB, cycle: Cycle = CYCLE, **more: Any) -> Injection:
     """The intent to give a dataset (100 GB, 50 files) to a link in a cycle."""
     values: dict[str, Any] = {
-        "item": Item(name, 100 * GB, 50),
+        "item": Dataset(name, 100 * GB, 50),
         "release": cycle.start + MINUTE,
         "lifetime": timedelta(hours=1),
         "activity": "Data Challenge",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dc_inject.model.slicing import Slicing
+from dc_inject.model.items import Slicing
 from tests.menu.texts import LIST, RIGHT, fts, problems, read, scenarios
 
 BASE = "from: A, to: B, rate: 1 Gb/s"

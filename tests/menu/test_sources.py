@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject.menu import sources
-from dc_inject.model import Item, Listing
+from dc_inject.model import File, Listing
 from dc_inject.model.errors import Problem
 
 U = "davs://se.example.org:8443/dc"
@@ -97,7 +97,7 @@ def test_a_list_knows_its_name_and_the_digest_of_its_bytes():
     named, _ = read(f"url\n{U}/a\n", "t.csv")
     assert one == same
     assert len({one, other, named}) == 3
-    assert one.files == other.files == (Item(f"{U}/a", 0, 1),)
+    assert one.files == other.files == (File(f"{U}/a", 0),)
 
 
 def test_lists_that_are_in_use_are_not_read_again_however_many_and_others_are_not_kept():

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.metrics import Metrics
 from dc_inject.metrics.bookkeeping import COUNTED, GAUGED, LINK
-from dc_inject.model import Cycle, FlowKey, Held, Hold, Injection, Item, Link, State, events, naming
+from dc_inject.model import Cycle, Dataset, FlowKey, Held, Hold, Injection, Link, State, events, naming
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
 from dc_inject.planning.plan import Decision, Plan
 from tests.metrics.test_counters import drive
@@ -37,7 +37,7 @@ def injection(number: int) -> Injection:
         cycle=CYCLE,
         scenario=GOOD.scenario,
         link=GOOD.link,
-        item=Item(name, 100 * GB, 10),
+        item=Dataset(name, 100 * GB, 10),
         release=START,
         lifetime=timedelta(hours=2),
         activity="Data Challenge",

@@ -93,7 +93,7 @@ class _Adding:
         self._assumed = assumed
         self._inventory = inventory
         self._several = len({campaign.name for campaign in campaigns}) > 1
-        self._stocks: dict[tuple[str, object], list[Item] | None] = {}
+        self._stocks: dict[tuple[str, object], Sequence[Item] | None] = {}
         self._wholes = [self._whole(stream) for stream in flowing]
         self._arriving: dict[Levels, dict[Group, float]] = {}
 
@@ -170,7 +170,7 @@ class _Adding:
         unit = load.ends(flow, lag, size, self._assumed, inside=source == destination)
         return unit, None if items is None else float(sum(item.bytes for item in items))
 
-    def _stock(self, flow: Flow) -> list[Item] | None:
+    def _stock(self, flow: Flow) -> Sequence[Item] | None:
         """Return what a flow may take: of the inventory, or of its list where that tells all sizes."""
         key = flow.link.source, flow.datasets
         if key not in self._stocks:

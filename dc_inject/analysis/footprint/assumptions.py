@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -48,7 +49,7 @@ def dataset_files(flow: Flow, assumed: int) -> int:
     return min(assumed, flow.job.files) if flow.job is not None else assumed
 
 
-def mean_file(flow: Flow, items: list[Item] | None, assumed: int | None) -> float:
+def mean_file(flow: Flow, items: Sequence[Item] | None, assumed: int | None) -> float:
     """Return the mean file size of a flow in bytes: the one that is assumed, or that of known items.
 
     Without either it is 5 GB, within the bounds of the menu.

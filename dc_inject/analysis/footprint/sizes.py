@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dc_inject.model import DatasetFilter, FileFilter, Flow, Item
+from dc_inject.model import FileFilter, Flow, Item
 from dc_inject.model.goals import SecondHop
 from dc_inject.planning import pool
 
 
-def stock(flow: Flow, inventory: Mapping[str, Sequence[Item]] | None) -> list[Item] | None:
+def stock(flow: Flow, inventory: Mapping[str, Sequence[Item]] | None) -> Sequence[Item] | None:
     """Return the items that a flow may take, as far as they are known without a service; None: they are not."""
     datasets, source = flow.datasets, flow.link.source
     if isinstance(flow.goal, SecondHop):
@@ -21,7 +21,6 @@ def stock(flow: Flow, inventory: Mapping[str, Sequence[Item]] | None) -> list[It
         files = [f for f in listed.files if "://" not in f.name or f.name.startswith(f"{source}/")]
         chosen = [file for file in files if pool.passes(file, source, datasets)]
         return chosen if files and all(file.bytes > 0 for file in files) else None
-    assert isinstance(datasets, DatasetFilter)
     if inventory is None or datasets.landed:
         return None
     inside = bool(datasets.containers)  # what is in a container is not told by a file of datasets

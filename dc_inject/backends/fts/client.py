@@ -21,7 +21,7 @@ from fts3.rest.client.request import Request
 from dc_inject import __version__
 from dc_inject.backends.fts.errors import Notes
 from dc_inject.backends.fts.lasting import hours_in_queue
-from dc_inject.model import Injection, JobOptions, naming
+from dc_inject.model import Bundle, Injection, JobOptions, naming
 from dc_inject.model.redaction import scrub
 from dc_inject.storage.types import Access
 from dc_inject.system.transport import TOTAL, Adapter, Limits, Session
@@ -166,6 +166,7 @@ class Client:
 
 def _job(injection: Injection, tokens: tuple[str, str] | None) -> dict[str, Any]:
     options = injection.job or JobOptions()
+    members = injection.item.members if isinstance(injection.item, Bundle) else ()
     opens = {} if tokens is None else {"source_token": tokens[0], "destination_token": tokens[1]}
     transfers = [
         new_transfer(
@@ -177,7 +178,7 @@ def _job(injection: Injection, tokens: tuple[str, str] | None) -> dict[str, Any]
             scitag=options.scitag,
             **opens,
         )
-        for member, copy in zip(injection.item.members, naming.copies(injection), strict=True)
+        for member, copy in zip(members, naming.copies(injection), strict=True)
     ]
     job: dict[str, Any] = new_job(
         transfers,

@@ -10,7 +10,7 @@ from itertools import islice
 
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import Trouble
-from dc_inject.model import DatasetFilter, FileFilter, Item, naming, units, urls
+from dc_inject.model import DatasetFilter, File, FileFilter, naming, units, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.planning import pool
 from dc_inject.storage import Found, Missing, Refused, Storage
@@ -21,7 +21,7 @@ _AT_ONCE = 500
 
 _UNAVAILABLE = "source-unavailable"
 
-Replicas = Callable[[str, DatasetFilter], Iterator[Item]]
+Replicas = Callable[[str, DatasetFilter], Iterator[File]]
 
 
 class SourceRefused(Permanent):
@@ -38,13 +38,13 @@ class Inventory:
     threads: Threads
     replicas: Replicas | None = None
 
-    def read(self, source: str, files: FileFilter) -> Iterator[Item]:
+    def read(self, source: str, files: FileFilter) -> Iterator[File]:
         """Stream the files below a source's prefix that pass the filter.
 
         Sizes that nobody told are asked of the storage; a file whose size cannot be found out is left out.
         """
         if files.listing is not None:
-            found: Iterator[Item] = _listed(source, files.listing.files)
+            found: Iterator[File] = _listed(source, files.listing.files)
         elif files.folder is not None:
             found = self._folder(source, files.folder)
         elif files.datasets is not None:
@@ -55,14 +55,14 @@ class Inventory:
             if pool.passes(item, source, files):
                 yield item
 
-    def _folder(self, source: str, folder: str) -> Iterator[Item]:
+    def _folder(self, source: str, folder: str) -> Iterator[File]:
         """List a folder; copies of ours are no source: they go away."""
         where = urls.join(source, folder) if folder else source
         ours = f"{source}/{naming.TOP}"
         try:
             for found in self._walk(where, ours):
                 if not found.folder and not urls.is_below(ours, found.url):
-                    yield Item(found.url, found.bytes or 0, 1, f"adler32:{found.adler32}" if found.adler32 else "")
+                    yield File(found.url, found.bytes or 0, f"adler32:{found.adler32}" if found.adler32 else "")
         except ServiceError as error:
             raise _of_source(error) from error.__cause__
 
@@ -78,12 +78,12 @@ class Inventory:
                 with suppress(Missing):  # gone meanwhile
                     yield from self.storage.list(found.url)
 
-    def _datasets(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+    def _datasets(self, source: str, datasets: DatasetFilter) -> Iterator[File]:
         if self.replicas is None:
             raise Permanent("replicas of datasets are looked up in Rucio, which is not set up here")
         return self.replicas(source, datasets)
 
-    def _sized(self, source: str, items: Iterable[Item]) -> Iterator[Item]:
+    def _sized(self, source: str, items: Iterable[File]) -> Iterator[File]:
         unknown: list[str] = []
         trouble, none = Trouble(), True
         left = iter(items)
@@ -134,10 +134,10 @@ def _of_source(error: ServiceError) -> ServiceError:
             return error
 
 
-def _listed(source: str, files: Iterable[Item]) -> Iterator[Item]:
+def _listed(source: str, files: Iterable[File]) -> Iterator[File]:
     """Give the files of a list that are below a source; a name is a URL in its one form, or a path below it."""
     below = f"{source}/"
     for file in files:
         url = file.name if "://" in file.name else urls.join(source, file.name)
         if url.startswith(below):
-            yield Item(url, file.bytes, 1, file.checksum)
+            yield File(url, file.bytes, file.checksum)

@@ -12,7 +12,7 @@ from dc_inject.backends.fts.connection import Connection
 from dc_inject.backends.fts.jobs import Jobs
 from dc_inject.backends.fts.reasons import UNFIT, VANISHED, classify
 from dc_inject.backends.fts.rows import Row, Rows, true_size
-from dc_inject.model import Entry, Item, State, units, urls
+from dc_inject.model import Bundle, Entry, Item, State, units, urls
 from dc_inject.model.ports import Observation, Status
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,8 @@ def _undone(item: Item, files: Sequence[Row], missing: int) -> tuple[str, ...]:
     if not missing:
         return _sources(file for file in files if file["file_state"] != _FINISHED)
     done = _sources(file for file in files if file["file_state"] == _FINISHED)
-    return tuple(sorted({member.name for member in item.members} - set(done)))
+    members = item.members if isinstance(item, Bundle) else ()
+    return tuple(sorted({member.name for member in members} - set(done)))
 
 
 def _said(failed: Sequence[Row], missing: int, files: int, scrub: Callable[[str], str]) -> str:

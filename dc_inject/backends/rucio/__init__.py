@@ -20,7 +20,7 @@ from dc_inject.backends.rucio.rules import Rules
 from dc_inject.backends.rucio.slices import Slices
 from dc_inject.backends.rucio.survey import Survey, surveyed
 from dc_inject.backends.rucio.write_endpoints import endpoints
-from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
+from dc_inject.model import DatasetFilter, Entry, File, FileFilter, Injection, Item
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import (
     Candidate,
@@ -96,7 +96,7 @@ class RucioBackend:
         with understood():
             yield from inventory(self.connection, source, datasets)
 
-    def replicas(self, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+    def replicas(self, source: str, datasets: DatasetFilter) -> Iterator[File]:
         """Stream the files of datasets below a storage's URL prefix; for those who copy them by FTS."""
         with understood():
             yield from replicas(self.connection, source, datasets)
@@ -123,7 +123,7 @@ class RucioBackend:
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
         """Tell which replicas the reaper has deleted: nothing of them is available at the destination."""
-        places = {Candidate(e.injection.item.name, e.injection.link): e.injection.key for e in entries}
+        places = {Candidate(e.injection.item.id, e.injection.link): e.injection.key for e in entries}
         sights = self.look(tuple(places))
         return [
             Removal(key, gone=not (sights[place].destination_bytes or sights[place].destination_locked))

@@ -11,6 +11,7 @@ from dc_inject.backends import answers
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.releases import METADATA_PLUGIN
 from dc_inject.model.errors import Permanent
+from dc_inject.model.items import ItemId, SliceId
 
 AT_ONCE = 200  # DIDs in one bulk read; Rucio's schemas allow 1,000
 SUSPECTS = 3  # single names that fail before the server is blamed, if none was answered for
@@ -24,11 +25,16 @@ class Did(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Did:
-        """Split `scope:name`, of a slice that of its own dataset; raises Permanent when there is no scope."""
-        scope, colon, name = text.partition(" ")[0].partition(":")
+        """Split `scope:name`; raises Permanent when there is no scope."""
+        scope, colon, name = text.partition(":")
         if not (scope and colon and name):
             raise Permanent(f"{text!r} is no DID", "write scope:name")
         return cls(scope, name)
+
+    @classmethod
+    def of_item(cls, item: ItemId) -> Did:
+        """Return the DID of a dataset, of a slice that of its own one; raises Permanent when it has none."""
+        return cls.read(item.did if isinstance(item, SliceId) else item)
 
     @classmethod
     def of(cls, row: Row) -> Did:

@@ -74,7 +74,7 @@ class Ending:
     def _locks(self, entries: Sequence[Entry]) -> dict[str, RuleSeen]:
         """Return what the locks of datasets tell of the rules of entries, by rule."""
         known = {entry.external_id: entry for entry in entries if entry.external_id}
-        dids = [Did.read(entry.injection.item.name) for entry in known.values()]
+        dids = [Did.of_item(entry.injection.item.id) for entry in known.values()]
         rows = locks_of(self.connection, dids) if dids else []
         return {
             rule: RuleSeen(rule, str(row["account"]), str(Did.of(row)), str(row["rse"]))
@@ -104,7 +104,7 @@ class Ending:
 
     def _rule_of(self, entry: Entry) -> str:
         """Look for the rule of an entry in doubt."""
-        found, _ = self.rules.find(entry.injection.item.name, entry.injection.link.destination)
+        found, _ = self.rules.find(entry.injection.item.id, entry.injection.link.destination)
         return found.external_id if found is not None and found.key == entry.injection.key else ""
 
 

@@ -18,7 +18,7 @@ def end_rule(connection: Connection, rule: deletion.Rule, *, keep_replicas: bool
     connection.call("update_replication_rule", address, {"lifetime": 0}, writes=True)
 
 
-def let_go(connection: Connection, dataset: deletion.Dataset, seconds: int) -> None:
+def let_go(connection: Connection, dataset: deletion.DatasetOfOurs, seconds: int) -> None:
     """Let a dataset of ours live for so many seconds from now; raises NotOurs or ServiceError."""
     did = Did.read(deletion.address(dataset))
     connection.call("set_metadata", did.scope, did.name, "lifetime", seconds, writes=True)

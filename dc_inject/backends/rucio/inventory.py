@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk, metadata
-from dc_inject.model import DatasetFilter, Item, naming
+from dc_inject.model import Dataset, DatasetFilter, naming
 from dc_inject.model.errors import Permanent
 from dc_inject.planning import pool
 
@@ -15,7 +15,7 @@ WILDCARDS = frozenset("*?[")
 _DEEPEST = 20  # containers within containers
 
 
-def inventory(connection: Connection, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+def inventory(connection: Connection, source: str, datasets: DatasetFilter) -> Iterator[Dataset]:
     """Stream the datasets at a source that pass the filter.
 
     Datasets and containers that the filter names are looked up. For patterns, the dataset locks of the whole RSE
@@ -32,12 +32,12 @@ def inventory(connection: Connection, source: str, datasets: DatasetFilter) -> I
 
 def _locked(
     connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str]
-) -> Iterator[Item]:
+) -> Iterator[Dataset]:
     given: set[str] = set()
     for row in connection.stream("get_dataset_locks_by_rse", source):
         if row["state"] != "OK" or naming.is_slice(row["name"]):
             continue  # what is in a slice is there as a part of its parent
-        item = Item(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
+        item = Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
         if item.name not in given and pool.matches(item, datasets, in_container=item.name in members):
             given.add(item.name)  # a dataset has a lock for every rule on it
             yield item
@@ -45,14 +45,14 @@ def _locked(
 
 def _looked_up(
     connection: Connection, source: str, datasets: DatasetFilter, members: frozenset[str]
-) -> Iterator[Item]:
+) -> Iterator[Dataset]:
     rows = bulk(
         map(Did.read, members),
         lambda dids: connection.call("list_dataset_replicas_bulk", [did.row() for did in dids]),
     )
     for row in rows:
         if row["rse"] == source and complete(row):
-            item = Item(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
+            item = Dataset(str(Did.of(row)), count(row["bytes"]), count(row["length"]))
             if pool.matches(item, datasets, in_container=True):
                 yield item
 

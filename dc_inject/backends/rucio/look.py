@@ -12,8 +12,9 @@ from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk, metadata
 from dc_inject.backends.rucio.inventory import complete
 from dc_inject.backends.rucio.slices import Slices
-from dc_inject.model import Item, slicing
+from dc_inject.model import Dataset, Item
 from dc_inject.model.errors import Permanent
+from dc_inject.model.items import SliceId
 from dc_inject.model.ports import Candidate, ReplicaStatus
 
 _EXPIRY_AGE = timedelta(hours=12)
@@ -37,35 +38,32 @@ class Looking:
         A slice is asked about by its parent, and by its files at the destination: its dataset may not be there
         yet, or not any more.
         """
-        parts = {candidate.item: slicing.read(candidate.item) for candidate in candidates}
-        dids = {item: Did.read(part.parent if part else item) for item, part in parts.items()}
+        wanted = {candidate.item for candidate in candidates}
+        dids = {item: Did.read(item.range.parent if isinstance(item, SliceId) else item) for item in wanted}
         known = {Did.of(row): row for row in metadata(self._connection, dids.values())}
         replicas = {
             (Did.of(row), row["rse"]): row for row in self._rows("list_dataset_replicas_bulk", dids.values())
         }
         locks: dict[tuple[Did, str], list[Row]] = defaultdict(list)
-        for row in locks_of(self._connection, {*dids.values(), *map(Did.read, parts)}):
+        for row in locks_of(self._connection, {*dids.values(), *map(Did.of_item, wanted)}):
             locks[Did.of(row), row["rse"]].append(row)
         sights = {}
         for candidate in candidates:
-            did = dids[candidate.item]
+            item, did = candidate.item, dids[candidate.item]
+            part = item if isinstance(item, SliceId) else None
             at_source, at_destination = (did, candidate.link.source), (did, candidate.link.destination)
             holding = [lock for lock in locks.get(at_source, []) if lock["state"] == "OK"]
             source, destination = replicas.get(at_source), replicas.get(at_destination)
-            part = parts[candidate.item]
             sights[candidate] = ReplicaStatus(
-                item=self._slices.item(candidate.item, part)
-                if part
-                else _item(candidate.item, known.get(did), source),
+                item=self._slices.sized(part) if part else _item(did, known.get(did), source),
                 closed=did in known and known[did]["is_open"] is False,
                 source_complete=source is not None and complete(source),
                 source_locked=bool(holding),
                 source_until=self._until(holding),
-                destination_bytes=self._slices.there(part, candidate.link.destination)
+                destination_bytes=self._slices.there(part.range, candidate.link.destination)
                 if part
                 else _there(destination),
-                destination_locked=at_destination in locks
-                or (Did.read(candidate.item), at_destination[1]) in locks,
+                destination_locked=at_destination in locks or (Did.of_item(item), at_destination[1]) in locks,
             )
         return sights
 
@@ -110,12 +108,14 @@ def locks_of(connection: Connection, dids: Iterable[Did]) -> list[Row]:
     )
 
 
-def _item(name: str, metadata: Row | None, source: Row | None) -> Item | None:
+def _item(did: Did, metadata: Row | None, source: Row | None) -> Item | None:
     """Return the dataset as it is now; what was never closed has its size in its replica only."""
     if metadata is None:
         return None
     told = [row for row in (metadata, source) if row is not None and row["bytes"] and row["length"]]
-    return Item(name, count(told[0]["bytes"]), count(told[0]["length"])) if told else Item(name, 0, 0)
+    return (
+        Dataset(str(did), count(told[0]["bytes"]), count(told[0]["length"])) if told else Dataset(str(did), 0, 0)
+    )
 
 
 def _there(destination: Row | None) -> int:

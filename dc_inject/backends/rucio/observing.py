@@ -45,7 +45,7 @@ class Observing:
     def observe(self, entries: Sequence[Entry], *, exact: bool) -> list[Observation]:
         """Return one observation for each entry."""
         seen: dict[str, Observation] = {}
-        dids = {entry.injection.key: Did.read(entry.injection.item.name) for entry in entries}
+        dids = {entry.injection.key: Did.of_item(entry.injection.item.id) for entry in entries}
         rows = locks_of(self.connection, dids.values())
         locks, held = {row["rule_id"]: row for row in rows}, {Did.of(row) for row in rows}
         moving: list[Entry] = []
@@ -108,7 +108,7 @@ class Observing:
 
     def _in_doubt(self, entry: Entry) -> Observation:
         """Look for the rule of a call whose answer was lost."""
-        found, _ = self.rules.find(entry.injection.item.name, entry.injection.link.destination)
+        found, _ = self.rules.find(entry.injection.item.id, entry.injection.link.destination)
         if found is None or found.key != entry.injection.key:
             return Observation(entry.injection.key, Status.ABSENT)
         return self._closely(replace(entry, external_id=found.external_id), exact=False)
@@ -156,7 +156,7 @@ class Observing:
 
     def _bytes_done(self, entry: Entry) -> int:
         """Add up the files whose locks are OK."""
-        did = Did.read(entry.injection.item.name)
+        did = Did.of_item(entry.injection.item.id)
         locks = self.connection.call("list_replica_locks", entry.external_id)
         done = {Did.of(lock) for lock in locks if lock["state"] == "OK"}
         files = self.connection.call("list_files", did.scope, did.name)
@@ -170,7 +170,7 @@ class Observing:
         """
         if entry.files_done:
             return None
-        did, item = Did.read(entry.injection.item.name), entry.injection.item
+        did, item = Did.of_item(entry.injection.item.id), entry.injection.item
         try:
             rows = self.connection.call("list_replication_rule_full_history", did.scope, did.name)
         except ServiceError as error:

@@ -11,14 +11,14 @@ from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
 from dc_inject.backends.rucio.inventory import WILDCARDS, members_of
-from dc_inject.model import DatasetFilter, Item, urls
+from dc_inject.model import Dataset, DatasetFilter, File, urls
 from dc_inject.planning import pool
 
 _WILD = re.compile(r"[*?\[]")
 _LONG = timedelta(hours=12)  # protocols of RSEs hardly ever change
 
 
-def replicas(connection: Connection, source: str, datasets: DatasetFilter) -> Iterator[Item]:
+def replicas(connection: Connection, source: str, datasets: DatasetFilter) -> Iterator[File]:
     """Stream the files below a source prefix that belong to datasets which pass the filter, each once.
 
     A file is named by its URL; its size and adler32 are Rucio's. Datasets count with what they have at an RSE of
@@ -31,7 +31,7 @@ def replicas(connection: Connection, source: str, datasets: DatasetFilter) -> It
     there: dict[str, set[Did]] = {}  # what passes, by RSE
     for row in bulk(wanted, lambda dids: connection.call("list_dataset_replicas_bulk", [d.row() for d in dids])):
         did = Did.of(row)
-        whole = Item(str(did), count(row["available_bytes"]), count(row["available_length"]))
+        whole = Dataset(str(did), count(row["available_bytes"]), count(row["available_length"]))
         if pool.matches(whole, datasets, in_container=whole.name in inside) and _serves(
             connection, row["rse"], source
         ):
@@ -73,7 +73,7 @@ def _scopes(connection: Connection, pattern: str) -> list[str]:
     return [scope for scope in connection.call("list_scopes") if fnmatchcase(scope, pattern)]
 
 
-def _files(connection: Connection, rse: str, dids: Iterable[Did], source: str) -> Iterator[Item]:
+def _files(connection: Connection, rse: str, dids: Iterable[Did], source: str) -> Iterator[File]:
     scheme = urls.parse(source).scheme
     rows = bulk(
         dids,
@@ -84,7 +84,7 @@ def _files(connection: Connection, rse: str, dids: Iterable[Did], source: str) -
     for row in rows:
         url = _below(row, source)
         if url and row["bytes"]:
-            yield Item(url, count(row["bytes"]), 1, f"adler32:{row['adler32']}" if row.get("adler32") else "")
+            yield File(url, count(row["bytes"]), f"adler32:{row['adler32']}" if row.get("adler32") else "")
 
 
 def _below(row: Row, source: str) -> str:

@@ -16,8 +16,9 @@ from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.identity import account_of
 from dc_inject.backends.rucio.slices import Slices
-from dc_inject.model import Injection, Link, naming, slicing
+from dc_inject.model import Injection, Link, Slice, items, naming
 from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
+from dc_inject.model.items import ItemId, SliceId
 from dc_inject.model.ports import Found, Outcome, Status
 from dc_inject.model.redaction import scrub
 
@@ -48,7 +49,7 @@ def read(row: Row, service: str) -> Found | None:
     if created is None:
         raise ValueError("a rule has no time of its birth")
     return Found(
-        key=naming.key(campaign, scenario, cycle, link, item),
+        key=naming.key(campaign, scenario, cycle, link, str(item)),
         external_id=name(row["id"]),
         campaign=campaign,
         scenario=scenario,
@@ -67,8 +68,8 @@ def read(row: Row, service: str) -> Found | None:
     )
 
 
-def _item(row: Row) -> str:
-    """Return the name of the item that a rule is for: of a slice, the rule tells what is in it."""
+def _item(row: Row) -> ItemId:
+    """Return the item that a rule is for: of a slice, the rule tells what is in it."""
     did = str(Did.of(row))
     if not naming.is_slice(did):
         return did
@@ -76,10 +77,10 @@ def _item(row: Row) -> str:
         told = json.loads(row["meta"])
         if isinstance(told, str):
             told = json.loads(told)  # the server writes as JSON what is JSON already
-        part = slicing.read(told["slice"])
+        part = items.read_id(told["slice"])
     except (KeyError, TypeError, ValueError):
         return did
-    return did if part is None else slicing.full_name(did, part)
+    return SliceId(part.range, did) if isinstance(part, SliceId) else did
 
 
 def status(row: Row) -> Status:
@@ -115,9 +116,9 @@ class Rules:
             if found is not None and campaign in {None, found.campaign}:
                 yield found
 
-    def find(self, item: str, destination: str) -> tuple[Found | None, int]:
+    def find(self, item: ItemId, destination: str) -> tuple[Found | None, int]:
         """Return our rule for a dataset and destination, and how many rules our account has for the two."""
-        did = Did.read(item)
+        did = Did.of_item(item)
         filters = {
             "scope": did.scope,
             "name": did.name,
@@ -141,12 +142,12 @@ class Rules:
         outcomes: dict[str, Outcome] = {}
         refused: ServiceError | None = None  # for a reason that others share
         for injection in injections:
-            part = slicing.read(injection.item.name)
-            if part is None:
+            item = injection.item
+            if not isinstance(item, Slice):
                 continue
             try:
                 if refused is None:
-                    self._slices.make(injection, part)
+                    self._slices.make(injection, item)
                 else:
                     outcomes[injection.key] = Outcome(injection.key, error=refused)
             except ServiceError as error:
@@ -202,7 +203,7 @@ class Rules:
     def _add(self, batch: Sequence[Injection]) -> list[Outcome]:
         rules = self._connection.call(
             "add_replication_rule",
-            dids=[Did.read(injection.item.name).row() for injection in batch],
+            dids=[Did.of_item(injection.item.id).row() for injection in batch],
             copies=1,
             writes=True,
             **_call(batch[0]),
@@ -220,7 +221,7 @@ class Rules:
         """Tell whose rule is in the way: that of an earlier call of ours is adopted."""
         item, destination = injection.item.name, injection.link.destination
         try:
-            found, count = self.find(item, destination)
+            found, count = self.find(injection.item.id, destination)
         except ServiceError as error:
             # It may be the one that an earlier call has made, so it is in doubt until somebody has looked.
             return Outcome(injection.key, error=Temporary(error.message, error.hint, lost=True))
@@ -237,7 +238,7 @@ class Rules:
 
 def _call(injection: Injection) -> dict[str, object]:
     """Return what all rules of one call share; that of a slice tells what is in it, and is made by itself."""
-    part = slicing.read(injection.item.name)
+    item = injection.item
     return {
         "rse_expression": injection.link.destination,
         "source_replica_expression": injection.link.source,
@@ -255,7 +256,7 @@ def _call(injection: Injection) -> dict[str, object]:
                 "campaign": injection.campaign,
                 "scenario": injection.scenario,
                 "contact": injection.contact[:_CONTACT],
-                **({} if part is None else {"slice": str(part)}),
+                **({"slice": str(item.range)} if isinstance(item, Slice) else {}),
             }
         ),
     }

@@ -14,9 +14,9 @@ from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk
 from dc_inject.backends.rucio.erasing import let_go
-from dc_inject.model import Injection, Item, deletion, slicing, units
+from dc_inject.model import Injection, Slice, deletion, units
 from dc_inject.model.errors import NoSlices, Permanent, ServiceError
-from dc_inject.model.slicing import Slice
+from dc_inject.model.items import Range, SliceId
 
 _KEPT = 20  # datasets whose lists of files are kept
 LONGER = timedelta(days=1)  # than its rule lives a slice's dataset
@@ -35,7 +35,7 @@ class Slices:
         self._lists: OrderedDict[str, list[Row]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def files(self, part: Slice) -> list[Row]:
+    def files(self, part: Range) -> list[Row]:
         """Return the files of a slice; raises Permanent when its parent has gone or changed."""
         with self._lock:
             known = self._lists.pop(part.parent, None)
@@ -54,15 +54,15 @@ class Slices:
             raise Permanent(f"{part.parent} has {units.counted(len(known), 'files')} now, not {part.of}")
         return known[part.first - 1 : part.last]
 
-    def item(self, name: str, part: Slice) -> Item | None:
+    def sized(self, wanted: SliceId) -> Slice | None:
         """Return a slice with the bytes that its files have; None when they are not known any more."""
         try:
-            files = self.files(part)
+            files = self.files(wanted.range)
         except Permanent:
             return None
-        return Item(name, sum(file["bytes"] for file in files), len(files))
+        return Slice(wanted, sum(file["bytes"] for file in files))
 
-    def there(self, part: Slice, rse: str) -> int:
+    def there(self, part: Range, rse: str) -> int:
         """Return how many bytes of a slice's files are available at an RSE."""
         try:
             sizes = {Did.of(file): file["bytes"] for file in self.files(part)}
@@ -75,13 +75,13 @@ class Slices:
         rows: list[Row] = self._connection.call("list_replicas", [did.row() for did in dids], rse_expression=rse)
         return rows
 
-    def make(self, injection: Injection, part: Slice) -> None:
+    def make(self, injection: Injection, item: Slice) -> None:
         """Make the dataset of a slice, files and all, in one call; one that is there is that of an earlier call.
 
         Raises NoSlices where the account may not.
         """
-        did = Did.read(injection.item.name)
-        files = [Did.of(file).row() for file in self.files(part)]
+        did = Did.of_item(item.id)
+        files = [Did.of(file).row() for file in self.files(item.range)]
         lifetime = math.ceil((injection.lifetime + LONGER) / timedelta(seconds=1))
         try:
             self._connection.call("add_dataset", did.scope, did.name, lifetime=lifetime, files=files, writes=True)
@@ -101,7 +101,7 @@ class Slices:
 
         That is no failure: it goes by its lifetime in any case.
         """
-        if slicing.read(injection.item.name) is None:
+        if not isinstance(injection.item, Slice):
             return None
         try:
             let_go(self._connection, deletion.SliceDataset(injection), int(_AFTER.total_seconds()))

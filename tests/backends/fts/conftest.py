@@ -10,7 +10,7 @@ import pytest
 
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
-from dc_inject.model import Entry, Injection, Item, JobOptions, Link
+from dc_inject.model import Bundle, Entry, File, Injection, JobOptions, Link
 
 from ..support import CYCLE, Heard, fts3_or_skip, injection, live
 from .keys import Keys
@@ -76,10 +76,9 @@ def backend(make: Callable[..., FtsBackend]) -> FtsBackend:
 def bundle(number: int, files: int = 2, **more: Any) -> Injection:
     """An injection of some of the source's files."""
     members = tuple(
-        Item(f"{SOURCE}/f{n}", 1000 + n, 1, "adler32:0cc737eb")
-        for n in range(files * number, files * (number + 1))
+        File(f"{SOURCE}/f{n}", 1000 + n, "adler32:0cc737eb") for n in range(files * number, files * (number + 1))
     )
-    item = Item(f"bundle {number}", sum(m.bytes for m in members), len(members), members=members)
+    item = Bundle(f"bundle {number}", sum(m.bytes for m in members), len(members), members=members)
     options = more.pop("job", JobOptions(scitag=65, longest_transfer=timedelta(minutes=30)))
     return injection(item, more.pop("link", LINK), job=options, **more)
 

@@ -11,7 +11,7 @@ import pytest
 from dc_inject.backends import fts as fts_module
 from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
-from dc_inject.model import DatasetFilter, FileFilter, Item, JobOptions, Listing
+from dc_inject.model import DatasetFilter, File, FileFilter, JobOptions, Listing
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.storage import Refused
 
@@ -46,7 +46,7 @@ def test_a_list_gives_what_is_below_the_source_and_sizes_are_asked_for(
     backend: FtsBackend, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = ["f1", f"{SOURCE}/f2", "davs://elsewhere/f3", "f4", "gone", "refused"]
-    files = tuple(Item(name, 44 if name == "f4" else 0, 1, "adler32:0cc737eb") for name in names)
+    files = tuple(File(name, 44 if name == "f4" else 0, "adler32:0cc737eb") for name in names)
 
     def refuse(verb: str, url: str) -> None:
         if url.endswith("refused"):
@@ -70,13 +70,13 @@ def test_a_source_that_is_down_is_no_source_without_files(backend: FtsBackend, s
         raise Temporary("HEAD: no answer in time")
 
     store.fault = down
-    listing = Listing("list.yaml", "", tuple(Item(f"f{n}", 0, 1) for n in range(100)))
+    listing = Listing("list.yaml", "", tuple(File(f"f{n}", 0) for n in range(100)))
     with pytest.raises(Temporary):
         list(backend.inventory(SOURCE, FileFilter(listing)))
     assert len(store.asked) <= 3 + 8
 
 
-SOURCES = [FileFilter(folder=""), FileFilter(Listing("list.yaml", "", (Item("f1", 0, 1), Item("f2", 0, 1))))]
+SOURCES = [FileFilter(folder=""), FileFilter(Listing("list.yaml", "", (File("f1", 0), File("f2", 0))))]
 
 
 @pytest.mark.parametrize("files", SOURCES)
@@ -109,7 +109,7 @@ def test_credentials_that_cannot_be_used_end_an_inventory(backend: FtsBackend, s
         raise NeedsOperator("the proxy expired", hold="credentials")
 
     store.fault = refuse
-    listing = Listing("list.yaml", "", (Item("f1", 0, 1),))
+    listing = Listing("list.yaml", "", (File("f1", 0),))
     with pytest.raises(NeedsOperator):
         list(backend.inventory(SOURCE, FileFilter(listing)))
 
@@ -120,7 +120,7 @@ def test_replicas_are_looked_up_where_somebody_knows_them(make, backend: FtsBack
 
     def replicas(source, wanted):
         asked.append((source, wanted))
-        yield Item(f"{SOURCE}/f1", 5, 1)
+        yield File(f"{SOURCE}/f1", 5)
 
     found = make(replicas=replicas).inventory(SOURCE, FileFilter(datasets=datasets))
     assert [item.name for item in found] == [f"{SOURCE}/f1"]

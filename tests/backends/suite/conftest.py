@@ -16,7 +16,18 @@ from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.rucio import RucioBackend
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.credentials import Credentials
-from dc_inject.model import Cycle, DatasetFilter, FileFilter, Injection, Item, JobOptions, Link
+from dc_inject.model import (
+    Bundle,
+    Cycle,
+    Dataset,
+    DatasetFilter,
+    File,
+    FileFilter,
+    Injection,
+    Item,
+    JobOptions,
+    Link,
+)
 from dc_inject.model.ports import Backend
 from dc_inject.sandbox import Rse, Sandbox, make_datasets
 from dc_inject.system.clock import SystemClock
@@ -100,7 +111,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 def _items() -> list[Item]:
-    return [Item(f"cms:/data/RAW#{number}", 6 * GB, 3) for number in range(4)]
+    return [Dataset(f"cms:/data/RAW#{number}", 6 * GB, 3) for number in range(4)]
 
 
 def _filter(prefix: str) -> DatasetFilter:
@@ -156,7 +167,7 @@ def real_link(sandbox: Sandbox) -> tuple[Link, Iterator[Item]]:
     link = Link(f"T2_XX_{label}_From", f"T2_XX_{label}_To")
     datasets = make_datasets(link.source, TESTS * 4, seed=label, files=(2, 3))
     sandbox.add([Rse(link.source, 10**16), Rse(link.destination, 10**15)], {link.source: datasets})
-    return link, iter([Item(f"{d.scope}:{d.name}", d.size, len(d.files)) for d in datasets])
+    return link, iter([Dataset(f"{d.scope}:{d.name}", d.size, len(d.files)) for d in datasets])
 
 
 def _sandbox(request: pytest.FixtureRequest) -> Iterator[Place]:
@@ -176,14 +187,14 @@ def _sandbox(request: pytest.FixtureRequest) -> Iterator[Place]:
 def _bundles(files: Sequence[Item]) -> list[Item]:
     parts = [tuple(files[start : start + FILES]) for start in range(0, len(files), FILES)]
     return [
-        Item(f"bundle {n}", sum(file.bytes for file in part), len(part), members=part)
+        Bundle(f"bundle {n}", sum(file.bytes for file in part), len(part), members=part)
         for n, part in enumerate(parts)
     ]
 
 
 def _sim_files(_request: pytest.FixtureRequest) -> Iterator[Place]:
     source, destination = "davs://a/data", "davs://b/dc"
-    clock, files = SimClock(CYCLE.start), [Item(f"{source}/f{n}", GB + n, 1) for n in range(4 * FILES)]
+    clock, files = SimClock(CYCLE.start), [File(f"{source}/f{n}", GB + n) for n in range(4 * FILES)]
     backend = SimBackend(clock, {source: files, destination: []}, name="fts", cleans_up=False)
     link = Link(source, destination, "fts")
     yield Place(backend, link, _bundles(files), FileFilter(folder=""), _patiently(lambda: _minute(clock)))
@@ -194,7 +205,7 @@ def _fts(request: pytest.FixtureRequest) -> Iterator[Place]:
     fts3_or_skip()
     source, destination = "davs://a/data", "davs://b/dc"
     clock, store = SimClock(CYCLE.start), Store(free=10**15)
-    files = [Item(f"{source}/f{n}", GB + n, 1) for n in range(4 * FILES)]
+    files = [File(f"{source}/f{n}", GB + n) for n in range(4 * FILES)]
     for file in files:
         store.put(file.name, file.bytes)
     store.put(f"{destination}/theirs", 1)
@@ -225,7 +236,7 @@ def _storages(request: pytest.FixtureRequest) -> Iterator[Place]:
     files = []
     for n in range(4 * FILES):
         stored = grid.put("XRD1", f"/suite/{label}/f{n}", 100_000 + n, seed=f"{label} {n}")
-        files.append(Item(f"{source}/f{n}", stored.size, 1, f"adler32:{stored.adler32}"))
+        files.append(File(f"{source}/f{n}", stored.size, f"adler32:{stored.adler32}"))
     backend = FtsBackend(
         grid.fts_url, campaign="test", clock=clock, observer=Heard(), credentials=Credentials({}, clock, uid=-1)
     )

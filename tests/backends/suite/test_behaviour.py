@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dc_inject.model import Cycle, Entry, Item, State
+from dc_inject.model import Cycle, Dataset, Entry, State
 from dc_inject.model.errors import Permanent, TryOtherItem
 from dc_inject.model.ports import Candidate, Observation, ReplicaStatus, Status
 
@@ -198,7 +198,7 @@ def test_a_look_shows_a_dataset_from_its_call_to_its_deletion(place: Place) -> N
 
 @pytest.mark.parametrize("place", REAL_CATALOGUES, indirect=True)
 def test_what_does_not_exist_is_refused_for_good(place: Place) -> None:
-    ghost = Item("cms:/no/such/THING", 1, 1)
+    ghost = Dataset("cms:/no/such/THING", 1, 1)
     (real,) = place.injections(0)
     (outcome,) = place.backend.submit([replace(real, key="no matter", item=ghost)])
     assert isinstance(outcome.error, Permanent)
