@@ -26,7 +26,7 @@ class DryBackend:
     def __init__(self, real: Backend, clock: Clock) -> None:
         """Take the service to read, and the clock that simulated rules live on."""
         self._real = real
-        self._sim = SimBackend(clock, items={}, name=real.name, cleans_up=real.cleans_up)
+        self._sim = SimBackend(clock, items={}, name=real.name)
         self.name, self.cleans_up = real.name, real.cleans_up
 
     def check(self) -> Identity:

@@ -29,6 +29,7 @@ from dc_inject.model.ports import (
     RseFacts,
     Status,
 )
+from dc_inject.model.services import DEFAULT, SERVICES
 from dc_inject.planning import pool
 
 
@@ -118,8 +119,7 @@ class SimBackend:
     may_end: bool | None = True
     fault: Callable[[str, object], None] = lambda _method, _subject: None
     answer: Callable[[str, object], None] = lambda _method, _subject: None
-    name: str = "rucio"
-    cleans_up: bool = True
+    name: str = DEFAULT.name
     failing: Callable[[File], bool] = lambda _file: False  # which files of a bundle fail
     tells_unfit: bool = False  # whether those are said to fail again
     rules: dict[str, _Rule] = field(default_factory=dict)
@@ -129,6 +129,11 @@ class SimBackend:
     )  # what is not deleted, by item, destination
     _seen: datetime | None = None
     _cut: bool = False  # whether any slice was accepted
+
+    @property
+    def cleans_up(self) -> bool:
+        """As the service does whose name it has."""
+        return SERVICES[self.name].cleans_up
 
     def __post_init__(self) -> None:
         """Index the items by source and name."""

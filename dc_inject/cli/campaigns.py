@@ -16,6 +16,7 @@ from dc_inject.model import Cycle, Entry, Injection, State, naming
 from dc_inject.model.errors import LedgerError, Permanent, UsageError
 from dc_inject.model.items import sized
 from dc_inject.model.ports import Backend, Clock, Found
+from dc_inject.model.services import DEFAULT, FTS
 
 
 @runtime_checkable
@@ -65,8 +66,8 @@ def services(ledger: Ledger | None, *, sweeping: bool) -> set[str]:
     """Return the services to speak to; who sweeps up files without a ledger may have no Rucio at all."""
     known = set() if ledger is None else {flow.link.through for flow in ledger.accounts()}
     if sweeping:
-        known.add("fts")
-    return known or {"rucio"}
+        known.add(FTS.name)
+    return known or {DEFAULT.name}
 
 
 def admit(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> None:

@@ -18,6 +18,7 @@ from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
+from dc_inject.model.services import FTS
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -123,14 +124,14 @@ def _ask(drafts: list[MenuDraft], campaign: Campaign, file_speed: float, timeout
             endpoint=common.menus_endpoint(drafts),
         )
     except UsageError as error:
-        name = next(draft.name for draft in drafts if "fts" in draft.services)
+        name = next(draft.name for draft in drafts if FTS.name in draft.services)
         raise MenuError([Problem(name, 0, error.message, error.hint or "")]) from None
     return online.ask(drafts, campaign, backends, file_speed)
 
 
 def _sent(drafts: list[MenuDraft]) -> list[str]:
     """Say where credentials would go, and what names each host; a campaign's ledger may have an answer."""
-    if not any("fts" in draft.services for draft in drafts):
+    if not any(FTS.name in draft.services for draft in drafts):
         return []
     for campaign in sorted({draft.campaign for draft in drafts}):
         trusting.recall_from(common.ledger_file(None, campaign), campaign)

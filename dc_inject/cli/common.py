@@ -25,6 +25,7 @@ from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.redaction import clean, scrub
+from dc_inject.model.services import DEFAULT, FTS, RUCIO, SERVICES
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -294,7 +295,7 @@ def backends(
         return made
 
     for service in sorted(set(services)):
-        if service == "rucio":
+        if service == RUCIO.name:
             made[service] = rucio()
         else:
             from dc_inject.backends.fts import FtsBackend
@@ -319,23 +320,18 @@ def backends(
 
 
 def configured_services() -> set[str]:
-    """Return the services that this environment configures; Rucio if it configures none."""
+    """Return the services that this environment configures; the default one if it configures none."""
     from dc_inject.backends.rucio.connection import configuration  # the client costs half a second
 
     if not os.environ.get(ENDPOINT):
-        return {"rucio"}
-    return {"fts"} if configuration() is None else {"fts", "rucio"}
-
-
-def noun(services: Iterable[str]) -> str:
-    """Return what services make of what is injected, for people: rules, or jobs."""
-    return {frozenset({"rucio"}): "rules", frozenset({"fts"}): "jobs"}.get(frozenset(services), "rules and jobs")
+        return {DEFAULT.name}
+    return {FTS.name} if configuration() is None else {FTS.name, RUCIO.name}
 
 
 def may_end(service: str, right: bool | None) -> str:
     """Say whether we may end at a service what we began; None is not known."""
     may = {True: "may", False: "may NOT", None: "perhaps may"}[right]
-    return f"{may} end {noun({service})} early"
+    return f"{may} end {SERVICES[service].injections} early"
 
 
 def fts_endpoint(named: str = "") -> str:
@@ -355,4 +351,4 @@ def menus_endpoint(drafts: Iterable[MenuDraft]) -> str:
 def known_endpoint(view: Reader | None) -> str:
     """Return the address of FTS that a ledger is bound to, if it is."""
     known = () if view is None else view.identities()
-    return next((one.address for one in known if one.service == "fts"), "")
+    return next((one.address for one in known if SERVICES[one.service].named_by_menus), "")

@@ -177,7 +177,7 @@ def _left_in_rucio(ledger: Path) -> list[str]:
         places = [
             Candidate(e.injection.item.id, e.injection.link)
             for e in view.entries()
-            if e.injection.link.through == "rucio"
+            if e.injection.link.through == backend.name
         ]
     _step(
         f"asking Rucio for rules of ours, and for {units.counted(len(places), 'datasets')} at their destinations"

@@ -23,6 +23,7 @@ from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Backend, Clock, Outcome
+from dc_inject.model.services import FTS, injections
 from dc_inject.planning import overrides
 from dc_inject.planning.second_hops import second_hops
 from dc_inject.system.clock import SystemClock
@@ -140,7 +141,7 @@ def end(
             record=ledger,
             patience=timedelta(seconds=3 * timeout),
         )
-        noun = common.noun(services)
+        noun = injections(services)
         standing = ending.look(entries, partial(_missed, noun, clock))
         doomed = standing.overdue + (standing.unfinished if cancel else ())
         standing, spared = _sparing(standing, _read(ledger, doomed) if ledger is not None else set())
@@ -169,7 +170,7 @@ def end(
             removal.tidy(ledger, name, backends)
             removal.say_what_lives_on(ours, backends, noun, clock)
         if sweep:
-            sweeping.sweep(backends["fts"], sweep, name, ledger, clock, even_new=even_new, yes=yes)
+            sweeping.sweep(backends[FTS.name], sweep, name, ledger, clock, even_new=even_new, yes=yes)
 
 
 def _trust(ledger: Ledger, campaign: str, clock: Clock) -> None:

@@ -191,7 +191,7 @@ def _carry_out(
     """Inject, judge the step that was cut short, and end what is left; returns the exit code of that, if any."""
     ledger_path = common.ledger_file(None, asked.campaign)
     climbs: list[Climbing] = []
-    named = [*asked.link[:2], asked.endpoint] if asked.link.through == "fts" else []
+    named = [*asked.link[:2], asked.endpoint] if asked.link.service.ends_are_urls else []
 
     def around(menus: Callable[[], Campaign], ledger: Ledger, clock: Clock) -> Callable[[], Campaign]:
         ledger.keep_challenge("asked", asked.kept(), clock.now())

@@ -16,6 +16,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses
 from dc_inject.model import Link, units
 from dc_inject.model.errors import UsageError
+from dc_inject.model.services import by_end
 from dc_inject.planning import climb
 from dc_inject.planning.climb import Ladder, Next, Progress
 from dc_inject.planning.verdict import EARLY, Outcome
@@ -56,7 +57,7 @@ def challenge(
         link=Link(
             addresses.end_name(source),
             addresses.end_name(destination),
-            "fts" if addresses.is_url(source) else "rucio",
+            by_end(is_url=addresses.is_url(source)).name,
         ),
         ladder=ladder,
         cycle=cycle,

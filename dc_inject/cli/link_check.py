@@ -114,7 +114,7 @@ def _refuse(
     if first.code == "storage-unreachable":
         raise ServiceError(first.message, _hint(first))
     more = _made(asked, told, draft) if first.code == "no-source-files" else ""
-    if first.code == "no-source-files" and asked.link.through == "rucio":
+    if first.code == "no-source-files" and not asked.link.service.takes_files:
         message, hint = _what_is_there(asked, backend, draft)
         raise UsageError(message, f"{hint}{more}")
     raise UsageError(first.message, _near(first, asked, backend) or f"{_hint(first)}{more}")
@@ -176,14 +176,15 @@ def _weigh(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> None:
     ladder, source, size = asked.ladder, asked.link.source, units.format_size(stock.bytes)
     first = ladder.first * ladder.every.total_seconds()
     step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.every)}"
-    what = "files" if asked.link.through == "fts" else "datasets"
-    if asked.link.through == "rucio" and stock.bytes < first and "pool-small" not in asked.accept:
+    service = asked.link.service
+    what = service.items
+    if service.unique and stock.bytes < first and "pool-small" not in asked.accept:
         raise UsageError(
             f"{step} needs {units.format_size(first)}, and {source} has {size} in {stock.datasets} {what} that "
             "fit: a dataset goes out again only when it is deleted at the destination",
             f"{BLOCKS['pool-small']}; if deletion is quick enough: --accept pool-small{_made(asked, told, draft)}",
         )
-    if asked.link.through == "rucio" and stock.bytes < asked.volume:
+    if service.unique and stock.bytes < asked.volume:
         click.echo(
             f"warning: all steps need {units.format_size(asked.volume)}, and {source} has {size}: datasets "
             "have to be deleted at the destination in time, to be used again",
@@ -197,17 +198,17 @@ def _weigh(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> None:
 def _made(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> str:
     """Return how datasets or files that fit can be made, as one more hint; nothing where it would be too much."""
     source, volume = asked.link.source, asked.volume
-    if volume > MOST_MADE or (asked.link.through == "fts" and asked.datasets):
+    if volume > MOST_MADE or (asked.link.service.takes_files and asked.datasets):
         return ""
     datasets = draft.preview.flows[0].datasets
     least, most = datasets.mean_file if isinstance(datasets, DatasetFilter) else (1, EVERYTHING.mean_file[1])
     size = min(max(_rounded_up(volume / WELL_CUT), least), most)
     files = max(-(-int(ENOUGH * volume) // size), WELL_CUT)
     command = f"dc-inject data make {source} {MADE} --files {files} --size {_bound(size)}"
-    if asked.link.through == "fts":
+    if asked.link.service.takes_files:
         folder = f"dc_inject-data/{MADE}/{files}x{size}"
         return f"; or make some, if {source} exists: `{command}`, then --folder {folder}"
-    identity = told.identities.get("rucio")
+    identity = told.identities.get(asked.link.through)
     scope = f"user.{identity.account}" if identity else "SCOPE"
     return (
         f"; or make some: `{command} --dataset-files {-(-files // MANY_SETS)}` (with --dry-run it tells whether "
@@ -246,7 +247,7 @@ def _with_space(asked: MiniChallenge, backend: Backend, smallest: int) -> MiniCh
     if space <= 0:
         raise UsageError(f"nothing is free at {place}", "ask the site for room, or take another destination")
     if space < smallest:
-        what, helps = ("file", "--folder") if asked.link.through == "fts" else ("dataset", "--did, --mean-file")
+        what, helps = ("file", "--folder") if asked.link.service.takes_files else ("dataset", "--did, --mean-file")
         raise UsageError(
             f"{'--space is' if asked.space else 'what may be ours there is'} {units.format_size(space)}, and the "
             f"smallest {what} of {asked.link.source} that fits has {units.format_size(smallest)}",

@@ -81,10 +81,10 @@ class MiniChallenge:
         return "\n".join(lines) + "\n"
 
     def _what(self) -> str:
-        if self.link.through == "fts" and not self.datasets:
+        if self.link.service.takes_files and not self.datasets:
             return f"files: {{folder: {scalar(self.folder or '.')}}}"
         patterns = ", ".join(scalar(one) for one in self.datasets or ("*:*",))
-        bounds = "" if self.link.through == "fts" else f", files: 1..1000, mean_file: {scalar(self.mean_file)}"
+        bounds = "" if self.link.service.takes_files else f", files: 1..1000, mean_file: {scalar(self.mean_file)}"
         return f"datasets: {{did: [{patterns}]{bounds}}}"
 
     def kept(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
+from dc_inject.model.services import SERVICES
 from dc_inject.planning import climb
 from dc_inject.planning.climb import Progress
 from dc_inject.planning.verdict import COARSE, EARLY, Outcome
@@ -145,8 +146,9 @@ def _said(told: Mapping[str, Any]) -> str:
 
 def removed_by(told: Mapping[str, Any]) -> str:
     """Say who deletes what is left."""
-    if told["service"] == "rucio":
-        return "Rucio deletes it after its rules have ended"
+    service = SERVICES[told["service"]]
+    if service.cleans_up:
+        return f"{service.title} deletes it after its {service.injections} have ended"
     return f"`dc-inject end {told['campaign']} --cancel` deletes it"
 
 

@@ -17,6 +17,7 @@ from dc_inject.menu import MenuDraft, addresses, values
 from dc_inject.menu.writing import Heading
 from dc_inject.model import rates, units
 from dc_inject.model.errors import MenuError, Problem, UsageError
+from dc_inject.model.services import DEFAULT, SERVICES
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -75,7 +76,7 @@ _OPTIONS = (
     click.option("--timezone", type=ZONE, help="The time zone of times without an offset [default: UTC]."),
     click.option("--start", type=TIME, help="The start of the menu, or `now` [default: tomorrow, 10:00]."),
     click.option("--end", type=TIME, help="The end of the menu [default: 24 h after its start]."),
-    click.option("--through", type=click.Choice(["rucio", "fts"]), default="rucio", help="The service to use."),
+    click.option("--through", type=click.Choice(list(SERVICES)), default=DEFAULT.name, help="The service to use."),
     click.option("--did", "datasets", type=DID, multiple=True, metavar="PATTERN",
                  help="Datasets to inject, scope:name with wildcards (may be repeated) [default: *:*]."),
     click.option("--folder", type=FOLDER, help="Through FTS: files of this folder below the source [default: .]."),
@@ -98,10 +99,10 @@ def heading(given: Mapping[str, object], scenario: str, include: str = "") -> He
     said = {key: value for key, value in given.items() if value not in (None, (), "")}
     start, end = usual_window(str(said.get("timezone", "UTC")), str(said.get("start", "")))
     known = {"campaign": scenario, "contact": common.who(), "timezone": "UTC", "start": start, "end": end}
-    through = str(said.setdefault("through", "rucio"))
-    if through == "rucio" and "folder" in said:
+    service = SERVICES[str(said.setdefault("through", DEFAULT.name))]
+    if not service.takes_files and "folder" in said:
         raise UsageError("--folder is for links through FTS", "add --through fts, or name datasets with --did")
-    if through == "rucio":
+    if not service.takes_files:
         known["datasets"] = ANY_DATASET
     elif "datasets" not in said:
         known["folder"] = "."

@@ -17,6 +17,7 @@ from dc_inject.cli.menu_heading import DID, END, ENDPOINT, FOLDER, LINE, NAME, R
 from dc_inject.menu import addresses, values, writing
 from dc_inject.model import units
 from dc_inject.model.errors import MenuError, UsageError
+from dc_inject.model.services import SERVICES
 from dc_inject.system import files
 
 COMMENTS = (
@@ -218,7 +219,7 @@ def _heading_steps(said: dict[str, object]) -> list[Step]:
         ask("start", "Start, or now", time, lambda: menu_heading.usual_window(zone())[0]),
         ask("end", "End", time, lambda: menu_heading.usual_window(zone(), str(said["start"]))[1]),
     ]
-    if said["through"] != "fts":
+    if not SERVICES[str(said["through"])].takes_files:
         return [*steps, datasets]
     steps.append(ask("endpoint", "FTS", lambda: ENDPOINT, lambda: "https://fts3.example.org:8446"))
     if "datasets" not in answered:

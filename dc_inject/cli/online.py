@@ -15,6 +15,7 @@ from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey, units
 from dc_inject.model.errors import MenuError, Permanent, Problem, ServiceError, Temporary
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Backend, Identity
+from dc_inject.model.services import FTS, RUCIO
 from dc_inject.storage.types import Missing
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ LIMITS = {
 
 def fts_of(backends: Mapping[str, Backend]) -> FtsBackend | None:
     """Return the back end of FTS, which can be asked more than others, if it is there."""
-    return cast("FtsBackend | None", backends.get("fts"))
+    return cast("FtsBackend | None", backends.get(FTS.name))
 
 
 def ask(
@@ -48,14 +49,14 @@ def ask(
     told = Answers(campaign)
     alive = {service: backend for service, backend in backends.items() if _lets_us_in(told, drafts, backend)}
     told.campaign = _resolved(told, drafts, alive)
-    if "rucio" in alive:
-        online_rucio.ask(told, drafts, cast("RucioBackend", alive["rucio"]))
+    if RUCIO.name in alive:
+        online_rucio.ask(told, drafts, cast("RucioBackend", alive[RUCIO.name]))
     fts = fts_of(backends)
     if fts is not None:
-        of_fts = uses(told.campaign, "fts")
+        of_fts = uses(told.campaign, fts.name)
         _ask_files(told, of_fts, fts, _ask_storages(told, of_fts, fts))
         _ask_space(told, of_fts, fts)
-        if "fts" in alive:
+        if fts.name in alive:
             _ask_limits(told, of_fts, fts, file_speed)
     return told
 
@@ -246,7 +247,7 @@ def _ask_limits(told: Answers, uses: Sequence[Use], fts: FtsBackend, file_speed:
     except ServiceError as error:
         told.said.append(f"FTS's limits cannot be told: {error.message}")
         return
-    told.limits.add("fts")
+    told.limits.add(fts.name)
     told.problems += menu.throttled(told.campaign, limits, file_speed)
     kinds = Counter(limit.told for limit in limits)
     counts = ", ".join(f"{number} {LIMITS[kind]}" for kind, number in kinds.items())

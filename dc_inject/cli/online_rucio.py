@@ -26,7 +26,7 @@ LOOKED_AT = 10  # datasets of a source, in one bulk call
 def ask(told: Answers, drafts: Sequence[MenuDraft], rucio: RucioBackend) -> None:
     """Ask about all that links through Rucio need; what cannot be told is said, and stops nothing else."""
     unresolved = {expression for draft in drafts for _, expression in draft.expressions}
-    some = uses(told.campaign, "rucio")
+    some = uses(told.campaign, rucio.name)
     names = {name for _, flow in some for name in flow.link[:2]} - unresolved
     try:
         known = dict(rucio.sites(sorted(names)))
@@ -45,8 +45,8 @@ def ask(told: Answers, drafts: Sequence[MenuDraft], rucio: RucioBackend) -> None
 def _rses(told: Answers, some: Iterable[Use], known: Mapping[str, RseFacts]) -> None:
     """Find out whether RSEs exist and are available, and which are tape."""
 
-    def facts(service: str, ends: Iterable[str]) -> Mapping[str, RseFacts]:
-        return {name: known[name] if service == "rucio" and name in known else RseFacts(name) for name in ends}
+    def facts(_service: str, ends: Iterable[str]) -> Mapping[str, RseFacts]:
+        return {name: known[name] if name in known else RseFacts(name) for name in ends}
 
     try:
         admit.ends(told.campaign, facts)
@@ -126,7 +126,7 @@ def _pools(told: Answers, some: Iterable[Use], rucio: RucioBackend) -> None:
             told.said.append(
                 f"{pool.source}: {units.counted(stock.datasets, 'datasets')}, {units.format_size(stock.bytes)}"
             )
-    identity = told.identities.get("rucio")
+    identity = told.identities.get(rucio.name)
     told.stocks |= stocks
     told.take(lint.pools(told.campaign, stocks, may_end=identity is not None and identity.may_end is True))
     _last_look(told, some, samples, rucio)

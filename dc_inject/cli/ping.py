@@ -17,6 +17,7 @@ from dc_inject.metrics import Silent
 from dc_inject.model import units
 from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.model.ports import Backend
+from dc_inject.model.services import SERVICES
 from dc_inject.storage.types import VERBS
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
@@ -123,7 +124,7 @@ def _waiting(what: str) -> Iterator[None]:
 
 def _emit(fmt: str, rows: Sequence[dict[str, Any]], ends: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
-        row["storages"] = ends if row["service"] == "fts" else []
+        row["storages"] = ends if SERVICES[row["service"]].ends_are_urls else []
     if fmt != "table":
         tables.emit(fmt, COLUMNS, rows)
         return
@@ -175,7 +176,7 @@ def _storages(drafts: Iterable[MenuDraft], backends: Mapping[str, Backend]) -> l
     fts = online.fts_of(backends)
     if fts is None:
         return []
-    links = {flow.link for draft in drafts for flow in draft.preview.flows if flow.link.through == "fts"}
+    links = {flow.link for draft in drafts for flow in draft.preview.flows if flow.link.service.ends_are_urls}
     ends = fts.storages({link.source for link in links}, {link.destination for link in links})
     return [_end(end) for end in ends]
 

@@ -193,7 +193,7 @@ def _asking(*errors: type[DcInjectError]) -> Iterator[None]:
 
 
 def _simulated(service: str, clock: SimClock, items: dict[str, list[Item]]) -> SimBackend:
-    return SimBackend(clock, items, name=service, cleans_up=service == "rucio")
+    return SimBackend(clock, items, name=service)
 
 
 def read_inventory(path: Path) -> dict[str, list[Item]]:

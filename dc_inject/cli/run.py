@@ -25,6 +25,7 @@ from dc_inject.metrics import Metrics
 from dc_inject.model import Campaign, Hold, rates, units
 from dc_inject.model.errors import NeedsOperator, Temporary
 from dc_inject.model.ports import Clock, Identity
+from dc_inject.model.services import injections
 from dc_inject.planning.reconcile import backoff
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
@@ -187,7 +188,7 @@ def inject(
                 call_grace=timedelta(seconds=3 * timeout), drain=not no_drain, end_on_stop=end_on_stop
             ),
         )
-        with _signals(engine, stopping.format(noun=common.noun(services))):
+        with _signals(engine, stopping.format(noun=injections(services))):
             engine.run(until=until, once=once)
         if closing is not None:
             closing(campaign, ledger)

@@ -19,6 +19,7 @@ from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State, units
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
 from dc_inject.model.naming import Copy
 from dc_inject.model.ports import Backend, Clock, Status, Stray
+from dc_inject.model.services import FTS
 
 YOUNG = timedelta(days=1)
 AT_ONCE = 1000  # files deleted between two words
@@ -43,7 +44,7 @@ def warn(prefix: str, ledger: Ledger | None) -> None:
     """Say so when a prefix is no destination of the campaign: most likely nothing of it is there."""
     if ledger is None:
         return
-    known = sorted({flow.link.destination for flow in ledger.accounts() if flow.link.through == "fts"})
+    known = sorted({flow.link.destination for flow in ledger.accounts() if not flow.link.service.cleans_up})
     if known and prefix not in known:
         others = f"{', '.join(known[:5])}{', ...' if len(known) > 5 else ''}"
         click.echo(f"no job of this ledger went to {prefix}; its destinations are {others}", err=True)
@@ -128,7 +129,7 @@ def _entry(copy: Copy, prefix: str) -> Entry:
         campaign=copy.campaign,
         cycle=Cycle(copy.cycle, timedelta(0)),
         scenario=copy.scenario,
-        link=Link("", prefix, "fts"),
+        link=Link("", prefix, FTS.name),
         item=Bundle("", 0, 0),
         release=copy.cycle,
         lifetime=timedelta(0),

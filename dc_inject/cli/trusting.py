@@ -72,7 +72,7 @@ def recall_from(path: Path, campaign: str) -> None:
 def ends(links: Iterable[Link], *purposes: Purpose) -> set[End]:
     """Return the ends of links through FTS, with what they are opened for; without purposes both ends."""
     some = purposes or PURPOSES
-    return {(purpose, getattr(link, purpose)) for link in links if link.through == "fts" for purpose in some}
+    return {(purpose, getattr(link, purpose)) for link in links if link.service.ends_are_urls for purpose in some}
 
 
 def ask(some: Iterable[End], endpoint: str, *, whose: str = "This menu") -> tuple[str, ...]:

@@ -39,13 +39,13 @@ def findings(campaign: Campaign) -> None:
 def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, RseFacts]]) -> None:
     """Raise MenuError for links whose ends do not exist, or are tape that nobody agreed to.
 
-    Storages of links through FTS are not asked: they tell neither, and one that hangs would keep the engine.
+    Where only storages know their ends they are not asked: they tell neither, and one that hangs would keep
+    the engine.
     """
     names: dict[str, set[str]] = {}
     for flow in campaign.flows:
-        if flow.link.through == "fts":
-            continue
-        names.setdefault(flow.link.through, set()).update((flow.link.source, flow.link.destination))
+        if flow.link.service.knows_ends:
+            names.setdefault(flow.link.through, set()).update((flow.link.source, flow.link.destination))
     known = {
         (service, name): fact
         for service, some in names.items()

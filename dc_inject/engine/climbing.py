@@ -135,14 +135,15 @@ class Climbing:
         ladder = self._progress.ladder
         few = climb.in_a_step(ladder, row.pool_items, row.pool_bytes)
         if few is not None:
-            what, way = ("files", FINER) if key.link.through == "fts" else ("datasets", f"{FINER}, {CUT}")
+            service = key.link.service
+            way = f"{FINER}, {CUT}" if service.cuts else FINER
             log.warning(
                 "a step of %s at %s holds only %.1f %s of %s, the mean of what the source has: "
                 "one more or less can make it inconclusive; %s",
                 units.format_duration(ladder.every),
                 units.format_rate(ladder.first),
                 few,
-                what,
+                service.items,
                 units.format_size(round(row.pool_bytes / row.pool_items)),
                 way,
             )

@@ -11,6 +11,7 @@ from dc_inject.engine.submitting import Submitting
 from dc_inject.ledger import Row
 from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State, transitions, units
 from dc_inject.model.events import CycleClosed
+from dc_inject.model.services import DEFAULT, SERVICES, injections
 
 log = logging.getLogger(__name__)
 
@@ -18,8 +19,6 @@ END_OF_RUN = "the end of the run has come"  # why intents are withdrawn then
 _OF_ITEMS = frozenset(
     {Hold.POOL_DRY, Hold.QUARANTINED, Hold.GRAIN}
 )  # troubles with single datasets, not with calls
-
-NOUNS = {"rucio": "rules", "fts": "jobs"}  # what a service makes of an injection
 
 
 class Closing:
@@ -161,10 +160,10 @@ def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
     """Say in one sentence what a cycle did."""
     due, injected = sum(row.due for row in rows), sum(row.injected for row in rows)
     moved = sum(row.moved for row in rows)
-    made = {noun: sum(row.rules for row in rows if row.key.link.through == s) for s, noun in NOUNS.items()}
-    named = [noun for service, noun in NOUNS.items() if any(row.key.link.through == service for row in rows)]
-    what = " and ".join(units.counted(count, noun) for noun, count in made.items() if count)
-    what = what or f"no {' and '.join(named) or 'rules'}"
+    made = {name: sum(row.rules for row in rows if row.key.link.through == name) for name in SERVICES}
+    counts = [units.counted(count, SERVICES[name].injections) for name, count in made.items() if count]
+    named = {row.key.link.through for row in rows} or {DEFAULT.name}
+    what = " and ".join(counts) or f"no {injections(named)}"
     # What turned out to be there already, or smaller than listed, was counted in an earlier cycle.
     back = f", took back {units.format_size(-injected)} counted before" if injected < 0 else ""
     held = Counter(row.held.hold for row in rows if row.held is not None)

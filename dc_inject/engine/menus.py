@@ -13,6 +13,7 @@ from dc_inject.menu import differences
 from dc_inject.model import Campaign
 from dc_inject.model.errors import MenuError, Problem
 from dc_inject.model.ports import Backend, Clock
+from dc_inject.model.services import SERVICES
 from dc_inject.system import files
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class Menus:
                 if getattr(campaign, what) != getattr(self._campaign, what):
                     message = f"the campaign's {what} cannot change while it is in force"
                     raise MenuError([Problem(menus[0].name, 0, message, "a new campaign has a name of its own")])
-            self._same_fts(self._campaign, campaign)
+            self._same_endpoint(self._campaign, campaign)
         self._admits(campaign)
         admit.findings(campaign)
         admit.ends(campaign, lambda service, rses: self._backends[service].sites(rses))
@@ -91,13 +92,16 @@ class Menus:
             ledger.record_resolution(service, expression, names, now)
         ledger.put_in_force([(one.name, one.digest, one.text) for one in before.menus_in_force()], now)
 
-    def _same_fts(self, before: Campaign, after: Campaign) -> None:
-        """Raise MenuError for another FTS: nobody speaks to it in this run, and it knows none of the jobs."""
+    def _same_endpoint(self, before: Campaign, after: Campaign) -> None:
+        """Raise MenuError for another address: nobody speaks to it in this run, and it knows none of the jobs."""
         old, new = _endpoint(before), _endpoint(after)
-        in_use = {known.address for known in self._ledger.identities() if known.service == "fts"}
-        if "fts" in self._backends and new not in {old, *in_use}:
-            message = f"FTS is {new or 'not named'}, but {old or ', '.join(in_use)} in the campaign in force"
-            raise MenuError([Problem(after.menus[0].name, 0, message, "start anew to use another FTS")])
+        for service in (SERVICES[name] for name in self._backends):
+            in_use = {known.address for known in self._ledger.identities() if known.service == service.name}
+            if service.named_by_menus and new not in {old, *in_use}:
+                was = old or ", ".join(in_use)
+                message = f"{service.title} is {new or 'not named'}, but {was} in the campaign in force"
+                hint = f"start anew to use another {service.title}"
+                raise MenuError([Problem(after.menus[0].name, 0, message, hint)])
 
     def _resolve(self, service: str, expression: str) -> tuple[str, ...]:
         """Return what an expression meant when its menu came into force; asked once, then recorded."""

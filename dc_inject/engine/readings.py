@@ -53,7 +53,7 @@ class Reads:
             dataset=round(bytes_ / len(injected)) if injected else known[0],
             file=round(bytes_ / files) if files else known[1],
             silent=_silent(entries, before),
-            service={"rucio": "Rucio", "fts": "FTS"}.get(self.key.link.through, self.key.link.through),
+            service=self.key.link.service.title,
         )
 
     def _held(self, ledger: Reader) -> Held | None:

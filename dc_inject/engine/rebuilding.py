@@ -145,20 +145,20 @@ class Rebuilding:
         lifetime = flow.lifetime_max if flow else LIFETIME
         if found.expires_at is not None:
             lifetime = max(found.expires_at - found.created_at, timedelta(0))
-        through_fts = found.link.through == "fts"
+        bundled = found.link.service.takes_files
         injection = Injection(
             key=found.key,
             campaign=found.campaign,
             cycle=cycle,
             scenario=found.scenario,
             link=flow.link if flow else found.link,
-            item=_bundle(found, flow) if through_fts else sized(found.item, found.bytes or 0, found.files),
+            item=_bundle(found, flow) if bundled else sized(found.item, found.bytes or 0, found.files),
             release=found.created_at,
             lifetime=lifetime,
             activity=flow.activity if flow else "",
             service_priority=flow.service_priority if flow else 3,
             contact=found.contact or self._campaign.contact,
-            job=((flow.job if flow else None) or JobOptions()) if through_fts else None,
+            job=((flow.job if flow else None) or JobOptions()) if bundled else None,
             once=flow is not None and flow.once,
         )
         return Entry(

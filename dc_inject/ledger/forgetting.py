@@ -15,7 +15,7 @@ def unended(view: Reader) -> int:
     """Return how many rules and jobs may still exist, or have left files that only this ledger knows of."""
     in_service = view.entries(*(state for state in State if state.in_service))
     ended = view.entries(State.ENDED)
-    return len(in_service) + sum(1 for entry in ended if entry.injection.link.through == "fts")
+    return len(in_service) + sum(1 for entry in ended if not entry.injection.link.service.cleans_up)
 
 
 def forget(path: Path, who: str) -> None:

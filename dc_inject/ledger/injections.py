@@ -20,7 +20,10 @@ from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.items import ItemId, read_id
 from dc_inject.model.ports import Observation, Outcome
+from dc_inject.model.services import SERVICES
 
+# Services where an item can be at a destination only once, in words of SQL.
+UNIQUE = f"({', '.join(repr(name) for name, service in SERVICES.items() if service.unique)})"
 _MOVING = frozenset({State.CALLED, State.LIVE})
 
 
@@ -53,10 +56,10 @@ class InjectionReader(AccountReader, GivenReader):
         return {row["key"]: entry_rows.entry_of(row) for row in rows}
 
     def taken(self, now: datetime) -> set[tuple[ItemId, str]]:
-        """Return every (item, destination) that is resident or on its way through Rucio, or set aside now."""
+        """Return every (item, destination) that is set aside now, or is or will be where it may be only once."""
         found = self._db.rows(
             "SELECT item, destination FROM injection JOIN account ON account.id = account "  # noqa: S608  our own words
-            f"WHERE state NOT IN {ENDS} AND through = 'rucio' "
+            f"WHERE state NOT IN {ENDS} AND through IN {UNIQUE} "
             "UNION SELECT item, destination FROM quarantine WHERE until IS NULL OR until > ?",
             stored(now),
         )

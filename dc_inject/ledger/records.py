@@ -12,6 +12,7 @@ from dc_inject.ledger.part import Part
 from dc_inject.ledger.types import Change, Known, MenuInForce, Pause
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Identity
+from dc_inject.model.services import SERVICES
 from dc_inject.model.units import format_duration
 from dc_inject.planning.overrides import EVERYTHING, shown
 
@@ -216,7 +217,7 @@ class Records(RecordReader):
 
     def _compare(self, known: Known, identity: Identity) -> None:
         # Another port of a host is another FTS, which knows none of the jobs; Rucio may move to another port.
-        place = _place if identity.service == "fts" else _host
+        place = _place if SERVICES[identity.service].named_by_menus else _host
         for what, was, now in (
             ("host", place(known.address), place(identity.address)),
             ("VO", known.vo, identity.vo),

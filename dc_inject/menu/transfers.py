@@ -65,7 +65,7 @@ def throttled(
 
     The rates of all flows between the same storages count together, as they do for FTS.
     """
-    flows = [(menu, flow) for menu in campaign.menus for flow in menu.flows if flow.link.through == "fts"]
+    flows = [(menu, flow) for menu in campaign.menus for flow in menu.flows if flow.link.service.ends_are_urls]
     return tuple(sorted({found for limit in limits for found in _finding(flows, limit, file_speed)}))
 
 

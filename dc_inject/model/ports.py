@@ -204,12 +204,14 @@ class Backend(Protocol):
     """A service that moves bytes; every method may be called again with the same arguments, from any thread.
 
     Methods that take many answer for each; they raise a ServiceError only when nothing at all could be told.
-    `cleans_up` tells whether the service ends what has lived its lifetime and deletes what was ended, as Rucio
-    does; where not, both are ours to do.
     """
 
     name: str
-    cleans_up: bool
+
+    @property
+    def cleans_up(self) -> bool:
+        """As `services.Service` has it, of the service of this name."""
+        ...
 
     def check(self) -> Identity:
         """Tell who we are and what we may do; raises Fatal with a hint when nothing will work."""

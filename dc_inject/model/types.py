@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from dc_inject.model.goals import Goal
 from dc_inject.model.items import File, Item, Slicing
+from dc_inject.model.services import DEFAULT, SERVICES, Service
 from dc_inject.model.shape import Shape
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -21,10 +22,15 @@ class Link(NamedTuple):
 
     source: str
     destination: str
-    through: str = "rucio"
+    through: str = DEFAULT.name
 
     def __str__(self) -> str:
         return f"{self.source}:{self.destination}"
+
+    @property
+    def service(self) -> Service:
+        """What its service can do, and what its things are called."""
+        return SERVICES[self.through]
 
     @property
     def shown(self) -> str:

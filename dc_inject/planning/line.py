@@ -125,10 +125,10 @@ class Table:
 
     def _line(self, demand: Demand) -> Line:
         flow, s = demand.flow, self._s
-        name, unique = flow.link.destination, flow.link.through == "rucio"
+        name, unique = flow.link.destination, flow.link.service.unique
         pool, at_places = self._pool(flow.pool)
-        # Through FTS every copy has a name of its own, so that a file may go out again at once: only what is set
-        # aside counts as taken, and what one link takes is not taken for others.
+        # Where items are not unique, every copy has a name of its own, so that a file may go out again at once:
+        # only what is set aside counts as taken, and what one link takes is not taken for others.
         taken: set[str] | Taken = self._taken[name] if unique else set(self._taken[name])
         count, size = at_places.get(name, (0, 0))
         if flow.once and pool:

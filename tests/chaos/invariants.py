@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger import check as ledger_check
 from dc_inject.metrics import Metrics
-from dc_inject.model import Entry, State
+from dc_inject.model import Bundle, Entry, State
 from tests.chaos.truth import Others, Rule, Truth
 from tests.chaos.world import DONE, KILLED, SERVICE, World
 
@@ -87,7 +87,8 @@ def everyone(world: World) -> str:
 
 def _place(entry: Entry) -> tuple[str, str, str]:
     injection = entry.injection
-    return "" if injection.item.members else injection.item.name, injection.link.destination, injection.link.source
+    item = injection.item
+    return "" if isinstance(item, Bundle) else item.name, injection.link.destination, injection.link.source
 
 
 def _lives(world: World, notes: list[str]) -> Iterator[Violation]:

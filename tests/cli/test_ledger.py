@@ -236,7 +236,7 @@ class Searchable(SimBackend):
             if one.campaign == campaign:
                 yield Found(
                     key=key, external_id=f"sim-{key}", campaign=campaign, scenario=one.scenario,
-                    cycle=one.cycle.start, link=one.link, item=one.item.name, bytes=one.item.bytes,
+                    cycle=one.cycle.start, link=one.link, item=one.item.id, bytes=one.item.bytes,
                     status=Status.MOVING, done=0, moving=one.item.files, stuck=0, created_at=rule.created,
                     expires_at=rule.expires,
                 )  # fmt: skip

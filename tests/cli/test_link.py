@@ -135,7 +135,7 @@ def test_steps_of_few_datasets_are_warned_of(service, size: int, every: str, war
 
 def test_through_fts_files_are_counted(service) -> None:
     """There is nothing to slice."""
-    service(stock=source_files("A", 100), name="fts", cleans_up=False)
+    service(stock=source_files("A", 100), name="fts")
     ends = ("link", url("A"), url("B"), "--fts", "https://fts.example.org:8446")
     done = run(*ends, "--rate", "10Mb/s", "--for", "1h")
     assert "holds only 4.5 files of 1 GB" in done.stderr
@@ -326,7 +326,7 @@ def test_ctrl_c_while_it_ends_says_what_is_left_and_what_goes_on(service, tmp_pa
 
 def test_files_go_through_fts_between_two_prefixes(service, tmp_path: Path) -> None:
     """Jobs are ended, and their copies deleted."""
-    service(stock=source_files("A", 600), name="fts", cleans_up=False)
+    service(stock=source_files("A", 600), name="fts")
     done = run("link", url("A"), url("B"), "--rate", "2Gb/s", "--for", "1h", "--fts", "https://fts.example.org:8446",
                "--format", "json")  # fmt: skip
     assert done.exit_code == 0, done.exception

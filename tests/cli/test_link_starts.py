@@ -197,7 +197,7 @@ def test_too_little_to_inject_is_told_with_how_to_make_more(service, more: tuple
 
 def test_an_empty_folder_is_told_with_how_to_fill_one(service) -> None:
     """Where `data make` puts its files, from which this command takes them then."""
-    service(stock={url("A"): []}, name="fts", cleans_up=False)
+    service(stock={url("A"): []}, name="fts")
     wanted = (url("A"), url("B"), "--rate", "100Mb/s", "--for", "8m", "--fts", "https://fts.example.org:8446")
     hint = refused(*wanted).hint
     words = hint.split("`dc-inject data make ")[1].split("`")[0].split()

@@ -242,7 +242,6 @@ def soak(path: Path, *, days: float, links: int, share: float, every: int, seed:
             dict(files),
             speed=speeds.__getitem__,
             name="fts",
-            cleans_up=False,
             failing=lambda _file: bad.random() < 0.002,
         )
     )

@@ -12,7 +12,7 @@ from tests.engine.world import CYCLE, START, campaign, file_flow, source_files, 
 
 def test_what_could_not_be_looked_at_is_no_backlog(tmp_path):
     link = replace(file_flow("A", "B", 0.8), lifetime_max=timedelta(hours=1))
-    one = world(tmp_path, campaign([link]), source_files("A", 400), name="fts", cleans_up=False)
+    one = world(tmp_path, campaign([link]), source_files("A", 400), name="fts")
 
     def fault(method, _subject):
         if method == "observe" and one.clock.now() >= START + 2 * CYCLE:

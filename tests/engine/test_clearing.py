@@ -96,7 +96,7 @@ class Service(SimBackend):
         refuses: dict[str, int] | None = None,
         refused: ServiceError | None = None,
     ) -> None:
-        super().__init__(clock, {}, name="fts", cleans_up=False)
+        super().__init__(clock, {}, name="fts")
         self.hangs, self.silent = set(hangs), set(silent)
         self.refused = refused or Temporary("busy")
         self.refuses = Counter(refuses or {})

@@ -98,7 +98,7 @@ def test_a_source_with_nothing_that_fits_ends_it_after_two_cycles(tmp_path, satu
 def test_source_files_that_are_missing_do_not_count_against_the_link(tmp_path):
     """A third of them fails for that, and what was asked for has moved all the same."""
     link = file_flow("A", "B", 1, end=START + 2 * HOUR)
-    fts = {"name": "fts", "cleans_up": False, "failing": lambda file: file.name.endswith(("0", "3", "6"))}
+    fts = {"name": "fts", "failing": lambda file: file.name.endswith(("0", "3", "6"))}
     _, climbs = climbing(
         tmp_path, capacity=1000, ladder=ladder(1, 1, 1, saturate=False), stock=source_files("A", 1000), link=link,
         until=START + HOUR, **fts,
@@ -183,7 +183,7 @@ def test_a_destination_that_is_away_is_no_verdict_on_the_link(tmp_path):
     steps = ladder(4, 4, 8, saturate=False)
     one, climbs = climbing(
         tmp_path, capacity=1000, ladder=steps, stock=source_files("A", 4000), link=link, until=START + 2 * HOUR,
-        name="fts", cleans_up=False, unwritable={url("B")},
+        name="fts", unwritable={url("B")},
     )  # fmt: skip
     assert {one.cause.code for one in climbs.verdicts} == {"destination-unavailable"}
     assert one.clock.now() >= START + 2 * HOUR, "it waits for it"

@@ -16,7 +16,7 @@ from tests.engine.test_crashes import Killed
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, opened, source_files, url, world
 
 LINK = file_flow("A", "B", 0.8)  # 90 GB a cycle
-FTS = {"name": "fts", "cleans_up": False}
+FTS = {"name": "fts"}
 DUE = 90 * GB
 
 

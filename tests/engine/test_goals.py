@@ -15,10 +15,11 @@ from dc_inject.model import Exclusion, Hold, State
 from dc_inject.model.errors import Permanent
 from dc_inject.model.events import CycleClosed
 from dc_inject.model.goals import Keep, Recycle, Standing, Volume
+from dc_inject.model.items import units_of
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
 TB = 1000 * GB
-FTS = {"name": "fts", "cleans_up": False}
+FTS = {"name": "fts"}
 bytes_ = st.integers(0, 10**15)
 
 
@@ -30,7 +31,7 @@ def sums(one):
 def names(one):
     """How often each dataset or file was accepted and not given back."""
     given = [rule.injection for rule in one.backend.rules.values()]
-    return Counter(item.name for i in given for item in i.item.members or (i.item,))
+    return Counter(name for i in given for name in units_of(i.item))
 
 
 # --------------------------------------------------------------------------- arithmetic

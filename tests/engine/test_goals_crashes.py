@@ -56,7 +56,7 @@ def test_a_volume_with_a_second_hop(tmp_path, step):
 @pytest.mark.parametrize("step", STEPS)
 def test_a_volume_of_files(tmp_path, step):
     links = [file_flow("A", to, 0.8, goal=Volume(60 * GB)) for to in "BC"]
-    one = world(tmp_path, campaign(links), source_files("A", 120), name="fts", cleans_up=False)
+    one = world(tmp_path, campaign(links), source_files("A", 120), name="fts")
     killed_at(one, step, {1, 3})
     assert {account.moved for account in one.ledger.accounts().values()} == {60 * GB}
     times = Counter(file.name for r in one.backend.rules.values() for file in r.injection.item.members)
@@ -68,7 +68,7 @@ def test_files_with_a_second_hop(tmp_path, step):
     first = file_flow("A", "B", 0.8, goal=Volume(60 * GB), lifetime_max=timedelta(hours=6))
     then = file_flow("B", "T", 0.8, datasets=FileFilter(landed="test"), goal=SecondHop())
     made = campaign([first, then])
-    one = world(tmp_path, made, source_files("A", 70), speed=lambda _link: 0.08e9, name="fts", cleans_up=False)
+    one = world(tmp_path, made, source_files("A", 70), speed=lambda _link: 0.08e9, name="fts")
     killed_at(one, step, {1, 3})
     moved = {key.link.destination: account.moved for key, account in one.ledger.accounts().items()}
     assert moved == {url("B"): 60 * GB, url("T"): 60 * GB}

@@ -39,7 +39,7 @@ class Asked(SimBackend):
     """A service that keeps what it was asked of the ends of links."""
 
     def __init__(self, clock: SimClock, name: str) -> None:
-        super().__init__(clock, {}, name=name, cleans_up=name != "fts")
+        super().__init__(clock, {}, name=name)
         self.ends: list[str] = []
 
     def check(self) -> Identity:

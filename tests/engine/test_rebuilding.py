@@ -17,7 +17,7 @@ from dc_inject.ledger.check import check
 from dc_inject.model import Dataset, Slice, State
 from dc_inject.model.errors import LedgerError, Temporary
 from dc_inject.model.goals import Volume
-from dc_inject.model.items import Slicing
+from dc_inject.model.items import Slicing, units_of
 from dc_inject.model.ports import Found, Status
 from tests.engine.world import (
     CYCLE,
@@ -35,7 +35,7 @@ from tests.engine.world import (
 )
 
 FLOWS = [flow("A", "B", 2), flow("A", "C", 1)]  # 225 and 112.5 GB a cycle
-FTS = {"name": "fts", "cleans_up": False}
+FTS = {"name": "fts"}
 
 
 def ours(one: World) -> Iterator[Found]:
@@ -52,7 +52,7 @@ def ours(one: World) -> Iterator[Found]:
             scenario=made.scenario,
             cycle=made.cycle.start,
             link=made.link._replace(source=f"{made.link.source}/data") if fts else made.link,
-            item=f"{made.item.files} files of job sim-{key}" if fts else made.item.name,
+            item=f"{made.item.files} files of job sim-{key}" if fts else made.item.id,
             bytes=made.item.bytes,
             status=Status.COMPLETE if over else Status.MOVING,
             done=made.item.files if over else 0,
@@ -61,7 +61,7 @@ def ours(one: World) -> Iterator[Found]:
             created_at=rule.created,
             expires_at=None if fts else rule.expires,
             changed_at=rule.completed,
-            sources=tuple(member.name for member in made.item.members),
+            sources=units_of(made.item) if fts else (),
         )
 
 
@@ -285,16 +285,10 @@ def test_a_volume_goes_on_with_what_was_not_given_yet(tmp_path, through):
     one.engine().run(until=START + 1.5 * CYCLE)
     rebuild(one)
     accounted_for(one)
-    given = {
-        (item.name, "test")
-        for r in one.backend.rules.values()
-        for item in r.injection.item.members or (r.injection.item,)
-    }
+    given = {(name, "test") for r in one.backend.rules.values() for name in units_of(r.injection.item)}
     assert one.ledger.given() == given
     one.engine().run(until=START + 8 * CYCLE)
     assert {account.moved for account in one.ledger.accounts().values()} == {400 * GB}
-    times = Counter(
-        item.name for r in one.backend.rules.values() for item in r.injection.item.members or (r.injection.item,)
-    )
+    times = Counter(name for r in one.backend.rules.values() for name in units_of(r.injection.item))
     assert set(times.values()) == {1}
     accounted_for(one)

@@ -12,7 +12,7 @@ from dc_inject.planning.overrides import Kind
 from tests.engine.world import CYCLE, START, campaign, file_flow, flow, items, source_files, world
 
 LINK = file_flow("A", "B", 0.8)
-FTS = {"name": "fts", "cleans_up": False}
+FTS = {"name": "fts"}
 
 
 def test_trouble_that_lasts_is_said_every_few_minutes_with_how_often_it_was(tmp_path, caplog) -> None:

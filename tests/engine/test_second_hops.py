@@ -16,7 +16,7 @@ from dc_inject.model.goals import SecondHop, Volume
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
 TB = 1000 * GB
-FTS = {"name": "fts", "cleans_up": False}
+FTS = {"name": "fts"}
 
 # --------------------------------------------------------------------------- through Rucio
 

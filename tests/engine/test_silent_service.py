@@ -57,7 +57,7 @@ def both(tmp_path) -> World:
         file_flow("C", "D", 1.0),
     ]
     one = world(tmp_path, campaign(links), {"A": items("A", 400, 5 * GB)})
-    one.join(SimBackend(one.clock, source_files("C", 400), name="fts", cleans_up=False))
+    one.join(SimBackend(one.clock, source_files("C", 400), name="fts"))
     return one
 
 

@@ -119,7 +119,7 @@ def test_a_job_that_waits_in_the_queue_of_fts_is_no_such_thing(tmp_path):
     """There it is a backlog, which has a hold of its own."""
     made = campaign([file_flow("A", "B", 1.0, end=START + 4 * CYCLE)])
     one = world(tmp_path, made, {}, settings=replace(World.settings, poll=CYCLE / 5))
-    one.join(SimBackend(one.clock, dict(source_files("A", 100, 10 * GB)), name="fts", cleans_up=False))
+    one.join(SimBackend(one.clock, dict(source_files("A", 100, 10 * GB)), name="fts"))
     _held_back(one.others[0], Status.WAITING, lambda _entry: True)
     one.run(cycles=4)
     assert one.ledger.entries()

@@ -66,7 +66,6 @@ def ends(flow: Flow, lag: timedelta, file: float, assumed: Assumptions, *, insid
         lifetime.horizon(life, after, window).total_seconds()
         for life, after in ((longest, lag), (flow.lifetime_min, lag), (longest, timedelta(0)))
     )
-    of_rucio = flow.link.through == "rucio"
     rules = 1 / (file * dataset_files(flow, assumed.dataset_files))
     transfers = menu.needed(1.0, assumed.file_speed)
     tokens = TOKENS_PER_END / file
@@ -78,12 +77,12 @@ def ends(flow: Flow, lag: timedelta, file: float, assumed: Assumptions, *, insid
             resident=stay,
             shortest=shortest,
             cancelled=min(live, goal.bytes / flow.rate) if isinstance(goal, Keep) and flow.rate else live,
-            quota=live if of_rucio else 0.0,
+            quota=live if flow.link.service.has_quota else 0.0,
             files=1 / file,
             transfers_in=transfers,
             rules=rules,
             live_rules=rules * live,
-            locks=live / file if of_rucio else 0.0,
+            locks=live / file if flow.link.service.has_quota else 0.0,
             calls=rules * CALLS_PER_RULE,
             tokens=tokens,
         ),

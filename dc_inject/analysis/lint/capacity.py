@@ -85,7 +85,7 @@ def _transfers(uses: Sequence[Use], file_speed: float) -> Iterator[Found]:
     links: dict[tuple[str, str], list[Use]] = {}
     for use in uses:
         source, destination = use[1].link[:2]
-        if use[1].link.through == "fts":
+        if use[1].link.service.ends_are_urls:
             source, destination = urls.host_key(source), urls.host_key(destination)
         links.setdefault((source, destination), []).append(use)
     most = Assumptions().link_limit

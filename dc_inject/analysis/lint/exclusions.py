@@ -51,7 +51,7 @@ def _what(exclusion: Exclusion, menu: Menu, campaign: Campaign, covered: Sequenc
 
 def _may_be_any(exclusion: Exclusion, flow: Flow) -> bool:
     """Whether an end is an RSE expression that is not resolved yet, so that it may mean what is excluded."""
-    if exclusion.scenario or flow.link.through != "rucio":
+    if exclusion.scenario or not flow.link.service.knows_ends:
         return False
     return not all(values.is_name(end) for end in flow.link[:2])
 

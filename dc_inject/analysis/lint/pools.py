@@ -43,7 +43,7 @@ def pools(campaign: Campaign, stocks: Mapping[PoolKey, Stock], *, may_end: bool)
         (menu, flow)
         for menu in campaign.menus
         for flow in menu.flows
-        if flow.link.through == "rucio" and flow.pool in stocks and not isinstance(flow.goal, SecondHop)
+        if flow.link.service.unique and flow.pool in stocks and not isinstance(flow.goal, SecondHop)
     ]
     yield from _empty(uses, stocks)
     some = [use for use in uses if stocks[use[1].pool].datasets]

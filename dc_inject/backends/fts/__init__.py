@@ -39,6 +39,7 @@ from dc_inject.model.ports import (
     Stray,
 )
 from dc_inject.model.redaction import scrub
+from dc_inject.model.services import FTS
 from dc_inject.storage import AnyStorage, Look, Refused, Storage, WebDav, Xrootd, trust
 
 __all__ = ["Delegation", "FtsBackend", "StorageEnd"]
@@ -53,8 +54,7 @@ class FtsBackend:
     FTS ends nothing by itself but what waits too long in its queue, and deletes nothing: both are done here.
     """
 
-    name = "fts"
-    cleans_up = False
+    name, cleans_up = FTS.name, FTS.cleans_up
 
     def __init__(
         self,

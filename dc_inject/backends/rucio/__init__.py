@@ -34,6 +34,7 @@ from dc_inject.model.ports import (
     ReplicaStatus,
     RseFacts,
 )
+from dc_inject.model.services import RUCIO
 
 __all__ = ["RucioBackend", "Survey"]
 
@@ -41,8 +42,7 @@ __all__ = ["RucioBackend", "Survey"]
 class RucioBackend:
     """Implements `ports.Backend` with Rucio's own client, configured as the ecosystem has it."""
 
-    name = "rucio"
-    cleans_up = True
+    name, cleans_up = RUCIO.name, RUCIO.cleans_up
 
     def __init__(
         self,

@@ -195,7 +195,7 @@ def _bundles(files: Sequence[Item]) -> list[Item]:
 def _sim_files(_request: pytest.FixtureRequest) -> Iterator[Place]:
     source, destination = "davs://a/data", "davs://b/dc"
     clock, files = SimClock(CYCLE.start), [File(f"{source}/f{n}", GB + n) for n in range(4 * FILES)]
-    backend = SimBackend(clock, {source: files, destination: []}, name="fts", cleans_up=False)
+    backend = SimBackend(clock, {source: files, destination: []}, name="fts")
     link = Link(source, destination, "fts")
     yield Place(backend, link, _bundles(files), FileFilter(folder=""), _patiently(lambda: _minute(clock)))
 

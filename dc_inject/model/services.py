@@ -1,0 +1,76 @@
+"""Services: what differs between those that move bytes for us, told once and by what it is.
+
+A link names its service (`through:` of a menu). Everything but the service's own back end asks for what it can do
+and what its things are called, never which one it is. So another service is one more entry here and a back end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service, by the `name` that menus and ledgers have of it, and by its `title` for people.
+
+    `injections` is what it calls what we ask it for, `items` what it takes; both in the plural.
+    """
+
+    name: str
+    title: str
+    injections: str
+    items: str
+    cleans_up: bool  # ends what has lived its lifetime, and deletes what was ended; else both are ours to do
+    unique: bool  # an item can be at a destination once only, whoever brought it; else every copy has its own name
+    cuts: bool  # a part of a dataset can go out as a temporary dataset of its own
+    takes_files: bool  # takes files that we bundle; else datasets
+    knows_ends: bool  # tells which ends exist, and which of them are tape; so an end may be an expression
+    ends_are_urls: bool  # prefixes of URLs, below which credentials of ours are used; else names of RSEs
+    has_quota: bool  # holds each file by a lock, which counts toward the account's quota
+    named_by_menus: (
+        bool  # a menu may say where it is, host and port: another one knows nothing of what this one has
+    )
+
+
+RUCIO = Service(
+    name="rucio",
+    title="Rucio",
+    injections="rules",
+    items="datasets",
+    cleans_up=True,
+    unique=True,
+    cuts=True,
+    takes_files=False,
+    knows_ends=True,
+    ends_are_urls=False,
+    has_quota=True,
+    named_by_menus=False,
+)
+FTS = Service(
+    name="fts",
+    title="FTS",
+    injections="jobs",
+    items="files",
+    cleans_up=False,
+    unique=False,
+    cuts=False,
+    takes_files=True,
+    knows_ends=False,
+    ends_are_urls=True,
+    has_quota=False,
+    named_by_menus=True,
+)
+SERVICES = {service.name: service for service in (RUCIO, FTS)}
+DEFAULT = RUCIO  # where no menu says which
+
+
+def by_end(*, is_url: bool) -> Service:
+    """Return the service that a link goes through whose ends are URLs, or names of RSEs."""
+    return next(service for service in SERVICES.values() if service.ends_are_urls is is_url)
+
+
+def injections(names: Iterable[str]) -> str:
+    """Return what these services make of what is injected, for people: `rules`, `jobs`, or `rules and jobs`."""
+    some = set(names) & set(SERVICES) or set(SERVICES)
+    return " and ".join(service.injections for service in SERVICES.values() if service.name in some)

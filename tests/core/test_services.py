@@ -1,0 +1,59 @@
+"""Services: what differs between them is told in one table, and nobody else asks which one it is."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import dc_inject
+from dc_inject.model.services import DEFAULT, SERVICES, by_end, injections
+
+SOURCE = Path(dc_inject.__file__).parent
+ALLOWED = {  # file or folder: why it names a service
+    "model/services.py": "the table",
+    "backends/": "they are the services",
+    "sandbox/": "it brings up Rucio and FTS, and knows nothing of links",
+    "menu/": "reads and writes `through:`, whose keys differ",
+    "credentials/__init__.py": "the purpose of a token that is for FTS alone",
+    "cli/common.py": "makes the back ends; quietens loggers of libraries",
+    "cli/online.py": "asks each back end what only it can be asked",
+    "cli/check.py": "says which menu lacks the address of FTS, which the command line gives to one back end",
+    "cli/end.py": "sweeps up files by the back end that has left them",
+    "cli/sweeping.py": "files found without a ledger were copied by that one",
+    "cli/campaigns.py": "to sweep up files takes that one",
+}
+
+
+def names_in(path: Path) -> set[str]:
+    """The services that a file names: by its constants, as text of their own, or inside SQL."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= {name for name in SERVICES if node.value == name or f"'{name}'" in node.value}
+        elif isinstance(node, ast.Name | ast.Attribute):
+            name = node.id if isinstance(node, ast.Name) else node.attr
+            found |= {one for one in SERVICES if name == one.upper()}
+    return found
+
+
+def test_no_code_but_back_ends_asks_which_service_it_is() -> None:
+    """It asks `link.service` what it can do."""
+    files = {path.relative_to(SOURCE).as_posix(): names_in(path) for path in sorted(SOURCE.rglob("*.py"))}
+    naming = {name for name, found in files.items() if found}
+    assert {name for name in naming if not name.startswith(tuple(ALLOWED))} == set()
+    assert {allowed for allowed in ALLOWED if not any(name.startswith(allowed) for name in naming)} == set()
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [(["rucio"], "rules"), (["fts"], "jobs"), (["fts", "rucio"], "rules and jobs"), ([], "rules and jobs")],
+)
+def test_injections_have_the_names_that_their_services_give_them(names: list[str], said: str) -> None:
+    assert injections(names) == said
+
+
+def test_ends_tell_the_service() -> None:
+    assert by_end(is_url=False) is DEFAULT
+    assert by_end(is_url=True).takes_files
