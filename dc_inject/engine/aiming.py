@@ -6,7 +6,7 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from itertools import accumulate
 
@@ -15,7 +15,7 @@ from dc_inject.ledger import Totals
 from dc_inject.model import Bundle, Cycle, Entry, Exclusion, Flow, FlowKey, Item, State
 from dc_inject.model.goals import Recycle, SecondHop, Standing
 from dc_inject.model.items import ItemId
-from dc_inject.planning import pace, plan, second_hops
+from dc_inject.planning import lifetime, pace, plan, second_hops
 from dc_inject.planning.choice import MOST_FILES
 
 FAR = datetime.max.replace(tzinfo=UTC)
@@ -80,7 +80,7 @@ def _able(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[s
     entries = context.ledger.entries(State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
     waiting = going_on(context, entries, onward).waiting
     return {
-        key: [one for one in waiting[key] if second_hops.may_go_on(one.first, now, flow.lifetime_min)]
+        key: [one for one in waiting[key] if lifetime.may_go_on(one.first, now, flow.lifetime_min)]
         for key, flow in onward.items()
     }
 
@@ -130,22 +130,3 @@ def _free(context: EngineContext, flow: Flow, taken: AbstractSet[tuple[ItemId, s
         return None
     items = ledger.inventory(service, flow.pool)
     return sum(item.bytes for item in items if (item.id, flow.link.destination) not in taken)
-
-
-def stays(
-    completion: Mapping[FlowKey, timedelta], flows: Mapping[FlowKey, Flow], cycle: Cycle
-) -> dict[FlowKey, timedelta | None]:
-    """Return the measured times until data of flows may be ended, None while that is unknown.
-
-    A first copy waits for the next plan of its second hop, and for that to complete.
-    """
-    onward = {
-        (key.scenario, key.link.source): key for key, flow in flows.items() if isinstance(flow.goal, SecondHop)
-    }
-    found: dict[FlowKey, timedelta | None] = {}
-    for key in flows:
-        own, hop = completion.get(key), onward.get((key.scenario, key.link.destination))
-        second = timedelta(0) if hop is None else completion.get(hop)
-        wait = timedelta(0) if hop is None else cycle.length
-        found[key] = None if own is None or second is None else own + wait + second
-    return found

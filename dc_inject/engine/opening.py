@@ -34,15 +34,13 @@ from dc_inject.model.events import Intended
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import blocked
 from dc_inject.model.ports import RseFacts
-from dc_inject.planning import overrides, pace, plan
+from dc_inject.planning import lifetime, overrides, pace, plan
 
 log = logging.getLogger(__name__)
 
-UNKNOWN_CYCLES = 4  # observed rates are unknown in the first cycles (design 3)
 SUBMITS_CYCLES = 8  # in which it is looked for how many rules and jobs there was time
 FAILED_CYCLES = 3  # how far back failures count
 LAGS_AFTER = timedelta(hours=1)  # since when files have to be deletable no more for a destination to be held
-COMPLETION_WINDOW = timedelta(hours=6)
 HOUR = timedelta(hours=1)
 REMEMBERED = timedelta(hours=12)  # for how long it counts when an item last went out
 RSES_AT_ONCE = 50
@@ -255,9 +253,9 @@ class Opening:
         submitted = ledger.submitted(cycle.start - SUBMITS_CYCLES * cycle.length, cycle.start)
         submits = {service: pace.time_for(counts) for service, counts in submitted.items()}
         since = ledger.begin(now)
-        known = (cycle.start - since) / cycle.length >= UNKNOWN_CYCLES
-        completion = ledger.completion_times(now - COMPLETION_WINDOW) if known else {}
-        stays = aiming.stays(completion, flows, cycle)
+        known = (cycle.start - since) / cycle.length >= lifetime.UNKNOWN_CYCLES
+        completion = ledger.completion_times(now - lifetime.MEASURED_OVER) if known else {}
+        until_ended = lifetime.until_ended(completion, flows, cycle)
         arriving = self._arriving(cycle, flows)
         failed = ledger.failed_parts(cycle.start - FAILED_CYCLES * cycle.length)
         dues = {row.key: row.due for row in ledger.rows(cycle=cycle)}
@@ -276,7 +274,7 @@ class Opening:
                 held=held[key],
                 before=held_before.hold if key in before and (held_before := before[key].held) else None,
                 saved=_saved(before[key]) if key in before else 0,
-                completion=stays[key],
+                completion=until_ended[key],
                 failed=failed.get(key, 0.0),
                 coming=accounts[key].coming,
                 arriving=arriving.get(key),
@@ -330,13 +328,13 @@ class Opening:
         """
         oldest = self._context.ledger.on_their_way_since()
         rows: dict[FlowKey, list[Row]] = defaultdict(list)
-        for row in self._context.ledger.rows(since=cycle.start - UNKNOWN_CYCLES * cycle.length):
+        for row in self._context.ledger.rows(since=cycle.start - lifetime.UNKNOWN_CYCLES * cycle.length):
             rows[row.key].append(row)
         arriving = {}
         for key, (first, seen) in oldest.items():
             if key not in flows or seen < cycle.start - cycle.length:
                 continue
-            count = max(1, min(UNKNOWN_CYCLES, int(flows[key].lifetime_max / 2 / cycle.length)))
+            count = max(1, min(lifetime.UNKNOWN_CYCLES, int(flows[key].lifetime_max / 2 / cycle.length)))
             since = cycle.start - count * cycle.length
             if first <= since:
                 moved = sum(row.moved for row in rows[key] if since <= row.cycle.start < cycle.start)

@@ -14,7 +14,7 @@ from dc_inject.model.events import SetAside
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import ItemId, units_of
 from dc_inject.model.ports import Candidate, ReplicaStatus
-from dc_inject.planning import plan
+from dc_inject.planning import lifetime, plan
 
 ROUNDS = 4  # of looking and taking another one; what is still missing then stays in the debt
 LOOK_AT_ONCE = 400  # candidates in one bulk call, as measured with Rucio
@@ -91,7 +91,7 @@ def _bundle(context: EngineContext, hop: Flow | None, injection: Injection) -> I
         return injection
     until = context.ledger.entry(injection.item.copied_by).expires_at
     made = _within(context, hop, until, injection)
-    if until is not None and made.release + made.lifetime > until:
+    if lifetime.outlives(made, until):
         context.trouble(injection.flow, Hold.POOL_DRY, "what has landed will be deleted too soon")
         return None
     return made
@@ -102,8 +102,7 @@ def _within(context: EngineContext, hop: Flow | None, until: datetime | None, in
     if hop is None or until is None:
         return injection
     look = injection.cycle.length / context.settings.looks_per_cycle
-    lifetime = min(injection.lifetime, until - look - injection.release)
-    return replace(injection, lifetime=lifetime) if lifetime >= hop.lifetime_min else injection
+    return replace(injection, lifetime=lifetime.of_second_copy(injection, until - look, hop.lifetime_min))
 
 
 def why_not(sight: ReplicaStatus | None, injection: Injection, *, landed: bool = False) -> str:
@@ -123,7 +122,7 @@ def why_not(sight: ReplicaStatus | None, injection: Injection, *, landed: bool =
         return NOT_WHOLE
     if not sight.source_locked:
         return NOT_HELD
-    if sight.source_until is not None and sight.source_until < injection.release + injection.lifetime:
+    if lifetime.outlives(injection, sight.source_until):
         return "the source may lose it before its rule ends"
     if sight.destination_bytes or sight.destination_locked:
         return THERE

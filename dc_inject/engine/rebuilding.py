@@ -44,10 +44,10 @@ from dc_inject.model.ports import (
     Outcome,
     Status,
 )
+from dc_inject.planning import lifetime
 from dc_inject.planning.plan import Plan
 
 AT_ONCE = 200  # rules or datasets that one call asks for
-LIFETIME = timedelta(hours=2)  # of a job whose link no menu has any more
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -142,9 +142,7 @@ class Rebuilding:
                 f"{found.item} was injected in the cycle {cycle}, which is not one of these menus",
                 "give menus with the cycle length that the campaign had",
             )
-        lifetime = flow.lifetime_max if flow else LIFETIME
-        if found.expires_at is not None:
-            lifetime = max(found.expires_at - found.created_at, timedelta(0))
+        lives = lifetime.of_found(flow, found.created_at, found.expires_at)
         bundled = found.link.service.takes_files
         injection = Injection(
             key=found.key,
@@ -154,7 +152,7 @@ class Rebuilding:
             link=flow.link if flow else found.link,
             item=_bundle(found, flow) if bundled else sized(found.item, found.bytes or 0, found.files),
             release=found.created_at,
-            lifetime=lifetime,
+            lifetime=lives,
             activity=flow.activity if flow else "",
             service_priority=flow.service_priority if flow else 3,
             contact=found.contact or self._campaign.contact,
@@ -166,7 +164,7 @@ class Rebuilding:
             State.LIVE,
             found.external_id,
             accepted_at=found.created_at,
-            expires_at=found.created_at + lifetime,
+            expires_at=found.created_at + lives,
         )
 
     def _flow(self, found: Found) -> Flow | None:

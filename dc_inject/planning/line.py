@@ -20,7 +20,6 @@ from dc_inject.planning.slices import Cuts
 
 FAILING = 0.5  # the part of transfers that fail from which a link counts as failing
 ODD = 1000  # a file this many times smaller than the largest of its source is not injected
-FLOOR = 0.1  # of the target: what an observed rate counts as at least
 PROBE = 0.1  # of what is due: what it is still given
 
 _Shelf = tuple[Pool | None, Mapping[str, tuple[int, int]]]
@@ -138,7 +137,7 @@ class Table:
         if cuts and pool:
             size -= cuts.left(pool)
         smallest = next_size(pool, taken, cuts)
-        life, horizon = self._stays(demand)
+        life = self._life(demand)
         # While it is not known how soon datasets come back, a pool is not paced: it is no harm when it runs dry.
         # Nor where a goal says how often one goes out: once, or whenever it is back.
         unknown = s.may_end and demand.completion is None
@@ -146,16 +145,16 @@ class Table:
         reusable = None if pool is None or unknown or not unique or bounded else pool.bytes
         return Line(
             demand=demand,
-            lifetime=life,
+            lifetime=life.lifetime,
             claim=Claim(
                 flow.link,
                 flow.priority,
                 flow.pool,
                 reusable,
-                horizon,
+                life.horizon,
                 probe=_probe(demand, smallest),
                 failed=demand.failed,
-                deliverable_bytes=_deliverable_bytes(demand),
+                deliverable_bytes=lifetime.deliverable_bytes(flow, demand.arriving, demand.coming),
                 coming=demand.coming,
             ),
             pool=pool,
@@ -176,18 +175,13 @@ class Table:
             self._cuts[place] = Cuts(parts, whole, self._taken[place])
         return self._cuts[place]
 
-    def _stays(self, demand: Demand) -> tuple[timedelta, timedelta]:
-        """Return the lifetime of rules, and for how long each takes up space and keeps its dataset from others."""
+    def _life(self, demand: Demand) -> lifetime.Life:
         flow, s = demand.flow, self._s
-        known = s.destinations.get(flow.link.destination, Destination())
+        destination = s.destinations.get(flow.link.destination, Destination())
         # What goes in the course of a cycle is free for planning at the start of the next one only: that counts
         # as lag, or every stay would end with a cycle that gets nothing.
-        lag = known.deletion_lag + s.cycle.length
-        shortest, longest = flow.lifetime_min, flow.lifetime_max
-        ingress = self._ingress[flow.link.destination]
-        fitted = lifetime.fitting(known.space, ingress, lag, shortest, longest)
-        r = lifetime.stay(fitted, longest, demand.completion if s.may_end else None, flow.dwell)
-        return longest if s.may_end else fitted, lifetime.horizon(r, lag, flow.end - flow.start)
+        lag, ingress = destination.deletion_lag + s.cycle.length, self._ingress[flow.link.destination]
+        return lifetime.planned(flow, destination.space, ingress, lag, demand.completion, may_end=s.may_end)
 
     def _pool(self, key: PoolKey) -> _Shelf:
         """Return a pool, and number and bytes of what is taken of it by destination."""
@@ -235,17 +229,6 @@ def _probe(demand: Demand, smallest: int | None) -> int | None:
     if demand.failed <= FAILING:
         return None
     return max(int(PROBE * demand.due), smallest or 0)
-
-
-def _deliverable_bytes(demand: Demand) -> int | None:
-    """Return how many bytes more would arrive within the longest lifetime, at the rate of the last cycles.
-
-    That rate counts as a tenth of the target at least (design 3), so that a link can come back.
-    """
-    if demand.arriving is None:
-        return None
-    rate = max(demand.arriving, FLOOR * demand.flow.rate)
-    return max(int(rate * demand.flow.lifetime_max.total_seconds()) - demand.coming, 0)
 
 
 def with_overhead(amount: int, flow: Flow) -> int:

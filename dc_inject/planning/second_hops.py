@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from dc_inject.model import Bundle, Entry, File, FlowKey, Item, State, naming
 from dc_inject.model.items import bundled, units_of
+from dc_inject.planning.lifetime import may_go_on
 
 _Place = tuple[str, str, str]  # scenario, where something landed, service
 
@@ -52,9 +53,9 @@ class Hops:
         """
         able = {
             one.first.injection.key
-            for hop, lifetime in least.items()
+            for hop, shortest in least.items()
             for one in self.waiting.get(hop, ())
-            if may_go_on(one.first, now, lifetime)
+            if may_go_on(one.first, now, shortest)
         }
         return able | self.read | self.kept
 
@@ -109,11 +110,6 @@ def left(waiting: Waiting, destination: str, unfit: AbstractSet[tuple[str, str]]
         file for file in copies(first) if file.name not in gone and (file.name, destination) not in unfit
     )
     return replace(bundled(files, first.injection.key), label=item.label) if files else None
-
-
-def may_go_on(entry: Entry, now: datetime, least: timedelta) -> bool:
-    """Whether a first copy lives long enough for a second hop that lives `least`, and reads from it."""
-    return entry.end_asked_at is None and (entry.expires_at is None or entry.expires_at >= now + least)
 
 
 def copies(first: Entry) -> tuple[File, ...]:

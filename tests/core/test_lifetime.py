@@ -8,8 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dc_inject.model import Dataset, Link
+from dc_inject.model.goals import SecondHop
 from dc_inject.planning import lifetime
-from tests.core.builders import GB, TB
+from tests.backends.support import injection
+from tests.core.builders import CYCLE, GB, START, TB, flow
 
 H = timedelta(hours=1)
 
@@ -32,8 +35,6 @@ def test_a_lifetime_fits_the_space_within_its_bounds(space, ingress, lag, expect
     space = None if space is None else int(space)
     arguments = (space, ingress * GB, lag * H, 1 * H, 3 * H)
     assert lifetime.fitting(*arguments) == expected * H
-    assert lifetime.lifetime(*arguments, may_end=False) == expected * H
-    assert lifetime.lifetime(*arguments, may_end=True) == 3 * H
 
 
 def test_a_rule_stays_until_it_is_ended_early_if_that_is_known() -> None:
@@ -41,6 +42,57 @@ def test_a_rule_stays_until_it_is_ended_early_if_that_is_known() -> None:
     assert lifetime.stay(2 * H, 3 * H, None, H) == 2 * H
     assert lifetime.stay(2 * H, 3 * H, H / 2, H / 4) == 0.75 * H
     assert lifetime.stay(2 * H, 3 * H, 5 * H, H) == 3 * H
+
+
+@pytest.mark.parametrize(
+    ("may_end", "completion", "expected"),
+    [
+        (False, None, (2, 2.5)),
+        (False, 1, (2, 2.5)),  # measured, but complete rules cannot be ended
+        (True, None, (3, 2.5)),  # they can, but nobody knows how soon
+        (True, 1, (3, 1.75)),
+    ],
+)
+def test_a_rule_is_born_with_the_longest_lifetime_where_it_can_be_ended_early(
+    may_end, completion, expected
+) -> None:
+    """And takes up space for as long as it will really stay, which counts the lag in."""
+    one = flow(lifetime_min=H, lifetime_max=3 * H, dwell=H / 4, end=START + 24 * H)
+    measured = None if completion is None else completion * H
+    life = lifetime.planned(one, 9 * TB, GB, H / 2, measured, may_end=may_end)
+    assert (life.lifetime, life.horizon) == (expected[0] * H, expected[1] * H)
+
+
+def test_what_has_a_second_hop_stays_for_both_of_them_and_a_plan() -> None:
+    """Unknown while either is."""
+    first, hop = flow("A", "B"), flow("B", "T", goal=SecondHop())
+    flows = {first.key: first, hop.key: hop}
+    whole = {first.key: H, hop.key: 2 * H}
+    assert lifetime.until_ended(whole, flows, CYCLE) == {first.key: 3 * H + CYCLE.length, hop.key: 2 * H}
+    assert lifetime.until_ended({first.key: H}, flows, CYCLE) == {first.key: None, hop.key: None}
+
+
+def test_a_second_copy_ends_before_its_first_one_unless_too_little_is_left() -> None:
+    one = injection(Dataset("cms:/a", 1, 1), Link("B", "T"), release=START, lifetime=2 * H)
+    assert lifetime.of_second_copy(one, START + 5 * H, H) == 2 * H
+    assert lifetime.of_second_copy(one, START + 1.5 * H, H) == 1.5 * H
+    assert lifetime.of_second_copy(one, START + H / 2, H) == 2 * H
+    assert lifetime.outlives(one, START + H)
+    assert not lifetime.outlives(one, START + 2 * H)
+    assert not lifetime.outlives(one, None)
+
+
+def test_services_are_told_no_less_than_the_lifetime() -> None:
+    """FTS counts whole hours, at least one."""
+    assert lifetime.seconds(timedelta(seconds=1.2)) == 2
+    assert [lifetime.hours_in_queue(some) for some in (timedelta(0), H, 1.1 * H)] == [1, 1, 2]
+
+
+def test_what_was_found_lives_as_its_service_tells_or_as_long_as_its_menu_allows() -> None:
+    assert lifetime.of_found(None, START, START + H) == H
+    assert lifetime.of_found(None, START, START - H) == timedelta(0)
+    assert lifetime.of_found(flow(lifetime_max=5 * H), START, None) == 5 * H
+    assert lifetime.of_found(None, START, None) == 2 * H
 
 
 def test_a_short_menu_needs_no_more_space_than_it_injects() -> None:

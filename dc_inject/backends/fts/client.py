@@ -20,9 +20,9 @@ from fts3.rest.client.request import Request
 
 from dc_inject import __version__
 from dc_inject.backends.fts.errors import Notes
-from dc_inject.backends.fts.lasting import hours_in_queue
 from dc_inject.model import Bundle, Injection, JobOptions, naming
 from dc_inject.model.redaction import scrub
+from dc_inject.planning.lifetime import hours_in_queue
 from dc_inject.storage.types import Access
 from dc_inject.system.transport import TOTAL, Adapter, Limits, Session
 
@@ -187,7 +187,7 @@ def _job(injection: Injection, tokens: tuple[str, str] | None) -> dict[str, Any]
         retry=options.retry or -1,  # 0 means the server's default, not none
         priority=injection.service_priority,
         metadata=naming.metadata(injection),
-        max_time_in_queue=hours_in_queue(injection),
+        max_time_in_queue=hours_in_queue(injection.lifetime),
         id_generator=JobIdGenerator.deterministic,
         sid=injection.key,
     )

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject.backends.fts.folders import Folders
-from dc_inject.backends.fts.lasting import hours_in_queue
 from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import GIVE_UP_AFTER, Trouble
 from dc_inject.model import Entry, JobOptions, deletion, naming, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Clock, Outcome, Removal, Stray
+from dc_inject.planning.lifetime import hours_in_queue
 from dc_inject.planning.reconcile import backoff
 from dc_inject.storage import Missing, Storage
 
@@ -147,7 +147,7 @@ def _quiet_at(entry: Entry, now: datetime) -> datetime:
         return now
     longest = (entry.injection.job or JobOptions()).longest_transfer
     if _vanished(entry):
-        return (entry.accepted_at or now) + timedelta(hours=hours_in_queue(entry.injection)) + longest
+        return (entry.accepted_at or now) + timedelta(hours=hours_in_queue(entry.injection.lifetime)) + longest
     return (entry.ended_at or now) + longest
 
 

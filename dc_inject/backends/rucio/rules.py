@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from rucio.common import exception as rucio
 
@@ -21,6 +20,7 @@ from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceEr
 from dc_inject.model.items import ItemId, SliceId
 from dc_inject.model.ports import Found, Outcome, Status
 from dc_inject.model.redaction import scrub
+from dc_inject.planning import lifetime
 
 _CONTACT = 200  # characters of a contact that go into a rule's metadata
 _OF_THE_ITEM = (rucio.DataIdentifierNotFound, rucio.UnsupportedDIDType, rucio.DIDError)
@@ -243,7 +243,7 @@ def _call(injection: Injection) -> dict[str, object]:
         "rse_expression": injection.link.destination,
         "source_replica_expression": injection.link.source,
         "priority": injection.service_priority,
-        "lifetime": math.ceil(injection.lifetime / timedelta(seconds=1)),
+        "lifetime": lifetime.seconds(injection.lifetime),
         "activity": injection.activity,
         "grouping": "DATASET",
         "purge_replicas": True,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from datetime import timedelta
 
 from rucio.common import exception as rucio
 
@@ -17,10 +15,9 @@ from dc_inject.backends.rucio.erasing import let_go
 from dc_inject.model import Injection, Slice, deletion, units
 from dc_inject.model.errors import NoSlices, Permanent, ServiceError
 from dc_inject.model.items import Range, SliceId
+from dc_inject.planning import lifetime
 
 _KEPT = 20  # datasets whose lists of files are kept
-LONGER = timedelta(days=1)  # than its rule lives a slice's dataset
-_AFTER = timedelta(hours=1)  # its rule was ended
 
 _NO_NAME = (rucio.InvalidObject, rucio.InvalidPath)
 _NO_RIGHT = (rucio.AccessDenied, rucio.ScopeNotFound, *_NO_NAME)
@@ -82,9 +79,9 @@ class Slices:
         """
         did = Did.of_item(item.id)
         files = [Did.of(file).row() for file in self.files(item.range)]
-        lifetime = math.ceil((injection.lifetime + LONGER) / timedelta(seconds=1))
+        lives = lifetime.seconds(injection.lifetime + lifetime.SLICE_LONGER)
         try:
-            self._connection.call("add_dataset", did.scope, did.name, lifetime=lifetime, files=files, writes=True)
+            self._connection.call("add_dataset", did.scope, did.name, lifetime=lives, files=files, writes=True)
         except Permanent as error:
             if isinstance(error.__cause__, rucio.DataIdentifierAlreadyExists):
                 return
@@ -104,7 +101,7 @@ class Slices:
         if not isinstance(injection.item, Slice):
             return None
         try:
-            let_go(self._connection, deletion.SliceDataset(injection), int(_AFTER.total_seconds()))
+            let_go(self._connection, deletion.SliceDataset(injection), lifetime.seconds(lifetime.SLICE_AFTER))
         except ServiceError as error:
             return error
         return None
