@@ -9,14 +9,6 @@ from dc_inject.cli.status import _right
 
 
 @pytest.mark.parametrize(
-    ("services", "noun"),
-    [({"rucio"}, "rules"), ({"fts"}, "jobs"), ({"fts", "rucio"}, "rules and jobs"), (set(), "rules and jobs")],
-)
-def test_what_services_make_has_their_word(services: set[str], noun: str) -> None:
-    assert common.noun(services) == noun
-
-
-@pytest.mark.parametrize(
     ("right", "said"),
     [(True, "may end jobs early"), (False, "may NOT end jobs early"), (None, "perhaps may end jobs early")],
 )
