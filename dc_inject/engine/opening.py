@@ -121,15 +121,15 @@ class Opening:
         flows = {key: speaking[key] for key in dues if key in speaking}
         deadline = max(now + cycle.length * context.settings.planning_part, now + timedelta(seconds=1))
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
-        facts = self._facts(flows.values(), deadline, last_try=last_try)
+        facts = self._ask_facts(flows.values(), deadline, last_try=last_try)
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
-        pools, unread = self._pools(flows.values(), deadline, last_try=last_try)
+        pools, unread = self._read_pools(flows.values(), deadline, last_try=last_try)
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         held = {key: self._held(flow, dues[key].held, facts, unread.get(flow.pool)) for key, flow in flows.items()}
         situation = self._situation(campaign, cycle, flows, held, facts, pools)
         made = plan.plan(situation)
         budgets = {decision.key: decision.budget for decision in made.decisions}
-        chosen, unseen = preflight.usable(context, situation, made.injections, budgets, deadline)
+        chosen, unseen = preflight.replace_unusable(context, situation, made.injections, budgets, deadline)
         made = replace(made, injections=tuple(chosen))
         context.ledger.record_plan(made, context.clock.now())
         context.tell(Intended(tuple(injection.key for injection in chosen)))
@@ -142,7 +142,7 @@ class Opening:
             what = "; ".join(f"{service}: {why.message}" for service, why in sorted(broken.items()))
             raise Temporary(f"waiting for {what}")
 
-    def _facts(
+    def _ask_facts(
         self, flows: Iterable[Flow], deadline: datetime, *, last_try: bool
     ) -> dict[tuple[str, str], RseFacts]:
         context, tasks = self._context, {}
@@ -172,10 +172,10 @@ class Opening:
                         context.ledger.signal(signal, name, int(value) if isinstance(value, bool) else value, now)
         return facts
 
-    def _pools(
+    def _read_pools(
         self, flows: Iterable[Flow], deadline: datetime, *, last_try: bool
     ) -> tuple[dict[PoolKey, list[Item]], dict[PoolKey, ServiceError]]:
-        """Return what each pool holds, and which could not be read (yet)."""
+        """Read pools that are too old; returns what each holds, and which could not be read (yet)."""
         broken = self._context.broken
         some = [flow for flow in flows if flow.link.through not in broken]
         wanted = {flow.pool: flow.link.through for flow in some if not isinstance(flow.goal, SecondHop)}
@@ -252,7 +252,7 @@ class Opening:
             last_hour[key.link] += injected
         submitted = ledger.submitted(cycle.start - SUBMITS_CYCLES * cycle.length, cycle.start)
         submits = {service: pace.time_for(counts) for service, counts in submitted.items()}
-        since = ledger.begin(now)
+        since = ledger.since or now
         known = (cycle.start - since) / cycle.length >= lifetime.UNKNOWN_CYCLES
         completion = ledger.completion_times(now - lifetime.MEASURED_OVER) if known else {}
         until_ended = lifetime.until_ended(completion, flows, cycle)
@@ -293,7 +293,7 @@ class Opening:
             taken=frozenset(ledger.taken(now)),
             given=frozenset(ledger.given()) if any(flow.once for flow in flows.values()) else frozenset(),
             leaving=frozenset(ledger.leaving()),
-            used=self._last_used(cycle),
+            used=self._note_last_used(cycle),
             destinations=self._destinations(menus, flows.values(), facts),
             sites=tuple(site for menu in menus for site in menu.sites),
             site_of=site_of(campaign),
@@ -305,8 +305,8 @@ class Opening:
             may_end=all(self._context.identities[service].may_end for service in services),
         )
 
-    def _last_used(self, cycle: Cycle) -> Mapping[str, Mapping[str, datetime]]:
-        """Return when items last left their sources, as far back as matters; old cycles are read once."""
+    def _note_last_used(self, cycle: Cycle) -> Mapping[str, Mapping[str, datetime]]:
+        """Read when items last left their sources, as far back as matters; old cycles are read once."""
         oldest = cycle.start - REMEMBERED
         for source, used in self._used.items():
             self._used[source] = {item: at for item, at in used.items() if at >= oldest}

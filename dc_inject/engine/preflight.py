@@ -28,7 +28,7 @@ NOT_HELD = "nothing holds it at the source"
 _SOON = frozenset({NOT_WHOLE, NOT_HELD})  # what Rucio may say of a dataset for a while after something has changed
 
 
-def usable(
+def replace_unusable(
     context: EngineContext,
     situation: plan.Situation,
     chosen: Sequence[Injection],
@@ -36,9 +36,9 @@ def usable(
     deadline: datetime,
     given: Sequence[Injection] = (),
 ) -> tuple[list[Injection], frozenset[FlowKey]]:
-    """Return injections that will cause transfers: the chosen ones, or others for those that would not.
+    """Look at the chosen injections once more, set aside what would cause no transfer, and take others for it.
 
-    The second are flows whose candidates a service did not tell about: nothing is known of those, so they are
+    Returns those that will cause transfers. The second are flows whose candidates a service did not tell about: nothing is known of those, so they are
     left out, and somebody has to try again.
 
     `budgets` are bytes for each flow, which the result keeps to as `plan.refill` does; `given` are injections of
@@ -52,7 +52,7 @@ def usable(
         if not chosen:
             break
         # Files for FTS are not looked at: their copies have names of their own, and FTS says what became of each.
-        bundles = (_bundle(context, onward.get(one.flow), one) for one in chosen if isinstance(one.item, Bundle))
+        bundles = (_fit_job(context, onward.get(one.flow), one) for one in chosen if isinstance(one.item, Bundle))
         good += [bundle for bundle in bundles if bundle is not None]
         chosen = [injection for injection in chosen if not isinstance(injection.item, Bundle)]
         taken |= {(injection.item.id, injection.link.destination) for injection in chosen}
@@ -85,7 +85,7 @@ def usable(
     return good, frozenset(unseen)
 
 
-def _bundle(context: EngineContext, hop: Flow | None, injection: Injection) -> Injection | None:
+def _fit_job(context: EngineContext, hop: Flow | None, injection: Injection) -> Injection | None:
     """Return a job as it can be used; None for one of a second hop whose first copies end too soon after it."""
     if hop is None or not isinstance(injection.item, Bundle):
         return injection

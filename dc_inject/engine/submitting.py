@@ -359,7 +359,7 @@ class Submitting:
         situation = replace(situation, demands=self._context.with_slices(situation.demands))
         deadline = now + min(cycle.length / 10, cycle.end - now)
         first = plan.refill(situation, room, given)
-        chosen, unseen = preflight.usable(self._context, situation, first, room, deadline, given)
+        chosen, unseen = preflight.replace_unusable(self._context, situation, first, room, deadline, given)
         self._tries = self._tries + 1 if unseen else 0
         self._lack(unseen)
         self.add(chosen)

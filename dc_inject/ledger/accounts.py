@@ -79,7 +79,7 @@ class AccountReader(Part):
             sums[row["destination"]] += row[what]
         return {destination: size for destination, size in sums.items() if size}
 
-    def _account_ids(self, keys: Iterable[FlowKey] = ()) -> Mapping[FlowKey, int]:
+    def _open_accounts(self, keys: Iterable[FlowKey] = ()) -> Mapping[FlowKey, int]:
         """Return the numbers of all accounts, opening those of `keys` that there are not yet."""
         found = {flow_key(row): row["id"] for row in self._db.rows("SELECT * FROM account")}
         for key in sorted(set(keys) - found.keys()):

@@ -129,7 +129,7 @@ class Cycles(Injections, CycleReader):
             )
             if not opened:
                 return
-            accounts = self._account_ids(dues)
+            accounts = self._open_accounts(dues)
             self._db.run_many(
                 "INSERT INTO cycle_row (cycle, account, due, extra, hold, numbers) VALUES (?, ?, ?, ?, ?, ?)",
                 (
@@ -157,7 +157,7 @@ class Cycles(Injections, CycleReader):
             )
             if not planned:
                 return
-            accounts = self._account_ids(decision.key for decision in plan.decisions)
+            accounts = self._open_accounts(decision.key for decision in plan.decisions)
             self._db.run_many(
                 _DECIDE, ((start, accounts[decision.key], *_columns(decision)) for decision in plan.decisions)
             )
@@ -166,7 +166,7 @@ class Cycles(Injections, CycleReader):
     def forgive(self, cycle: Cycle, amounts: Mapping[FlowKey, int]) -> None:
         """Forgive more of what flows were due in a cycle; one that is closed already never changes."""
         with self._db.write():
-            accounts = self._account_ids(amounts)
+            accounts = self._open_accounts(amounts)
             self._db.run_many(
                 "UPDATE cycle_row SET forgiven = forgiven + ?1 WHERE cycle = ?2 AND account = ?3 "
                 "AND EXISTS (SELECT 1 FROM cycle WHERE start = ?2 AND closed_at IS NULL)",
@@ -198,7 +198,7 @@ class Cycles(Injections, CycleReader):
                 start,
             )
             self._db.run(_TELL, start)
-            accounts = self._account_ids()
+            accounts = self._open_accounts()
             for some, which in ((leading, ""), (holds, "AND hold IS NULL")):
                 self._db.run_many(
                     f"UPDATE cycle_row SET hold = ?, numbers = ? "  # noqa: S608  our own words

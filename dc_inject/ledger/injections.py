@@ -178,7 +178,7 @@ class Injections(InjectionReader, Given):
     def add_injections(self, injections: Sequence[Injection], now: datetime) -> None:
         """Write intents of an open cycle. One that was dropped before is intended again; others are left alone."""
         with self._db.write():
-            accounts = self._account_ids(injection.flow for injection in injections)
+            accounts = self._open_accounts(injection.flow for injection in injections)
             with self._living.changing() as put:
                 self._db.run_many(
                     entry_rows.INTEND, (entry_rows.columns(i, accounts[i.flow], now) for i in injections)
@@ -247,7 +247,7 @@ class Injections(InjectionReader, Given):
                 self._save(self._found(keys), lambda entry: after(entry, entry.injection.key), now, undone)
 
     def _count(self, failures: Mapping[tuple[FlowKey, str], int]) -> None:
-        accounts = self._account_ids(flow for flow, _ in failures) if failures else {}
+        accounts = self._open_accounts(flow for flow, _ in failures) if failures else {}
         self._db.run_many(
             "INSERT INTO failure VALUES (?, ?, ?) "
             "ON CONFLICT (account, reason) DO UPDATE SET files = files + excluded.files",

@@ -65,7 +65,7 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
     slack = 0 if flow.once else int(SLACK * line.demand.due)  # of a volume no more than is left of it
     policy = SelectionPolicy(flow.order, int(flow.grain * line.due), line.seed)
     if line.cuts_at is not None:
-        line.items = _whole_and_cut(line, line.cuts_at, policy, room, leaving, jobs)
+        line.items = _take_whole_and_cut(line, line.cuts_at, policy, room, leaving, jobs)
     elif flow.job is None or isinstance(flow.goal, SecondHop):  # what goes on has been bundled
         line.items = pool.take(line.left, slack, policy, room=room, taken=line.taken, leaving=leaving)
         names = {item.name for item in line.items}
@@ -89,10 +89,10 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
     return size
 
 
-def _whole_and_cut(
+def _take_whole_and_cut(
     line: Line, cuts: Cuts, policy: SelectionPolicy, room: int, leaving: set[str], jobs: int
 ) -> list[Item]:
-    """Return the datasets that fit a budget, and slices of others for what is left of it."""
+    """Take the datasets that fit a budget, and slices of others for what is left of it; return both."""
     assert line.pool is not None
     items = line.pool.take(line.left, 0, policy, room=room, taken=line.taken, leaving=leaving, over=False)
     names = {item.name for item in items}

@@ -70,7 +70,7 @@ class Cuts:
 def cut(
     pool: Pool, cuts: Cuts, left: int, room: int, grain: int, seed: int, leaving: AbstractSet[str]
 ) -> list[Slice]:
-    """Return slices for `left` bytes, each of at most `grain` bytes or one file, within `room`; they are taken.
+    """Cut slices for `left` bytes, each of at most `at_most` bytes or one file, within `room`, and take them.
 
     Datasets that are cut at this place already come first, so that few are.
     """

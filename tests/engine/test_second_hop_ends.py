@@ -9,11 +9,10 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.ledger.check import check as contradictions
-from dc_inject.model import Campaign, Cycle, naming
+from dc_inject.model import Campaign, naming
 from dc_inject.model.errors import Permanent, Temporary
 from dc_inject.model.events import Answered
 from dc_inject.model.goals import Volume
-from dc_inject.planning.lifetime import until_ended
 from tests.engine.test_rebuilding import rebuild
 from tests.engine.test_second_hops import FTS, file_hop, hop, jobs_of
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
@@ -177,19 +176,6 @@ def test_nothing_is_chosen_of_what_is_set_aside_or_too_old(tmp_path):
     assert {row.due for row in rows} == {0}, "too old when it could have gone on"
     assert {row.pool_items for row in rows[1:]} == {0}
     assert not jobs_of(one, then)
-
-
-def test_a_first_copy_stays_until_the_next_plan_and_for_the_second_hop():
-    """What is planned with for the space that it takes."""
-    hour, cycle = timedelta(hours=1), Cycle(START, CYCLE)
-    flows = {one.key: one for one in (flow("A", "B", 1), flow("A", "C", 1), hop("B", "T", 1))}
-    first, plain, then = flows
-    assert until_ended({first: hour, plain: hour, then: 2 * hour}, flows, cycle) == {
-        first: 3 * hour + CYCLE,
-        plain: hour,
-        then: 2 * hour,
-    }
-    assert until_ended({first: hour, plain: hour}, flows, cycle) == {first: None, plain: hour, then: None}
 
 
 def test_a_run_does_not_end_before_what_has_just_landed_has_gone_on(tmp_path):

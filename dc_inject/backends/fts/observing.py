@@ -55,7 +55,7 @@ class Observing:
     def _observation(self, entry: Entry, job: str, known: Mapping[str, Row]) -> Observation:
         key, row = entry.injection.key, known[job]
         if _unknown(row):
-            return self._missing(entry, job)
+            return self._note_missing(entry, job)
         if "job_state" not in row:
             log.debug("nothing known of the job %s: %s", job, row.get("http_status"))
             return Observation(key, Status.UNKNOWN)
@@ -68,8 +68,8 @@ class Observing:
             return _as_known(entry, job, over if state in OVER else Status.MOVING)
         return Observation(key, Status.WAITING, job, moved=0, exact=True)
 
-    def _missing(self, entry: Entry, job: str) -> Observation:
-        """Tell of a job that FTS says it does not know.
+    def _note_missing(self, entry: Entry, job: str) -> Observation:
+        """Note that FTS says it does not know a job, and tell of the job what follows from that.
 
         One that was not seen to end may still be at work: what it has not moved counts as failed.
         """

@@ -57,10 +57,17 @@ class Sites:
         silent = isinstance(as_destination, Temporary)  # whoever asks: it is not waited for twice
         as_source = as_destination if silent or self._alike() else _reach(self._source, prefix)
         self._say(prefix, as_source, as_destination)
-        missing: dict[str, str] = {}
-        closed: dict[str, str] = {}
-        readable = _usable(as_source, "readable", missing, closed)
-        writable = _usable(as_destination, "writable", missing, closed)
+        readable, writable = _usable(as_source), _usable(as_destination)
+        why = {
+            signal: (usable, answer.message)
+            for signal, usable, answer in (
+                ("readable", readable, as_source),
+                ("writable", writable, as_destination),
+            )
+            if not isinstance(answer, Reach)
+        }
+        missing = {signal: message for signal, (usable, message) in why.items() if usable is None}
+        closed = {signal: message for signal, (usable, message) in why.items() if usable is False}
         if isinstance(as_source, Reach) and not as_source.exists:
             readable, closed["readable"] = False, "there is no such folder"  # as a destination: FTS makes it
         free = as_destination.free if isinstance(as_destination, Reach) else None
@@ -93,15 +100,11 @@ def _fresh(fact: RseFacts) -> timedelta:
     return FRESH / 6 if fact.writable is False else FRESH
 
 
-def _usable(answer: _Answer, signal: str, missing: dict[str, str], closed: dict[str, str]) -> bool | None:
+def _usable(answer: _Answer) -> bool | None:
     """Return whether the storage is there; None where it is, but does not let us ask.
 
     A token that may write and no more is refused here and good enough for the transfers.
     """
     if isinstance(answer, Reach):
         return True
-    if not isinstance(answer, Permanent | NeedsOperator):
-        closed[signal] = answer.message
-        return False
-    missing[signal] = answer.message
-    return None
+    return None if isinstance(answer, Permanent | NeedsOperator) else False

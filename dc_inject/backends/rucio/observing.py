@@ -90,13 +90,13 @@ class Observing:
             if (stuck or age >= entry.injection.cycle.length) and 2 * (now - last) >= age:
                 due.append((last, entry))
         due.sort(key=lambda one: one[0])
-        if len(self.looked) > _LOOKED:
-            self.looked.clear()
         return [entry for _, entry in due[: min(self.estimates, -(-len(moving) // _ONE_IN))]]
 
     def _progress(self, entries: Sequence[Entry]) -> dict[str, Observation]:
         """Look at rules one by one, as long as Rucio answers: what they are is known, it is only how far."""
         seen: dict[str, Observation] = {}
+        if len(self.looked) > _LOOKED:
+            self.looked.clear()
         for entry in entries:
             self.looked[entry.external_id] = self.connection.now()
             try:
