@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 END_OF_RUN = "the end of the run has come"  # why intents are withdrawn then
 _OF_ITEMS = frozenset(
-    {Hold.POOL_DRY, Hold.QUARANTINED, Hold.GRAIN}
+    {Hold.POOL_DRY, Hold.QUARANTINED, Hold.TOO_COARSE}
 )  # troubles with single datasets, not with calls
 
 
@@ -105,7 +105,7 @@ class Closing:
             elif lost.get(key):
                 reasons[key] = failing
             else:
-                reasons[key] = Held(Hold.GRAIN, {"budget": row.budget, "injected": row.injected})
+                reasons[key] = Held(Hold.TOO_COARSE, {"budget": row.budget, "injected": row.injected})
         return reasons
 
     def _lost(self, rows: Sequence[Row], entries: Iterable[Entry]) -> dict[FlowKey, int]:

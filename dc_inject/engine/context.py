@@ -68,7 +68,7 @@ class EngineContext:
         hint = f" ({error.hint})" if error.hint else ""
         self.warn(("slices", error.message), f"{flow}: whole datasets have to do: {error.message}{hint}")
         self.whole_until[flow] = self.clock.now() + SLICES_AGAIN
-        self.trouble(flow, Hold.GRAIN, f"{error.message}{hint}")
+        self.trouble(flow, Hold.TOO_COARSE, f"{error.message}{hint}")
 
     def with_slices(self, demands: Iterable[Demand]) -> tuple[Demand, ...]:
         """Return demands of which those that cannot have slices now do not ask for them."""

@@ -291,7 +291,7 @@ class Opening:
             demands=self._context.with_slices(demands),
             pools=pools,
             taken=frozenset(ledger.taken(now)),
-            given=frozenset(ledger.given()) if any(flow.once for flow in flows.values()) else frozenset(),
+            once_only=frozenset(ledger.once_only()) if any(flow.once for flow in flows.values()) else frozenset(),
             leaving=frozenset(ledger.leaving()),
             used=self._note_last_used(cycle),
             destinations=self._destinations(menus, flows.values(), facts),
@@ -370,7 +370,7 @@ class Opening:
 
 def _saved(row: Row) -> int:
     """Return what a flow left of its debt by choice in a cycle, to save up for a dataset."""
-    if row.held is not None and row.held.hold is not Hold.GRAIN:
+    if row.held is not None and row.held.hold is not Hold.TOO_COARSE:
         return 0
     return max(0, row.want - row.forgiven - row.injected)
 

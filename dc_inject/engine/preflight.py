@@ -34,19 +34,19 @@ def replace_unusable(
     chosen: Sequence[Injection],
     budgets: Mapping[FlowKey, int],
     deadline: datetime,
-    given: Sequence[Injection] = (),
+    standing: Sequence[Injection] = (),
 ) -> tuple[list[Injection], frozenset[FlowKey]]:
     """Look at the chosen injections once more, set aside what would cause no transfer, and take others for it.
 
-    Returns those that will cause transfers. The second are flows whose candidates a service did not tell about: nothing is known of those, so they are
-    left out, and somebody has to try again.
+    Returns those that will cause transfers, and the flows whose candidates a service did not tell about: nothing
+    is known of those, so they are left out, and somebody has to try again.
 
-    `budgets` are bytes for each flow, which the result keeps to as `plan.refill` does; `given` are injections of
-    this cycle that stand already.
+    `budgets` are bytes for each flow, which the result keeps to as `plan.refill` does; `standing` are injections
+    of this cycle that stand already.
     """
     good: list[Injection] = []
     unseen: set[FlowKey] = set()
-    taken, given_once = set(situation.taken), set(situation.given)
+    taken, once_only = set(situation.taken), set(situation.once_only)
     onward = {d.flow.key: d.flow for d in situation.demands if isinstance(d.flow.goal, SecondHop)}
     for _ in range(ROUNDS):
         if not chosen:
@@ -56,7 +56,7 @@ def replace_unusable(
         good += [bundle for bundle in bundles if bundle is not None]
         chosen = [injection for injection in chosen if not isinstance(injection.item, Bundle)]
         taken |= {(injection.item.id, injection.link.destination) for injection in chosen}
-        given_once |= {(item, one.scenario) for one in (*good, *chosen) if one.once for item in units_of(one.item)}
+        once_only |= {(item, one.scenario) for one in (*good, *chosen) if one.once for item in units_of(one.item)}
         sights, failed = _look(context, chosen, deadline)
         unseen |= failed
         short: set[FlowKey] = set()
@@ -79,9 +79,9 @@ def replace_unusable(
             now=context.clock.now(),
             taken=frozenset(taken),
             leaving=leaving,
-            given=frozenset(given_once),
+            once_only=frozenset(once_only),
         )
-        chosen = plan.refill(again, room, (*given, *good)) if short else ()
+        chosen = plan.refill(again, room, (*standing, *good)) if short else ()
     return good, frozenset(unseen)
 
 

@@ -344,22 +344,22 @@ class Submitting:
         if cycle is None or situation is None or now >= cycle.end:
             return  # planned by an earlier process: the debt makes it up in the next cycle
         entries = ledger.entries(cycle=cycle)
-        given = [e.injection for e in entries if e.state not in {State.REFUSED, State.WITHDRAWN}]
+        standing = [e.injection for e in entries if e.state not in {State.REFUSED, State.WITHDRAWN}]
         refused = sum(entry.state is State.REFUSED for entry in entries)  # they were calls, too
         room = {flow: self._budgets[flow] for flow in flows if flow in self._budgets}
-        for injection in given:
+        for injection in standing:
             if injection.flow in room:
                 room[injection.flow] -= injection.item.bytes
         taken, leaving = frozenset(ledger.taken(now)), frozenset(ledger.leaving())
         rules = situation.rules_last_hour + refused
-        given_once = frozenset(ledger.given())
+        once_only = frozenset(ledger.once_only())
         situation = replace(
-            situation, now=now, taken=taken, leaving=leaving, given=given_once, rules_last_hour=rules
+            situation, now=now, taken=taken, leaving=leaving, once_only=once_only, rules_last_hour=rules
         )
         situation = replace(situation, demands=self._context.with_slices(situation.demands))
         deadline = now + min(cycle.length / 10, cycle.end - now)
-        first = plan.refill(situation, room, given)
-        chosen, unseen = preflight.replace_unusable(self._context, situation, first, room, deadline, given)
+        first = plan.refill(situation, room, standing)
+        chosen, unseen = preflight.replace_unusable(self._context, situation, first, room, deadline, standing)
         self._tries = self._tries + 1 if unseen else 0
         self._lack(unseen)
         self.add(chosen)

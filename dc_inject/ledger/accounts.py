@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
-from dc_inject.ledger.part import Part, flow_key
+from dc_inject.ledger.store import Store, flow_key
 from dc_inject.ledger.types import Totals
 from dc_inject.model import Entry, FlowKey, Hold, State
 
 _TOTALS = tuple(field.name for field in fields(Totals))
 
 
-class AccountReader(Part):
+class AccountReader(Store):
     """What can be told of accounts without reading a single injection."""
 
     def accounts(self) -> Mapping[FlowKey, Totals]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from dc_inject.ledger.database import moment, stored
-from dc_inject.ledger.part import Part
+from dc_inject.ledger.store import Store
 
 
 class Told(NamedTuple):
@@ -19,7 +19,7 @@ class Told(NamedTuple):
     values: Mapping[str, Any]
 
 
-class ChallengeReader(Part):
+class ChallengeReader(Store):
     """What can be read of it."""
 
     def challenge(self) -> tuple[Told, ...]:

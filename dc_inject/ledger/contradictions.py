@@ -10,10 +10,10 @@ from itertools import pairwise
 
 from dc_inject.ledger import schema
 from dc_inject.ledger.accounts import recomputed
-from dc_inject.ledger.cycles import TOLD
+from dc_inject.ledger.cycles import REPORTED
 from dc_inject.ledger.database import moment
 from dc_inject.ledger.injections import UNIQUE
-from dc_inject.ledger.part import flow_key
+from dc_inject.ledger.store import flow_key
 from dc_inject.ledger.trouble import translated
 from dc_inject.ledger.types import Finding, Totals
 from dc_inject.ledger.view import LedgerView
@@ -98,9 +98,9 @@ class Contradictions(LedgerView):
                 yield Finding("cycle-gap", _name(before["start"]), message, note=True)
 
     def _rows(self) -> Iterator[Finding]:
-        """Compare accounts with the sums of their cycles' rows, and what they have told with closed rows."""
+        """Compare accounts with the sums of their cycles' rows, and what they have reported with closed rows."""
         sums = ", ".join(
-            f"coalesce(sum(r.{name}), 0) AS row_{name}" for name in ("due", "extra", "forgiven", *TOLD)
+            f"coalesce(sum(r.{name}), 0) AS row_{name}" for name in ("due", "extra", "forgiven", *REPORTED)
         )
         for row in self._db.rows(
             f"SELECT a.*, {sums}, count(nullif(r.due, 0)) AS row_cycles FROM account AS a "  # noqa: S608  our own words
@@ -110,11 +110,11 @@ class Contradictions(LedgerView):
             for name, kept, made in pairs:
                 if kept != made:
                     yield Finding("totals", str(flow_key(row)), f"{name} is {kept}, its rows sum to {made}")
-            for name in TOLD:
-                kept, made = row[f"told_{name}"], row[f"row_{name}"]
+            for name in REPORTED:
+                kept, made = row[f"reported_{name}"], row[f"row_{name}"]
                 if kept != made:
-                    message = f"{kept} of {name} was told in closed rows, which sum to {made}"
-                    yield Finding("told", str(flow_key(row)), message)
+                    message = f"{kept} of {name} was reported in closed rows, which sum to {made}"
+                    yield Finding("reported", str(flow_key(row)), message)
         yield from self._holds()
 
     def _holds(self) -> Iterator[Finding]:

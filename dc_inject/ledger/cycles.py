@@ -9,20 +9,20 @@ from datetime import datetime
 
 from dc_inject.ledger.database import duration, moment, stored
 from dc_inject.ledger.injections import InjectionReader, Injections
-from dc_inject.ledger.part import flow_key, held, hold_columns
+from dc_inject.ledger.store import flow_key, held, hold_columns
 from dc_inject.ledger.types import Row
 from dc_inject.model import Cycle, FlowKey, Held, transitions
 from dc_inject.model.goals import Goal
 from dc_inject.planning.plan import Decision, Plan
 
-TOLD = ("injected", "moved", "estimated", "rules")  # what closed rows have told of each account
+REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account
 # A row of a cycle that is not closed shows what it would be closed with; news goes to the oldest such cycle.
 _NEWS = "closed_at IS NULL AND cycle = (SELECT min(start) FROM cycle WHERE closed_at IS NULL)"
 _ROWS = (
     "SELECT cycle, length, closed_at IS NOT NULL AS closed, "  # noqa: S608  our own words
     "scenario, source, destination, through, r.due, want, cap, budget, r.forgiven, hold, numbers, lifetime, "
     "pool_items, pool_bytes, "
-    + ", ".join(f"iif({_NEWS}, a.{name} - told_{name}, r.{name}) AS {name}" for name in TOLD)
+    + ", ".join(f"iif({_NEWS}, a.{name} - reported_{name}, r.{name}) AS {name}" for name in REPORTED)
     + " FROM cycle_row AS r JOIN cycle ON cycle.start = cycle JOIN account AS a ON a.id = account"
 )
 
@@ -190,7 +190,7 @@ class Cycles(Injections, CycleReader):
             open_ = self._db.row("SELECT 1 FROM cycle WHERE start = ? AND closed_at IS NULL", start)
             if open_ is None:
                 return
-            news = " OR ".join(f"{name} <> told_{name}" for name in TOLD)
+            news = " OR ".join(f"{name} <> reported_{name}" for name in REPORTED)
             self._db.run(
                 "INSERT INTO cycle_row (cycle, account, due) SELECT ?, id, 0 FROM account "  # noqa: S608  our own words
                 f"WHERE ({news}) AND NOT EXISTS (SELECT 1 FROM cycle_row WHERE cycle = ? AND account = id)",
@@ -209,7 +209,7 @@ class Cycles(Injections, CycleReader):
                         if key in accounts
                     ),
                 )
-            told = ", ".join(f"told_{name} = {name}" for name in TOLD)
+            told = ", ".join(f"reported_{name} = {name}" for name in REPORTED)
             self._db.run(f"UPDATE account SET {told} WHERE {news}")  # noqa: S608  our own words
             self._db.run(
                 "INSERT INTO account_hold SELECT account, hold, 1 FROM cycle_row "
@@ -220,9 +220,9 @@ class Cycles(Injections, CycleReader):
             self._db.run("UPDATE cycle SET closed_at = ? WHERE start = ?", stored(now), start)
 
 
-_NEWS_OF = ", ".join(f"{name} - told_{name}" for name in TOLD)
+_NEWS_OF = ", ".join(f"{name} - reported_{name}" for name in REPORTED)
 _TELL = (
-    f"UPDATE cycle_row SET ({', '.join(TOLD)}) = (SELECT {_NEWS_OF} FROM account "  # noqa: S608  our own words
+    f"UPDATE cycle_row SET ({', '.join(REPORTED)}) = (SELECT {_NEWS_OF} FROM account "  # noqa: S608  our own words
     "WHERE id = cycle_row.account) WHERE cycle = ?"
 )
 _DECIDED = ("want", "cap", "budget", "forgiven", "lifetime", "pool_items", "pool_bytes")

@@ -13,9 +13,9 @@ from dc_inject.ledger import entry_rows, living
 from dc_inject.ledger.accounts import AccountReader
 from dc_inject.ledger.database import Database, duration, moment, stored
 from dc_inject.ledger.living import Living
-from dc_inject.ledger.once_only import Given, GivenReader
-from dc_inject.ledger.part import flow_key
+from dc_inject.ledger.once_only import OnceOnly, OnceOnlyReader
 from dc_inject.ledger.schema import ENDS
+from dc_inject.ledger.store import flow_key
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.items import ItemId, read_id
@@ -27,7 +27,7 @@ UNIQUE = f"({', '.join(repr(name) for name, service in SERVICES.items() if servi
 _MOVING = frozenset({State.CALLED, State.LIVE})
 
 
-class InjectionReader(AccountReader, GivenReader):
+class InjectionReader(AccountReader, OnceOnlyReader):
     """What can be read of injections."""
 
     def entries(self, *states: State, cycle: Cycle | None = None, since: datetime | None = None) -> list[Entry]:
@@ -151,7 +151,7 @@ class InjectionReader(AccountReader, GivenReader):
             yield entry_rows.entry_of(row)
 
 
-class Injections(InjectionReader, Given):
+class Injections(InjectionReader, OnceOnly):
     """What happens to injections; each method is one transaction, and doing it twice is doing it once."""
 
     def __init__(self, database: Database) -> None:
@@ -185,7 +185,7 @@ class Injections(InjectionReader, Given):
                 )
                 for entry in super()._found([injection.key for injection in injections]):
                     put(entry)
-            self._give(injections)
+            self._keep_once_only(injections)
 
     def call(self, keys: Sequence[str], now: datetime) -> tuple[str, ...]:
         """Write that intents are about to be asked for; returns the keys for which that is so.
@@ -277,4 +277,4 @@ class Injections(InjectionReader, Given):
                 for entry in some:
                     put(entry)
         for before, entry in moved_on:
-            self._take_back(before, entry, undone.get(entry.injection.key, ()))
+            self._let_out_again(before, entry, undone.get(entry.injection.key, ()))

@@ -9,12 +9,12 @@ from dataclasses import asdict, replace
 from datetime import datetime
 
 from dc_inject.ledger.database import moment, moment_or_none, stored, stored_or_none
-from dc_inject.ledger.part import Part
+from dc_inject.ledger.store import Store
 from dc_inject.ledger.types import Quarantined, Signal
 from dc_inject.model import Dataset, File, FileFilter, Item, PoolKey
 
 
-class StockReader(Part):
+class InventoryReader(Store):
     """What can be read of inventories, signals and quarantine."""
 
     def inventory(self, service: str, pool: PoolKey) -> list[Item]:
@@ -70,7 +70,7 @@ class StockReader(Part):
         return 0 if row is None else int(row["times"])
 
 
-class Stock(StockReader):
+class Inventory(InventoryReader):
     """What is written of inventories, signals and quarantine."""
 
     def store_inventory(self, service: str, pool: PoolKey, items: Iterable[Item], now: datetime) -> None:

@@ -13,15 +13,15 @@ from dc_inject.ledger.accounts import recomputed
 from dc_inject.ledger.challenge import Challenge
 from dc_inject.ledger.cycles import Cycles
 from dc_inject.ledger.database import PATIENCE, Database
-from dc_inject.ledger.inventory import Stock
+from dc_inject.ledger.inventory import Inventory
 from dc_inject.ledger.overrides import Overrides
-from dc_inject.ledger.part import flow_key
 from dc_inject.ledger.reading import Reader
+from dc_inject.ledger.store import flow_key
 from dc_inject.ledger.types import Totals
 from dc_inject.model import FlowKey
 
 
-class Ledger(Cycles, Overrides, Stock, Challenge, Reader):
+class Ledger(Cycles, Overrides, Inventory, Challenge, Reader):
     """One file, one campaign, one injector at a time; every method is one transaction and takes the time.
 
     Only one thread may use a Ledger. Other processes may write small things to the same file meanwhile, such as a

@@ -1,10 +1,10 @@
-"""Given: the datasets and files that went out in scenarios which give each of them once."""
+"""Once only: the datasets and files that went out in scenarios which give each of them once."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from dc_inject.ledger.part import Part
+from dc_inject.ledger.store import Store
 from dc_inject.model import Entry, Injection, State
 from dc_inject.model.items import units_of
 
@@ -12,28 +12,28 @@ _DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
 _OVER = frozenset({State.COMPLETE, State.ENDED, State.GONE})
 
 
-class GivenReader(Part):
+class OnceOnlyReader(Store):
     """What can be read of it."""
 
-    def given(self) -> set[tuple[str, str]]:
+    def once_only(self) -> set[tuple[str, str]]:
         """Return every (dataset or file, scenario) that is on its way or has arrived, and goes out once."""
         found = self._db.rows(
-            "SELECT given.item, scenario FROM given JOIN injection USING (key) "
+            "SELECT once_only.item, scenario FROM once_only JOIN injection USING (key) "
             "JOIN account ON account.id = account"
         )
         return {(row["item"], row["scenario"]) for row in found}
 
 
-class Given(GivenReader):
+class OnceOnly(OnceOnlyReader):
     """What is written of it, inside the transactions of what happens to injections."""
 
-    def _give(self, injections: Iterable[Injection]) -> None:
+    def _keep_once_only(self, injections: Iterable[Injection]) -> None:
         self._db.run_many(
-            "INSERT OR IGNORE INTO given VALUES (?, ?)",
+            "INSERT OR IGNORE INTO once_only VALUES (?, ?)",
             ((one.key, name) for one in injections if one.once for name in units_of(one.item)),
         )
 
-    def _take_back(self, before: Entry, after: Entry, undone: Collection[str] = ()) -> None:
+    def _let_out_again(self, before: Entry, after: Entry, undone: Collection[str] = ()) -> None:
         """Let go out again what did not arrive, now that an injection is over or was dropped.
 
         `undone` names the files of it that did not arrive; where nobody told, none of them counts as arrived.
@@ -42,6 +42,6 @@ class Given(GivenReader):
         dropped = after.state in _DROPPED
         over = before.state not in _OVER and after.state in _OVER
         if dropped or (over and after.moved + after.present < item.bytes and not undone):
-            self._db.run("DELETE FROM given WHERE key = ?", key)
+            self._db.run("DELETE FROM once_only WHERE key = ?", key)
         elif over:
-            self._db.run_many("DELETE FROM given WHERE key = ? AND item = ?", ((key, name) for name in undone))
+            self._db.run_many("DELETE FROM once_only WHERE key = ? AND item = ?", ((key, name) for name in undone))

@@ -9,12 +9,12 @@ from typing import Self
 from dc_inject.ledger import lock
 from dc_inject.ledger.challenge import ChallengeReader
 from dc_inject.ledger.cycles import CycleReader
-from dc_inject.ledger.inventory import StockReader
+from dc_inject.ledger.inventory import InventoryReader
 from dc_inject.ledger.overrides import OverrideReader
 from dc_inject.ledger.types import Line, Totals
 
 
-class Reader(CycleReader, OverrideReader, StockReader, ChallengeReader):
+class Reader(CycleReader, OverrideReader, InventoryReader, ChallengeReader):
     """Reads one ledger; nothing here changes it."""
 
     @property

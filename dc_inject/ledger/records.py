@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
 from dc_inject.ledger.database import duration, moment, moment_or_none, stored, stored_or_none
-from dc_inject.ledger.part import Part
+from dc_inject.ledger.store import Store
 from dc_inject.ledger.types import Change, Known, MenuInForce, Pause
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Identity
@@ -24,7 +24,7 @@ _TRUSTS = "trust "  # what a change begins with that lets credentials go to the 
 _PORTS = {"https": 443, "http": 80}
 
 
-class RecordReader(Part):
+class RecordReader(Store):
     """What can be read of the binding, the menus and what people did."""
 
     @property

@@ -164,10 +164,10 @@ CREATE TABLE account (  -- one for each link of each scenario; it goes on across
   files_in_flight INTEGER NOT NULL DEFAULT 0 CHECK (typeof(files_in_flight) = 'integer' AND files_in_flight >= 0),
   rules INTEGER NOT NULL DEFAULT 0 CHECK (typeof(rules) = 'integer' AND rules >= 0),
   -- what its closed rows have reported of these sums: the next one reports the rest
-  told_injected INTEGER NOT NULL DEFAULT 0 CHECK (typeof(told_injected) = 'integer' AND told_injected >= 0),
-  told_moved INTEGER NOT NULL DEFAULT 0 CHECK (typeof(told_moved) = 'integer' AND told_moved >= 0),
-  told_estimated INTEGER NOT NULL DEFAULT 0 CHECK (typeof(told_estimated) = 'integer' AND told_estimated >= 0),
-  told_rules INTEGER NOT NULL DEFAULT 0 CHECK (typeof(told_rules) = 'integer' AND told_rules >= 0),
+  reported_injected INTEGER NOT NULL DEFAULT 0 CHECK (typeof(reported_injected) = 'integer' AND reported_injected >= 0),
+  reported_moved INTEGER NOT NULL DEFAULT 0 CHECK (typeof(reported_moved) = 'integer' AND reported_moved >= 0),
+  reported_estimated INTEGER NOT NULL DEFAULT 0 CHECK (typeof(reported_estimated) = 'integer' AND reported_estimated >= 0),
+  reported_rules INTEGER NOT NULL DEFAULT 0 CHECK (typeof(reported_rules) = 'integer' AND reported_rules >= 0),
   UNIQUE (scenario, source, destination, through)
 );
 
@@ -278,7 +278,7 @@ CREATE INDEX injection_active ON injection (state) WHERE state NOT IN ('gone', '
 CREATE INDEX injection_cycle ON injection (cycle);
 CREATE INDEX injection_completed ON injection (completed_at) WHERE completed_at IS NOT NULL;
 
-CREATE TABLE given (  -- the datasets or files of injections whose scenario gives each of them only once
+CREATE TABLE once_only (  -- the datasets or files of injections whose scenario gives each of them only once
   key TEXT NOT NULL REFERENCES injection (key),
   item TEXT CHECK (typeof(item) = 'text' AND length(item) > 0),
   PRIMARY KEY (key, item)

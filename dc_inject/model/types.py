@@ -334,12 +334,12 @@ class Hold(StrEnum):
     POOL_DRY = "pool-dry"
     API_ERRORS = "api-errors"
     OVERLOAD = "overload"
-    GRAIN = "grain"
+    TOO_COARSE = "too-coarse"
 
     @property
     def harmless(self) -> bool:
         """Whether nobody has to do anything: the menu asks for it, or the next cycle makes it up."""
-        return self in {Hold.OUTSIDE_WINDOW, Hold.EXCLUDED, Hold.GRAIN}
+        return self in {Hold.OUTSIDE_WINDOW, Hold.EXCLUDED, Hold.TOO_COARSE}
 
 
 Numbers = Mapping[str, int | float | str]

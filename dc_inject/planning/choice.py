@@ -78,8 +78,8 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
         if flow.once:
             line.taken.update(file.name for file in files)
         whole = sum(file.bytes for file in files)
-        grain = max(worth, -(-whole // max(jobs, 1)))
-        line.items = list(_bundles(files, flow.job.files, grain, apart=line.goes_on))
+        at_most = max(worth, -(-whole // max(jobs, 1)))
+        line.items = list(_bundles(files, flow.job.files, at_most, apart=line.goes_on))
     size = sum(item.bytes for item in line.items)
     line.left -= size
     if line.left > 0:
@@ -99,8 +99,8 @@ def _take_whole_and_cut(
     line.taken.update(names)
     size = sum(item.bytes for item in items)
     left, slices = line.left - size, line.demand.flow.slices
-    grain = (slices.at_most if slices else 0) or max(policy.grain, -(-left // max(jobs, 1)))
-    items += cut(line.pool, cuts, left, room - size, grain, line.seed, leaving)
+    at_most = (slices.at_most if slices else 0) or max(policy.preferred, -(-left // max(jobs, 1)))
+    items += cut(line.pool, cuts, left, room - size, at_most, line.seed, leaving)
     leaving |= {name for item in items for name in blocked(item.id)}
     return items
 
@@ -125,8 +125,8 @@ def _copies(pool: Pool, line: Line, slack: int, policy: SelectionPolicy, room: i
     return files[:MOST_FILES]
 
 
-def _bundles(files: Sequence[File], most: int, grain: int, *, apart: bool) -> Iterator[Bundle]:
-    """Yield bundles of at most `most` files and, of more than one file, `grain` bytes; labels come later.
+def _bundles(files: Sequence[File], files_at_most: int, at_most: int, *, apart: bool) -> Iterator[Bundle]:
+    """Yield bundles of at most `files_at_most` files and, of more than one, `at_most` bytes; labels come later.
 
     With `apart` no bundle has a file twice: which copy of it has arrived is told by the file's name then.
     """
@@ -134,7 +134,7 @@ def _bundles(files: Sequence[File], most: int, grain: int, *, apart: bool) -> It
     names: set[str] = set()
     size = 0
     for file in files:
-        full = len(members) == most or size + file.bytes > grain or (apart and file.name in names)
+        full = len(members) == files_at_most or size + file.bytes > at_most or (apart and file.name in names)
         if members and full:
             yield bundled(members)
             members, size = [], 0
@@ -151,19 +151,19 @@ def brake(
     limits: Limits,
     length: timedelta,
     spent: tuple[int, int],
-    given: tuple[int, int],
+    made: tuple[int, int],
     submits: Mapping[str, int],
 ) -> None:
     """Drop what is beyond the rules and files that the campaign may have: by priority, then every line its part.
 
     So does what a service cannot be given in the time of a cycle: `submits` are rules and jobs by service. There
     lines have their turns as a whole, since those of one line go out in one call, which is less work for it.
-    `spent` are the rules of the last hour and the files in flight, `given` the rules and files that this cycle has
+    `spent` are the rules of the last hour and the files in flight, `made` the rules and files that this cycle has
     already. Of each line the items go first that were chosen last. Which line's come first is drawn anew
     in each cycle, so that a line with one item has its turn as often as one with many.
     """
-    rules = rules_left_of(limits, length, spent[0], given[0])
-    files = max(0, limits.files_in_flight - spent[1] - given[1])
+    rules = rules_left_of(limits, length, spent[0], made[0])
+    files = max(0, limits.files_in_flight - spent[1] - made[1])
     order = sorted(
         (-line.claim.priority, _turn(line, index, submits), line.seed, i, index)
         for i, line in enumerate(lines)
@@ -195,13 +195,13 @@ def _turn(line: Line, index: int, submits: Mapping[str, int]) -> float:
     return drawn if line.claim.link.through in submits else (index + drawn) / len(line.items)
 
 
-def rules_left_of(limits: Limits, length: timedelta, spent: int, given: int) -> int:
+def rules_left_of(limits: Limits, length: timedelta, spent: int, made: int) -> int:
     """Return how many rules and jobs may still be made in a cycle, of those that an hour may have.
 
     Pacing by the cycle keeps the hour even; short cycles may take a quarter of an hour's worth at once.
     """
     paced = -(-limits.rules_per_hour * max(length, QUARTER) // HOUR)
-    return max(0, min(limits.rules_per_hour - spent, paced) - given)
+    return max(0, min(limits.rules_per_hour - spent, paced) - made)
 
 
 def why(line: Line) -> Held | None:
@@ -233,7 +233,7 @@ def _lacks(line: Line) -> Held:
         resident = line.pool.bytes - line.free_bytes if line.pool else 0
         numbers = {"pool_items": line.free_items, "pool_bytes": line.free_bytes, "resident": resident}
         return Held(Hold.POOL_DRY, numbers)
-    return Held(Hold.GRAIN, {"budget": line.budget, "left": line.left, "smallest": next_one})
+    return Held(Hold.TOO_COARSE, {"budget": line.budget, "left": line.left, "smallest": next_one})
 
 
 def _starved(line: Line) -> Held | None:
@@ -248,4 +248,4 @@ def _starved(line: Line) -> Held | None:
     if goal.once and line.pool is not None:
         smallest = line.pool.smallest(line.taken) or line.pool.smallest(frozenset())
         return lacks if smallest is None or line.left * 2 >= smallest.bytes else None
-    return None if lacks.hold is Hold.GRAIN and line.demand.coming > 0 else lacks
+    return None if lacks.hold is Hold.TOO_COARSE and line.demand.coming > 0 else lacks

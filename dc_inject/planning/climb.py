@@ -28,7 +28,7 @@ REPEATS = 2  # how often in a row a step is repeated that something else has spo
 HOPELESS = frozenset(
     {
         *(Hold.EXCLUDED, Hold.QUARANTINED, Hold.QUOTA, Hold.DESTINATION_FULL, Hold.SITE_LIMIT),
-        *(Hold.CAMPAIGN_LIMIT, Hold.POOL_DRY, Hold.GRAIN, Hold.DELETION_LAG),
+        *(Hold.CAMPAIGN_LIMIT, Hold.POOL_DRY, Hold.TOO_COARSE, Hold.DELETION_LAG),
     }
 )
 

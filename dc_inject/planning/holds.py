@@ -219,7 +219,7 @@ def _backlogs(claims: Sequence[Claim]) -> list[Constraint]:
             (i,),
             claim.deliverable_bytes,
             False,
-            {"coming": claim.coming, "bears": claim.deliverable_bytes},
+            {"coming": claim.coming, "deliverable": claim.deliverable_bytes},
         )
         for i, claim in enumerate(claims)
         if claim.deliverable_bytes is not None

@@ -98,7 +98,7 @@ class Table:
         self._pools: dict[PoolKey, _Shelf] = {}
         self._taken: defaultdict[str, set[str]] = defaultdict(set)
         self._places: dict[str, list[str]] = {}  # by item: where it is taken
-        self._given: defaultdict[str, set[str]] = defaultdict(set)  # by scenario: what goes out once, and did
+        self._once_only: defaultdict[str, set[str]] = defaultdict(set)  # by scenario: what goes out once, and did
         self.leaving: defaultdict[str, set[str]] = defaultdict(set)
         hops = [demand.flow for demand in situation.demands if isinstance(demand.flow.goal, SecondHop)]
         self._onward = {(hop.scenario, hop.link.source, hop.link.through) for hop in hops}
@@ -111,8 +111,8 @@ class Table:
                 if name not in self._taken[place]:
                     self._taken[place].add(name)
                     self._places.setdefault(name, []).append(place)
-        for name, scenario in situation.given:
-            self._given[scenario].add(name)
+        for name, scenario in situation.once_only:
+            self._once_only[scenario].add(name)
         for item, place in situation.leaving:
             self.leaving[place].update(blocked(item))
         self._ingress: dict[str, float] = defaultdict(float)
@@ -131,7 +131,7 @@ class Table:
         taken: set[str] | Taken = self._taken[name] if unique else set(self._taken[name])
         count, size = at_places.get(name, (0, 0))
         if flow.once and pool:
-            taken = Taken(self._taken[name] if unique else set(self._taken[name]), self._given[flow.scenario])
+            taken = Taken(self._taken[name] if unique else set(self._taken[name]), self._once_only[flow.scenario])
             count, size = pool.among(taken)
         cuts = self._cuts_at(name) if flow.slices and unique and not flow.once else None
         if cuts and pool:

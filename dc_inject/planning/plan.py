@@ -37,23 +37,23 @@ def plan(situation: Situation) -> Plan:
 
 
 def refill(
-    situation: Situation, room: Mapping[FlowKey, int], given: Sequence[Injection] = ()
+    situation: Situation, room: Mapping[FlowKey, int], standing: Sequence[Injection] = ()
 ) -> tuple[Injection, ...]:
     """Choose more items for flows that have bytes of their budget left, in place of what could not be used.
 
-    `room` are the bytes left. Everything in `situation.taken` is passed by; `given` are the injections of this
+    `room` are the bytes left. Everything in `situation.taken` is passed by; `standing` are the injections of this
     cycle that stand, which count against what is free and against the limits.
     """
     used: dict[Link, int] = defaultdict(int)
-    for injection in given:
+    for injection in standing:
         used[injection.link] += injection.item.bytes
     wanting = [demand for demand in situation.demands if room.get(demand.flow.key, 0) > 0 and demand.held is None]
     table = Table(situation, wanting)
     for line in table.lines:
         line.left = room[line.demand.flow.key]
     constraints = _constraints(situation, table.lines, used)
-    choose(table.lines, constraints, table.leaving, _rules_left(situation, len(given)), budgets_stand=True)
-    _brake(situation, table.lines, given)
+    choose(table.lines, constraints, table.leaving, _rules_left(situation, len(standing)), budgets_stand=True)
+    _brake(situation, table.lines, standing)
     return _injections(situation, table.lines)
 
 
@@ -77,14 +77,14 @@ def _constraints(situation: Situation, lines: Sequence[Line], used: Mapping[Link
     return holds.constraints(claims, length, destinations, situation.sites, situation.site_of, limits, spent)
 
 
-def _rules_left(situation: Situation, given: int = 0) -> int:
-    return rules_left_of(situation.limits, situation.cycle.length, situation.rules_last_hour, given)
+def _rules_left(situation: Situation, made: int = 0) -> int:
+    return rules_left_of(situation.limits, situation.cycle.length, situation.rules_last_hour, made)
 
 
-def _brake(situation: Situation, lines: Sequence[Line], given: Sequence[Injection] = ()) -> None:
+def _brake(situation: Situation, lines: Sequence[Line], standing: Sequence[Injection] = ()) -> None:
     spent = situation.rules_last_hour, situation.files_in_flight
-    now = len(given), sum(injection.item.files for injection in given)
-    made = Counter(injection.link.through for injection in given)
+    now = len(standing), sum(injection.item.files for injection in standing)
+    made = Counter(injection.link.through for injection in standing)
     submits = {service: count - made[service] for service, count in situation.submits.items()}
     brake(lines, situation.limits, situation.cycle.length, spent, now, submits)
 

@@ -1,6 +1,6 @@
 """The pool: which datasets may be injected, and which of them a link takes for its budget.
 
-Taking is greedy in an order of preference. With `largest-first`: the largest of those of at most `grain` bytes
+Taking is greedy in an order of preference. With `largest-first`: the largest of those of at most `preferred` bytes
 first, then the smallest of the larger ones, so that traffic can be even. Sizes within 10 % count as equal and
 are visited the longest unused first, of these in an order drawn from a seed, and those that leave the source now
 at the end.
@@ -87,14 +87,14 @@ def _compiled(patterns: tuple[str, ...]) -> tuple[tuple[_Match, _Match], ...]:
 
 @dataclass(frozen=True, slots=True)
 class SelectionPolicy:
-    """How a link wants to choose: the order, the grain in bytes, and the seed of what is left to chance.
+    """How a link wants to choose: the order, the largest preferred size, and the seed of what is left to chance.
 
     `seed` comes from campaign, cycle and link: it says where a link begins among equals, so that links which
     share a source do not all want the same dataset.
     """
 
     order: Order
-    grain: int
+    preferred: int  # bytes: the largest of those up to here first, then the smallest of the others
     seed: int
 
 
@@ -203,7 +203,9 @@ class Pool:
             if end:
                 yield 0, end
             return
-        middle = 0 if policy.order is Order.SMALLEST_FIRST else min(end, bisect_right(self._sizes, policy.grain))
+        middle = (
+            0 if policy.order is Order.SMALLEST_FIRST else min(end, bisect_right(self._sizes, policy.preferred))
+        )
         high = middle
         while high > 0:
             top = self._sizes[high - 1]

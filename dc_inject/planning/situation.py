@@ -51,8 +51,8 @@ class Demand:
     `intended` are bytes of intents of this cycle that are already in the ledger, and not yet in the account.
     `held` is a hold that is known before planning (paused, excluded, credentials, unavailable ...): budget 0.
     `before` is the hold of the cycle before, which the debt comes from. `saved` is the debt that it
-    left at its end (want - forgiven - injected) when it had no hold or `grain`, else 0: what waits for a dataset
-    and is not forgiven.
+    left at its end (want - forgiven - injected) when it had no hold or `too-coarse`, else 0: what waits for a
+    dataset and is not forgiven.
     `completion` is the measured time from release to completion, None while unknown (first four cycles). `failed`
     is the part of what came to its end in the last cycles that did not arrive. `coming` are bytes on their way;
     `arriving` is the rate at which they came in the last cycles, None unless some were on their way all the time.
@@ -88,7 +88,7 @@ class Situation:
     demands: tuple[Demand, ...]
     pools: Mapping[PoolKey, Sequence[Item]]
     taken: AbstractSet[tuple[ItemId, str]] = frozenset()  # (item, destination) resident, on its way or set aside
-    given: AbstractSet[tuple[str, str]] = frozenset()  # (item or file, scenario) that goes out once, and did
+    once_only: AbstractSet[tuple[str, str]] = frozenset()  # (item or file, scenario) that goes out once, and did
     leaving: AbstractSet[tuple[ItemId, str]] = frozenset()  # (item, source) that leaves that source now
     used: Mapping[str, Mapping[str, datetime]] = field(default_factory=dict)  # source -> item -> last cycle of use
     destinations: Mapping[str, Destination] = field(default_factory=dict)

@@ -68,7 +68,7 @@ class Cuts:
 
 
 def cut(
-    pool: Pool, cuts: Cuts, left: int, room: int, grain: int, seed: int, leaving: AbstractSet[str]
+    pool: Pool, cuts: Cuts, left: int, room: int, at_most: int, seed: int, leaving: AbstractSet[str]
 ) -> list[Slice]:
     """Cut slices for `left` bytes, each of at most `at_most` bytes or one file, within `room`, and take them.
 
@@ -83,7 +83,7 @@ def cut(
         before = left
         for gap, last in list(cuts.gaps(parent)):
             first = gap
-            while first <= last and (files := _files(parent, left, room, grain)):  # a gap may make more than one
+            while first <= last and (files := _files(parent, left, room, at_most)):  # a gap may make more than one
                 part = Range(parent.name, first, min(first + files - 1, last), parent.files)
                 item = Slice(SliceId(part), _bytes(parent, part.files))
                 chosen.append(item)
@@ -93,11 +93,11 @@ def cut(
     return chosen
 
 
-def _files(parent: Item, left: int, room: int, grain: int) -> int:
+def _files(parent: Item, left: int, room: int, at_most: int) -> int:
     """Return how many files of a dataset come next: to within half a file of what is left."""
     mean = max(parent.bytes / parent.files, 1)
     wanted = int(left / mean + 0.5)
-    return max(0, min(wanted, max(1, int(grain / mean)), int(room / mean), MOST_FILES))
+    return max(0, min(wanted, max(1, int(at_most / mean)), int(room / mean), MOST_FILES))
 
 
 def _bytes(parent: Item, files: int) -> int:

@@ -52,7 +52,18 @@ HELD = {  # holds of our own, and what helps
 COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
 SIZES = frozenset(  # numbers of holds that are bytes
     {
-        *("allowed", "bears", "budget", "bytes", "cap", "coming", "debt", "failed_bytes", "forgiven", "free"),
+        *(
+            "allowed",
+            "budget",
+            "bytes",
+            "cap",
+            "coming",
+            "debt",
+            "deliverable",
+            "failed_bytes",
+            "forgiven",
+            "free",
+        ),
         *("injected", "left", "pool_bytes", "probe", "quota_left", "resident", "smallest", "space", "unanswered"),
         *("wanted", "withdrawn"),
     }
@@ -285,10 +296,10 @@ def told(numbers: Numbers) -> str:
 def leading(readings: Sequence[Reading]) -> Hold | None:
     """Return why less was injected than was to be: what most cycles say, the last of those that say it.
 
-    `grain` says only that a dataset was waited for: any other hold leads.
+    `too-coarse` says only that a dataset was waited for: any other hold leads.
     """
     holds = [one.held.hold for one in readings[1:] if one.held]
-    some: list[Hold] = [hold for hold in holds if hold != Hold.GRAIN] or holds
+    some: list[Hold] = [hold for hold in holds if hold != Hold.TOO_COARSE] or holds
     return max(reversed(some), key=some.count, default=None)
 
 

@@ -64,16 +64,16 @@ def test_reasons_that_need_nobody_are_counted_apart(made: Made) -> None:
     """Else they are most of what there is to read, and the others are not seen."""
     with Ledger.open(made.path, synchronous="OFF") as ledger:
         cycle = ledger.unclosed()[0]
-        held = {FNAL: Held(Hold.GRAIN, {"left": 7}), MESH: Held(Hold.FAILING, {"failed": 0.6})}
+        held = {FNAL: Held(Hold.TOO_COARSE, {"left": 7}), MESH: Held(Hold.FAILING, {"failed": 0.6})}
         ledger.close_cycle(cycle, cycle.end, leading=held)
         ledger.open_cycle(cycle.next, {FNAL: (0, Held(Hold.OUTSIDE_WINDOW))}, cycle.end)
     told = json.loads(run("status", "dc27", "--summary", "--ledger", made.path, "--format", "json").stdout)
     assert told["total"]["held"] == {"pool-dry": 1, "failing": 1}
-    assert told["total"]["harmless"] == {"grain": 1, "outside-window": 1}
+    assert told["total"]["harmless"] == {"too-coarse": 1, "outside-window": 1}
     rows = json.loads(run("status", "dc27", "--ledger", made.path, "--format", "json").stdout)
     assert [(row["held"], row["harmless"]) for row in rows["rows"]] == [("outside-window", True)]
     before = {row["held"]: row["harmless"] for row in rows["held_before"]}
-    assert before == {"grain": True, "failing": False, "pool-dry": False}
+    assert before == {"too-coarse": True, "failing": False, "pool-dry": False}
     table = run("status", "dc27", "--summary", "--ledger", made.path).stdout.splitlines()
     assert "harmless (cycles)" in table[0]
 

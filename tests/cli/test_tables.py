@@ -32,7 +32,7 @@ ROW = {
     "goal": {"volume": 10**15, "moved": 10**14},
 }
 HELD = {"held": "destination-unavailable", "numbers": {"free": 1, "wanted": 2}}
-SUMS = {"held": {"destination-unavailable": 12}, "harmless": {"grain": 3}}
+SUMS = {"held": {"destination-unavailable": 12}, "harmless": {"too-coarse": 3}}
 
 
 def printed(columns, rows, most: int, capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -163,7 +163,7 @@ class Day:
         books.injected.append(sum(sizes))
         books.forgiven.append(decision.forgiven)
         books.held.append(decision.held)
-        chosen = decision.held is None or decision.held.hold is Hold.GRAIN
+        chosen = decision.held is None or decision.held.hold is Hold.TOO_COARSE
         books.saved.append(max(0, decision.want - decision.forgiven - sum(sizes)) if chosen else 0)
         books.smallest.append(smallest)
         books.largest.append(max(sizes, default=0))

@@ -229,7 +229,7 @@ def test_the_reason_of_a_step_is_that_of_most_of_its_cycles():
     assert judge(GB, readings_of(dry, dry, full)).hold is dry
     assert judge(GB, readings_of(dry, full)).hold is full
     assert judge(GB, readings_of(None, None)).hold is None
-    assert judge(GB, readings_of(Hold.GRAIN, Hold.GRAIN, full)).hold is full, "grain hides no other"
+    assert judge(GB, readings_of(Hold.TOO_COARSE, Hold.TOO_COARSE, full)).hold is full, "too-coarse hides no other"
 
 
 def test_fixed_steps_go_up_whatever_comes_and_stay_at_the_highest():

@@ -68,8 +68,8 @@ def test_what_was_due_before_an_hour_of_lower_rate_keeps_its_cap() -> None:
 
 
 COARSE = [
-    (100, 0, Hold.GRAIN),
-    (199, 0, Hold.GRAIN),
+    (100, 0, Hold.TOO_COARSE),
+    (199, 0, Hold.TOO_COARSE),
     (200, 1, None),
     (350, 1, None),
     (400, 1, None),
@@ -89,7 +89,7 @@ def test_a_coarse_link_sends_a_dataset_when_half_of_it_is_covered(debt: int, cou
 
 def test_a_debt_that_waits_for_a_large_dataset_is_not_forgiven_when_a_small_one_comes_free() -> None:
     """900 GB were saved up for half of 2 TB; then 100 GB are free."""
-    books = {"account": Account(900 * GB), "recent_due": 50 * GB, "before": Hold.GRAIN, "saved": 2000 * GB}
+    books = {"account": Account(900 * GB), "recent_due": 50 * GB, "before": Hold.TOO_COARSE, "saved": 2000 * GB}
     decision = one([100, 2000], due=50 * GB, more=books)
     assert decision.forgiven == 0
     assert [item.bytes // GB for item in decision.items] == [100]
@@ -135,10 +135,10 @@ def test_an_empty_pool_is_dry_with_numbers() -> None:
     assert decision.held.numbers["pool_bytes"] in {20 * GB, 500 * GB}
 
 
-def test_grain_says_budget_and_the_smallest_that_is_free() -> None:
+def test_too_coarse_says_budget_and_the_smallest_that_is_free() -> None:
     """Nothing goes out below half of a dataset."""
     decision = one([4000], due=DUE)
-    assert decision.held == Held(Hold.GRAIN, {"budget": DUE, "left": DUE, "smallest": 4 * TB})
+    assert decision.held == Held(Hold.TOO_COARSE, {"budget": DUE, "left": DUE, "smallest": 4 * TB})
 
 
 # --------------------------------------------------------------------------- what is scarce
@@ -299,7 +299,7 @@ def test_what_a_coarse_link_has_saved_up_is_not_asked_of_a_limit_again() -> None
     fine, coarse = flow("A", "B"), flow("C", "D")
     demands = [
         demand(fine, 50 * GB),
-        demand(coarse, 50 * GB, account=Account(250 * GB), before=Hold.GRAIN),
+        demand(coarse, 50 * GB, account=Account(250 * GB), before=Hold.TOO_COARSE),
     ]
     limits = Limits(total=100e9 / 900, per_site=1e15, rules_per_hour=10**6)
     now = situation(demands, [], limits=limits)

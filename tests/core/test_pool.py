@@ -78,14 +78,14 @@ def sizes(chosen: list[Item]) -> list[int]:
 def take(
     pool: list[int], budget: float, slack: float = 0, order: Order = Order.LARGEST_FIRST, **more
 ) -> list[int]:
-    """Take from a pool of datasets of these sizes, everything in GB; the grain is 25."""
+    """Take from a pool of datasets of these sizes, everything in GB; 25 are preferred."""
     taste = SelectionPolicy(order, 25 * GB, 2**100 + 12345)
     return sizes(Pool(items(*(s * GB for s in pool))).take(int(budget * GB), int(slack * GB), taste, **more))
 
 
 TAKEN = [
     ([10, 20, 30], 20, 0, [20], "what just fits"),
-    ([10, 20, 30], 30, 0, [20, 10], "largest first among those of at most grain"),
+    ([10, 20, 30], 30, 0, [20, 10], "largest first among those that are preferred"),
     ([30, 40, 50], 75, 0, [30, 40], "then the smallest of the larger ones"),
     ([10, 30], 45, 0, [10, 30], "small ones before larger ones"),
     ([20, 20, 20, 20, 20, 20], 90, 20, [20] * 5, "as long as the sum is below the budget and fits with the slack"),
@@ -101,7 +101,7 @@ TAKEN = [
 
 @pytest.mark.parametrize(("pool", "budget", "slack", "expected", "why"), TAKEN, ids=[row[-1] for row in TAKEN])
 def test_what_is_taken_for_a_budget(pool, budget, slack, expected, why) -> None:
-    """Sizes in GB, with a grain of 25 GB."""
+    """Sizes in GB, of which up to 25 GB are preferred."""
     assert take(pool, budget, slack) == expected
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.model import Entry, Injection, Item, Link, State
+from dc_inject.model import Dataset, Entry, Injection, Link, State
 from dc_inject.model.ports import Observation, Status
 from dc_inject.planning.reconcile import Stage, stage, to_end
 from tests.core.builders import CYCLE, START
@@ -19,7 +19,7 @@ PAST, FUTURE = START - MINUTE, START + MINUTE
 def entry(state: State, **more: object) -> Entry:
     """A dataset on a link, in a state."""
     injection = Injection(
-        "key", "camp", CYCLE, "one", Link("A", "B"), Item("cms:a", 5, 1), START,
+        "key", "camp", CYCLE, "one", Link("A", "B"), Dataset("cms:a", 5, 1), START,
         timedelta(hours=1), "Data Challenge", 3, "me",
     )  # fmt: skip
     return Entry(injection, state, **more)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ def test_a_coarse_link_gets_its_due_within_half_a_file() -> None:
 def test_without_the_option_a_coarse_link_saves_up() -> None:
     done = plan(situation([demand(flow(rate=1), 112_500_000_000)], COARSE))
     assert done.decisions[0].held is not None
-    assert done.decisions[0].held.hold is Hold.GRAIN
+    assert done.decisions[0].held.hold is Hold.TOO_COARSE
 
 
 def test_the_same_cycle_gives_the_same_slices() -> None:

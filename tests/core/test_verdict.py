@@ -78,7 +78,7 @@ TABLE = {
     "few fail": (Story(failed={4: (0.1, "timeout")}), "reached", None),
     "half the capacity": (Story(capacity=HALF), "not reached", "saturated"),
     "saturated, and the last datasets waited for": (
-        Story(capacity=HALF, held=every(Hold.GRAIN, budget=1)), "not reached", "saturated"),
+        Story(capacity=HALF, held=every(Hold.TOO_COARSE, budget=1)), "not reached", "saturated"),
     "so slow that the backlog holds it": (
         Story(injected=[DUE, DUE, 0, 0, 0, 0], capacity=[DUE / 4] * 6, held=every(Hold.BACKLOG)),
         "not reached", "saturated"),
@@ -121,10 +121,10 @@ TABLE = {
     "the campaign's limit": (
         Story(injected=HALF, held=every(Hold.CAMPAIGN_LIMIT)), "inconclusive", "campaign-limit"),
     "a person's pause": (Story(injected=HALF, held=every(Hold.PAUSED)), "inconclusive", "paused"),
-    "grain hides the real hold": (
-        Story(injected=HALF, held={**every(Hold.GRAIN), 4: Held(Hold.POOL_DRY)}), "inconclusive", "pool-dry"),
+    "too-coarse hides the real hold": (
+        Story(injected=HALF, held={**every(Hold.TOO_COARSE), 4: Held(Hold.POOL_DRY)}), "inconclusive", "pool-dry"),
     "coarse datasets, all that was injected moved": (
-        Story(injected=[DUE * 2.4, 0, 0, DUE * 2.4, 0, 0], dataset=720 * GB, held=every(Hold.GRAIN)),
+        Story(injected=[DUE * 2.4, 0, 0, DUE * 2.4, 0, 0], dataset=720 * GB, held=every(Hold.TOO_COARSE)),
         "inconclusive", "coarse-datasets"),
     "coarse datasets that wait for the next reading": (
         Story(injected=[0, 0, 900 * GB, 0, 0, 900 * GB], capacity=[1e15] * 5 + [200 * GB], dataset=900 * GB),
@@ -253,7 +253,7 @@ def test_a_link_that_moves_all_it_gets_is_never_blamed(injected, hold):
     assert Story(injected=injected, held=every(hold)).judged().outcome is not Outcome.NOT_REACHED
 
 
-@given(st.floats(0.05, 0.8), st.sampled_from([None, Hold.GRAIN, Hold.BACKLOG, Hold.POOL_DRY]))
+@given(st.floats(0.05, 0.8), st.sampled_from([None, Hold.TOO_COARSE, Hold.BACKLOG, Hold.POOL_DRY]))
 def test_a_link_that_is_slower_than_what_it_gets_is_never_praised(part, hold):
     story = Story(capacity=[part * DUE] * 6, held=every(hold) if hold else {})
     made = story.judged()

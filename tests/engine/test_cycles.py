@@ -415,7 +415,7 @@ def test_an_inventory_that_takes_longer_than_planning_waits_is_taken_up_when_it_
     assert rows[START + 2 * CYCLE, "X"].injected > 0
 
 
-def test_a_service_that_falls_silent_at_the_last_look_is_the_reason_and_not_the_grain(tmp_path):
+def test_a_service_that_falls_silent_at_the_last_look_is_the_reason_and_not_too_coarse(tmp_path):
     """Also where planning itself had a smaller reason: two datasets of 50 GB are less than 112.5 GB."""
     one = world(tmp_path, campaign([LINK]), {"A": items("A", 50, 50 * GB)})
     engine = one.engine()

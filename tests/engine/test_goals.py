@@ -163,7 +163,7 @@ def test_a_refused_dataset_is_replaced_and_goes_out_later(tmp_path):
     one.backend.fault = fault
     one.run(cycles=8)
     assert sums(one).injected < TB, "what is refused for good is set aside"
-    assert len(one.ledger.given()) == len(one.backend.rules)
+    assert len(one.ledger.once_only()) == len(one.backend.rules)
 
 
 def test_files_of_a_volume_go_out_once_and_failed_ones_again(tmp_path):
@@ -280,7 +280,7 @@ def test_a_keep_that_is_smaller_than_half_a_dataset_says_so(tmp_path):
     one = world(tmp_path, campaign([link]), {"A": items("A", 4, 100 * GB)})
     one.run(cycles=4)
     assert sums(one).injected == 0
-    assert {row.held.hold for row in one.ledger.rows() if row.held} == {Hold.GRAIN}
+    assert {row.held.hold for row in one.ledger.rows() if row.held} == {Hold.TOO_COARSE}
     assert all(row.held for row in one.ledger.rows())
 
 

@@ -89,7 +89,7 @@ def test_calls_that_are_refused_are_not_told_as_too_many(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("hold", Hold)
 def test_what_is_harmless_needs_nobody(hold: Hold) -> None:
-    assert hold.harmless is (hold.value in {"outside-window", "excluded", "grain"})
+    assert hold.harmless is (hold.value in {"outside-window", "excluded", "too-coarse"})
 
 
 def test_a_cycle_is_summed_up_with_what_is_harmless_apart(
@@ -100,4 +100,4 @@ def test_a_cycle_is_summed_up_with_what_is_harmless_apart(
     one = world(tmp_path, campaign([flow("A", "B", 4), small]), {"A": [], "C": items("C", 10, 50 * GB)})
     one.run(cycles=1)
     told = next(line for line in caplog.messages if line.startswith("cycle "))
-    assert told.endswith("; held: 1 pool-dry; harmless: 1 grain")
+    assert told.endswith("; held: 1 pool-dry; harmless: 1 too-coarse")

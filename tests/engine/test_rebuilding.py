@@ -286,7 +286,7 @@ def test_a_volume_goes_on_with_what_was_not_given_yet(tmp_path, through):
     rebuild(one)
     accounted_for(one)
     given = {(name, "test") for r in one.backend.rules.values() for name in units_of(r.injection.item)}
-    assert one.ledger.given() == given
+    assert one.ledger.once_only() == given
     one.engine().run(until=START + 8 * CYCLE)
     assert {account.moved for account in one.ledger.accounts().values()} == {400 * GB}
     times = Counter(name for r in one.backend.rules.values() for name in units_of(r.injection.item))

@@ -38,8 +38,8 @@ def test_over_a_day_a_coarse_link_is_within_half_a_file_of_its_account(tmp_path:
         assert account.due == cycle * int(CYCLE.total_seconds() * 1e9 / 8)
         assert abs(account.due - account.injected) <= FILE / 2
         assert account.forgiven == 0
-    # What is short by a part of a file is short by its grain, as ever.
-    assert {row.held.hold for row in there.ledger.rows() if row.held} <= {Hold.GRAIN}
+    # What is short by a part of a file is too coarse a rest, as ever.
+    assert {row.held.hold for row in there.ledger.rows() if row.held} <= {Hold.TOO_COARSE}
     moved = there.ledger.entries(State.COMPLETE, State.ENDED, State.GONE)
     assert moved
     assert all(isinstance(entry.injection.item, Slice) for entry in moved)
@@ -62,7 +62,7 @@ def test_a_restart_goes_on_with_the_slices_that_are_there(tmp_path: Path) -> Non
 def test_without_the_right_whole_datasets_have_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The link is held as grain, with what to ask for, and nothing is set aside; the right is tried every hour."""
+    """The link is held as too-coarse, with what to ask for, and nothing is set aside; it is tried every hour."""
     there = coarse(tmp_path)
     asked: list[str] = []
     real = there.backend.submit
@@ -75,7 +75,7 @@ def test_without_the_right_whole_datasets_have_to_do(
     monkeypatch.setattr(there.backend, "submit", refuse)
     there.run(4)
     rows = there.ledger.rows()
-    assert {row.held.hold for row in rows if row.held} == {Hold.GRAIN}
+    assert {row.held.hold for row in rows if row.held} == {Hold.TOO_COARSE}
     assert len(rows) == 4
     assert "ask for the right" in str(rows[0].held)
     assert len(asked) == 1

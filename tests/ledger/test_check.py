@@ -113,8 +113,11 @@ FIRST = "UPDATE account SET {} WHERE scenario = 'day' AND destination = 'B'"
     ("statements", "found"),
     [
         *(([FIRST.format(f"{name} = {name} + 1")], "totals") for name in TOTALS),
-        ([FIRST.format("told_moved = told_moved + 1")], "told"),
-        (["UPDATE cycle_row SET injected = injected + 1 WHERE cycle = (SELECT min(start) FROM cycle)"], "told"),
+        ([FIRST.format("reported_moved = reported_moved + 1")], "reported"),
+        (
+            ["UPDATE cycle_row SET injected = injected + 1 WHERE cycle = (SELECT min(start) FROM cycle)"],
+            "reported",
+        ),
         (["DELETE FROM account_hold"], "holds"),
         (["UPDATE state_count SET entries = entries + 1 WHERE state = 'live'"], "state-counts"),
         (["UPDATE state_count SET bytes = bytes + 1 WHERE state = 'gone'"], "state-counts"),

@@ -33,7 +33,7 @@ from tests.ledger.world import (
 
 SOME = [injection(f"cms:/{name}#1", key) for name, key in (("a", AB), ("b", AC), ("c", DB), ("d", AB))]
 KEYS = [one.key for one in SOME]
-GRAIN = dict.fromkeys((AB, AC, DB), Held(Hold.GRAIN))
+GRAIN = dict.fromkeys((AB, AC, DB), Held(Hold.TOO_COARSE))
 
 
 def set_aside(ledger):

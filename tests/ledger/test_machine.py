@@ -115,7 +115,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """The next cycle begins, for some of the flows; the one before is closed, or was left open by a crash."""
         if closing:
             for cycle in self.ledger.unclosed():
-                self.ledger.close_cycle(cycle, self.now, dict.fromkeys(FLOWS, Held(Hold.GRAIN)))
+                self.ledger.close_cycle(cycle, self.now, dict.fromkeys(FLOWS, Held(Hold.TOO_COARSE)))
         self.now += LENGTH
         self.cycle = self.cycle.next
         self.ledger.open_cycle(self.cycle, dict.fromkeys(flows, (due, None)), self.now)

@@ -141,13 +141,13 @@ def test_with_several_open_cycles_news_is_in_the_oldest(ledger):
 
 
 def test_only_a_row_that_got_less_than_due_takes_a_hold_at_the_close(ledger):
-    grain = Held(Hold.GRAIN, {"budget": 1})
+    coarse = Held(Hold.TOO_COARSE, {"budget": 1})
     ledger.open_cycle(CYCLE, {AB: (100 * GB, None), AC: (100 * GB, DRY), DB: (100 * GB, None)}, START)
     ledger.record_plan(plan([injection()]), START)
     accepted(ledger, injection())
-    ledger.close_cycle(CYCLE, END, dict.fromkeys(FLOWS, grain))
-    assert {key: row.held for key, row in rows(ledger).items()} == {AB: None, AC: DRY, DB: grain}
-    assert ledger.hold_counts() == {AC: {Hold.POOL_DRY: 1}, DB: {Hold.GRAIN: 1}}
+    ledger.close_cycle(CYCLE, END, dict.fromkeys(FLOWS, coarse))
+    assert {key: row.held for key, row in rows(ledger).items()} == {AB: None, AC: DRY, DB: coarse}
+    assert ledger.hold_counts() == {AC: {Hold.POOL_DRY: 1}, DB: {Hold.TOO_COARSE: 1}}
 
 
 def test_a_close_is_done_once(ledger):

@@ -21,14 +21,14 @@ def test_what_goes_out_once_is_known_by_its_scenario(tmp_path):
     with opened(tmp_path) as ledger:
         started(ledger, ONE, JOB, injection("cms:/b#2"))
         everything = {("cms:/a#1", "day"), *((file.name, "day") for file in FILES)}
-        assert ledger.given() == everything
+        assert ledger.once_only() == everything
         accepted(ledger)
         ledger.call([ONE.key], START)
         ledger.answer([Outcome(ONE.key, "rule")], START, {})
         ledger.observe([seen(ONE.key, Status.COMPLETE)], START)
         ledger.ended([ONE.key], START)
         ledger.gone([ONE.key], START)
-        assert ledger.given() == everything, "also when it is gone"
+        assert ledger.once_only() == everything, "also when it is gone"
 
 
 @pytest.mark.parametrize("how", ["withdrawn", "refused"])
@@ -40,9 +40,9 @@ def test_what_was_dropped_may_go_out_again(tmp_path, how):
         else:
             ledger.call([ONE.key, JOB.key], START)
             ledger.answer([Outcome(key, error=Permanent("no")) for key in (ONE.key, JOB.key)], START, {})
-        assert ledger.given() == set()
+        assert ledger.once_only() == set()
         ledger.add_injections([ONE], START)
-        assert ledger.given() == {("cms:/a#1", "day")}, "intended again"
+        assert ledger.once_only() == {("cms:/a#1", "day")}, "intended again"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_files_that_did_not_arrive_may_go_out_again(tmp_path, told, left):
         ledger.answer([Outcome(JOB.key, "job")], START, {})
         for _ in range(2):
             ledger.observe([replace(told, key=JOB.key)], START)
-            assert ledger.given() == {(FILES[n].name, "day") for n in left}
+            assert ledger.once_only() == {(FILES[n].name, "day") for n in left}
 
 
 def test_a_dataset_whose_rule_ended_half_way_may_go_out_again(tmp_path):
@@ -74,7 +74,7 @@ def test_a_dataset_whose_rule_ended_half_way_may_go_out_again(tmp_path):
         ledger.answer([Outcome(ONE.key, "rule")], START, {})
         ledger.observe([Observation(ONE.key, Status.MOVING, "rule", moved=40 * GB)], START)
         ledger.ended([ONE.key], START)
-        assert ledger.given() == set()
+        assert ledger.once_only() == set()
 
 
 def test_goals_are_those_that_the_last_cycle_was_opened_with(tmp_path):

@@ -9,7 +9,7 @@ from dc_inject.ledger.database import Database
 from dc_inject.model import FlowKey, Held, Hold, Link
 
 
-class Part:
+class Store:
     """Some of a ledger's methods; all parts of one ledger work on one connection."""
 
     def __init__(self, database: Database) -> None:
