@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dc_inject.analysis.lint import Stock
+from dc_inject.analysis.lint import PoolSize
 from dc_inject.model import Campaign, Flow, Menu, PoolKey
 from dc_inject.model.errors import Problem
 from dc_inject.model.ports import Identity
@@ -18,7 +18,7 @@ class Answers:
     """What was found out: problems, sentences that are good to know, and whether a service did not let us in.
 
     `limits` are the services whose limits are known, `identities` who we are at those that let us in,
-    `stocks` what sources have.
+    `pool_sizes` what sources have.
     """
 
     campaign: Campaign
@@ -27,7 +27,7 @@ class Answers:
     service_failed: bool = False
     limits: set[str] = field(default_factory=set)
     identities: dict[str, Identity] = field(default_factory=dict)
-    stocks: dict[PoolKey, Stock] = field(default_factory=dict)
+    pool_sizes: dict[PoolKey, PoolSize] = field(default_factory=dict)
 
     def find(self, use: Use, code: str, message: str, hint: str | None = None) -> None:
         """Add a finding at a flow's place, unless its menu accepts the code."""

@@ -52,17 +52,17 @@ def _go(question: str, *, dry_run: bool, yes: bool) -> bool:
 
 
 def _at_storage(storage: Storage, prefix: str, name: str, *, dry_run: bool, yes: bool) -> None:
-    found = list(at_storage.stocks(storage, prefix, name))
+    found = list(at_storage.find_sets(storage, prefix, name))
     if not found:
         raise _unknown(name, prefix)
-    for stock in found:
-        size = units.format_size(stock.bytes)
+    for kept in found:
+        size = units.format_size(kept.bytes)
         if _go(
-            f"delete {units.counted(stock.files, 'files')} ({size}) of the set {stock.set} at {prefix}",
+            f"delete {units.counted(kept.files, 'files')} ({size}) of the set {kept.set} at {prefix}",
             dry_run=dry_run,
             yes=yes,
         ):
-            gone = list(at_storage.drop(storage, prefix, stock.set))
+            gone = list(at_storage.drop(storage, prefix, kept.set))
             click.echo(f"deleted {units.counted(len(gone), 'files')} ({units.format_size(sum(gone))})", err=True)
 
 
@@ -77,26 +77,27 @@ def _in_rucio(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    from dc_inject.backends.rucio import stocks as rucio  # noqa: PLC0415  costs half a second
+    from dc_inject.backends.rucio import found_sets as rucio  # noqa: PLC0415  costs half a second
     from dc_inject.backends.rucio.connection import understood  # noqa: PLC0415  as said
 
     with understood():
         connection = data_places.rucio(timeout)
         where = data_places.own_scope(connection, scope)
-        found = [one for one in rucio.stocks(connection, where, before, name) if one.rse in {rse, ""}]
+        found = [one for one in rucio.find_sets(connection, where, before, name) if one.rse in {rse, ""}]
         if not found:
             raise _unknown(name, f"{rse} in the scope {where}")
-        for stock in found:
-            size, rules = units.format_size(stock.bytes), sum(stock.elsewhere.values())
-            places, datasets = ", ".join(sorted(stock.elsewhere)), units.counted(len(stock.datasets), "datasets")
-            also = f", with {units.counted(rules, 'rules')} on them at {places}" if rules else ""
-            what = (
-                f"erase {datasets}, {units.counted(stock.files, 'files')} ({size}), of the set {stock.set}{also}"
+        for kept in found:
+            size, rules = units.format_size(kept.bytes), sum(kept.elsewhere.values())
+            places, datasets = (
+                ", ".join(sorted(kept.elsewhere)),
+                units.counted(len(kept.datasets), "datasets"),
             )
+            also = f", with {units.counted(rules, 'rules')} on them at {places}" if rules else ""
+            what = f"erase {datasets}, {units.counted(kept.files, 'files')} ({size}), of the set {kept.set}{also}"
             if not _go(what, dry_run=dry_run, yes=yes):
                 continue
-            dark = rucio.sweep(connection, storage, stock, rse)
-            rucio.erase(connection, stock)
+            dark = rucio.sweep(connection, storage, kept, rse)
+            rucio.erase(connection, kept)
             if dark:
                 click.echo(f"deleted {units.counted(dark, 'files')} beside them, never registered", err=True)
             click.echo(

@@ -10,7 +10,7 @@ import click
 from dc_inject.cli import common, data_places, tables
 from dc_inject.model import units
 from dc_inject.storage import Storage
-from dc_inject.storage.sets import stocks
+from dc_inject.storage.sets import find_sets
 
 COLUMNS = (
     tables.Column("set", "set"),
@@ -62,37 +62,37 @@ def _at_storage(storage: Storage, prefix: str) -> list[Mapping[str, Any]]:
     return [
         {
             **dict.fromkeys(column.key for column in COLUMNS),
-            "set": stock.set.name,
+            "set": kept.set.name,
             "at": prefix,
-            "files": stock.files,
-            "of": stock.set.files,
-            "file_bytes": stock.set.bytes,
-            "bytes": stock.bytes,
+            "files": kept.files,
+            "of": kept.set.files,
+            "file_bytes": kept.set.bytes,
+            "bytes": kept.bytes,
         }
-        for stock in stocks(storage, prefix)
+        for kept in find_sets(storage, prefix)
     ]
 
 
 def _in_rucio(rse: str, scope: str | None, before: str, timeout: float) -> list[Mapping[str, Any]]:
-    from dc_inject.backends.rucio import stocks as rucio  # noqa: PLC0415  costs half a second
+    from dc_inject.backends.rucio import found_sets as rucio  # noqa: PLC0415  costs half a second
     from dc_inject.backends.rucio.connection import understood  # noqa: PLC0415  as said
 
     with understood():
         connection = data_places.rucio(timeout)
-        found = rucio.stocks(connection, data_places.own_scope(connection, scope), before)
+        found = rucio.find_sets(connection, data_places.own_scope(connection, scope), before)
     return [
         {
-            "set": stock.set.name,
-            "at": stock.rse or None,
-            "scope": stock.scope,
-            "files": stock.files,
-            "of": stock.set.files,
-            "file_bytes": stock.set.bytes,
-            "bytes": stock.bytes,
-            "datasets": len(stock.datasets),
-            "rules_elsewhere": sum(stock.elsewhere.values()),
-            "until": tables.moment(stock.until),
+            "set": kept.set.name,
+            "at": kept.rse or None,
+            "scope": kept.scope,
+            "files": kept.files,
+            "of": kept.set.files,
+            "file_bytes": kept.set.bytes,
+            "bytes": kept.bytes,
+            "datasets": len(kept.datasets),
+            "rules_elsewhere": sum(kept.elsewhere.values()),
+            "until": tables.moment(kept.until),
         }
-        for stock in found
-        if not rse or stock.rse == rse
+        for kept in found
+        if not rse or kept.rse == rse
     ]

@@ -76,13 +76,13 @@ def ready(asked: MiniChallenge, clock: Clock, timeout: float) -> tuple[MiniChall
     _refuse(asked, problems, backend, draft, told)
     _weigh(asked, told, draft)
     storages = Reachability({rse: _endpoints(backend, rse) for rse in asked.link[:2]})
-    stock = _stock(told, draft)
-    return _with_space(asked, backend, stock.smallest if stock else 0), storages
+    there = _pool_size(told, draft)
+    return _with_space(asked, backend, there.smallest if there else 0), storages
 
 
-def _stock(told: Answers, draft: MenuDraft) -> lint.Stock | None:
+def _pool_size(told: Answers, draft: MenuDraft) -> lint.PoolSize | None:
     """Return what the source has that fits, if a service told it."""
-    return cast("Mapping[PoolKey, lint.Stock]", told.stocks).get(draft.preview.flows[0].pool)
+    return cast("Mapping[PoolKey, lint.PoolSize]", told.pool_sizes).get(draft.preview.flows[0].pool)
 
 
 def _endpoints(backend: Backend, rse: str) -> list[Endpoint]:
@@ -170,27 +170,27 @@ def _bound(size: int) -> str:
 
 def _weigh(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> None:
     """Compare what the source has with what the first step, and all of them, ask for."""
-    stock = _stock(told, draft)
-    if stock is None or not stock.datasets:
+    there = _pool_size(told, draft)
+    if there is None or not there.datasets:
         return
-    ladder, source, size = asked.ladder, asked.link.source, units.format_size(stock.bytes)
+    ladder, source, size = asked.ladder, asked.link.source, units.format_size(there.bytes)
     first = ladder.first * ladder.every.total_seconds()
     step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.every)}"
     service = asked.link.service
     what = service.items
-    if service.unique and stock.bytes < first and "pool-small" not in asked.accept:
+    if service.unique and there.bytes < first and "pool-small" not in asked.accept:
         raise UsageError(
-            f"{step} needs {units.format_size(first)}, and {source} has {size} in {stock.datasets} {what} that "
+            f"{step} needs {units.format_size(first)}, and {source} has {size} in {there.datasets} {what} that "
             "fit: a dataset goes out again only when it is deleted at the destination",
             f"{BLOCKS['pool-small']}; if deletion is quick enough: --accept pool-small{_made(asked, told, draft)}",
         )
-    if service.unique and stock.bytes < asked.volume:
+    if service.unique and there.bytes < asked.volume:
         click.echo(
             f"warning: all steps need {units.format_size(asked.volume)}, and {source} has {size}: datasets "
             "have to be deleted at the destination in time, to be used again",
             err=True,
         )
-    few = first / (stock.bytes / stock.datasets)
+    few = first / (there.bytes / there.datasets)
     if few < FEW:
         click.echo(f"warning: {step} is only {few:.1f} {what} of the mean size of {source}", err=True)
 

@@ -299,9 +299,7 @@ def _prompt(question: str, kind: click.ParamType[str], default: str) -> str:
             raise Back
         return kind.convert(text, None, None)
 
-    answer = click.prompt(question, default=default or None, value_proc=read, err=True)
-    assert isinstance(answer, str)
-    return answer
+    return str(click.prompt(question, default=default or None, value_proc=read, err=True))
 
 
 def _listed(ends: Sequence[str]) -> str:

@@ -213,7 +213,7 @@ def _judge_files(told: Answers, use: Use, fts: FtsBackend, count: int, size: int
         )
         told.find(use, "no-source-files", f"{source} has no file that the menu takes", hint)
         return
-    told.stocks[use[1].pool] = lint.Stock(count, size, min(file.bytes for file in first))
+    told.pool_sizes[use[1].pool] = lint.PoolSize(count, size, min(file.bytes for file in first))
     most = " or more" if count == ENOUGH else ""
     told.said.append(f"{source}: {units.counted(count, 'files')}{most}, {units.format_size(size)}")
     if not _listed_by_storage(use[1]):  # else they have just been seen

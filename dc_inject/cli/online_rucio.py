@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dc_inject.analysis import lint
-from dc_inject.analysis.lint import Stock
+from dc_inject.analysis.lint import PoolSize
 from dc_inject.cli.answers import Answers, Use, uses
 from dc_inject.engine import admit, preflight
 from dc_inject.menu import MenuDraft
@@ -115,20 +115,20 @@ def _rooms(told: Answers, some: Iterable[Use], known: Mapping[str, RseFacts], su
 
 def _pools(told: Answers, some: Iterable[Use], rucio: RucioBackend) -> None:
     """Add up what each source has for each filter, and compare it with what its links need."""
-    stocks: dict[PoolKey, Stock] = {}
+    sizes: dict[PoolKey, PoolSize] = {}
     samples: dict[PoolKey, list[Item]] = {}
     for pool in dict.fromkeys(flow.pool for _, flow in some if not isinstance(flow.goal, SecondHop)):
         try:
-            stocks[pool] = stock = Stock.of(_sampled(rucio.inventory(*pool), samples.setdefault(pool, [])))
+            sizes[pool] = there = PoolSize.of(_sampled(rucio.inventory(*pool), samples.setdefault(pool, [])))
         except ServiceError as error:
             told.said.append(f"the datasets of {pool.source} cannot be told: {error.message}")
         else:
             told.said.append(
-                f"{pool.source}: {units.counted(stock.datasets, 'datasets')}, {units.format_size(stock.bytes)}"
+                f"{pool.source}: {units.counted(there.datasets, 'datasets')}, {units.format_size(there.bytes)}"
             )
     identity = told.identities.get(rucio.name)
-    told.stocks |= stocks
-    told.take(lint.pools(told.campaign, stocks, may_end=identity is not None and identity.may_end is True))
+    told.pool_sizes |= sizes
+    told.take(lint.pools(told.campaign, sizes, may_end=identity is not None and identity.may_end is True))
     _last_look(told, some, samples, rucio)
 
 

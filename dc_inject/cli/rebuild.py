@@ -157,7 +157,8 @@ def _refuse(path: Path) -> None:
 def _found(backends: Mapping[str, Backend], campaign: str, since: datetime | None) -> list[Found]:
     found: dict[str, Found] = {}
     for backend in backends.values():
-        assert isinstance(backend, Searchable), "Rucio and FTS both are"
+        if not isinstance(backend, Searchable):
+            raise UsageError(f"{backend.name} cannot be searched for what a campaign has there")
         found |= {one.key: one for one in backend.ours(campaign, since=since)}
     return list(found.values())
 

@@ -81,11 +81,12 @@ def rate_unit(text: str) -> str:
 
 
 def ratio(unit: str, other: str) -> Fraction:
-    """Return how many of another unit of rates one unit is: `GB/s` is 8 `Gb/s`."""
+    """Return how many of another unit of rates one unit is: `GB/s` is 8 `Gb/s`; raises ValueError for no unit."""
     sizes = []
     for text in (unit, other):
         match = _RATE.fullmatch(f"1 {text}")
-        assert match is not None, text
+        if match is None:
+            raise ValueError(f"{text!r} is no unit of rates")
         sizes.append(_bytes(match) / _PER[match["per"] or "s"])
     return sizes[0] / sizes[1]
 
@@ -96,7 +97,8 @@ def times(text: str, factor: Fraction) -> str:
     `text` is one that was read before. What has more than 30 digits then is rounded to 17, as floats are.
     """
     match = re.match(_NUMBER, text.strip())
-    assert match is not None, text
+    if match is None:
+        raise ValueError(f"{text!r} does not begin with a number")
     number, unit = _number(match["number"]) * factor, text.strip()[match.end() :]
     return f"{decimal(number)}{unit}"
 

@@ -61,11 +61,12 @@ def _look_again(line: Line) -> None:
 def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: int) -> int:
     """Choose the items of one line, note by what it was stopped, and return their bytes."""
     flow, pool = line.demand.flow, line.pool
-    assert pool is not None
+    if pool is None:
+        return 0
     slack = 0 if flow.once else int(SLACK * line.demand.due)  # of a volume no more than is left of it
     policy = SelectionPolicy(flow.order, int(flow.grain * line.due), line.seed)
     if line.cuts_at is not None:
-        line.items = _take_whole_and_cut(line, line.cuts_at, policy, room, leaving, jobs)
+        line.items = _take_whole_and_cut(line, pool, line.cuts_at, policy, room, leaving, jobs)
     elif flow.job is None or isinstance(flow.goal, SecondHop):  # what goes on has been bundled
         line.items = pool.take(line.left, slack, policy, room=room, taken=line.taken, leaving=leaving)
         names = {item.name for item in line.items}
@@ -90,17 +91,16 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
 
 
 def _take_whole_and_cut(
-    line: Line, cuts: Cuts, policy: SelectionPolicy, room: int, leaving: set[str], jobs: int
+    line: Line, pool: Pool, cuts: Cuts, policy: SelectionPolicy, room: int, leaving: set[str], jobs: int
 ) -> list[Item]:
     """Take the datasets that fit a budget, and slices of others for what is left of it; return both."""
-    assert line.pool is not None
-    items = line.pool.take(line.left, 0, policy, room=room, taken=line.taken, leaving=leaving, over=False)
+    items = pool.take(line.left, 0, policy, room=room, taken=line.taken, leaving=leaving, over=False)
     names = {item.name for item in items}
     line.taken.update(names)
     size = sum(item.bytes for item in items)
     left, slices = line.left - size, line.demand.flow.slices
     at_most = (slices.at_most if slices else 0) or max(policy.preferred, -(-left // max(jobs, 1)))
-    items += cut(line.pool, cuts, left, room - size, at_most, line.seed, leaving)
+    items += cut(pool, cuts, left, room - size, at_most, line.seed, leaving)
     leaving |= {name for item in items for name in blocked(item.id)}
     return items
 

@@ -15,7 +15,7 @@ from dc_inject.storage.upload import Moved, Written, upload
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class FoundSet:
     """A set as a storage has it: how many of its files, and their bytes."""
 
     set: FileSet
@@ -42,10 +42,10 @@ class StorageSet:
         """
         if not self._storage.reachable(self._prefix).exists:
             raise Permanent(f"{self._prefix} does not exist", "make that folder first, or have the site make it")
-        for stock in stocks(self._storage, self._prefix, self._set.name):
-            if stock.set != self._set:
+        for found_set in find_sets(self._storage, self._prefix, self._set.name):
+            if found_set.set != self._set:
                 raise UsageError(
-                    f"{self._prefix} has a set {stock.set} already",
+                    f"{self._prefix} has a set {found_set.set} already",
                     f"take another name, or drop it: dc-inject data drop {self._prefix} {self._set.name}",
                 )
         return range(1, self._set.files + 1)
@@ -77,7 +77,7 @@ class StorageSet:
         """Do nothing: a set whose files are there is complete."""
 
 
-def stocks(storage: Storage, prefix: str, name: str = "") -> Iterator[Stock]:
+def find_sets(storage: Storage, prefix: str, name: str = "") -> Iterator[FoundSet]:
     """Give the sets below a prefix, or those of one name; one of which only folders are left counts too."""
     if name and not samples.is_name(name):
         return
@@ -88,7 +88,7 @@ def stocks(storage: Storage, prefix: str, name: str = "") -> Iterator[Stock]:
             made = samples.from_folder(named, shape)
             if made is not None:
                 sizes = [size for _, size in _files(storage, prefix, made)]
-                yield Stock(made, len(sizes), sum(sizes))
+                yield FoundSet(made, len(sizes), sum(sizes))
 
 
 def drop(storage: Storage, prefix: str, made: FileSet) -> Iterator[int]:

@@ -12,8 +12,8 @@ import pytest
 from rucio.common import exception as rucio
 
 from dc_inject.backends.rucio.connection import Connection
+from dc_inject.backends.rucio.found_sets import erase, find_sets, sweep
 from dc_inject.backends.rucio.sets import ASKED, RucioSet
-from dc_inject.backends.rucio.stocks import erase, stocks, sweep
 from dc_inject.backends.rucio.write_endpoints import endpoints
 from dc_inject.metrics import Silent
 from dc_inject.model.deletion import NotOurs
@@ -250,34 +250,34 @@ def test_sets_are_listed_with_what_rules_there_are_elsewhere(lab, server):
     server.add(f"{SCOPE}:dc_inject-data.one.7x1000by3.000004", RSE)  # it never had a fourth
     dataset = min(DIDS)
     server._rule(*dataset, "T1_YY", "dcops", {"comments": "dc_inject/1 test"})
-    one, two = stocks(lab.connection, SCOPE)
+    one, two = find_sets(lab.connection, SCOPE)
     assert (one.set, one.rse, one.files, one.bytes, one.elsewhere) == (SET, RSE, 7, 7000, {"T1_YY": 1})
     assert {(SCOPE, dataset) for dataset in one.datasets} == DIDS
     assert (two.set.name, two.files, two.elsewhere) == ("two", 2, {})
-    assert [stock.set.name for stock in stocks(lab.connection, SCOPE, name="two")] == ["two"]
-    assert stocks(lab.connection, SCOPE, before="x") == []
-    assert stocks(lab.connection, SCOPE, name="*") == []
+    assert [found_set.set.name for found_set in find_sets(lab.connection, SCOPE, name="two")] == ["two"]
+    assert find_sets(lab.connection, SCOPE, before="x") == []
+    assert find_sets(lab.connection, SCOPE, name="*") == []
 
 
 def test_names_begin_as_the_policy_wants_it(lab, server):
     lab.make(FileSet("one", 2, 1000, 2, "user.me."))
     assert {name for _, name in server.datasets} == {"user.me.dc_inject-data.one.2x1000by2.000001"}
-    assert stocks(lab.connection, SCOPE) == []
-    assert len(stocks(lab.connection, SCOPE, "user.me.")) == 1
+    assert find_sets(lab.connection, SCOPE) == []
+    assert len(find_sets(lab.connection, SCOPE, "user.me.")) == 1
 
 
 def test_what_is_erased_goes_with_its_rules_and_files_and_nothing_else(lab, server, dav):
     lab.make()
     server.add(f"{SCOPE}:mine", RSE)
-    (stock,) = stocks(lab.connection, SCOPE)
-    assert sweep(lab.connection, lab.storage, stock, RSE) == 0
-    erase(lab.connection, stock)
+    (found_set,) = find_sets(lab.connection, SCOPE)
+    assert sweep(lab.connection, lab.storage, found_set, RSE) == 0
+    erase(lab.connection, found_set)
     server.clock.time += timedelta(seconds=2)
     with pytest.raises(Temporary, match="Rucio is deleting the set one"):
         lab.make()
     assert {url.removeprefix(dav.url) for url in server.tidy()} == set(written(dav))
     assert named(server) == {(SCOPE, "mine")}
-    erase(lab.connection, stock)  # once more does no harm
+    erase(lab.connection, found_set)  # once more does no harm
 
 
 def test_files_without_a_replica_are_swept_away(lab, server, dav):
@@ -287,9 +287,9 @@ def test_files_without_a_replica_are_swept_away(lab, server, dav):
     for number in (1, 2):
         place.keep([(number, place.write(number, lambda _: None))])
     dark = place.write(5, lambda _: None)
-    (stock,) = stocks(lab.connection, SCOPE)
-    assert stock.files == 2
-    assert sweep(lab.connection, lab.storage, stock, RSE) == 1
+    (found_set,) = find_sets(lab.connection, SCOPE)
+    assert found_set.files == 2
+    assert sweep(lab.connection, lab.storage, found_set, RSE) == 1
     assert dark.url.removeprefix(dav.url) not in written(dav)
     assert len(written(dav)) == 2
 
@@ -315,22 +315,22 @@ def test_what_rucio_says_is_no_reason_to_delete(lab, server, dav, monkeypatch, p
     for path in ("/elsewhere", "/rsex", "/rse"):
         for number in range(1, 8):
             dav.put(f"{path}/{SET.file(number)}")
-    (stock,) = stocks(lab.connection, SCOPE)
+    (found_set,) = find_sets(lab.connection, SCOPE)
     there = dict(dav.files)
     name = SET.file(3)
     for dataset in DIDS:
         server.datasets[dataset].pop(name, None)  # as an interrupted making leaves it
     monkeypatch.setattr(Catalogue, "place", lambda self, rse, scope, name: place.format(url=dav.url, name=name))
     with pytest.raises(NotOurs):
-        sweep(lab.connection, lab.storage, stock, RSE)
+        sweep(lab.connection, lab.storage, found_set, RSE)
     assert dav.files == there
     assert dav.deleted() == []
 
 
 def test_erasing_in_a_scope_of_others_says_whom_to_ask(lab, server):
     lab.make()
-    (stock,) = stocks(lab.connection, SCOPE)
+    (found_set,) = find_sets(lab.connection, SCOPE)
     server.scopes = {"other"}
     with pytest.raises(Permanent, match="does not let dcops erase") as caught:
-        erase(lab.connection, stock)
+        erase(lab.connection, found_set)
     assert "owns the scope user.dcops" in caught.value.hint

@@ -69,8 +69,8 @@ def service(
             if end in backend.unwritable:
                 what = f"Rucio says that {end} is not writable now"
                 told.problems.append(Problem(drafts[0].name, 1, what, "ask its site", "storage-unreachable"))
-        told.stocks[flow.pool] = stock = lint.Stock.of(backend.inventory(*flow.pool))
-        if not stock.datasets and "no-source-files" not in drafts[0].preview.accept:
+        told.pool_sizes[flow.pool] = there = lint.PoolSize.of(backend.inventory(*flow.pool))
+        if not there.datasets and "no-source-files" not in drafts[0].preview.accept:
             what = f"{flow.link.source} has no dataset that the menu takes"
             told.problems.append(Problem(drafts[0].name, 1, what, "look at `datasets`", "no-source-files"))
         return told

@@ -8,7 +8,7 @@ import pytest
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.analysis.lint import Stock
+from dc_inject.analysis.lint import PoolSize
 from dc_inject.model import Campaign, Dataset, RseSpec, Site
 from dc_inject.model.goals import Keep, Recycle, SecondHop, Volume
 from tests.core.test_lint import DAY, GB, HOUR, START, TB, day, flow
@@ -47,74 +47,74 @@ def test_jobs_of_fts_need_no_quota():
     assert rooms(quota={"davs://b/x": 0}, campaign=campaign) == []
 
 
-def stocked(stock: Stock, *flows, may_end=False, sites=()):
+def stocked(pool_size: PoolSize, *flows, may_end=False, sites=()):
     some = flows or (flow("A", "B", 8), flow("A", "C", 4))
     campaign = Campaign("dc27", "nobody", HOUR / 4, (day(*some, sites=sites),))
-    found = lint.pools(campaign, {some[0].pool: stock}, may_end=may_end)
+    found = lint.pools(campaign, {some[0].pool: pool_size}, may_end=may_end)
     return [(p.code, p.message) for _, p in found]
 
 
 def test_a_pool_that_is_too_small_for_a_link():
     """2 h of lifetime and a cycle at 1 GB/s; the worst link of a scenario is named."""
-    assert stocked(Stock(100, 8100 * GB, GB)) == []
-    ((code, message),) = stocked(Stock(100, 8000 * GB, GB))
+    assert stocked(PoolSize(100, 8100 * GB, GB)) == []
+    ((code, message),) = stocked(PoolSize(100, 8000 * GB, GB))
     assert code == "pool-small"
     assert "A -> B needs 8.1 TB of different datasets in the 2 h 15 min" in message
     assert "A has 100 with 8 TB" in message
-    ((_, message),) = stocked(Stock(100, 4000 * GB, GB))
+    ((_, message),) = stocked(PoolSize(100, 4000 * GB, GB))
     assert "A -> B (and 1 more link of one)" in message
 
 
 def test_where_rules_may_be_ended_the_shortest_lifetime_counts():
-    assert stocked(Stock(100, 4500 * GB, GB), may_end=True) == []
-    assert [code for code, _ in stocked(Stock(100, 4400 * GB, GB), may_end=True)] == ["pool-small"]
+    assert stocked(PoolSize(100, 4500 * GB, GB), may_end=True) == []
+    assert [code for code, _ in stocked(PoolSize(100, 4400 * GB, GB), may_end=True)] == ["pool-small"]
 
 
 def test_what_is_slow_to_be_deleted_needs_a_larger_pool():
     sites = (Site("X", rses={"B": RseSpec(deletion_lag=HOUR)}),)
-    assert [code for code, _ in stocked(Stock(100, 8100 * GB, GB), sites=sites)] == ["pool-small"]
+    assert [code for code, _ in stocked(PoolSize(100, 8100 * GB, GB), sites=sites)] == ["pool-small"]
 
 
 def test_a_short_menu_needs_no_more_than_it_injects():
     short = flow("A", "B", 8, end=START + timedelta(minutes=30))
-    assert stocked(Stock(100, 1800 * GB, GB), short) == []
+    assert stocked(PoolSize(100, 1800 * GB, GB), short) == []
 
 
 def test_volumes_need_each_dataset_once_and_pools_that_go_round_may_be_small():
     """Both links of the scenario draw on one pool."""
     both = [flow("A", to, 8, goal=Volume(2 * TB)) for to in "BC"]
-    assert stocked(Stock(100, 4 * TB, GB), *both) == []
-    ((code, message),) = stocked(Stock(100, 3 * TB, GB), *both)
+    assert stocked(PoolSize(100, 4 * TB, GB), *both) == []
+    ((code, message),) = stocked(PoolSize(100, 3 * TB, GB), *both)
     assert code == "pool-small"
     assert "the volumes of one out of A are 4 TB, each dataset once, and A has 100 with 3 TB" in message
-    assert stocked(Stock(100, 3 * TB, GB), flow("A", "B", 8, goal=Recycle())) == []
-    assert [code for code, _ in stocked(Stock(100, 3 * TB, GB), flow("A", "B", 8, goal=Keep(TB)))] == [
+    assert stocked(PoolSize(100, 3 * TB, GB), flow("A", "B", 8, goal=Recycle())) == []
+    assert [code for code, _ in stocked(PoolSize(100, 3 * TB, GB), flow("A", "B", 8, goal=Keep(TB)))] == [
         "pool-small"
     ]
 
 
 def test_what_goes_on_in_a_second_hop_is_not_there_yet():
-    assert stocked(Stock(0, 0, 0), flow("A", "B", 8, goal=SecondHop())) == []
+    assert stocked(PoolSize(0, 0, 0), flow("A", "B", 8, goal=SecondHop())) == []
 
 
 def test_a_source_that_has_nothing():
     """Told once, whatever its links; it is an error."""
-    ((code, message),) = stocked(Stock(0, 0, 0))
+    ((code, message),) = stocked(PoolSize(0, 0, 0))
     assert (code, message) == ("no-source-files", "A has no dataset that the menu takes")
     assert code in menu.ERRORS
 
 
 def test_datasets_that_are_there_are_too_coarse_for_a_link():
     """0.5 GB/s are 1.8 TB an hour; what the menu's bounds tell already is not told twice."""
-    assert stocked(Stock(100, 900 * TB, 1800 * GB)) == []
-    ((code, message),) = stocked(Stock(100, 900 * TB, 1801 * GB))
+    assert stocked(PoolSize(100, 900 * TB, 1800 * GB)) == []
+    ((code, message),) = stocked(PoolSize(100, 900 * TB, 1801 * GB))
     assert code == "coarse-datasets"
     assert "A -> C moves 1.8 TB an hour" in message
 
 
 def test_a_stock_is_the_sum_of_its_items():
-    assert Stock.of([Dataset("a", 5, 1), Dataset("b", 3, 1)]) == Stock(2, 8, 3)
-    assert Stock.of(()) == Stock(0, 0, 0)
+    assert PoolSize.of([Dataset("a", 5, 1), Dataset("b", 3, 1)]) == PoolSize(2, 8, 3)
+    assert PoolSize.of(()) == PoolSize(0, 0, 0)
 
 
 def test_a_pool_of_which_nothing_is_told_is_not_blamed():

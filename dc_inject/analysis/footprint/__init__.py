@@ -6,6 +6,6 @@ from dc_inject.analysis.footprint.adding import footprint
 from dc_inject.analysis.footprint.assumptions import MEAN_FILE, Assumptions
 from dc_inject.analysis.footprint.load import Load
 from dc_inject.analysis.footprint.rows import KINDS, Footprint, Group, Row
-from dc_inject.analysis.footprint.sizes import stock
+from dc_inject.analysis.footprint.sizes import known_items
 
-__all__ = ["KINDS", "MEAN_FILE", "Assumptions", "Footprint", "Group", "Load", "Row", "footprint", "stock"]
+__all__ = ["KINDS", "MEAN_FILE", "Assumptions", "Footprint", "Group", "Load", "Row", "footprint", "known_items"]

@@ -11,7 +11,7 @@ from dc_inject.analysis.footprint import load, places, windows
 from dc_inject.analysis.footprint.assumptions import Assumptions, mean_file
 from dc_inject.analysis.footprint.load import Ends, Load
 from dc_inject.analysis.footprint.rows import KINDS, TOTAL, Footprint, Group, Row
-from dc_inject.analysis.footprint.sizes import stock
+from dc_inject.analysis.footprint.sizes import known_items
 from dc_inject.analysis.footprint.spans import Levels, Span, Stream, spans, streams
 from dc_inject.model import Campaign, Flow, Item
 
@@ -93,7 +93,7 @@ class _Adding:
         self._assumed = assumed
         self._inventory = inventory
         self._several = len({campaign.name for campaign in campaigns}) > 1
-        self._stocks: dict[tuple[str, object], Sequence[Item] | None] = {}
+        self._known_items: dict[tuple[str, object], Sequence[Item] | None] = {}
         self._wholes = [self._whole(stream) for stream in flowing]
         self._arriving: dict[Levels, dict[Group, float]] = {}
 
@@ -163,16 +163,16 @@ class _Adding:
 
     def _unit(self, campaign: Campaign, flow: Flow) -> tuple[Ends, float | None]:
         """Return the load of one byte per second of a flow, and the bytes of its pool."""
-        items = self._stock(flow)
+        items = self._items_of(flow)
         source, destination, _ = self._groups(campaign, flow)
         size = mean_file(flow, items, self._assumed.mean_file)
         lag = self.atlas.lag(campaign, flow.link.destination)
         unit = load.ends(flow, lag, size, self._assumed, inside=source == destination)
         return unit, None if items is None else float(sum(item.bytes for item in items))
 
-    def _stock(self, flow: Flow) -> Sequence[Item] | None:
+    def _items_of(self, flow: Flow) -> Sequence[Item] | None:
         """Return what a flow may take: of the inventory, or of its list where that tells all sizes."""
         key = flow.link.source, flow.datasets
-        if key not in self._stocks:
-            self._stocks[key] = stock(flow, self._inventory)
-        return self._stocks[key]
+        if key not in self._known_items:
+            self._known_items[key] = known_items(flow, self._inventory)
+        return self._known_items[key]

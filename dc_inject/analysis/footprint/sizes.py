@@ -9,7 +9,7 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.planning import pool
 
 
-def stock(flow: Flow, inventory: Mapping[str, Sequence[Item]] | None) -> Sequence[Item] | None:
+def known_items(flow: Flow, inventory: Mapping[str, Sequence[Item]] | None) -> Sequence[Item] | None:
     """Return the items that a flow may take, as far as they are known without a service; None: they are not."""
     datasets, source = flow.datasets, flow.link.source
     if isinstance(flow.goal, SecondHop):

@@ -10,12 +10,12 @@ from collections.abc import Collection
 from dc_inject import menu
 from dc_inject.analysis.lint import capacity, days, exclusions
 from dc_inject.analysis.lint.brakes import over_limits
-from dc_inject.analysis.lint.pools import Stock, pools
+from dc_inject.analysis.lint.pools import PoolSize, pools
 from dc_inject.analysis.lint.rooms import rooms
 from dc_inject.model import Campaign
 from dc_inject.model.errors import Problem
 
-__all__ = ["Stock", "findings", "over_limits", "pools", "rooms"]
+__all__ = ["PoolSize", "findings", "over_limits", "pools", "rooms"]
 
 
 def findings(

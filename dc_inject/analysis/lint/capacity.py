@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from dc_inject import menu
-from dc_inject.analysis.footprint import Assumptions, footprint, stock
+from dc_inject.analysis.footprint import Assumptions, footprint, known_items
 from dc_inject.model import Campaign, DatasetFilter, Flow, Menu, Site, rates, units, urls
 from dc_inject.model.errors import Problem
 
@@ -72,7 +72,7 @@ def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[
 
 def smallest(flow: Flow) -> int:
     """Return the bytes of the smallest dataset or file that a flow may take, as far as its menu tells."""
-    known = stock(flow, None)
+    known = known_items(flow, None)
     if known:
         return min(item.bytes for item in known)
     if isinstance(flow.datasets, DatasetFilter):

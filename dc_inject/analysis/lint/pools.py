@@ -15,7 +15,7 @@ from dc_inject.planning import lifetime
 HOUR = 3600.0
 
 
-class Stock(NamedTuple):
+class PoolSize(NamedTuple):
     """What a source has for a filter: how many datasets, their bytes, and the bytes of the smallest."""
 
     datasets: int
@@ -23,7 +23,7 @@ class Stock(NamedTuple):
     smallest: int
 
     @classmethod
-    def of(cls, items: Iterable[Item]) -> Stock:
+    def of(cls, items: Iterable[Item]) -> PoolSize:
         """Add items up, one by one."""
         number = total = smallest = 0
         for item in items:
@@ -32,7 +32,7 @@ class Stock(NamedTuple):
         return cls(number, total, smallest)
 
 
-def pools(campaign: Campaign, stocks: Mapping[PoolKey, Stock], *, may_end: bool) -> Iterator[Found]:
+def pools(campaign: Campaign, sizes: Mapping[PoolKey, PoolSize], *, may_end: bool) -> Iterator[Found]:
     """Yield findings about links through Rucio whose source has too little, or nothing small enough.
 
     A dataset goes to a destination again only when it is gone there, so that a link needs rate x (lifetime + lag):
@@ -43,24 +43,24 @@ def pools(campaign: Campaign, stocks: Mapping[PoolKey, Stock], *, may_end: bool)
         (menu, flow)
         for menu in campaign.menus
         for flow in menu.flows
-        if flow.link.service.unique and flow.pool in stocks and not isinstance(flow.goal, SecondHop)
+        if flow.link.service.unique and flow.pool in sizes and not isinstance(flow.goal, SecondHop)
     ]
-    yield from _empty(uses, stocks)
-    some = [use for use in uses if stocks[use[1].pool].datasets]
-    yield from _small(campaign, some, stocks, may_end=may_end)
-    yield from _volumes(some, stocks)
+    yield from _empty(uses, sizes)
+    some = [use for use in uses if sizes[use[1].pool].datasets]
+    yield from _small(campaign, some, sizes, may_end=may_end)
+    yield from _volumes(some, sizes)
 
     def least(flow: Flow) -> int:
-        told, known = smallest(flow), stocks[flow.pool].smallest
+        told, known = smallest(flow), sizes[flow.pool].smallest
         return known if rates.peak([flow]).rate * HOUR >= told else 0  # what the menu says is found without us
 
     yield from coarse(some, least)
 
 
-def _empty(uses: Iterable[Use], stocks: Mapping[PoolKey, Stock]) -> Iterator[Found]:
+def _empty(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator[Found]:
     seen: set[PoolKey] = set()
     for menu, flow in uses:
-        if not stocks[flow.pool].datasets and flow.pool not in seen:
+        if not sizes[flow.pool].datasets and flow.pool not in seen:
             seen.add(flow.pool)
             what = f"{flow.link.source} has no dataset that the menu takes"
             hint = "look at `datasets`; if they come later: `accept: [no-source-files]`"
@@ -68,7 +68,7 @@ def _empty(uses: Iterable[Use], stocks: Mapping[PoolKey, Stock]) -> Iterator[Fou
 
 
 def _small(
-    campaign: Campaign, uses: Iterable[Use], stocks: Mapping[PoolKey, Stock], *, may_end: bool
+    campaign: Campaign, uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize], *, may_end: bool
 ) -> Iterator[Found]:
     specs = {rse: spec for menu in campaign.menus for site in menu.sites for rse, spec in site.rses.items()}
     found: dict[tuple[str, str], list[tuple[float, timedelta, Use]]] = {}
@@ -78,33 +78,33 @@ def _small(
         lag = specs.get(flow.link.destination, RseSpec()).deletion_lag + campaign.cycle
         stay = lifetime.horizon(flow.lifetime_min if may_end else flow.lifetime_max, lag, flow.end - flow.start)
         need = rates.peak([flow]).rate * (1 + flow.overhead) * stay.total_seconds()
-        if need > stocks[flow.pool].bytes * (1 + ROUNDING):
+        if need > sizes[flow.pool].bytes * (1 + ROUNDING):
             found.setdefault((flow.menu, flow.scenario), []).append((need, stay, (menu, flow)))
     for (_, scenario), some in found.items():
-        need, stay, (menu, flow) = max(some, key=lambda one: one[0] / stocks[one[2][1].pool].bytes)
-        stock = stocks[flow.pool]
+        need, stay, (menu, flow) = max(some, key=lambda one: one[0] / sizes[one[2][1].pool].bytes)
+        there = sizes[flow.pool]
         others = f" (and {units.counted(len(some) - 1, 'more links')} of {scenario})" if len(some) > 1 else ""
         what = (
             f"{flow.link.shown}{others} needs {units.format_size(need)} of different datasets in the "
             f"{units.format_duration(stay)} until they may be used again, and {flow.link.source} has "
-            f"{stock.datasets} with {units.format_size(stock.bytes)}: the rest will be held (pool-dry)"
+            f"{there.datasets} with {units.format_size(there.bytes)}: the rest will be held (pool-dry)"
         )
         yield menu, Problem(flow.menu, flow.line, what, "take more datasets, or lower the rate", "pool-small")
 
 
-def _volumes(uses: Iterable[Use], stocks: Mapping[PoolKey, Stock]) -> Iterator[Found]:
+def _volumes(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator[Found]:
     """Find volumes that are more than their source has: each dataset goes out once in its scenario."""
     found: dict[tuple[str, PoolKey], list[Use]] = {}
     for use in uses:
         if isinstance(use[1].goal, Volume):
             found.setdefault((use[1].scenario, use[1].pool), []).append(use)
     for (scenario, pool), some in found.items():
-        need, stock = sum({use[1].key: use[1].goal.bytes for use in some if use[1].goal}.values()), stocks[pool]
-        if need > stock.bytes * (1 + ROUNDING):
+        need, there = sum({use[1].key: use[1].goal.bytes for use in some if use[1].goal}.values()), sizes[pool]
+        if need > there.bytes * (1 + ROUNDING):
             menu, flow = some[0]
             what = (
                 f"the volumes of {scenario} out of {pool.source} are {units.format_size(need)}, "
-                f"each dataset once, and {pool.source} has {stock.datasets} with {units.format_size(stock.bytes)}"
+                f"each dataset once, and {pool.source} has {there.datasets} with {units.format_size(there.bytes)}"
             )
             yield (
                 menu,

@@ -134,7 +134,8 @@ class FtsBackend:
 
     def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
         """Stream the files below a source that pass the filter, each with its URL and size."""
-        assert isinstance(datasets, FileFilter), "the menu gives datasets to Rucio only"
+        if not isinstance(datasets, FileFilter):
+            raise Permanent("FTS is given files, and the menu names datasets")
         with _understood():
             yield from self._inventory.read(source, datasets)
 

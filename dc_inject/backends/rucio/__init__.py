@@ -21,6 +21,7 @@ from dc_inject.backends.rucio.slices import Slices
 from dc_inject.backends.rucio.survey import Survey, surveyed
 from dc_inject.backends.rucio.write_endpoints import endpoints
 from dc_inject.model import DatasetFilter, Entry, File, FileFilter, Injection, Item
+from dc_inject.model.errors import Permanent
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import (
     Candidate,
@@ -92,7 +93,8 @@ class RucioBackend:
 
     def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
         """Stream the datasets of a source that pass the filter."""
-        assert isinstance(datasets, DatasetFilter), "the menu gives files to FTS only"
+        if not isinstance(datasets, DatasetFilter):
+            raise Permanent("Rucio is given datasets, and the menu names files")
         with understood():
             yield from inventory(self.connection, source, datasets)
 

@@ -25,8 +25,8 @@ from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.erasing import let_go
 from dc_inject.backends.rucio.facts import Facts
+from dc_inject.backends.rucio.found_sets import COMMENT, GONE, find_sets
 from dc_inject.backends.rucio.identity import account_of, is_admin
-from dc_inject.backends.rucio.stocks import COMMENT, GONE, stocks
 from dc_inject.backends.rucio.write_endpoints import WriteEndpoint, places, write_endpoint
 from dc_inject.model import units
 from dc_inject.model.deletion import RegisteredFile, SampleDataset
@@ -196,21 +196,21 @@ class RucioSet:
             )
 
     def _no_other_set(self) -> None:
-        for stock in stocks(self._connection, self._scope, self._set.before, self._set.name):
-            if stock.until is not None and stock.until <= self._connection.now():
+        for found_set in find_sets(self._connection, self._scope, self._set.before, self._set.name):
+            if found_set.until is not None and found_set.until <= self._connection.now():
                 raise Temporary(
                     f"Rucio is deleting the set {self._set.name}, which was dropped or has expired",
                     "wait until `dc-inject data list` does not show it any more, or take another name",
                 )
-            drop = f"dc-inject data drop {stock.rse or self._rse} {self._set.name} --scope {self._scope}"
-            if stock.set != self._set:
+            drop = f"dc-inject data drop {found_set.rse or self._rse} {self._set.name} --scope {self._scope}"
+            if found_set.set != self._set:
                 raise UsageError(
-                    f"{self._scope} has a set {stock.set} in datasets of {stock.set.per} already",
+                    f"{self._scope} has a set {found_set.set} in datasets of {found_set.set.per} already",
                     f"take another name, or drop it: {drop}",
                 )
-            if stock.rse not in {"", self._rse}:
+            if found_set.rse not in {"", self._rse}:
                 raise UsageError(
-                    f"the set {self._set.name} is at {stock.rse} already",
+                    f"the set {self._set.name} is at {found_set.rse} already",
                     "take another name: copies of it are made by rules",
                 )
 

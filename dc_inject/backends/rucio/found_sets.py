@@ -24,7 +24,7 @@ GONE = 1  # second that an erased dataset has left to live
 
 
 @dataclass(slots=True)
-class RucioStock:
+class FoundSet:
     """A set as Rucio has it.
 
     `rse` is where our rule keeps it, empty if none does; `files` are those available there. `elsewhere` counts the
@@ -41,47 +41,47 @@ class RucioStock:
     until: datetime | None = None
 
 
-def stocks(connection: Connection, scope: str, before: str = "", name: str = "") -> list[RucioStock]:
+def find_sets(connection: Connection, scope: str, before: str = "", name: str = "") -> list[FoundSet]:
     """Return the sets in a scope, sorted; `name` is that of one."""
     if name and not samples.is_name(name):
         return []
-    found: dict[FileSet, RucioStock] = {}
+    found: dict[FileSet, FoundSet] = {}
     pattern = f"{before}{MARK}.{f'{name}.' if name else ''}*"
     for dataset in sorted(map(str, connection.call("list_dids", scope, [{"name": pattern}], did_type="dataset"))):
         made = samples.from_dataset(dataset, before)
         if made is not None:
-            found.setdefault(made, RucioStock(made, scope)).datasets.append(dataset)
-    for stock in found.values():
-        _keepers(connection, stock)
-        _amounts(connection, stock)
+            found.setdefault(made, FoundSet(made, scope)).datasets.append(dataset)
+    for found_set in found.values():
+        _keepers(connection, found_set)
+        _amounts(connection, found_set)
     return [found[key] for key in sorted(found)]
 
 
-def erase(connection: Connection, stock: RucioStock) -> None:
+def erase(connection: Connection, found_set: FoundSet) -> None:
     """Let the datasets of a set expire now: Rucio then deletes them, their rules everywhere, and the replicas."""
-    for dataset in stock.datasets:
+    for dataset in found_set.datasets:
         try:
-            let_go(connection, SampleDataset(stock.scope, dataset, stock.set), GONE)
+            let_go(connection, SampleDataset(found_set.scope, dataset, found_set.set), GONE)
         except ServiceError as error:
             if isinstance(error.__cause__, DataIdentifierNotFound):
                 continue  # gone meanwhile
             if isinstance(error.__cause__, AccessDenied):
                 account = account_of(connection)
                 raise Permanent(
-                    f"Rucio does not let {account} erase {stock.scope}:{dataset}",
-                    f"ask who owns the scope {stock.scope}, or Rucio's administrators, to erase it",
+                    f"Rucio does not let {account} erase {found_set.scope}:{dataset}",
+                    f"ask who owns the scope {found_set.scope}, or Rucio's administrators, to erase it",
                 ) from error
             raise
 
 
-def sweep(connection: Connection, storage: Storage, stock: RucioStock, rse: str) -> int:
+def sweep(connection: Connection, storage: Storage, found_set: FoundSet, rse: str) -> int:
     """Delete the files that an interrupted making left at an RSE without a replica; return how many there were."""
     known = {
-        stock.set.number_of(str(row["name"]))
-        for dataset in stock.datasets
-        for row in connection.call("list_files", stock.scope, dataset)
+        found_set.set.number_of(str(row["name"]))
+        for dataset in found_set.datasets
+        for row in connection.call("list_files", found_set.scope, dataset)
     }
-    names = [stock.set.file(number) for number in range(1, stock.set.files + 1) if number not in known]
+    names = [found_set.set.file(number) for number in range(1, found_set.set.files + 1) if number not in known]
     if not names:
         return 0
     try:
@@ -89,31 +89,31 @@ def sweep(connection: Connection, storage: Storage, stock: RucioStock, rse: str)
     except UsageError:
         return 0  # nothing can have been written there by us
     return sum(
-        storage.delete(RegisteredFile(through.prefix, url, stock.set, stock.set.number_of(name)))
-        for name, url in places(connection, through, stock.scope, names)
+        storage.delete(RegisteredFile(through.prefix, url, found_set.set, found_set.set.number_of(name)))
+        for name, url in places(connection, through, found_set.scope, names)
     )
 
 
-def _keepers(connection: Connection, stock: RucioStock) -> None:
+def _keepers(connection: Connection, found_set: FoundSet) -> None:
     """Note the RSE of the rule that keeps a set, and which rules there are elsewhere."""
-    for dataset in stock.datasets:
-        for rule in connection.call("list_did_rules", stock.scope, dataset):
+    for dataset in found_set.datasets:
+        for rule in connection.call("list_did_rules", found_set.scope, dataset):
             if rule.get("comments") == COMMENT:
-                stock.rse = str(rule["rse_expression"])
+                found_set.rse = str(rule["rse_expression"])
             else:
                 rse = str(rule["rse_expression"])
-                stock.elsewhere[rse] = stock.elsewhere.get(rse, 0) + 1
+                found_set.elsewhere[rse] = found_set.elsewhere.get(rse, 0) + 1
 
 
-def _amounts(connection: Connection, stock: RucioStock) -> None:
+def _amounts(connection: Connection, found_set: FoundSet) -> None:
     """Note how much there is, counted by files: Rucio's own sums of datasets come minutes later."""
-    dids = [Did(stock.scope, dataset) for dataset in stock.datasets]
+    dids = [Did(found_set.scope, dataset) for dataset in found_set.datasets]
     for row in metadata(connection, dids):
         until = utc(row.get("expired_at"))
         if until is not None:
-            stock.until = min(stock.until or until, until)
+            found_set.until = min(found_set.until or until, until)
     for did in dids:
         for row in connection.call("list_dataset_replicas", *did, deep=True):
-            if row["rse"] == stock.rse:
-                stock.files += count(row["available_length"])
-                stock.bytes += count(row["available_bytes"])
+            if row["rse"] == found_set.rse:
+                found_set.files += count(row["available_length"])
+                found_set.bytes += count(row["available_bytes"])
