@@ -27,7 +27,7 @@ class DryBackend:
         """Take the service to read, and the clock that simulated rules live on."""
         self._real = real
         self._sim = SimBackend(clock, items={}, name=real.name)
-        self.name, self.cleans_up = real.name, real.cleans_up
+        self.name = real.name
 
     def check(self) -> Identity:
         """Ask the real service who we are."""

@@ -130,13 +130,9 @@ class SimBackend:
     _seen: datetime | None = None
     _cut: bool = False  # whether any slice was accepted
 
-    @property
-    def cleans_up(self) -> bool:
-        """As the service does whose name it has."""
-        return SERVICES[self.name].cleans_up
-
     def __post_init__(self) -> None:
-        """Index the items by source and name."""
+        """Index the items by source and name, and take over what the service can do whose name it has."""
+        self._cleans_up = SERVICES[self.name].cleans_up
         self._named = {source: {item.name: item for item in some} for source, some in self.items.items()}
 
     def check(self) -> Identity:
@@ -200,7 +196,7 @@ class SimBackend:
         self._advance()
         for entry in entries:
             rule = self.rules.get(entry.injection.key)
-            if not self.cleans_up and rule is not None and rule.ended is not None and rule.deleted is None:
+            if not self._cleans_up and rule is not None and rule.ended is not None and rule.deleted is None:
                 rule.deleted = self.clock.now()
                 del self._there[self._place(entry.injection)]
         self.answer("remove", entries)
@@ -264,7 +260,7 @@ class SimBackend:
 
     def _place(self, injection: Injection) -> tuple[ItemId, str]:
         """Return what can be at a destination once only: an item, or the copies of one injection."""
-        return (injection.item.id if self.cleans_up else injection.key, injection.link.destination)
+        return (injection.item.id if self._cleans_up else injection.key, injection.link.destination)
 
     def _sight(self, candidate: Candidate) -> ReplicaStatus:
         wanted, until = candidate.item, None
@@ -294,7 +290,7 @@ class SimBackend:
     def _observation(self, entry: Entry) -> Observation:
         key, item = entry.injection.key, entry.injection.item
         rule = self.rules.get(key)
-        if rule is None or (rule.ended is not None and self.cleans_up):
+        if rule is None or (rule.ended is not None and self._cleans_up):
             return Observation(key, Status.ABSENT)
         done = rule.completed is not None
         members = rule.injection.item.members if isinstance(rule.injection.item, Bundle) else ()
@@ -331,7 +327,7 @@ class SimBackend:
                 rule.moved += step
                 if rule.moved >= size and (size or rule.created < now):
                     rule.completed = now
-            if not self.cleans_up:
+            if not self._cleans_up:
                 continue
             if rule.ended is None and rule.expires <= now:
                 rule.ended = rule.expires

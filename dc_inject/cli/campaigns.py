@@ -16,14 +16,14 @@ from dc_inject.model import Cycle, Entry, Injection, State, naming
 from dc_inject.model.errors import LedgerError, Permanent, UsageError
 from dc_inject.model.items import sized
 from dc_inject.model.ports import Backend, Clock, Found
-from dc_inject.model.services import DEFAULT, FTS
+from dc_inject.model.services import DEFAULT, FTS, SERVICES
 
 
 @runtime_checkable
 class Finder(Protocol):
     """A service that can be searched for rules of a campaign."""
 
-    cleans_up: bool
+    name: str
 
     def ours(self, campaign: str) -> Iterator[Found]:
         """Stream the rules of a campaign, found by their comments."""
@@ -88,8 +88,10 @@ def found(backends: Iterable[Backend], campaign: str) -> list[Entry]:
 
     A job's files have to be deleted afterwards, which takes a ledger: `dc-inject ledger rebuild` makes one.
     """
-    finders = [backend for backend in backends if isinstance(backend, Finder) and backend.cleans_up]
-    return [_entry(found) for finder in finders for found in finder.ours(campaign)]
+    finders = [backend for backend in backends if isinstance(backend, Finder)]
+    return [
+        _entry(found) for finder in finders if SERVICES[finder.name].cleans_up for found in finder.ours(campaign)
+    ]
 
 
 def _entry(found: Found) -> Entry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ from dc_inject.metrics import Silent
 from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.model.goals import SecondHop
-from dc_inject.model.ports import Backend, Clock, Outcome
+from dc_inject.model.ports import Clock, Outcome
 from dc_inject.model.services import FTS, injections
 from dc_inject.planning import overrides
 from dc_inject.planning.second_hops import second_hops
@@ -145,7 +145,7 @@ def end(
         standing = ending.look(entries, partial(_missed, noun, clock))
         doomed = standing.overdue + (standing.unfinished if cancel else ())
         standing, spared = _sparing(standing, _read(ledger, doomed) if ledger is not None else set())
-        files = removal.left(ours, backends) if ledger is not None else 0
+        files = removal.left(ours) if ledger is not None else 0
         _say(standing, noun, files, spared, campaign=name, cancel=cancel, rate=rate)
         work = [*standing.complete, *doomed]
         if work or files:
@@ -165,10 +165,10 @@ def end(
                 raise
         if ledger is not None:
             if work:
-                _look_again(ending, ours, backends, clock)
-            removal.remove(ending, ours, backends, clock)
+                _look_again(ending, ours, clock)
+            removal.remove(ending, ours, clock)
             removal.tidy(ledger, name, backends)
-            removal.say_what_lives_on(ours, backends, noun, clock)
+            removal.say_what_lives_on(ours, noun, clock)
         if sweep:
             sweeping.sweep(backends[FTS.name], sweep, name, ledger, clock, even_new=even_new, yes=yes)
 
@@ -294,7 +294,7 @@ def _settle(ending: Ending) -> None:
         raise click.exceptions.Exit(130) from None
 
 
-def _look_again(ending: Ending, ours: removal.Ours, backends: Mapping[str, Backend], clock: Clock) -> None:
+def _look_again(ending: Ending, ours: removal.Ours, clock: Clock) -> None:
     """Write down what is gone by now; the rest is seen by the next start of `run`, or of this.
 
     Jobs whose end was asked for are waited for: their files can be deleted only when nothing writes any more.
@@ -302,8 +302,8 @@ def _look_again(ending: Ending, ours: removal.Ours, backends: Mapping[str, Backe
     deadline = clock.now() + JOBS_END_WITHIN
     try:
         ending.look(ours(*IN_SERVICE))
-        while removal.under_way(ours, backends) and clock.now() < deadline:
+        while removal.under_way(ours) and clock.now() < deadline:
             ending.wait(clock.now() + timedelta(seconds=1))
-            ending.look(removal.under_way(ours, backends))
+            ending.look(removal.under_way(ours))
     except ServiceError as error:
         click.echo(f"what became of them is not known yet: {error.message}", err=True)

@@ -38,19 +38,21 @@ def agreed(question: str) -> bool:
         return False
 
 
-def left(ours: Ours, backends: Mapping[str, Backend]) -> int:
+def left(ours: Ours) -> int:
     """Return how many files of ended jobs are not known to be gone."""
-    return sum(entry.injection.item.files for entry in _to_remove(ours, backends))
+    return sum(entry.injection.item.files for entry in _to_remove(ours))
 
 
-def under_way(ours: Ours, backends: Mapping[str, Backend]) -> list[Entry]:
+def under_way(ours: Ours) -> list[Entry]:
     """Return the jobs whose end was asked for and that are not over yet."""
-    return [e for e in ours(State.LIVE, State.COMPLETE) if e.end_asked_at and not _cleans_up(e, backends)]
+    return [
+        e for e in ours(State.LIVE, State.COMPLETE) if e.end_asked_at and not e.injection.link.service.cleans_up
+    ]
 
 
-def remove(ending: Ending, ours: Ours, backends: Mapping[str, Backend], clock: Clock) -> None:
+def remove(ending: Ending, ours: Ours, clock: Clock) -> None:
     """Delete the files of ended jobs, and say what is known of them; raises ServiceError for those that stay."""
-    entries = {entry.injection.key: entry for entry in _to_remove(ours, backends)}
+    entries = {entry.injection.key: entry for entry in _to_remove(ours)}
     if not entries:
         return
     tally = _Tally(sum(entry.injection.item.files for entry in entries.values()))
@@ -127,7 +129,7 @@ class _Tally:
 def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> None:
     """Delete the empty folders of a campaign of which nothing is left; those that stay hold no bytes."""
     left = ledger.entries(State.CALLED, State.LIVE, State.COMPLETE, State.ENDED)
-    if any(not _cleans_up(entry, backends) for entry in left):
+    if any(not entry.injection.link.service.cleans_up for entry in left):
         return  # FTS makes folders for it, and they are empty before a file comes
     for service, destination in sorted({(flow.link.through, flow.link.destination) for flow in ledger.accounts()}):
         backend = backends[service]
@@ -135,9 +137,9 @@ def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> None
             click.echo(f"empty folders stay at {destination}: {error.message}", err=True)
 
 
-def say_what_lives_on(ours: Ours, backends: Mapping[str, Backend], noun: str, clock: Clock) -> None:
+def say_what_lives_on(ours: Ours, noun: str, clock: Clock) -> None:
     """Say what is not over yet, and when to come again: nobody else will end it and delete its files."""
-    alive = [e for e in ours(State.CALLED, State.LIVE, State.COMPLETE) if not _cleans_up(e, backends)]
+    alive = [e for e in ours(State.CALLED, State.LIVE, State.COMPLETE) if not e.injection.link.service.cleans_up]
     if not alive:
         return
     last = max((e.expires_at for e in alive if e.expires_at), default=None)
@@ -155,9 +157,5 @@ def _once_more(later: Sequence[Removal], campaign: str) -> str:
     )
 
 
-def _to_remove(ours: Ours, backends: Mapping[str, Backend]) -> list[Entry]:
-    return [entry for entry in ours(State.ENDED) if not _cleans_up(entry, backends)]
-
-
-def _cleans_up(entry: Entry, backends: Mapping[str, Backend]) -> bool:
-    return backends[entry.injection.link.through].cleans_up
+def _to_remove(ours: Ours) -> list[Entry]:
+    return [entry for entry in ours(State.ENDED) if not entry.injection.link.service.cleans_up]

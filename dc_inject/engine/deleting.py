@@ -25,6 +25,7 @@ from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.events import RemoveCalled, Removed, Removing
 from dc_inject.model.ports import Backend, Clock, Removal
+from dc_inject.model.services import SERVICES
 from dc_inject.planning.reconcile import backoff
 
 log = logging.getLogger(__name__)
@@ -243,13 +244,13 @@ class DeletionRounds:
     def _ended(self, *, cleans_up: bool) -> list[Entry]:
         """Return what has ended; storages are asked also while the service that fills them is broken."""
         backends = self._context.backends
-        if all(backend.cleans_up is not cleans_up for backend in backends.values()):
+        if all(SERVICES[service].cleans_up is not cleans_up for service in backends):
             return []
         return [
             entry
             for entry in self._context.ledger.entries(State.ENDED)
             if (service := entry.injection.link.through) in backends
-            and backends[service].cleans_up is cleans_up
+            and SERVICES[service].cleans_up is cleans_up
             and not (cleans_up and service in self._context.broken)
         ]
 
@@ -387,8 +388,8 @@ def place_of(entry: Entry) -> Place:
 
 def ours_to_delete(context: EngineContext, entries: Iterable[Entry]) -> list[Entry]:
     """Return those whose bytes no service deletes."""
-    backends = context.backends
-    return [e for e in entries if (s := e.injection.link.through) in backends and not backends[s].cleans_up]
+    links = ((entry, entry.injection.link) for entry in entries)
+    return [entry for entry, link in links if link.through in context.backends and not link.service.cleans_up]
 
 
 def say_what_stays(context: EngineContext) -> None:

@@ -176,7 +176,7 @@ class Ending:
         they are given as they are. `waits` is told once of each destination that is waited for, and why.
         """
         deletion = DeletionByHand(
-            [entry for entry in entries if not self._reconciler.cleans_up(entry)],
+            [entry for entry in entries if not entry.injection.link.service.cleans_up],
             self._backends,
             self._calls,
             self._clock,
@@ -228,8 +228,7 @@ class Ending:
         """Return how far an entry is, and the entry as it stands, after it was seen."""
         now = self._clock.now()
         after = transitions.observed(entry, seen, now)
-        cleans_up = self._reconciler.cleans_up(entry)
-        return reconcile.stage(after, seen, now, self._patience, cleans_up=cleans_up), after
+        return reconcile.stage(after, seen, now, self._patience), after
 
     def _observe(
         self,

@@ -97,10 +97,6 @@ class Reconciler:
         self._record = record
         self._tell = tell
 
-    def cleans_up(self, entry: Entry) -> bool:
-        """Whether the service of an entry ends and deletes by itself what has lived its lifetime."""
-        return self._backends[entry.injection.link.through].cleans_up
-
     def observing(
         self, entries: Iterable[Entry], *, exact: bool = False, at_once: int = OBSERVE_AT_ONCE
     ) -> Iterator[Batch[Observation]]:
@@ -190,11 +186,10 @@ class Rounds:
             [self._as_asked(entry, now) for entry in entries if entry.injection.key not in kept],
             now,
             lambda entry: self.dwell.get(entry.injection.flow, timedelta(0)),
-            self._reconciler.cleans_up,
             max(reconcile.ASK_AGAIN, 2.5 * every),  # the next round but one has seen what became of it
         )
-        paced = reconcile.at_a_pace([e for e in due if not self._reconciler.cleans_up(e)], every)
-        self.end([e for e in due if self._reconciler.cleans_up(e)] + paced)
+        paced = reconcile.at_a_pace([e for e in due if not e.injection.link.service.cleans_up], every)
+        self.end([e for e in due if e.injection.link.service.cleans_up] + paced)
 
     def once_a_cycle(self, now: datetime) -> None:
         """Look whether ended bytes are gone, and once more for requests that were given up.
@@ -222,7 +217,7 @@ class Rounds:
     def ends_are_open(self) -> bool:
         """Whether files of jobs that were asked to end are not known to be gone, and are ours to delete."""
         some = self._context.ledger.entries(*IN_SERVICE, State.ENDED)
-        return any(e.end_asked_at and self._works(e) and not self._reconciler.cleans_up(e) for e in some)
+        return any(e.end_asked_at and self._works(e) and not e.injection.link.service.cleans_up for e in some)
 
     # ------------------------------------------------------------------ what was seen
 

@@ -206,12 +206,7 @@ class Backend(Protocol):
     Methods that take many answer for each; they raise a ServiceError only when nothing at all could be told.
     """
 
-    name: str
-
-    @property
-    def cleans_up(self) -> bool:
-        """As `services.Service` has it, of the service of this name."""
-        ...
+    name: str  # of its entry in `services.SERVICES`
 
     def check(self) -> Identity:
         """Tell who we are and what we may do; raises Fatal with a hint when nothing will work."""

@@ -42,8 +42,8 @@ class Stage(Enum):
     ENDED = auto()  # its service does not have it any more
 
 
-def stage(entry: Entry, seen: Observation, now: datetime, grace: timedelta, *, cleans_up: bool) -> Stage:
-    """Return how far an entry is, as it stands after an observation; `cleans_up` is that of its service.
+def stage(entry: Entry, seen: Observation, now: datetime, grace: timedelta) -> Stage:
+    """Return how far an entry is, as it stands after an observation.
 
     `grace` is how long after its call a lost request may still be carried out.
     """
@@ -51,7 +51,7 @@ def stage(entry: Entry, seen: Observation, now: datetime, grace: timedelta, *, c
         return Stage.NEVER_CARRIED_OUT if never_carried_out(entry, seen, now, grace) else Stage.IN_DOUBT
     if entry.state not in {State.LIVE, State.COMPLETE}:
         return Stage.ENDED
-    if cleans_up and _expired(entry, now):
+    if entry.injection.link.service.cleans_up and _expired(entry, now):
         return Stage.ENDING
     if entry.state is State.COMPLETE:
         return Stage.COMPLETE
@@ -76,7 +76,6 @@ def to_end(
     entries: Iterable[Entry],
     now: datetime,
     dwell: Callable[[Entry], timedelta],
-    cleans_up: Callable[[Entry], bool] = lambda _entry: True,
     again_after: timedelta = ASK_AGAIN,
 ) -> list[Entry]:
     """Return the entries that a run ends now, but for those whose end was asked for just now.
@@ -92,7 +91,7 @@ def to_end(
         if (
             (entry.state is State.LIVE and entry.present)
             or (entry.completed_at is not None and _passed(entry.completed_at, dwell(entry), now))
-            or (_expired(entry, now) and not cleans_up(entry))
+            or (_expired(entry, now) and not entry.injection.link.service.cleans_up)
         )
         and entry.state in {State.LIVE, State.COMPLETE}
         and (entry.end_asked_at is None or _passed(entry.end_asked_at, again_after, now))

@@ -32,7 +32,7 @@ TRANSFER = timedelta(minutes=10)  # how long the service takes for a rule
 class Quick:
     """A service that takes everything and moves it in ten minutes, for nothing; it notes each cycle's time."""
 
-    name, cleans_up = "rucio", True
+    name, cleans_up = "rucio", True  # the latter for an older checkout
 
     def __init__(self, clock: Any, stock: Mapping[str, Sequence[Any]]) -> None:
         self.clock, self.stock = clock, stock

@@ -83,7 +83,6 @@ class Service(SimBackend):
     """A simulated FTS, with files at a destination that can be swept up."""
 
     name: str = "fts"
-    cleans_up: bool = False
     strays: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     modified: datetime | None = None

@@ -16,52 +16,52 @@ GRACE = 3 * MINUTE
 PAST, FUTURE = START - MINUTE, START + MINUTE
 
 
-def entry(state: State, **more: object) -> Entry:
+def entry(state: State, through: str = "rucio", **more: object) -> Entry:
     """A dataset on a link, in a state."""
     injection = Injection(
-        "key", "camp", CYCLE, "one", Link("A", "B"), Dataset("cms:a", 5, 1), START,
+        "key", "camp", CYCLE, "one", Link("A", "B", through), Dataset("cms:a", 5, 1), START,
         timedelta(hours=1), "Data Challenge", 3, "me",
     )  # fmt: skip
     return Entry(injection, state, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("one", "status", "cleans_up", "becomes"),
+    ("one", "status", "becomes"),
     [
-        (entry(State.LIVE, expires_at=FUTURE), Status.MOVING, True, Stage.UNFINISHED),
-        (entry(State.LIVE), Status.MOVING, True, Stage.UNFINISHED),
-        (entry(State.LIVE, expires_at=FUTURE), Status.UNKNOWN, True, Stage.UNFINISHED),
-        (entry(State.LIVE, expires_at=PAST), Status.MOVING, True, Stage.ENDING),
-        (entry(State.LIVE, expires_at=PAST), Status.MOVING, False, Stage.OVERDUE),
-        (entry(State.COMPLETE, expires_at=FUTURE), Status.COMPLETE, True, Stage.COMPLETE),
-        (entry(State.COMPLETE, expires_at=START), Status.COMPLETE, True, Stage.ENDING),
-        (entry(State.COMPLETE, expires_at=PAST), Status.COMPLETE, False, Stage.COMPLETE),
-        (entry(State.ENDED, expires_at=FUTURE), Status.ABSENT, True, Stage.ENDED),
-        (entry(State.CALLED, called_at=START - 2 * MINUTE), Status.ABSENT, True, Stage.IN_DOUBT),
-        (entry(State.CALLED, called_at=START - 3 * MINUTE), Status.ABSENT, True, Stage.NEVER_CARRIED_OUT),
-        (entry(State.CALLED, called_at=START - 3 * MINUTE), Status.UNKNOWN, True, Stage.IN_DOUBT),
-        (entry(State.CALLED), Status.ABSENT, True, Stage.NEVER_CARRIED_OUT),
+        (entry(State.LIVE, expires_at=FUTURE), Status.MOVING, Stage.UNFINISHED),
+        (entry(State.LIVE), Status.MOVING, Stage.UNFINISHED),
+        (entry(State.LIVE, expires_at=FUTURE), Status.UNKNOWN, Stage.UNFINISHED),
+        (entry(State.LIVE, expires_at=PAST), Status.MOVING, Stage.ENDING),
+        (entry(State.LIVE, "fts", expires_at=PAST), Status.MOVING, Stage.OVERDUE),
+        (entry(State.COMPLETE, expires_at=FUTURE), Status.COMPLETE, Stage.COMPLETE),
+        (entry(State.COMPLETE, expires_at=START), Status.COMPLETE, Stage.ENDING),
+        (entry(State.COMPLETE, "fts", expires_at=PAST), Status.COMPLETE, Stage.COMPLETE),
+        (entry(State.ENDED, expires_at=FUTURE), Status.ABSENT, Stage.ENDED),
+        (entry(State.CALLED, called_at=START - 2 * MINUTE), Status.ABSENT, Stage.IN_DOUBT),
+        (entry(State.CALLED, called_at=START - 3 * MINUTE), Status.ABSENT, Stage.NEVER_CARRIED_OUT),
+        (entry(State.CALLED, called_at=START - 3 * MINUTE), Status.UNKNOWN, Stage.IN_DOUBT),
+        (entry(State.CALLED), Status.ABSENT, Stage.NEVER_CARRIED_OUT),
     ],
 )
-def test_how_far_an_entry_is(one: Entry, status: Status, cleans_up: bool, becomes: Stage) -> None:
+def test_how_far_an_entry_is(one: Entry, status: Status, becomes: Stage) -> None:
     """`one` is the entry as it stands after it was observed."""
-    assert stage(one, Observation("key", status), START, GRACE, cleans_up=cleans_up) is becomes
+    assert stage(one, Observation("key", status), START, GRACE) is becomes
 
 
 @pytest.mark.parametrize(
-    ("one", "cleans_up", "ends"),
+    ("one", "ends"),
     [
-        (entry(State.COMPLETE, completed_at=START - 2 * MINUTE), True, True),
-        (entry(State.COMPLETE, completed_at=START), True, False),  # it dwells for a minute
-        (entry(State.LIVE, present=1), True, True),  # withdrawn: its end must not delete what others put there
-        (entry(State.LIVE, expires_at=PAST), True, False),  # its service does that
-        (entry(State.LIVE, expires_at=PAST), False, True),
-        (entry(State.LIVE, expires_at=PAST, end_asked_at=START), False, False),
-        (entry(State.LIVE, expires_at=PAST, end_asked_at=START - 5 * MINUTE), False, True),
-        (entry(State.CALLED, expires_at=PAST), False, False),
-        (entry(State.ENDED, completed_at=START - 2 * MINUTE), True, False),
+        (entry(State.COMPLETE, completed_at=START - 2 * MINUTE), True),
+        (entry(State.COMPLETE, completed_at=START), False),  # it dwells for a minute
+        (entry(State.LIVE, present=1), True),  # withdrawn: its end must not delete what others put there
+        (entry(State.LIVE, expires_at=PAST), False),  # its service does that
+        (entry(State.LIVE, "fts", expires_at=PAST), True),
+        (entry(State.LIVE, "fts", expires_at=PAST, end_asked_at=START), False),
+        (entry(State.LIVE, "fts", expires_at=PAST, end_asked_at=START - 5 * MINUTE), True),
+        (entry(State.CALLED, "fts", expires_at=PAST), False),
+        (entry(State.ENDED, completed_at=START - 2 * MINUTE), False),
     ],
 )
-def test_what_a_run_ends(one: Entry, cleans_up: bool, ends: bool) -> None:
+def test_what_a_run_ends(one: Entry, ends: bool) -> None:
     """By itself, at this moment."""
-    assert bool(to_end([one], START, lambda _: MINUTE, lambda _: cleans_up)) is ends
+    assert bool(to_end([one], START, lambda _: MINUTE)) is ends

@@ -42,7 +42,7 @@ def ours(one: World) -> Iterator[Found]:
     """What the simulated service has of ours, as a real one tells it."""
     for key, rule in one.backend.rules.items():
         made, over = rule.injection, rule.completed is not None
-        if rule.ended is not None and one.backend.cleans_up:
+        if rule.ended is not None and rule.injection.link.service.cleans_up:
             continue
         fts = bool(made.job)
         yield Found(

@@ -54,7 +54,7 @@ class FtsBackend:
     FTS ends nothing by itself but what waits too long in its queue, and deletes nothing: both are done here.
     """
 
-    name, cleans_up = FTS.name, FTS.cleans_up
+    name = FTS.name
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ __all__ = ["RucioBackend", "Survey"]
 class RucioBackend:
     """Implements `ports.Backend` with Rucio's own client, configured as the ecosystem has it."""
 
-    name, cleans_up = RUCIO.name, RUCIO.cleans_up
+    name = RUCIO.name
 
     def __init__(
         self,

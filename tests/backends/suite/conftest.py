@@ -63,13 +63,13 @@ class Place:
     @property
     def stock(self) -> list[Item]:
         """What an inventory of the source has to find."""
-        if self.backend.cleans_up:
+        if self.link.service.cleans_up:
             return list(self.items)
         return [member for item in self.items for member in item.members]
 
     def injections(self, *numbers: int, **more: Any) -> list[Injection]:
         """Injections of the items with these numbers."""
-        job = None if self.backend.cleans_up else JobOptions(retry=0, longest_transfer=timedelta(seconds=1))
+        job = None if self.link.service.cleans_up else JobOptions(retry=0, longest_transfer=timedelta(seconds=1))
         values = {"cycle": self.cycle, "job": job, **more}
         return [injection(self.items[n], self.link, **values) for n in numbers]
 
