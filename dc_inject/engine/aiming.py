@@ -21,7 +21,7 @@ from dc_inject.planning.choice import MOST_FILES
 FAR = datetime.max.replace(tzinfo=UTC)
 
 
-def left(
+def remaining(
     context: EngineContext,
     speaking: Mapping[FlowKey, Flow],
     exclusions: Sequence[Exclusion],
@@ -45,8 +45,8 @@ def left(
         account = plan.Account(at.due, at.injected, at.forgiven, at.in_doubt, extras.get(key, 0))
         free = None
         if isinstance(aim, SecondHop):
-            landed_ = ((one.first.injection.item.id, one.bytes) for one in onward[key])
-            free = sum(size for item, size in landed_ if (item, key.link.destination) not in taken)
+            landed = ((waiting.first.injection.item.id, waiting.bytes) for waiting in onward[key])
+            free = sum(size for item, size in landed if (item, key.link.destination) not in taken)
         elif isinstance(aim, Recycle):
             free = _free(context, speaking[key], taken)
         standing = Standing(at.moved, at.coming, account.debt(0.0), free)
@@ -59,12 +59,12 @@ def landed(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[
 
     Where jobs have more files than one cycle can have, it is what will be deleted first.
     """
-    found: dict[FlowKey, list[Item]] = {}
-    for key, some in _able(context, flows).items():
-        some.sort(key=lambda one: (one.first.expires_at or FAR, one.first.injection.key))
-        files = accumulate(_files(one.first.injection.item) for one in some)
-        found[key] = [item for _, item in _left(context, key, some[: bisect(list(files), MOST_FILES) + 1])]
-    return found
+    onward: dict[FlowKey, list[Item]] = {}
+    for key, waiting in _able(context, flows).items():
+        waiting.sort(key=lambda copy: (copy.first.expires_at or FAR, copy.first.injection.key))
+        files = accumulate(_files(copy.first.injection.item) for copy in waiting)
+        onward[key] = [item for _, item in _left(context, key, waiting[: bisect(list(files), MOST_FILES) + 1])]
+    return onward
 
 
 def _files(item: Item) -> int:
@@ -80,7 +80,7 @@ def _able(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[s
     entries = context.ledger.entries(State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE)
     waiting = going_on(context, entries, onward).waiting
     return {
-        key: [one for one in waiting[key] if lifetime.may_go_on(one.first, now, flow.lifetime_min)]
+        key: [copy for copy in waiting[key] if lifetime.may_go_on(copy.first, now, flow.lifetime_min)]
         for key, flow in onward.items()
     }
 
@@ -91,15 +91,15 @@ def going_on(context: EngineContext, entries: Iterable[Entry], onward: Iterable[
     Where files are known that would fail again it is looked which ones are left: those do not wait.
     """
     menus, had = set(onward), _had(context)
-    found = second_hops.second_hops(entries, menus | had)
-    waiting = dict(found.waiting)
+    hops = second_hops.second_hops(entries, menus | had)
+    waiting = dict(hops.waiting)
     minding = {place for _, place in context.ledger.quarantined(context.clock.now())} if menus else set()
     for hop in menus:
         if hop.link.destination in minding:
-            again = _left(context, hop, [one for one in waiting[hop] if one.gone_on])
-            untouched = [one for one in waiting[hop] if not one.gone_on]
-            waiting[hop] = untouched + [replace(one, bytes=item.bytes) for one, item in again]
-    return replace(found, waiting=waiting)
+            again = _left(context, hop, [copy for copy in waiting[hop] if copy.gone_on])
+            untouched = [copy for copy in waiting[hop] if not copy.gone_on]
+            waiting[hop] = untouched + [replace(copy, bytes=item.bytes) for copy, item in again]
+    return replace(hops, waiting=waiting)
 
 
 def any_hop(context: EngineContext, onward: Iterable[FlowKey]) -> bool:
@@ -117,10 +117,10 @@ def _left(
     """Return those of which anything has not gone on and may, with what that is."""
     if not waiting:
         return []
-    keys = [entry.injection.key for one in waiting for entry in (one.first, *one.gone_on)]
+    keys = [entry.injection.key for copy in waiting for entry in (copy.first, *copy.gone_on)]
     named, unfit = context.ledger.with_files(keys), context.ledger.quarantined(context.clock.now())
-    left = ((one, second_hops.left(one.named(named), hop.link.destination, unfit)) for one in waiting)
-    return [(one, item) for one, item in left if item is not None]
+    left = ((copy, second_hops.left(copy.named(named), hop.link.destination, unfit)) for copy in waiting)
+    return [(copy, item) for copy, item in left if item is not None]
 
 
 def _free(context: EngineContext, flow: Flow, taken: AbstractSet[tuple[ItemId, str]]) -> int | None:

@@ -80,7 +80,7 @@ class Opening:
         exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
         due = pace.due(flows, exclusions, site_of(campaign), cycle.start, cycle.end, since)
         speaking = pace.flows_now(flows, cycle)
-        left = aiming.left(self._context, speaking, exclusions, site_of(campaign), cycle, since)
+        left = aiming.remaining(self._context, speaking, exclusions, site_of(campaign), cycle, since)
         for key, part in due.items():
             pause = paused(pauses, key)
             if pause is not None:

@@ -137,9 +137,9 @@ def _look(
     for injection in chosen:
         by_source[injection.link.through, injection.link.source].append(injection)
     tasks, parts = {}, {}
-    for (service, source), some in by_source.items():
-        for start in range(0, len(some), LOOK_AT_ONCE):
-            part = some[start : start + LOOK_AT_ONCE]
+    for (service, source), injections in by_source.items():
+        for start in range(0, len(injections), LOOK_AT_ONCE):
+            part = injections[start : start + LOOK_AT_ONCE]
             parts[service, source, start] = part
             candidates = [Candidate(injection.item.id, injection.link) for injection in part]
             tasks[service, source, start] = partial(context.backends[service].look, candidates)
@@ -167,7 +167,7 @@ def _set_aside(context: EngineContext, injection: Injection, why: str) -> set[tu
         context.ledger.quarantine(name, destination, why, now, until=until)
     context.trouble(injection.flow, Hold.POOL_DRY, why)
     context.tell(SetAside(injection.item.name, destination, why))
-    return {(one, destination) for one in aside}
+    return {(item_id, destination) for item_id in aside}
 
 
 def _soon(cycle: Cycle, latest: datetime, times: int) -> datetime:

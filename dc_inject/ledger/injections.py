@@ -57,21 +57,21 @@ class InjectionReader(AccountReader, OnceOnlyReader):
 
     def taken(self, now: datetime) -> set[tuple[ItemId, str]]:
         """Return every (item, destination) that is set aside now, or is or will be where it may be only once."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT item, destination FROM injection JOIN account ON account.id = account "  # noqa: S608  our own words
             f"WHERE state NOT IN {ENDS} AND through IN {UNIQUE} "
             "UNION SELECT item, destination FROM quarantine WHERE until IS NULL OR until > ?",
             stored(now),
         )
-        return {(read_id(row["item"]), row["destination"]) for row in found}
+        return {(read_id(row["item"]), row["destination"]) for row in rows}
 
     def leaving(self) -> set[tuple[ItemId, str]]:
         """Return every (item, source) that leaves that source now, or is about to."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT DISTINCT item, source FROM injection JOIN account ON account.id = account "  # noqa: S608  our own words
             f"WHERE state NOT IN {ENDS} AND state IN ('intended', 'called', 'live')"
         )
-        return {(read_id(row["item"]), row["source"]) for row in found}
+        return {(read_id(row["item"]), row["source"]) for row in rows}
 
     def used(self, since: datetime) -> Iterator[tuple[ItemId, str, datetime]]:
         """Yield item, source and cycle of the last use of each item in the cycles since a moment.
@@ -87,34 +87,34 @@ class InjectionReader(AccountReader, OnceOnlyReader):
 
     def completion_times(self, since: datetime) -> Mapping[FlowKey, timedelta]:
         """Return the median time from acceptance to completion of what was completed since a moment."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT scenario, source, destination, through, completed_at - accepted_at AS taken "
             "FROM injection JOIN account ON account.id = account WHERE completed_at >= ?",
             stored(since),
         )
         times: dict[FlowKey, list[int]] = defaultdict(list)
-        for row in found:
+        for row in rows:
             times[flow_key(row)].append(max(row["taken"], 0))
-        return {key: duration(round(median(some))) for key, some in times.items()}
+        return {key: duration(round(median(durations))) for key, durations in times.items()}
 
     def on_their_way_since(self) -> Mapping[FlowKey, tuple[datetime, datetime]]:
         """Return since when the oldest of what is on its way is so, and since when not all of it was looked at.
 
         Of each flow that has something on its way.
         """
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT scenario, source, destination, through, min(accepted_at) AS since, "  # noqa: S608  our own words
             "min(coalesce(observed_at, accepted_at)) AS seen FROM injection JOIN account ON account.id = account "
             f"WHERE state = 'live' AND state NOT IN {ENDS} GROUP BY account.id"
         )
-        return {flow_key(row): (moment(row["since"]), moment(row["seen"])) for row in found}
+        return {flow_key(row): (moment(row["since"]), moment(row["seen"])) for row in rows}
 
     def failed_parts(self, since: datetime) -> Mapping[FlowKey, float]:
         """Return the part of the bytes whose transfers came to their end since a moment that did not arrive.
 
         What was ended before it was complete counts with what had come to an end by then.
         """
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT scenario, source, destination, through, sum(lost) AS lost, sum(size) AS size FROM ("  # noqa: S608  our own words
             "SELECT account, failed AS lost, bytes AS size FROM injection WHERE completed_at >= ? UNION ALL "
             "SELECT account, failed, moved + failed FROM injection "
@@ -123,7 +123,7 @@ class InjectionReader(AccountReader, OnceOnlyReader):
             stored(since),
             stored(since),
         )
-        return {flow_key(row): row["lost"] / row["size"] for row in found if row["size"]}
+        return {flow_key(row): row["lost"] / row["size"] for row in rows if row["size"]}
 
     def _found(self, keys: Sequence[str]) -> list[Entry]:
         return [
@@ -270,11 +270,11 @@ class Injections(InjectionReader, OnceOnly):
             if entry.state is not before.state:
                 moved_on.append((before, entry))
         with self._living.changing() as put:
-            for names, some in changes.items():
+            for names, changed in changes.items():
                 self._db.run_many(
-                    entry_rows.update(names), (entry_rows.written(entry, names, now) for entry in some)
+                    entry_rows.update(names), (entry_rows.written(entry, names, now) for entry in changed)
                 )
-                for entry in some:
+                for entry in changed:
                     put(entry)
         for before, entry in moved_on:
             self._let_out_again(before, entry, undone.get(entry.injection.key, ()))

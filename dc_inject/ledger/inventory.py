@@ -19,14 +19,14 @@ class InventoryReader(Store):
 
     def inventory(self, service: str, pool: PoolKey) -> list[Item]:
         """Return the items of a pool as they were last read, by name; none when it never was."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT item, bytes, files, checksum FROM pool_item JOIN pool ON pool.id = pool "
             "WHERE service = ? AND source = ? AND datasets = ? ORDER BY item",
             *_pool(service, pool),
         )
         if isinstance(pool.datasets, FileFilter):
-            return [File(row["item"], row["bytes"], row["checksum"] or "") for row in found]
-        return [Dataset(row["item"], row["bytes"], row["files"]) for row in found]
+            return [File(row["item"], row["bytes"], row["checksum"] or "") for row in rows]
+        return [Dataset(row["item"], row["bytes"], row["files"]) for row in rows]
 
     def inventory_read_at(self, service: str, pool: PoolKey) -> datetime | None:
         """Return when a pool was last read; None when it never was."""
@@ -44,7 +44,7 @@ class InventoryReader(Store):
 
     def quarantine_list(self, now: datetime) -> tuple[Quarantined, ...]:
         """Return what is set aside at a time, with the reasons."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT * FROM quarantine WHERE until IS NULL OR until > ? ORDER BY item, destination", stored(now)
         )
         return tuple(
@@ -56,7 +56,7 @@ class InventoryReader(Store):
                 moment_or_none(row["until"]),
                 row["times"],
             )
-            for row in found
+            for row in rows
         )
 
     def quarantined(self, now: datetime) -> set[tuple[str, str]]:

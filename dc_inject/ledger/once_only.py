@@ -17,11 +17,11 @@ class OnceOnlyReader(Store):
 
     def once_only(self) -> set[tuple[str, str]]:
         """Return every (dataset or file, scenario) that is on its way or has arrived, and goes out once."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT once_only.item, scenario FROM once_only JOIN injection USING (key) "
             "JOIN account ON account.id = account"
         )
-        return {(row["item"], row["scenario"]) for row in found}
+        return {(row["item"], row["scenario"]) for row in rows}
 
 
 class OnceOnly(OnceOnlyReader):

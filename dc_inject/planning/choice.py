@@ -114,11 +114,11 @@ def _copies(pool: Pool, line: Line, slack: int, policy: SelectionPolicy, room: i
     files: list[File] = []
     left = line.left
     while left > 0 and len(files) < MOST_FILES and (not files or pool.largest <= min(left + slack, room)):
-        some = pool.take(left, slack, policy, room=room, taken=line.taken)
-        if not some:
+        more = pool.take(left, slack, policy, room=room, taken=line.taken)
+        if not more:
             break
-        files += (item for item in some if isinstance(item, File))
-        size = sum(file.bytes for file in some)
+        files += (item for item in more if isinstance(item, File))
+        size = sum(file.bytes for file in more)
         left, room = left - size, room - size
         if line.demand.flow.once:
             break

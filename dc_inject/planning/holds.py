@@ -121,9 +121,9 @@ def _parts(
         wanted[claims[i].priority] += amounts[i] * weight
     left, parts = max(constraint.capacity, 0.0), {}
     for priority in sorted(wanted, reverse=True):
-        some = wanted[priority]
-        parts[priority] = min(1.0, left / some) if some else 1.0
-        left = max(0.0, left - some)
+        amount = wanted[priority]
+        parts[priority] = min(1.0, left / amount) if amount else 1.0
+        left = max(0.0, left - amount)
     return parts
 
 
@@ -146,7 +146,7 @@ def constraints(
     """
     result = _failing(claims) + _backlogs(claims) + _pools(claims, length)
     result += _destinations(claims, length, destinations)
-    known = strictest(sites)
+    strict = strictest(sites)
     for direction in ("in", "out"):
 
         def place(link: Link, direction: str = direction) -> str:
@@ -154,11 +154,11 @@ def constraints(
             return site_of.get(end) or urls.host_of(end)
 
         used: dict[str, int] = defaultdict(int)
-        for link, some in last_hour.items():
-            used[place(link)] += some
+        for link, amount in last_hour.items():
+            used[place(link)] += amount
         groups = _grouped([place(claim.link) for claim in claims])
         for name, members in groups.items():
-            limit = site_limit(known.get(name), direction, limits)
+            limit = site_limit(strict.get(name), direction, limits)
             numbers = {"site": name, "direction": direction}
             result.append(_rate(Hold.SITE_LIMIT, members, limit, length, used[name], numbers))
     everyone = tuple(range(len(claims)))
@@ -178,12 +178,12 @@ def strictest(sites: Iterable[Site]) -> dict[str, Site]:
     """Return sites by name; of what several menus say of one, the lowest of each limit."""
     result: dict[str, Site] = {}
     for site in sites:
-        known = result.get(site.name, site)
+        strict = result.get(site.name, site)
         result[site.name] = replace(
-            known,
-            wan=_lower(known.wan, site.wan),
-            max_ingress=_lower(known.max_ingress, site.max_ingress),
-            max_egress=_lower(known.max_egress, site.max_egress),
+            strict,
+            wan=_lower(strict.wan, site.wan),
+            max_ingress=_lower(strict.max_ingress, site.max_ingress),
+            max_egress=_lower(strict.max_egress, site.max_egress),
         )
     return result
 
@@ -230,11 +230,11 @@ def _pools(claims: Sequence[Claim], length: timedelta) -> list[Constraint]:
     """A dataset can go to one destination only once per horizon: pools are paced at pool / (r + lag)."""
     result = []
     for members in _grouped([(claim.pool, claim.link.destination) for claim in claims]).values():
-        some = claims[members[0]].pool_bytes
-        if some is not None:
-            numbers = {"pool_bytes": some}
+        pool_bytes = claims[members[0]].pool_bytes
+        if pool_bytes is not None:
+            numbers = {"pool_bytes": pool_bytes}
             weights = tuple(claims[i].horizon / length for i in members)
-            result.append(Constraint(Hold.POOL_DRY, members, some, True, numbers, weights))
+            result.append(Constraint(Hold.POOL_DRY, members, pool_bytes, True, numbers, weights))
     return result
 
 
@@ -243,17 +243,19 @@ def _destinations(
 ) -> list[Constraint]:
     result = []
     for name, members in _grouped([claim.link.destination for claim in claims]).items():
-        known = destinations.get(name, Destination())
-        if known.space is not None:
+        destination = destinations.get(name, Destination())
+        if destination.space is not None:
             weights = tuple(claims[i].horizon / length for i in members)
-            numbers = {"space": known.space}
-            result.append(Constraint(Hold.DESTINATION_FULL, members, max(known.space, 0), True, numbers, weights))
-        if known.free is not None:
-            room, numbers = max(known.free, 0), {"free": known.free}
+            numbers = {"space": destination.space}
+            result.append(
+                Constraint(Hold.DESTINATION_FULL, members, max(destination.space, 0), True, numbers, weights)
+            )
+        if destination.free is not None:
+            room, numbers = max(destination.free, 0), {"free": destination.free}
             result.append(Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room))
-        if known.quota_left is not None:
+        if destination.quota_left is not None:
             # Rucio refuses a dataset unless what is left is larger than it.
-            room, numbers = max(known.quota_left - 1, 0), {"quota_left": known.quota_left}
+            room, numbers = max(destination.quota_left - 1, 0), {"quota_left": destination.quota_left}
             result.append(Constraint(Hold.QUOTA, members, room, False, numbers, room=room))
     return result
 

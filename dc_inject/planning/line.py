@@ -43,9 +43,9 @@ class Taken(AbstractSet[str]):
 
     def update(self, names: Iterable[str]) -> None:
         """Take these."""
-        some = set(names)
+        taken = set(names)
         for reason in self._reasons:
-            reason.update(some)
+            reason.update(taken)
 
 
 @dataclass(slots=True)

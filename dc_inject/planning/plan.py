@@ -61,16 +61,16 @@ def _constraints(situation: Situation, lines: Sequence[Line], used: Mapping[Link
     """Return the limits for these lines, less what links have `used` of them in this cycle already."""
     gone: dict[str, int] = defaultdict(int)
     spent = defaultdict(int, situation.last_hour)
-    for link, some in used.items():
-        gone[link.destination] += some
-        spent[link] += some
+    for link, amount in used.items():
+        gone[link.destination] += amount
+        spent[link] += amount
     destinations = {
         name: replace(
-            known,
-            free=None if known.free is None else known.free - gone[name],
-            quota_left=None if known.quota_left is None else known.quota_left - gone[name],
+            destination,
+            free=None if destination.free is None else destination.free - gone[name],
+            quota_left=None if destination.quota_left is None else destination.quota_left - gone[name],
         )
-        for name, known in situation.destinations.items()
+        for name, destination in situation.destinations.items()
     }
     claims = [line.claim for line in lines]
     length, limits = situation.cycle.length, situation.limits
@@ -111,10 +111,10 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
     Where there is no time for all calls, those of a line go out together, and only all links together evenly.
     """
     result = []
-    some = {i: line for i, line in enumerate(lines) if line.items}
-    sizes = {i: [item.bytes for item in line.items] for i, line in some.items()}
-    ties = {i: line.seed for i, line in some.items()}
-    at_once = {i for i, line in some.items() if line.demand.flow.link.through in situation.submits}
+    busy = {i: line for i, line in enumerate(lines) if line.items}
+    sizes = {i: [item.bytes for item in line.items] for i, line in busy.items()}
+    ties = {i: line.seed for i, line in busy.items()}
+    at_once = {i for i, line in busy.items() if line.demand.flow.link.through in situation.submits}
     for i, index, moment in releases(sizes, ties, at_once, situation.cycle, situation.now):
         line = lines[i]
         flow, item = line.demand.flow, _named(situation, line, index)

@@ -120,12 +120,12 @@ class Pool:
         `places` are the places that have an item, by its name. One walk over the pool answers for all
         destinations, where one for each link would cost links x items.
         """
-        found: dict[str, tuple[int, int]] = {}
+        taken: dict[str, tuple[int, int]] = {}
         for item in self._items:
             for place in places.get(item.name, ()):
-                count, size = found.get(place, (0, 0))
-                found[place] = count + 1, size + item.bytes
-        return found
+                count, size = taken.get(place, (0, 0))
+                taken[place] = count + 1, size + item.bytes
+        return taken
 
     def among(self, taken: AbstractSet[str]) -> tuple[int, int]:
         """Return how many of the pool's items are taken, and their bytes."""
@@ -245,10 +245,10 @@ class Pool:
         """Return the places of items[low:high] by their last use: never first, then the longest ago."""
         if not self._used:
             return [range(low, high)]
-        found = self._by_use.get((low, high))
-        if found is None:
+        places = self._by_use.get((low, high))
+        if places is None:
             groups: dict[datetime, list[int]] = defaultdict(list)
             for place in range(low, high):
                 groups[self._used.get(self._items[place].name, _NEVER)].append(place)
-            found = self._by_use[low, high] = [groups[moment] for moment in sorted(groups)]
-        return found
+            places = self._by_use[low, high] = [groups[moment] for moment in sorted(groups)]
+        return places

@@ -29,7 +29,7 @@ class Waiting:
 
     def named(self, entries: Mapping[str, Entry]) -> Waiting:
         """Return it with these entries, by their keys, instead: with the names of their files, say."""
-        gone_on = tuple(entries[one.injection.key] for one in self.gone_on)
+        gone_on = tuple(entries[second.injection.key] for second in self.gone_on)
         return Waiting(entries[self.first.injection.key], self.bytes, gone_on)
 
 
@@ -52,10 +52,10 @@ class Hops:
         `least` are the hops with which anything goes on now, and how long what goes on has to live.
         """
         able = {
-            one.first.injection.key
+            waiting.first.injection.key
             for hop, shortest in least.items()
-            for one in self.waiting.get(hop, ())
-            if may_go_on(one.first, now, shortest)
+            for waiting in self.waiting.get(hop, ())
+            if may_go_on(waiting.first, now, shortest)
         }
         return able | self.read | self.kept
 
@@ -84,8 +84,10 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
     for place, first in firsts:
         item = first.injection.item
         gone_on = seconds[place, first.injection.key if isinstance(item, Bundle) else item.name]
-        kept |= {one.injection.key for one in gone_on if one.state is State.COMPLETE and _anything(one)}
-        if any(one.state is not State.COMPLETE for one in gone_on):
+        kept |= {
+            second.injection.key for second in gone_on if second.state is State.COMPLETE and _anything(second)
+        }
+        if any(second.state is not State.COMPLETE for second in gone_on):
             read.add(first.injection.key)  # all that waits goes on together
         elif size := _lacking(first, gone_on):
             for hop in onward[place]:
@@ -148,5 +150,5 @@ def _lacking(first: Entry, gone_on: Sequence[Entry]) -> int:
         return 0 if gone_on else first.injection.item.bytes
     if not first.injection.keeps_files or (first.failed and not first.undone):
         return 0
-    gone = sum(one.moved if one.undone else one.injection.item.bytes for one in gone_on)
+    gone = sum(second.moved if second.undone else second.injection.item.bytes for second in gone_on)
     return max(first.moved - gone, 0)

@@ -63,8 +63,8 @@ class Cuts:
 
     def left(self, pool: Pool) -> int:
         """Return the bytes that are free of the datasets in a pool of which slices are taken."""
-        some = [item for name in self._ranges if (item := pool.named(name))]
-        return sum(_bytes(item, last - first + 1) for item in some for first, last in self.gaps(item))
+        begun = [item for name in self._ranges if (item := pool.named(name))]
+        return sum(_bytes(item, last - first + 1) for item in begun for first, last in self.gaps(item))
 
 
 def cut(

@@ -40,7 +40,7 @@ class Looking:
         """
         wanted = {candidate.item for candidate in candidates}
         dids = {item: Did.read(item.range.parent if isinstance(item, SliceId) else item) for item in wanted}
-        known = {Did.of(row): row for row in metadata(self._connection, dids.values())}
+        described = {Did.of(row): row for row in metadata(self._connection, dids.values())}
         replicas = {
             (Did.of(row), row["rse"]): row for row in self._rows("list_dataset_replicas_bulk", dids.values())
         }
@@ -55,8 +55,8 @@ class Looking:
             holding = [lock for lock in locks.get(at_source, []) if lock["state"] == "OK"]
             source, destination = replicas.get(at_source), replicas.get(at_destination)
             sights[candidate] = ReplicaStatus(
-                item=self._slices.sized(part) if part else _item(did, known.get(did), source),
-                closed=did in known and known[did]["is_open"] is False,
+                item=self._slices.sized(part) if part else _item(did, described.get(did), source),
+                closed=did in described and described[did]["is_open"] is False,
                 source_complete=source is not None and complete(source),
                 source_locked=bool(holding),
                 source_until=self._until(holding),
@@ -83,10 +83,10 @@ class Looking:
     def _expiry(self, rule: str) -> datetime | None:
         now = self._connection.now()
         with self._lock:
-            known = self._expiries.get(rule)
+            kept = self._expiries.get(rule)
         # What should have expired and still holds a dataset was prolonged.
-        if known is not None and now - known[0] < _EXPIRY_AGE and (known[1] is None or known[1] > now):
-            return known[1]
+        if kept is not None and now - kept[0] < _EXPIRY_AGE and (kept[1] is None or kept[1] > now):
+            return kept[1]
         try:
             expiry = utc(self._connection.call("get_replication_rule", rule)["expires_at"])
         except Permanent:
@@ -112,9 +112,11 @@ def _item(did: Did, metadata: Row | None, source: Row | None) -> Item | None:
     """Return the dataset as it is now; what was never closed has its size in its replica only."""
     if metadata is None:
         return None
-    told = [row for row in (metadata, source) if row is not None and row["bytes"] and row["length"]]
+    sized = [row for row in (metadata, source) if row is not None and row["bytes"] and row["length"]]
     return (
-        Dataset(str(did), count(told[0]["bytes"]), count(told[0]["length"])) if told else Dataset(str(did), 0, 0)
+        Dataset(str(did), count(sized[0]["bytes"]), count(sized[0]["length"]))
+        if sized
+        else Dataset(str(did), 0, 0)
     )
 
 

@@ -74,10 +74,10 @@ def _item(row: Row) -> ItemId:
     if not naming.is_slice(did):
         return did
     try:
-        told = json.loads(row["meta"])
-        if isinstance(told, str):
-            told = json.loads(told)  # the server writes as JSON what is JSON already
-        part = items.read_id(told["slice"])
+        meta = json.loads(row["meta"])
+        if isinstance(meta, str):
+            meta = json.loads(meta)  # the server writes as JSON what is JSON already
+        part = items.read_id(meta["slice"])
     except (KeyError, TypeError, ValueError):
         return did
     return SliceId(part.range, did) if isinstance(part, SliceId) else did

@@ -35,21 +35,21 @@ class Slices:
     def files(self, part: Range) -> list[Row]:
         """Return the files of a slice; raises Permanent when its parent has gone or changed."""
         with self._lock:
-            known = self._lists.pop(part.parent, None)
-        if known is None or len(known) != part.of:
+            listed = self._lists.pop(part.parent, None)
+        if listed is None or len(listed) != part.of:
             did = Did.read(part.parent)
             rows = self._connection.call("list_files", did.scope, did.name)
-            known = [
+            listed = [
                 {"scope": row["scope"], "name": row["name"], "bytes": count(row["bytes"])}
                 for row in sorted(rows, key=Did.of)
             ]
         with self._lock:
-            self._lists[part.parent] = known
+            self._lists[part.parent] = listed
             while len(self._lists) > _KEPT:
                 self._lists.popitem(last=False)
-        if len(known) != part.of:
-            raise Permanent(f"{part.parent} has {units.counted(len(known), 'files')} now, not {part.of}")
-        return known[part.first - 1 : part.last]
+        if len(listed) != part.of:
+            raise Permanent(f"{part.parent} has {units.counted(len(listed), 'files')} now, not {part.of}")
+        return listed[part.first - 1 : part.last]
 
     def sized(self, wanted: SliceId) -> Slice | None:
         """Return a slice with the bytes that its files have; None when they are not known any more."""
