@@ -77,6 +77,32 @@ def test_an_answer_without_end_is_ended(server: Server, trick):
     assert server.sent < 20 * MB  # what the kernel's buffers took is not with us
 
 
+def test_of_large_answers_of_a_host_one_is_received_at_a_time(server: Server, monkeypatch: pytest.MonkeyPatch):
+    """The others wait; small ones, and those of other hosts, do not."""
+    monkeypatch.setattr(transport, "LARGE", MB)
+    server.answers["/x"] = json_answer("1" * 3 * MB)
+    server.answers["/small"] = json_answer("1" * 1000)
+    with session(most=10 * MB) as first, session(seconds=0.5, most=10 * MB) as second:
+        begun = first.get(f"{server.url}/x", timeout=30, stream=True)
+        pieces = begun.iter_content(2 * MB)
+        received = len(next(pieces))
+        with pytest.raises(TooLong):
+            second.get(f"{server.url}/x", timeout=30)
+        assert len(second.get(f"{server.url}/small", timeout=30).content) == 1000
+        elsewhere = server.url.replace("127.0.0.1", "localhost")
+        assert len(second.get(f"{elsewhere}/x", timeout=30).content) == 3 * MB
+        assert received + sum(map(len, pieces)) == 3 * MB
+        assert len(second.get(f"{server.url}/x", timeout=30).content) == 3 * MB
+
+
+def test_a_large_answer_that_is_given_up_lets_the_next_one_come(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(transport, "LARGE", MB // 2)
+    server.answers["/"] = endless()
+    for _ in range(2):
+        with pytest.raises(TooLarge):
+            get(server, seconds=30)
+
+
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nX: "])
 def test_headers_without_end_are_ended(server: Server, start):
     server.answers["/"] = raw(start, b"X: y\r\n" if start.endswith(b"\n") else b"y" * 1000)

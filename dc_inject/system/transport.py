@@ -3,6 +3,7 @@
 The time-out of a socket bounds a pause only: an answer that drips a byte a second never runs into it. So each
 read and each send gets what is left of the exchange's time, and every byte that comes is counted, headers and
 framing included. Compressed answers are not asked for and not unpacked, so what is counted is what is kept.
+Of a host's large answers only one is received at a time, however many threads ask, so memory stays bounded.
 Back ends and storages use `Session`; nothing else here makes a connection.
 """
 
@@ -33,6 +34,7 @@ from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.ports import Endpoint
 
 LARGEST = 64_000_000  # bytes of an answer that is kept in memory
+LARGE = 4_000_000  # bytes from which on an answer that is kept waits for its host's turn
 LARGEST_LISTING = 4_000_000_000  # bytes of one that is read line by line
 LONGEST_LISTING = 3600.0  # seconds that this may take
 LONGEST_LINE = 16_000_000  # bytes
@@ -42,6 +44,7 @@ _PIECE = 65_536
 _LINE = 65_536  # bytes of a line of the protocol itself, such as the length of a chunk
 _BODY_IS_READ = frozenset({"GET", "POST", "PROPFIND"})
 
+_turns: dict[str, threading.Lock] = {}  # of hosts, for their large answers
 _here = threading.local()  # `exchange`: the one that this thread is at; `listing`: whether it may be a long one
 
 
@@ -107,6 +110,7 @@ class Exchange:
         self.gated = False  # whether an answer came by a connection of ours
         self._began = limits.clock()
         self._bytes = 0
+        self._turn: threading.Lock | None = None
 
     def left(self) -> float:
         """Return the seconds that are left; raises TooLong when there are none."""
@@ -116,10 +120,25 @@ class Exchange:
         return left
 
     def took(self, count: int) -> None:
-        """Count bytes that came; raises TooLarge when they are too many."""
+        """Count bytes that came; raises TooLarge when they are too many.
+
+        The rest of a large answer waits until no other of this host is being received; raises TooLong where that
+        takes all of its time.
+        """
         self._bytes += count
         if self._bytes > self.limits.bytes:
             raise TooLarge(self.host, f"the answer is larger than {units.format_size(self.limits.bytes)}")
+        if self._bytes > LARGE and self.limits.bytes <= LARGEST and self._turn is None:
+            turn = _turns.setdefault(self.host, threading.Lock())
+            if not turn.acquire(timeout=self.left()):
+                self.left()
+            self._turn = turn
+
+    def received(self) -> None:
+        """Give the turn on: an answer is at its end, or nobody reads on."""
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.release()
 
     @contextmanager
     def under_way(self) -> Iterator[None]:
@@ -320,6 +339,7 @@ class _Counted(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             self._raw.close()
+            self._exchange.received()
         super().close()
 
 
