@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dc_inject.analysis import lint
-from dc_inject.menu import sources
+from dc_inject.menu import source_lists
 from dc_inject.model import Campaign, FileFilter, Flow, units, urls
 from dc_inject.model.errors import MenuError, Permanent, Problem, UsageError
 from dc_inject.model.ports import Backend, Identity, RseFacts
@@ -90,7 +90,7 @@ def _spoken_to(flow: Flow) -> Iterator[str]:
     if isinstance(flow.datasets, FileFilter):
         yield flow.link.destination
         listing = flow.datasets.listing
-        if flow.datasets.folder is not None or (listing is not None and sources.unsized(listing)):
+        if flow.datasets.folder is not None or (listing is not None and source_lists.unsized(listing)):
             yield flow.link.source
 
 

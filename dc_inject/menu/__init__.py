@@ -5,9 +5,7 @@ from __future__ import annotations
 from dc_inject.menu.campaigns import campaign, narrowed
 from dc_inject.menu.draft import MenuDraft, names_of_sites, read
 from dc_inject.menu.findings import CODES, ERRORS, findings
-from dc_inject.menu.schema import json_schema as schema
-from dc_inject.menu.sums import site_of
-from dc_inject.menu.transfers import (
+from dc_inject.menu.fts_limits import (
     FILE_SPEED,
     LIMITS_OF,
     LINK_LIMIT,
@@ -16,6 +14,8 @@ from dc_inject.menu.transfers import (
     needed,
     throttled,
 )
+from dc_inject.menu.schema import json_schema as schema
+from dc_inject.model.rates import site_of
 
 __all__ = [
     "CODES",

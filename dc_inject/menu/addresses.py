@@ -38,19 +38,19 @@ def prefix(text: str) -> str:
 def file(text: str) -> str:
     """Read what a source list names: the URL of a file, or its path below the link's source."""
     if not is_url(text):
-        found = path(text)
+        name = path(text)
     elif text.endswith("/"):
         raise WrongError(
             "the URL ends with a slash, as one of a folder", "name files; `files: {folder: ...}` lists one"
         )
     else:
         url = _parsed(text)
-        found = str(url) if url.path else ""
-    if not found:
+        name = str(url) if url.path else ""
+    if not name:
         raise WrongError("it names no file", f"name one, such as {EXAMPLE}/file1")
-    if len(found) > LONGEST:
+    if len(name) > LONGEST:
         raise WrongError(f"the name has more than {LONGEST} characters", "leave it out")
-    return found
+    return name
 
 
 def path(text: str) -> str:

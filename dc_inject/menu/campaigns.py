@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from dc_inject.menu import checks, flows, hops
+from dc_inject.menu import checks, second_hops
 from dc_inject.menu.nodes import Complain, Place
+from dc_inject.menu.shares_and_meshes import check_twice
 from dc_inject.model import Campaign, Flow, Menu, units, urls
 from dc_inject.model.errors import MenuError, Problem
 
@@ -46,8 +47,8 @@ def campaign(menus: Sequence[Menu]) -> Campaign:
         _check_endpoints(menus, complain)
         every = tuple(flow for menu in menus for flow in menu.flows)
         checks.copies_apart(every, complain)
-        flows.check_twice(every, complain)
-        hops.check_one_way(every, complain)
+        check_twice(every, complain)
+        second_hops.check_one_way(every, complain)
         _check_limits(menus, complain)
     if problems:
         raise MenuError(problems)
@@ -66,10 +67,10 @@ def narrowed(campaign: Campaign, links: Collection[str], scale: float = 1.0) -> 
         raise MenuError([Problem(campaign.menus[0].name, 0, message, hint)])
     menus = tuple(
         replace(
-            one,
-            flows=tuple(_scaled(flow, scale) for flow in one.flows if not links or str(flow.link) in links),
+            menu,
+            flows=tuple(_scaled(flow, scale) for flow in menu.flows if not links or str(flow.link) in links),
         )
-        for one in campaign.menus
+        for menu in campaign.menus
     )
     return replace(campaign, menus=menus)
 
@@ -80,11 +81,11 @@ def _scaled(flow: Flow, part: float) -> Flow:
 
 
 def _check_sites(menus: Sequence[Menu], complain: Complain) -> None:
-    known: dict[str, tuple[str, Menu]] = {}
+    site_of: dict[str, tuple[str, Menu]] = {}
     for menu in menus:
         for site in menu.sites:
             for rse in site.rses:
-                name, other = known.setdefault(rse, (site.name, menu))
+                name, other = site_of.setdefault(rse, (site.name, menu))
                 if name != site.name:
                     what = f"{rse} is in the site {site.name}, but in {name} in {other.name}"
                     complain(Place(menu.name, 1), what, "an RSE is in one site; include one file with `sites`")

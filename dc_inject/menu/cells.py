@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import NamedTuple, NoReturn
 
 from dc_inject.menu import nodes, values
+from dc_inject.menu.includes import safe
 from dc_inject.menu.nodes import Place
-from dc_inject.menu.reading import safe
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
 from dc_inject.model.errors import Problem
@@ -105,13 +105,13 @@ def rows(data: bytes, complaints: Complaints) -> tuple[str, list[Row]]:
         hint = "separate cells by comma, semicolon or tab"
         complaints.place(Place(complaints.file, content[0][0]), "the line has one cell", hint)
         return ",", []
-    found = []
+    rows = []
     for number, line in content:
         try:
-            found.append(Row(number, tuple(_cells(line, separator))))
+            rows.append(Row(number, tuple(_cells(line, separator))))
         except WrongError as error:
             complaints.place(Place(complaints.file, number), error.message, error.hint)
-    full = [row for row in found if any(cell.text for cell in row.cells)]
+    full = [row for row in rows if any(cell.text for cell in row.cells)]
     if not full and not complaints:
         complaints.place(Place(complaints.file, content[0][0]), "the file has no cells", "write `src, dst, Mbps`")
     return separator, full
@@ -130,15 +130,15 @@ def amount(text: str, unit: str, decimal: str, separator: str) -> Amount | None:
         number, unit = named["number"].strip(), units.rate_unit(named["unit"])
         if not unit:
             raise WrongError(f"{values.shown(named['unit'])!r} is no unit of a rate", "write Gb/s, GB/s or MiB/s")
-    found = Amount(_number(number, decimal, separator), unit)
+    rate = Amount(_number(number, decimal, separator), unit)
     if not unit:
         raise WrongError(f"{values.shown(text)!r} has no unit", "name it: --unit Gb/s")
-    if found.number:
+    if rate.number:
         try:
-            values.rate(str(found))
+            values.rate(str(rate))
         except ValueError as error:
             raise WrongError(*values.explain(error)) from None
-    return found
+    return rate
 
 
 def _number(text: str, decimal: str, separator: str) -> Fraction:

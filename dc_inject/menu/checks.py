@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dc_inject.menu import addresses, sources, values
+from dc_inject.menu import addresses, source_lists, values
 from dc_inject.menu.nodes import Complain, Place, Text
 from dc_inject.menu.schema import Document, ExcludeEntry
 from dc_inject.model import FileFilter, Flow, Listing, Menu, naming, rates, units, urls
@@ -34,16 +34,16 @@ def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, op
 
 def _sites(document: Document, complain: Complain) -> None:
     """One RSE belongs to one site."""
-    known: dict[str, str] = {}
+    site_of: dict[str, str] = {}
     for name, site in document.sites.items():
         for rse in site.rses:
-            if rse in known:
+            if rse in site_of:
                 complain(
                     site.rses[rse].place,
-                    f"{rse} is in two sites, {known[rse]} and {name}",
+                    f"{rse} is in two sites, {site_of[rse]} and {name}",
                     "list it under one site",
                 )
-            known[rse] = name
+            site_of[rse] = name
 
 
 def _written_once(names: Iterable[Text], complain: Complain) -> None:
@@ -76,14 +76,14 @@ def _wan(menu: Menu, complain: Complain) -> None:
 
 def _listings(menu: Menu, complain: Complain) -> None:
     """A source list names files below the source of each link that it is for."""
-    known: set[tuple[Listing, str]] = set()
+    checked: set[tuple[Listing, str]] = set()
     for flow in menu.flows:
         listing = flow.datasets.listing if isinstance(flow.datasets, FileFilter) else None
         source = flow.link.source
-        if listing is None or not listing.digest or (listing, source) in known:
+        if listing is None or not listing.digest or (listing, source) in checked:
             continue
-        known.add((listing, source))
-        if not sources.has_any_below(listing, source):
+        checked.add((listing, source))
+        if not source_lists.has_any_below(listing, source):
             complain(
                 Place(flow.menu, flow.line),
                 f"none of the {units.counted(len(listing.files), 'files')} of {listing.name} is below {source}",

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from dc_inject.menu import sums
 from dc_inject.model import Campaign, Flow, FlowKey, rates, units, urls
 
 NEAR = 1e-9  # to which rates and volumes are compared: what floats may lose
@@ -38,15 +37,15 @@ class Change:
 def changes(before: Campaign, after: Campaign) -> tuple[Change, ...]:
     """Return what changes, nothing that stays: links first, then scenarios, sites and the total."""
     left, right = _subjects(before), _subjects(after)
-    found = []
-    for subject in sorted({*left, *right}, key=lambda one: (_KINDS.index(one[0]), one)):
+    changed = []
+    for subject in sorted({*left, *right}, key=lambda subject: (_KINDS.index(subject[0]), subject)):
         kind, more, name = subject
         amounts = [_amounts(flows.get(subject, [])) for flows in (left, right)]
         if not all(near(old, new) for old, new in zip(*amounts, strict=True)):
             (rate, volume), (new_rate, new_volume) = amounts
             scenario, direction = (more, "") if kind == "link" else ("", more)
-            found.append(Change(kind, name, rate, new_rate, volume, new_volume, scenario, direction))
-    return tuple(found)
+            changed.append(Change(kind, name, rate, new_rate, volume, new_volume, scenario, direction))
+    return tuple(changed)
 
 
 def others(before: Campaign, after: Campaign) -> Iterator[str]:
@@ -98,7 +97,7 @@ _KINDS = ("link", "scenario", "site", "total")
 
 
 def _subjects(campaign: Campaign) -> dict[Subject, list[Flow]]:
-    found: dict[Subject, list[Flow]] = {}
+    flows_of: dict[Subject, list[Flow]] = {}
     carried = rates.with_landed(campaign.flows)
     for flow in carried:
         for subject in (
@@ -106,11 +105,11 @@ def _subjects(campaign: Campaign) -> dict[Subject, list[Flow]]:
             ("scenario", "", flow.scenario),
             ("total", "", "total"),
         ):
-            found.setdefault(subject, []).append(flow)
-    sites = sums.site_of(site for menu in campaign.menus for site in menu.sites)
-    for (name, direction), flows in sums.by_site(carried, sites).items():
-        found["site", direction, name] = flows
-    return found
+            flows_of.setdefault(subject, []).append(flow)
+    sites = rates.site_of(site for menu in campaign.menus for site in menu.sites)
+    for (name, direction), flows in rates.by_site(carried, sites).items():
+        flows_of["site", direction, name] = flows
+    return flows_of
 
 
 def _amounts(flows: list[Flow]) -> tuple[float, float]:
@@ -120,29 +119,29 @@ def _amounts(flows: list[Flow]) -> tuple[float, float]:
 
 
 def _by_key(flows: Iterable[Flow]) -> dict[FlowKey, list[Flow]]:
-    found: dict[FlowKey, list[Flow]] = {}
+    flows_of: dict[FlowKey, list[Flow]] = {}
     for flow in sorted(flows, key=lambda flow: flow.start):
-        found.setdefault(flow.key, []).append(flow)
-    return found
+        flows_of.setdefault(flow.key, []).append(flow)
+    return flows_of
 
 
-def _alike(one: Flow, other: Flow) -> bool:
+def _alike(flow: Flow, other: Flow) -> bool:
     """Tell whether two shapes are the same, but for what floats may lose."""
-    if one.shape is None or other.shape is None:
-        return one.shape == other.shape
-    pairs = list(zip(one.shape.points, other.shape.points, strict=False))
+    if flow.shape is None or other.shape is None:
+        return flow.shape == other.shape
+    pairs = list(zip(flow.shape.points, other.shape.points, strict=False))
     return (
-        (one.shape.begin, one.shape.period) == (other.shape.begin, other.shape.period)
-        and len(one.shape.points) == len(other.shape.points)
+        (flow.shape.begin, flow.shape.period) == (other.shape.begin, other.shape.period)
+        and len(flow.shape.points) == len(other.shape.points)
         and all(a.at == b.at and abs(a.level - b.level) <= NEAR for a, b in pairs)
     )
 
 
-def same_goal(one: Flow, other: Flow) -> bool:
+def same_goal(flow: Flow, other: Flow) -> bool:
     """Tell whether two flows have the same goal, but for what rounding may lose."""
-    if one.goal is None or other.goal is None:
-        return one.goal == other.goal
-    return replace(one.goal, bytes=0) == replace(other.goal, bytes=0) and near(one.goal.bytes, other.goal.bytes)
+    if flow.goal is None or other.goal is None:
+        return flow.goal == other.goal
+    return replace(flow.goal, bytes=0) == replace(other.goal, bytes=0) and near(flow.goal.bytes, other.goal.bytes)
 
 
 def near(one: float, other: float) -> bool:

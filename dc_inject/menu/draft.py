@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dc_inject.menu import checks, flows, terms, values
-from dc_inject.menu.ends import Naming
+from dc_inject.menu import checks, terms, values
+from dc_inject.menu.endpoints import EndpointResolver
+from dc_inject.menu.includes import Load, Reading
 from dc_inject.menu.nodes import Map, Text
-from dc_inject.menu.reading import Load, Reading
 from dc_inject.menu.schema import VERSION, Document, validate
+from dc_inject.menu.shares_and_meshes import FlowWriter, check_twice
 from dc_inject.model import Exclusion, Limits, Menu, RseSpec, Site
 from dc_inject.model.errors import MenuError
 
@@ -117,8 +118,8 @@ def _build(
     document: Document, reading: Reading, digest: str, names: Mapping[str, tuple[str, ...]] | None
 ) -> tuple[Menu, tuple[tuple[str, str], ...]]:
     """Write a menu out and check it; it can be used only if the reading has no problem."""
-    naming = Naming(document, names, reading.complain)
-    writer = flows.Writer(document, naming, reading.complain)
+    endpoints = EndpointResolver(document, names, reading.complain)
+    writer = FlowWriter(document, endpoints, reading.complain)
     written = writer.flows()
     start, end = terms.window(document)
     cycle = document.defaults.cycle if document.defaults else None
@@ -143,10 +144,10 @@ def _build(
         accept=frozenset(document.accept),
         endpoint=(document.fts.endpoint or "") if document.fts else "",
     )
-    flows.check_twice(written, reading.complain)
-    open_ends = names is None and bool(naming.expressions)
+    check_twice(written, reading.complain)
+    open_ends = names is None and bool(endpoints.expressions)
     checks.check(document, menu, reading.complain, whole=not reading.problems, open_ends=open_ends)
-    return menu, tuple(naming.expressions)
+    return menu, tuple(endpoints.expressions)
 
 
 def _limits(document: Document) -> Limits:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from dc_inject.menu import nodes, round_trip, writing
 from dc_inject.menu.draft import MenuDraft
-from dc_inject.menu.ends import Naming
-from dc_inject.menu.flows import Writer
+from dc_inject.menu.endpoints import EndpointResolver
+from dc_inject.menu.includes import Load, Reading, path_of
 from dc_inject.menu.nodes import Map, Node, Place, Seq, Text
-from dc_inject.menu.reading import Load, Reading, path_of
 from dc_inject.menu.round_trip import Commented, RoundTrip
 from dc_inject.menu.schema import LinkEntry, Scenario
+from dc_inject.menu.shares_and_meshes import FlowWriter
 from dc_inject.model import Flow, units
 from dc_inject.model.errors import MenuError
 from dc_inject.model.goals import Recycle
@@ -115,7 +115,9 @@ class _Expander:
         self.own = Map([(key, node) for key, node in own.entries() if key != "include"], own.place)
         self._document = draft.document
         self.where = where
-        self._naming = Naming(draft.document, names if draft.expressions else None, self.reading.complain)
+        self._endpoints = EndpointResolver(
+            draft.document, names if draft.expressions else None, self.reading.complain
+        )
 
     def scenario(self, name: str) -> _WrittenOut:
         """Write a scenario out."""
@@ -131,8 +133,8 @@ class _Expander:
         listed = isinstance(written, Seq)
         entries = written if isinstance(written, Seq) else self._rows(written)
         made = [
-            (self._entry(name, scenario, entry, one, shape), "both_ways" not in one)
-            for entry, one in zip(scenario.links or (), _maps(entries), strict=True)
+            (self._entry(name, scenario, entry, node, shape), "both_ways" not in node)
+            for entry, node in zip(scenario.links or (), _maps(entries), strict=True)
         ]
         lines = tuple(line for some, _ in made for line, _ in some)
         kept = (None if single and all(same for _, same in some) else tuple(line for line, _ in some)
@@ -165,7 +167,7 @@ class _Expander:
     def _flows(self, name: str, scenario: Scenario) -> Sequence[Flow]:
         first = scenario.model_copy(update={"then": None})  # which stays as it is
         alone = self._document.model_copy(update={"scenarios": {name: first}})
-        return Writer(alone, self._naming, self.reading.complain).flows()
+        return FlowWriter(alone, self._endpoints, self.reading.complain).flows()
 
     def _entry(
         self, name: str, scenario: Scenario, entry: LinkEntry, node: Map, shape: Node | None
@@ -174,7 +176,7 @@ class _Expander:
         flows = self._flows(name, scenario.model_copy(update={"links": (entry,)}))
         more = [(str(k), writing.flow(self.placed(value, k))) for k, value in node.entries() if k not in _ENDS]
         whole = len(flows) <= (2 if entry.both_ways else 1)  # else they share what it asks for
-        found = []
+        lines = []
         for flow in flows:
             mine = _first(shape, node.get("shape"))
             parts = [(key, value) for key, value in more if whole or key != "shape" or not mine]
@@ -184,8 +186,8 @@ class _Expander:
                 parts.append(("shape", writing.flow(mine)))
             asks = [(key, str(node[key])) for key in ("rate", "volume", "keep", "again") if key in node]
             same = whole and (str(node["from"]), str(node["to"])) == flow.link[:2]
-            found.append((_line(flow, [*(asks if whole else _asks(flow, entry)), *parts]), same))
-        return found
+            lines.append((_line(flow, [*(asks if whole else _asks(flow, entry)), *parts]), same))
+        return lines
 
 
 def _names_a_file(key: str, above: str) -> bool:
@@ -199,10 +201,10 @@ def _line(flow: Flow, more: Sequence[tuple[str, str]]) -> str:
 
 def _asks(flow: Flow, entry: Scenario | LinkEntry) -> list[tuple[str, str]]:
     """Return what a link asks for that has a part of what its entry does: a rate, and a goal."""
-    found = [("rate", units.exact_rate(flow.rate))] if entry.rate is not None else []
+    asks = [("rate", units.exact_rate(flow.rate))] if entry.rate is not None else []
     if isinstance(flow.goal, Recycle):
-        return [*found, (flow.goal.kind, "true")]
-    return found if flow.goal is None else [*found, (flow.goal.kind, units.exact_size(flow.goal.bytes))]
+        return [*asks, (flow.goal.kind, "true")]
+    return asks if flow.goal is None else [*asks, (flow.goal.kind, units.exact_size(flow.goal.bytes))]
 
 
 def _maps(entries: Iterable[Node]) -> Iterator[Map]:

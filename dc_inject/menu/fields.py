@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, PlainVal
 
 from dc_inject.menu import addresses, values
 from dc_inject.menu.findings import CODES
+from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
-from dc_inject.menu.reading import Reading
 from dc_inject.menu.values import WrongError
 from dc_inject.model import Listing, Order, Verify
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dc_inject.menu import sources, sums
+from dc_inject.menu import source_lists
 from dc_inject.model import Campaign, FileFilter, Flow, Listing, Menu, Order, rates, units
 from dc_inject.model.errors import Problem
 
@@ -48,10 +48,10 @@ ROUNDING = 1e-6
 
 def findings(campaign: Campaign) -> tuple[Problem, ...]:
     """Return the findings of a campaign, but for those that their menu accepts."""
-    found = [*_sites(campaign)]
+    problems = [*_sites(campaign)]
     for menu in campaign.menus:
-        found += [(menu, problem) for problem in (*_outliers(menu), *_smallest_first(menu), *_lists(menu))]
-    return tuple(sorted({problem for menu, problem in found if problem.code not in menu.accept}))
+        problems += [(menu, problem) for problem in (*_outliers(menu), *_smallest_first(menu), *_lists(menu))]
+    return tuple(sorted({problem for menu, problem in problems if problem.code not in menu.accept}))
 
 
 def _finding(flow: Flow, code: str, message: str, hint: str, *, outlier: bool = False) -> Problem:
@@ -61,7 +61,7 @@ def _finding(flow: Flow, code: str, message: str, hint: str, *, outlier: bool = 
 def _sites(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
     sites = {site.name: site for menu in campaign.menus for site in menu.sites}
     menu_of = {id(flow): menu for menu in campaign.menus for flow in menu.flows}
-    for (name, direction), flows in sums.by_site(campaign.flows, sums.site_of(sites.values())).items():
+    for (name, direction), flows in rates.by_site(campaign.flows, rates.site_of(sites.values())).items():
         total, largest = rates.peak(flows)
         if largest is None:
             continue
@@ -91,10 +91,10 @@ def _outliers(menu: Menu) -> Iterator[Problem]:
         if len(flows) <= NEIGHBOURS:
             continue
         flows.sort(key=lambda flow: flow.rate)
-        known = [flow.rate for flow in flows]
-        for index in range(len(known) - 1, -1, -1):
-            median = _median_without(known, index)
-            if known[index] <= OUTLIER * median:
+        ordered = [flow.rate for flow in flows]
+        for index in range(len(ordered) - 1, -1, -1):
+            median = _median_without(ordered, index)
+            if ordered[index] <= OUTLIER * median:
                 break  # those below it are nearer still
             flow = flows[index]
             yield _finding(
@@ -149,7 +149,7 @@ def _unsized(menu: Menu) -> Iterator[Problem]:
         if listing is None or listing in seen:
             continue
         seen.add(listing)
-        if number := sources.unsized(listing):
+        if number := source_lists.unsized(listing):
             what = f"{listing.name} has no size for {number} of its {units.counted(len(listing.files), 'files')}"
             hint = "each is asked for at the storage; list sizes, or `accept: [unsized-files]`"
             yield _finding(flow, "unsized-files", what, hint)

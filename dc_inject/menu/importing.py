@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from dc_inject.menu import addresses, cells, values
 from dc_inject.menu.cells import Amount, Cell, Complaints, Row
-from dc_inject.menu.ends import MOST_LINKS
+from dc_inject.menu.shares_and_meshes import MOST_LINKS
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
 from dc_inject.model.errors import MenuError
@@ -111,7 +111,7 @@ class _Reader:
         unit = self._unit(head, head.cells[0], needed=True)
         columns = self._heads(head, body)
         sources: dict[str, int] = {}
-        found: dict[tuple[int, int], Amount] = {}  # (line, column) -> rate
+        rates: dict[tuple[int, int], Amount] = {}  # (line, column) -> rate
         sums_row: Row | None = None
         for row in body:
             name = row.cells[0]
@@ -130,12 +130,12 @@ class _Reader:
             for index in columns:
                 amount = self._amount(row, row.cell(index), unit)
                 if amount is not None and amount.number:
-                    found[row.line, index] = amount
+                    rates[row.line, index] = amount
                     if columns[index] is not None:
                         self._add(row, row.cell(index), source, str(columns[index]), amount)
         if sums_row is not None:
             self._too_wide(head, sums_row)
-        self._check_sums(head, body, columns, found, sums_row, unit)
+        self._check_sums(head, body, columns, rates, sums_row, unit)
         return self._done("matrix")
 
     def _heads(self, head: Row, body: list[Row]) -> dict[int, str | None]:
@@ -169,7 +169,7 @@ class _Reader:
         head: Row,
         body: list[Row],
         columns: dict[int, str | None],
-        found: dict[tuple[int, int], Amount],
+        rates: dict[tuple[int, int], Amount],
         sums_row: Row | None,
         unit: str,
     ) -> None:
@@ -181,22 +181,22 @@ class _Reader:
         rows = [row for row in body if row is not sums_row]
         if last is not None:
             for row in rows:
-                self._compare(row, row.cell(last), [found.get((row.line, index)) for index in own], unit)
+                self._compare(row, row.cell(last), [rates.get((row.line, index)) for index in own], unit)
             self._remarks.append(f"the last column, {_named(head.cells[last])}, holds sums and is left out")
         if sums_row is not None:
             for index in own:
-                self._compare(sums_row, sums_row.cell(index), [found.get((r.line, index)) for r in rows], unit)
+                self._compare(sums_row, sums_row.cell(index), [rates.get((r.line, index)) for r in rows], unit)
             self._remarks.append(f"the last row, {_named(sums_row.cells[0])}, holds sums and is left out")
 
     def _compare(self, row: Row, cell: Cell, parts: list[Amount | None], unit: str) -> None:
-        told = self._amount(row, cell, unit)
-        if told is None:
+        stated = self._amount(row, cell, unit)
+        if stated is None:
             return
         amounts = [part for part in parts if part is not None]
         real = sum((Fraction(part.rate) for part in amounts), Fraction(0))
-        if abs(Fraction(told.rate if told.number else 0) - real) > SUM_TOLERANCE * real:
+        if abs(Fraction(stated.rate if stated.number else 0) - real) > SUM_TOLERANCE * real:
             is_ = total(amounts) if amounts else "0"
-            what = f"{_named(row.cells[0])}: {told} stands where the cells sum to {is_}"
+            what = f"{_named(row.cells[0])}: {stated} stands where the cells sum to {is_}"
             self._complaints.cell(row, cell, what, "correct the cells or the sum; a site may not have such a name")
 
     def _head(self, row: Row) -> str:
@@ -258,13 +258,13 @@ class _Reader:
 _BITS = {"b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"}
 
 
-def _name(text: str, known: Collection[str]) -> str:
+def _name(text: str, names: Collection[str]) -> str:
     if not text:
         raise WrongError("a name is missing", "name an RSE, a site or a URL prefix")
     name = addresses.end_name(text)
-    if known and name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known)[:8])}"
+    if names and name not in names:
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(names)[:8])}"
         raise WrongError(f"there is no site or RSE {name}", hint)
     return name
 
@@ -276,8 +276,8 @@ def _is_number(text: str) -> bool:
 def _are_lines(rows: list[Row]) -> bool:
     """Tell lines from a matrix: most rows but the head have a name in the second cell, not a number or nothing."""
     body = rows[1:10] or rows
-    found = sum(1 for row in body if len(row.cells) >= 2 and not _is_number(row.cells[1].text))
-    return 2 * found > len(body)
+    named = sum(1 for row in body if len(row.cells) >= 2 and not _is_number(row.cells[1].text))
+    return 2 * named > len(body)
 
 
 def _named(cell: Cell) -> str:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from dc_inject.menu import fields as f
 from dc_inject.menu.differences import near, same_goal
 from dc_inject.menu.draft import MenuDraft
-from dc_inject.menu.ends import Naming
+from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.nodes import Place, Text
 from dc_inject.menu.round_trip import RoundTrip
 from dc_inject.menu.validation import MenuModel
@@ -96,14 +96,14 @@ def _amounts(draft: MenuDraft, scenario: str, link: str) -> Iterator[tuple[Text,
 def _entries(draft: MenuDraft, name: str, link: str) -> Iterator[int]:
     """Yield the numbers of the entries of `links` that make a link."""
     document = draft.document
-    naming = Naming(document, None, lambda *_: None)
+    endpoints = EndpointResolver(document, None, lambda *_: None)
     scenario = document.scenarios[name]
     for index, entry in enumerate(scenario.links or ()):
         levels = (entry, scenario, document.defaults)
         through = next((one.through for one in levels if one is not None and one.through is not None), "rucio")
         if entry.from_ is None or entry.to is None:
             continue
-        pairs = [(a, b) for a in naming.rses(entry.from_, through) for b in naming.rses(entry.to, through)]
+        pairs = [(a, b) for a in endpoints.rses(entry.from_, through) for b in endpoints.rses(entry.to, through)]
         turned = [(b, a) for a, b in pairs] if entry.both_ways else []
         if _all_or_none([f"{a}:{b}" for a, b in (*pairs, *turned)], link, name):
             yield index

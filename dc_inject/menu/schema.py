@@ -10,8 +10,8 @@ from pydantic_core import core_schema
 
 from dc_inject.menu import fields as f
 from dc_inject.menu import validation, values
+from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Map, Node, Seq, Text
-from dc_inject.menu.reading import Reading
 from dc_inject.menu.validation import MenuModel
 from dc_inject.menu.values import WrongError
 

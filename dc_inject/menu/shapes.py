@@ -24,26 +24,26 @@ _WAYS = ("constant", "ramp", "steps", "burst", "daily")
 _BESIDE = {"from": "ramp", "hold": "steps", "repeat": "steps", "pause": "burst", "low": "burst"}
 
 
-def made(said: Terms, rate: float, zone: ZoneInfo, complain: Complain) -> Shape | None:
+def made(terms: Terms, rate: float, zone: ZoneInfo, complain: Complain) -> Shape | None:
     """Return the shape of a rate, or None for a constant one, and after complaints.
 
     `rate` (bytes per second) is what levels that are told as rates are parts of.
     """
-    entry = said.shape
+    entry = terms.shape
     if entry is None or not _is_one(entry, complain):
         return None
     way = next(way for way in _WAYS if entry.written(way))
     build = _BUILD.get(way)
-    understood = not math.isnan(rate) and said.start.year >= 2000 and said.end.year < 2200
+    understood = not math.isnan(rate) and terms.start.year >= 2000 and terms.end.year < 2200
     if build is None or not understood:  # a constant; or something else was complained of
         return None
-    shape = build(_Levels(entry, rate, zone, complain), said.start)
-    if shape is None or not _fits(shape, said, entry, complain):
+    shape = build(_Levels(entry, rate, zone, complain), terms.start)
+    if shape is None or not _fits(shape, terms, entry, complain):
         return None
     if not any(point.level for point in shape.points):
         complain(entry.at(way), "the shape has no level above 0", "remove the link, or `exclude` it for a time")
         return None
-    return _by_the_clock(shape, said.start, said.end, zone) if way == "daily" else shape
+    return _by_the_clock(shape, terms.start, terms.end, zone) if way == "daily" else shape
 
 
 def _is_one(entry: ShapeEntry, complain: Complain) -> bool:
@@ -73,7 +73,7 @@ class _Levels:
 
     def told(self, key: str, *levels: Level | None, otherwise: float = 0.0) -> list[float]:
         """Return levels as parts of the rate, which is the highest."""
-        found = []
+        parts = []
         for level in levels:
             part = otherwise if level is None else level.part
             if level is not None and level.rate is not None:
@@ -81,8 +81,8 @@ class _Levels:
                     what = f"{units.format_rate(level.rate)} is above the rate, {units.format_rate(self._rate)}"
                     self.complain(key, what, "`rate` is the highest that a shape comes to: raise it")
                 part = min(level.rate / self._rate, 1.0)
-            found.append(part or 0.0)
-        return found
+            parts.append(part or 0.0)
+        return parts
 
     def complain(self, key: str, message: str, hint: str) -> None:
         """Complain at a key of the shape."""
@@ -194,9 +194,9 @@ def _stairs(start: datetime, parts: Sequence[float], held: Sequence[timedelta], 
     return Shape(start, tuple(points), ats[-1], kind)
 
 
-def _fits(shape: Shape, said: Terms, entry: ShapeEntry, complain: Complain) -> bool:
+def _fits(shape: Shape, terms: Terms, entry: ShapeEntry, complain: Complain) -> bool:
     """Complain of a shape that its window is too short or too long for."""
-    window, last = said.end - said.start, shape.points[-1].at
+    window, last = terms.end - terms.start, shape.points[-1].at
     if window <= timedelta(0):
         return False
     if shape.period is not None and window / shape.period > MOST_ROUNDS:

@@ -127,8 +127,8 @@ def _window(document: Document, levels: Sequence[Overrides], complain: Complain)
 
 def _lifetime(levels: Sequence[Overrides], place: Place, complain: Complain) -> tuple[timedelta, timedelta]:
     given: list[Lifetime] = [level.lifetime for level in levels if level.lifetime is not None]
-    shortest = next((one.min for one in given if one.min is not None), LIFETIME[0])
-    longest = next((one.max for one in given if one.max is not None), LIFETIME[1])
+    shortest = next((level.min for level in given if level.min is not None), LIFETIME[0])
+    longest = next((level.max for level in given if level.max is not None), LIFETIME[1])
     if shortest > longest:
         complain(
             given[0].place if given else place,
@@ -146,24 +146,24 @@ def _order(levels: Sequence[Overrides]) -> Order:
 def _slices(levels: Sequence[Overrides], through: str, complain: Complain) -> Slicing | None:
     """Return how datasets may be cut: not at all unless the menu says so."""
     level = next((one for one in levels if one.datasets is not None and one.datasets.slices is not None), None)
-    said = level.datasets.slices if level is not None and level.datasets is not None else None
-    if level is None or said is None or said.never:
+    slices = level.datasets.slices if level is not None and level.datasets is not None else None
+    if level is None or slices is None or slices.never:
         return None
     if through == "fts":
         if not isinstance(level, Defaults):
             hint = "FTS is given files as it is, and so many as fit: remove `slices`"
-            complain(said.place, "`slices` is only for links through Rucio", hint)
+            complain(slices.place, "`slices` is only for links through Rucio", hint)
         return None
-    if said.scope is None and not said.written("scope"):
+    if slices.scope is None and not slices.written("scope"):
         hint = "slices: {scope: user.dcops}, a scope in which the account may make datasets"
-        complain(said.place, "`slices` has no scope", hint)
-    return None if said.scope is None else Slicing(said.scope, said.name or MARK, said.at_most or 0)
+        complain(slices.place, "`slices` has no scope", hint)
+    return None if slices.scope is None else Slicing(slices.scope, slices.name or MARK, slices.at_most or 0)
 
 
 def _datasets(levels: Sequence[Overrides], place: Place, complain: Complain) -> DatasetFilter:
     """Return which datasets are taken through Rucio."""
     given = [level.datasets for level in levels if level.datasets is not None]
-    chosen = next((one for one in given if _selects(one)), None)
+    chosen = next((datasets for datasets in given if _selects(datasets)), None)
     if chosen is None and not any(level.written("datasets") and level.datasets is None for level in levels):
         hint = 'write `datasets: {did: "scope:pattern"}`, here or in `defaults`'
         complain(place, "no datasets are named for it", hint)
@@ -182,17 +182,19 @@ def _filter(
     return DatasetFilter(
         dids=tuple(sorted({*(chosen.did or ()), *(chosen.file or ())})),
         containers=tuple(sorted(set(chosen.containers or ()))),
-        exclude=tuple(sorted(set(next((one.exclude for one in given if one.exclude is not None), ())))),
-        files=next((one.files for one in given if one.files is not None), files),
-        mean_file=next((one.mean_file for one in given if one.mean_file is not None), mean_file),
+        exclude=tuple(
+            sorted(set(next((datasets.exclude for datasets in given if datasets.exclude is not None), ())))
+        ),
+        files=next((datasets.files for datasets in given if datasets.files is not None), files),
+        mean_file=next((datasets.mean_file for datasets in given if datasets.mean_file is not None), mean_file),
     )
 
 
 def _files(levels: Sequence[Overrides], place: Place, complain: Complain) -> FileFilter:
     """Return which files are taken through FTS: of a list, of a folder, or of datasets that Rucio knows."""
     given: list[Files] = [level.files for level in levels if level.files is not None]
-    pattern = next((one.pattern for one in given if one.pattern is not None), "*")
-    size = next((one.size for one in given if one.size is not None), ANY)
+    pattern = next((files.pattern for files in given if files.pattern is not None), "*")
+    size = next((files.size for files in given if files.size is not None), ANY)
     for level in levels:
         files, datasets = level.files, level.datasets
         if files is not None and files.written("list"):
@@ -217,10 +219,10 @@ def _files(levels: Sequence[Overrides], place: Place, complain: Complain) -> Fil
 def _job(levels: Sequence[Overrides]) -> JobOptions:
     """Return how files become FTS jobs; what no level says has the default of JobOptions."""
     given: list[Jobs] = [level.jobs for level in levels if level.jobs is not None]
-    said = {key: value for one in reversed(given) for key, value in one if value is not None}
-    if "verify" in said:
-        said["verify"] = Verify(said["verify"])
-    return JobOptions(**said)
+    options = {key: value for jobs in reversed(given) for key, value in jobs if value is not None}
+    if "verify" in options:
+        options["verify"] = Verify(options["verify"])
+    return JobOptions(**options)
 
 
 def _refuse_fts_keys(level: Overrides, complain: Complain) -> None:

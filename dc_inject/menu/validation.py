@@ -22,8 +22,8 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from dc_inject.menu import nodes, values
+from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
-from dc_inject.menu.reading import Reading
 from dc_inject.menu.values import NotedError, WrongError
 
 ROUNDS = 3  # what is left after the first cut has nothing wrong in it, or what was hidden by it
@@ -209,8 +209,8 @@ def _note(details: ErrorDetails, spot: _Spot, reading: Reading, parts: Mapping[s
 
 
 def _key_place(holder: Node, key: str) -> Place:
-    found = next((one for one in holder if one == key), None) if isinstance(holder, Map) else None
-    return found.place if isinstance(found, Text) else holder.place
+    written = next((one for one in holder if one == key), None) if isinstance(holder, Map) else None
+    return written.place if isinstance(written, Text) else holder.place
 
 
 def _misplaced(node: Node | None, expected: str, place: Place, reading: Reading) -> None:

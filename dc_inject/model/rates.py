@@ -1,10 +1,13 @@
-"""Rates of flows over a window of time: their integral, their mean, and the largest sum at any one moment."""
+"""Rates of flows over a window of time: their integral, their mean, and the largest sum at any one moment.
+
+Their sites: whose rates sum up where.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -13,7 +16,7 @@ from typing import NamedTuple
 from dc_inject.model import shape
 from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.shape import Piece, Shape
-from dc_inject.model.types import Flow
+from dc_inject.model.types import Flow, Site
 
 _MICROSECOND = timedelta(microseconds=1)
 _ONE = Fraction(1)
@@ -107,6 +110,26 @@ def peak(flows: Iterable[Flow], start: datetime | None = None, end: datetime | N
     rates = [at(flow, moment, before=before) for flow in some]
     # Summed anew: the running total has gathered the rounding of all changes before.
     return Peak(math.fsum(rates), some[max(range(len(some)), key=lambda index: rates[index])])
+
+
+def site_of(sites: Iterable[Site]) -> dict[str, str]:
+    """Return the site of every RSE that is listed."""
+    return {rse: site.name for site in sites for rse in site.rses}
+
+
+def by_site(flows: Iterable[Flow], sites: Mapping[str, str]) -> dict[tuple[str, str], list[Flow]]:
+    """Return the flows into and out of each site: (site, `ingress` or `egress`); an RSE without a site is its own.
+
+    Traffic inside of a site does not cross its WAN.
+    """
+    sums: dict[tuple[str, str], list[Flow]] = {}
+    for flow in flows:
+        source = sites.get(flow.link.source, flow.link.source)
+        destination = sites.get(flow.link.destination, flow.link.destination)
+        if source != destination:
+            sums.setdefault((source, "egress"), []).append(flow)
+            sums.setdefault((destination, "ingress"), []).append(flow)
+    return sums
 
 
 def _highest(flows: Iterable[Flow], start: datetime | None, end: datetime | None) -> tuple[datetime, bool] | None:

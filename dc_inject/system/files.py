@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dc_inject import menu
-from dc_inject.menu.reading import Load
+from dc_inject.menu.includes import Load
 from dc_inject.model.errors import MenuError, Problem, UsageError
 from dc_inject.system import disk
 

@@ -14,7 +14,7 @@ import pytest
 
 from dc_inject.backends.rucio.connection import Connection
 from dc_inject.cli import data_make, data_places
-from dc_inject.menu import sources
+from dc_inject.menu import source_lists
 from dc_inject.metrics import Silent
 from dc_inject.model.errors import Permanent, Temporary, UsageError
 from tests.backends.catalogue import Catalogue
@@ -98,7 +98,7 @@ def test_the_list_of_a_set_at_a_storage_is_one_that_menus_read(dav, prefix):
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert {row["url"].removeprefix(dav.url) for row in rows} == files(dav)
     complaints = []
-    read = sources.read(
+    read = source_lists.read(
         done.stdout.encode(), "sources.csv", "sources.csv", lambda *wrong: complaints.append(wrong)
     )
     assert complaints == []

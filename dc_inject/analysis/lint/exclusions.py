@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dc_inject.menu import values
-from dc_inject.menu.sums import site_of
 from dc_inject.model import Campaign, Exclusion, Flow, Menu, urls
 from dc_inject.model.errors import Problem
+from dc_inject.model.rates import site_of
 from dc_inject.planning import pace
 
 CODE = "idle-exclusion"

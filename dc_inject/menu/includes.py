@@ -1,4 +1,10 @@
-"""One reading of a menu: the problems found so far, its zone, and the other files that it brings in."""
+"""What a menu brings in: includes, lists of links, of datasets and of source files.
+
+An include is another file whose mappings are merged below the menu's: what the menu says itself counts first,
+`exclude` and `accept` are joined, and two includes that say the same key are an error. Paths count from the file
+that names them. A `Reading` is one reading of a menu: it knows the zone, and collects the problems of all files,
+so that a person gets them at once.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from dc_inject.menu import nodes, sources
+from dc_inject.menu import nodes, source_lists
 from dc_inject.menu.nodes import Map, Place, Seq, Text
 from dc_inject.menu.values import NotedError
 from dc_inject.model import Listing, redaction, units
@@ -78,21 +84,21 @@ class Reading:
         text = self._text(file)
         lines = [] if text is None else text.splitlines()
         stripped = ((number, line.strip()) for number, line in enumerate(lines, start=1))
-        found = [Text(line, Place(path, number)) for number, line in stripped if line and line[0] != "#"]
-        if text is not None and not found:
+        dids = [Text(line, Place(path, number)) for number, line in stripped if line and line[0] != "#"]
+        if text is not None and not dids:
             self.complain(file.place, f"{file} names no dataset", "write one DID a line")
-        if not found:
+        if not dids:
             raise NotedError
-        self._dids[path] = found
-        return found
+        self._dids[path] = dids
+        return dids
 
     def listing(self, file: Text) -> Listing:
         """Return the files of a source list; one that is named often is read once. Raises NotedError."""
         path = path_of(file)
         if path not in self._listings:
-            data = self._read(file, sources.LARGEST)
-            found = None if data is None else sources.read(data, path, str(file), self.complain)
-            self._listings[path] = found
+            data = self._read(file, source_lists.LARGEST)
+            listing = None if data is None else source_lists.read(data, path, str(file), self.complain)
+            self._listings[path] = listing
         listing = self._listings[path]
         if listing is None:
             raise NotedError
@@ -111,7 +117,7 @@ class Reading:
 
     def rows(self, file: Text) -> Seq:
         """Return a CSV file of links as the list that could have been written in the menu."""
-        path, rows, known = path_of(file), Seq([], file.place), len(self.problems)
+        path, rows, problems_before = path_of(file), Seq([], file.place), len(self.problems)
         text = self._text(file)
         if text is None:
             return rows
@@ -140,7 +146,7 @@ class Reading:
                     rows.append(Map([(k, v) for k, v in zip(head, stripped, strict=False) if v], place))
         except csv.Error as error:
             self.complain(Place(path, lines.line_num), f"this is not CSV: {error}", "mend the syntax here")
-        if not rows and len(self.problems) == known:
+        if not rows and len(self.problems) == problems_before:
             self.complain(file.place, f"{file} has no links", "begin with a line `from,to,rate`")
         return rows
 
@@ -244,8 +250,8 @@ def path_of(file: Text) -> str:
 
 def _joined(first: Seq, second: Seq) -> list[nodes.Node]:
     """Return both lists; what is from a file that was included on two ways is there once."""
-    known = {one.place for one in first}
-    return [*first, *(one for one in second if one.place not in known)]
+    places = {one.place for one in first}
+    return [*first, *(one for one in second if one.place not in places)]
 
 
 def safe(text: str) -> str:

@@ -67,17 +67,17 @@ def unsized(listing: Listing) -> int:
 
 def has_any_below(listing: Listing, source: str) -> bool:
     """Tell whether a list names a file below a source: by its URL, or by a path, which is below every source."""
-    paths, found = _names(listing)
+    paths, urls = _names(listing)
     first = f"{source}/"
-    at = bisect_left(found, first)
-    return paths or (at < len(found) and found[at].startswith(first))
+    at = bisect_left(urls, first)
+    return paths or (at < len(urls) and urls[at].startswith(first))
 
 
 def _names(listing: Listing) -> tuple[bool, list[str]]:
     """Return whether a list names paths, and its URLs in order."""
     if listing not in _ordered:
-        found = sorted(file.name for file in listing.files if addresses.is_url(file.name))
-        _ordered[listing] = len(found) < len(listing.files), found
+        urls = sorted(file.name for file in listing.files if addresses.is_url(file.name))
+        _ordered[listing] = len(urls) < len(listing.files), urls
     return _ordered[listing]
 
 
@@ -203,8 +203,8 @@ def _entry(line: int, heads: list[str], row: list[str]) -> Entry:
                 "quote cells with commas",
             ),
         )
-    told = {head: cell.strip() for head, cell in zip(heads, row, strict=False)}
-    return Entry(line, told.get("url", told.get("path", "")), told.get("size", ""), told.get("checksum", ""))
+    cells = {head: cell.strip() for head, cell in zip(heads, row, strict=False)}
+    return Entry(line, cells.get("url", cells.get("path", "")), cells.get("size", ""), cells.get("checksum", ""))
 
 
 def _mapped(line: int, node: Map) -> Entry:
@@ -215,12 +215,12 @@ def _mapped(line: int, node: Map) -> Entry:
             return Entry(line, "", wrong=(f"the key `{values.shown(key)}` is unknown here", hint))
         if not isinstance(value, Text):
             return Entry(line, "", wrong=(f"`{key}`: not one value", "write one value"))
-    told = {key: str(value).strip() for key, value in node.items()}
-    if len(told.keys() & set(_NAMES)) != 1:
+    cells = {key: str(value).strip() for key, value in node.items()}
+    if len(cells.keys() & set(_NAMES)) != 1:
         return Entry(
             line, "", wrong=("a file has either `url` or `path`", "write {url: ..., size: ..., checksum: ...}")
         )
-    return Entry(line, told.get("url", told.get("path", "")), told.get("size", ""), told.get("checksum", ""))
+    return Entry(line, cells.get("url", cells.get("path", "")), cells.get("size", ""), cells.get("checksum", ""))
 
 
 def _size(text: str) -> int:

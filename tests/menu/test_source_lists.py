@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.menu import sources
+from dc_inject.menu import source_lists
 from dc_inject.model import File, Listing
 from dc_inject.model.errors import Problem
 
@@ -20,7 +20,7 @@ def read(content: str | bytes, file: str = "s.csv") -> tuple[Listing | None, lis
     """Return what a list holds, and what is wrong with it."""
     found: list[Problem] = []
     data = content if isinstance(content, bytes) else content.encode()
-    listing = sources.read(
+    listing = source_lists.read(
         data, file, file, lambda place, what, hint: found.append(Problem(place.file, place.line, what, hint))
     )
     return listing, found
@@ -103,7 +103,7 @@ def test_a_list_knows_its_name_and_the_digest_of_its_bytes():
 def test_lists_that_are_in_use_are_not_read_again_however_many_and_others_are_not_kept():
     texts = [f"url\n{U}/{number}\n" for number in range(20)]
     in_use = [read(text)[0] for text in texts]
-    assert all(sources.unsized(one) == 1 and sources.has_any_below(one, U) for one in in_use)
+    assert all(source_lists.unsized(one) == 1 and source_lists.has_any_below(one, U) for one in in_use)
     assert all(read(text)[0] is one for text, one in zip(texts, in_use, strict=True))
     there = [weakref.ref(one) for one in in_use]
     del in_use
@@ -113,9 +113,9 @@ def test_lists_that_are_in_use_are_not_read_again_however_many_and_others_are_no
 
 def test_what_is_below_a_source():
     listing, _ = read(f"url,size\n{U}/a/1,1\n{U}/a/2,\n{U}b/3,1\nroot://h//x/4,\n")
-    assert sources.unsized(listing) == 2
+    assert source_lists.unsized(listing) == 2
     below = [U, f"{U}/a", f"{U}b", "root://h//x", "root://h", "davs://se.example.org:8443"]
-    assert all(sources.has_any_below(listing, source) for source in below)
+    assert all(source_lists.has_any_below(listing, source) for source in below)
     others = [
         f"{U}/a/1",
         f"{U}/b",
@@ -124,9 +124,9 @@ def test_what_is_below_a_source():
         "https://se.example.org:8443/dc",
         "root://h//",
     ]
-    assert not any(sources.has_any_below(listing, source) for source in others)
+    assert not any(source_lists.has_any_below(listing, source) for source in others)
     paths, _ = read("path\na/1\n")
-    assert sources.has_any_below(paths, "davs://anything")
+    assert source_lists.has_any_below(paths, "davs://anything")
 
 
 # --------------------------------------------------------------------------- what is wrong
@@ -208,9 +208,9 @@ def test_what_is_wrong(content, file, line, message, hint):
 def test_all_problems_are_counted_and_the_first_are_told():
     listing, found = read("url,size\n" + "".join(f"{U}/{n},0\n" for n in range(100)))
     assert listing is None
-    assert [problem.line for problem in found] == list(range(2, 2 + sources.TOLD + 1))
+    assert [problem.line for problem in found] == list(range(2, 2 + source_lists.TOLD + 1))
     assert found == sorted(found)
-    assert found[-1].message == f"and {100 - sources.TOLD} more problems in this list"
+    assert found[-1].message == f"and {100 - source_lists.TOLD} more problems in this list"
 
 
 def test_a_list_that_is_wrong_is_read_again():
@@ -218,7 +218,7 @@ def test_a_list_that_is_wrong_is_read_again():
 
 
 def test_the_number_of_files_is_bounded(monkeypatch):
-    monkeypatch.setattr(sources, "MOST", 3)
+    monkeypatch.setattr(source_lists, "MOST", 3)
     assert read(f"url\n{U}/1\n{U}/2\n{U}/3\n")[0]
     listing, (problem,) = read(f"url\n{U}/1\n{U}/2\n{U}/3\n{U}/4\n{U}/5\n")
     assert listing is None
@@ -226,7 +226,7 @@ def test_the_number_of_files_is_bounded(monkeypatch):
 
 
 def test_the_size_of_a_list_is_bounded(monkeypatch):
-    monkeypatch.setattr(sources, "LARGEST", 10**6)
+    monkeypatch.setattr(source_lists, "LARGEST", 10**6)
     _, (problem,) = read(f"url\n{U}/1\n" + "#" * 10**6)
     assert problem.message == "the file is larger than 1 MB"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_inject import menu
-from dc_inject.menu.transfers import TransferLimit, needed
+from dc_inject.menu.fts_limits import TransferLimit, needed
 from dc_inject.model import Campaign
 from dc_inject.model.errors import Problem
 from tests.menu.texts import read, text

@@ -66,7 +66,7 @@ def throttled(
     The rates of all flows between the same storages count together, as they do for FTS.
     """
     flows = [(menu, flow) for menu in campaign.menus for flow in menu.flows if flow.link.service.ends_are_urls]
-    return tuple(sorted({found for limit in limits for found in _finding(flows, limit, file_speed)}))
+    return tuple(sorted({finding for limit in limits for finding in _finding(flows, limit, file_speed)}))
 
 
 def _finding(flows: list[tuple[Menu, Flow]], limit: TransferLimit, file_speed: float) -> Iterator[Problem]:

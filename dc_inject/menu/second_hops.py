@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from dc_inject.menu.ends import Naming
+from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Scenario, ThenEntry
 from dc_inject.model import DatasetFilter, FileFilter, Flow, Link
 from dc_inject.model.goals import SecondHop
 
 
-def second(name: str, scenario: Scenario, flows: Sequence[Flow], naming: Naming, complain: Complain) -> list[Flow]:
+def second(
+    name: str, scenario: Scenario, flows: Sequence[Flow], endpoints: EndpointResolver, complain: Complain
+) -> list[Flow]:
     """Return the links from where a scenario's first hops end; `flows` are those first hops.
 
     Without a rate of its own a second hop may have that of all that goes to where it begins.
@@ -28,7 +30,7 @@ def second(name: str, scenario: Scenario, flows: Sequence[Flow], naming: Naming,
     into: dict[str, list[Flow]] = {}
     for flow in flows:
         into.setdefault(flow.link.destination, []).append(flow)
-    targets = dict(_targets(entry, into, through, naming, complain))
+    targets = dict(_targets(entry, into, through, endpoints, complain))
     whole = sum(flow.rate for place in targets for flow in into[place])
     return [
         _onward(name, entry, Link(place, end, through), into[place], whole if entry.rate is not None else None)
@@ -38,11 +40,11 @@ def second(name: str, scenario: Scenario, flows: Sequence[Flow], naming: Naming,
 
 def check_one_way(flows: Iterable[Flow], complain: Complain) -> None:
     """Complain where what lands in a scenario would go on to two places at one time: each copy goes on once."""
-    known: dict[tuple[str, str, str], list[Flow]] = {}
+    flows_from: dict[tuple[str, str, str], list[Flow]] = {}
     for flow in flows:
         if not isinstance(flow.goal, SecondHop):
             continue
-        others = known.setdefault((flow.scenario, flow.link.source, flow.link.through), [])
+        others = flows_from.setdefault((flow.scenario, flow.link.source, flow.link.through), [])
         for other in others:
             if other.link != flow.link and other.start < flow.end and flow.start < other.end:
                 what = f"`then`: what lands at {flow.link.source} in the scenario {flow.scenario} goes on to "
@@ -53,45 +55,49 @@ def check_one_way(flows: Iterable[Flow], complain: Complain) -> None:
 
 
 def _targets(
-    entry: ThenEntry, into: Mapping[str, Sequence[Flow]], through: str, naming: Naming, complain: Complain
+    entry: ThenEntry,
+    into: Mapping[str, Sequence[Flow]],
+    through: str,
+    endpoints: EndpointResolver,
+    complain: Complain,
 ) -> Iterator[tuple[str, str]]:
     """Yield where what lands at a place goes on to; what cannot be is complained of."""
     for first, last in entry.to or ():
-        ends = naming.rses(last, through)
-        if len(ends) > 1 or any(naming.open(end) for end in ends):
+        ends = endpoints.rses(last, through)
+        if len(ends) > 1 or any(endpoints.is_open(end) for end in ends):
             complain(last.place, f"`then`: {last.text} is no single RSE", "name the one RSE that it goes on to")
             continue
-        known = list(into) if first is None else naming.rses(first, through)
-        for place in known if ends else ():
+        landing = list(into) if first is None else endpoints.rses(first, through)
+        for place in landing if ends else ():
             if place == ends[0]:
                 complain(last.place, f"`then`: {place} is where the first hop ends", "name another RSE")
             elif place in into:
                 yield place, ends[0]
-            elif first is not None and not any(naming.open(one) for one in into):
+            elif first is not None and not any(endpoints.is_open(one) for one in into):
                 hint = f"destinations: {', '.join(sorted(into)[:8])}"
                 complain(first.place, f"`then`: {place} is no destination of the scenario", hint)
 
 
 def _onward(name: str, entry: ThenEntry, link: Link, first: Iterable[Flow], whole: float | None) -> Flow:
     some = list(first)
-    one, rate = some[0], sum(flow.rate for flow in some)
+    first_hop, rate = some[0], sum(flow.rate for flow in some)
     return Flow(
         scenario=name,
         link=link,
         rate=rate if whole is None or entry.rate is None else entry.rate * rate / whole,
         start=min(flow.start for flow in some),
         end=max(flow.end for flow in some),
-        datasets=DatasetFilter((), landed=name) if one.job is None else FileFilter(landed=name),
+        datasets=DatasetFilter((), landed=name) if first_hop.job is None else FileFilter(landed=name),
         goal=SecondHop(),
-        order=one.order,
-        grain=one.grain,
-        activity=entry.activity or one.activity,
-        priority=one.priority,
-        service_priority=one.service_priority,
+        order=first_hop.order,
+        grain=first_hop.grain,
+        activity=entry.activity or first_hop.activity,
+        priority=first_hop.priority,
+        service_priority=first_hop.service_priority,
         lifetime_min=min(flow.lifetime_min for flow in some),
         lifetime_max=max(flow.lifetime_max for flow in some),
         dwell=max(flow.dwell for flow in some),
-        job=one.job,
+        job=first_hop.job,
         menu=entry.place.file,
         line=entry.place.line,
     )
