@@ -173,7 +173,7 @@ def test_a_file_of_somebody_else_in_a_shared_folder_is_not_used(clock, tmp_path)
     (tmp_path / "bt_u4711").write_text(SECRET)
     credentials = Credentials({}, clock, uid=4711, shared=tmp_path)
     assert credentials.access("fts").kind == "nothing"
-    assert credentials.warnings() == (f"{tmp_path}/bt_u4711 belongs to somebody else and is not used",)
+    assert credentials.warnings() == (f"{tmp_path}/bt_u4711 belongs to another user and is not used",)
 
 
 # Trouble
@@ -203,10 +203,11 @@ def test_what_cannot_be_read_is_told(found_in, tmp_path, name, kind):
 )
 def test_garbage_is_no_token_and_never_shown(found_in, token_file, content):
     error = fatal(lambda: found_in(BEARER_TOKEN_FILE=token_file(content)).access("fts"))
-    assert "is no credential: it " in error.message
+    assert "is not a credential: it " in error.message
     text = content.decode("utf-8", "replace")
     if text.strip():
-        assert "BEARER_TOKEN is no credential" in fatal(lambda: found_in(BEARER_TOKEN=text).access("fts")).message
+        error = fatal(lambda: found_in(BEARER_TOKEN=text).access("fts"))
+        assert "BEARER_TOKEN is not a credential" in error.message
 
 
 def test_white_space_around_a_token_does_not_count(found_in, token_file):
@@ -216,8 +217,8 @@ def test_white_space_around_a_token_does_not_count(found_in, token_file):
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        ("certificate", "has no private key"),
-        ("key", "has no certificate"),
+        ("certificate", "contains no private key"),
+        ("key", "contains no certificate"),
         ("broken", "a certificate in it is broken"),
         ("cut", "a certificate in it is broken"),
     ],

@@ -38,7 +38,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path, pipe):
     with socket.socket(socket.AF_UNIX) as one:
         one.bind(str(tmp_path / "socket"))
         for odd in (pipe, tmp_path / "socket", Path("/dev/zero")):
-            with pytest.raises(OSError, match="no regular file"):
+            with pytest.raises(OSError, match="not a regular file"):
                 disk.read(odd, 10)
     with pytest.raises(IsADirectoryError):
         disk.read(tmp_path, 10)
@@ -67,21 +67,21 @@ def test_a_pipe_in_a_menu_is_a_problem_of_the_menu(tmp_path, pipe, more, links):
     """It held `check`, and all cycles of `run`."""
     file = tmp_path / "menu.yaml"
     file.write_text(MENU.format(more=more, links=links))
-    with pytest.raises(MenuError, match="pipe cannot be read: it is no regular file"):
+    with pytest.raises(MenuError, match="pipe cannot be read: it is not a regular file"):
         files.read_menus([file])
-    with pytest.raises(MenuError, match="it is no regular file"):
+    with pytest.raises(MenuError, match="it is not a regular file"):
         files.read_menus([pipe])
 
 
 def test_a_pipe_is_no_configuration_of_rucio(pipe, monkeypatch):
     monkeypatch.setenv("RUCIO_CONFIG", str(pipe))
-    with pytest.raises(NeedsOperator, match="it is no regular file"):
+    with pytest.raises(NeedsOperator, match="it is not a regular file"):
         refuse_odd_configuration()
 
 
 @pytest.mark.parametrize("variable", ["BEARER_TOKEN_FILE", "DC_INJECT_FTS_TOKEN_FILE", "X509_USER_PROXY"])
 def test_a_pipe_is_no_credential(tmp_path, pipe, variable):
     clock = SimClock(datetime(2027, 2, 8, tzinfo=UTC))
-    with pytest.raises(NeedsOperator, match="it is no regular file"):
+    with pytest.raises(NeedsOperator, match="it is not a regular file"):
         Credentials({variable: str(pipe)}, clock, shared=tmp_path).access("fts")
     assert certificates_until(pipe) is None

@@ -35,7 +35,7 @@ class Quantity(click.ParamType[Any]):
             read = self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        return read if read or self._zero else self.fail(f"a {self.name} is above 0", param, ctx)
+        return read if read or self._zero else self.fail(f"a {self.name} has to be above 0", param, ctx)
 
 
 _OPTIONS = (

@@ -103,15 +103,15 @@ def _forget(names: Sequence[str], *, yes: bool, even_unended: bool) -> None:
     for name, path in paths.items():
         left = _left(path)
         if left and not even_unended:
-            hint = f"`dc-inject end {name}` ends it; --even-unended forgets it all the same"
+            hint = f"end them with `dc-inject end {name}`, or use --even-unended"
             raise UsageError(f"campaign {name} still has {left}", hint)
         if left:
             click.echo(f"warning: campaign {name} still has {left}", err=True)
     what = "\n".join(f"  {path}" for path in paths.values())
     if not yes:
-        click.echo(f"These ledgers are deleted, with all that is known of their campaigns:\n{what}", err=True)
+        click.echo(f"These ledgers will be deleted, with all that is known of their campaigns:\n{what}", err=True)
         if not removal.agreed("Delete them?"):
-            raise UsageError("nothing was deleted", "answer y, or give --yes where nobody can be asked")
+            raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
     for name, path in paths.items():
         forgetting.forget(path, common.who())
         (path.parent / "links" / f"{name}.yaml").unlink(missing_ok=True)  # the menu that `dc-inject link` wrote
@@ -126,5 +126,5 @@ def _left(path: Path) -> str:
     except LedgerError as error:
         return f"a ledger that cannot be read ({error.message})"
     if holder:
-        raise LedgerError(f"{holder} injects with {path}", "end that process first (Ctrl-C, SIGTERM)")
-    return f"{units.counted(count, 'rules and jobs')} that are not ended" if count else ""
+        raise LedgerError(f"{holder} is injecting with {path}", "end that process first (Ctrl-C, SIGTERM)")
+    return f"{units.counted(count, 'rules and jobs')} that have not ended" if count else ""

@@ -36,15 +36,13 @@ def opened(
     """Return the ledger, held, with the campaign's name; None where rules or files have to be found without."""
     named = path or common.ledger_named(campaign)
     if no_ledger and named:
-        raise UsageError(
-            "--no-ledger is for a campaign without the file of its ledger", "give the campaign's name"
-        )
+        raise UsageError("--no-ledger cannot be combined with a ledger file", "give the campaign's name")
     file = common.ledger_file(named, campaign)
     if no_ledger or not (named or file.exists()):
         if not naming.NAME.fullmatch(campaign):
-            raise UsageError(f"{campaign!r} is no name of a campaign")
+            raise UsageError(f"{campaign!r} is not a valid campaign name")
         if not no_ledger:
-            looking = "looking for files only" if sweeping else "looking for the rules by their comment"
+            looking = "looking for files only" if sweeping else "looking for rules by their comments"
             click.echo(f"there is no ledger at {file}: {looking}", err=True)
             if not sweeping:
                 known = ", ".join(common.campaigns()) or "none"
@@ -57,7 +55,7 @@ def opened(
     try:
         stack.enter_context(ledger.hold(common.who()))
     except LedgerError as error:
-        hint = "an injector ends complete rules itself; to end by hand, end its process first (Ctrl-C, SIGTERM)"
+        hint = "an injector ends complete rules itself; to use `end`, end the injector first (Ctrl-C, SIGTERM)"
         raise LedgerError(error.message, hint) from None
     return ledger, name
 

@@ -40,7 +40,7 @@ class Speed(click.ParamType[float]):
             rate = units.parse_rate(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        return rate if rate > 0 else self.fail("a speed is above 0", param, ctx)
+        return rate if rate > 0 else self.fail("a speed has to be above 0", param, ctx)
 
 
 @click.command()
@@ -108,7 +108,7 @@ def check(
         click.echo(_sentence(campaign, [] if said else drafts), err=True)
     if problems:
         counted = f"{units.counted(errors, 'errors')}, {units.counted(warnings, 'warnings')}"
-        click.echo(counted + (" (taken for errors: --strict)" if strict and warnings else ""), err=True)
+        click.echo(counted + (" (treated as errors: --strict)" if strict and warnings else ""), err=True)
     ctx.exit(4 if service_failed else 2 if errors or (strict and warnings) else 0)
 
 

@@ -90,7 +90,7 @@ class Campaign(click.Argument):
         try:
             return super().process_value(ctx, value)
         except click.MissingParameter:
-            raise UsageError(f"which campaign? `{ctx.command_path} CAMPAIGN`", _known()) from None
+            raise UsageError(f"the campaign is missing: `{ctx.command_path} CAMPAIGN`", _known()) from None
 
 
 log = logging.getLogger(__name__)
@@ -208,7 +208,7 @@ def own_ledger(view: Reader, campaign: str, path: Path) -> str:
     """Return the campaign of a ledger; raises LedgerError when another one was named together with it."""
     found = view.campaign or path.stem
     if Path(campaign) != path and campaign != found:
-        raise LedgerError(f"{path} is the ledger of campaign {found}, not of {campaign}", "name one of them")
+        raise LedgerError(f"{path} is the ledger of campaign {found}, not of {campaign}", "name only one of them")
     return found
 
 
@@ -217,7 +217,7 @@ def one_campaign(drafts: Sequence[MenuDraft]) -> str:
     names = sorted({draft.campaign for draft in drafts})
     if len(names) != 1:
         message = f"these menus belong to several campaigns: {', '.join(names)}"
-        raise MenuError([Problem(drafts[0].name, 0, message, "give menus of one campaign")])
+        raise MenuError([Problem(drafts[0].name, 0, message, "use menus of one campaign")])
     return names[0]
 
 
@@ -339,7 +339,7 @@ def fts_endpoint(named: str = "") -> str:
     endpoint = named or os.environ.get(ENDPOINT, "")
     if not endpoint:
         hint = f"write `fts: {{endpoint: https://fts.example.org:8446}}` into the menu, or set {ENDPOINT}"
-        raise UsageError("nobody says where FTS is", hint)
+        raise UsageError("no FTS endpoint is configured", hint)
     return endpoint
 
 

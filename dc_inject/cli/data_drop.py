@@ -99,13 +99,13 @@ def _in_rucio(
             dark = rucio.sweep(connection, storage, kept, rse)
             rucio.erase(connection, kept)
             if dark:
-                click.echo(f"deleted {units.counted(dark, 'files')} beside them, never registered", err=True)
+                click.echo(f"deleted {units.counted(dark, 'files')} that were never registered", err=True)
             click.echo(
                 f"erased {datasets}; files and rules remain until Rucio's daemons "
-                "(undertaker, reaper) have been there: `dc-inject data list` shows the set until then",
+                "(undertaker, reaper) have deleted them; until then `dc-inject data list` shows the set",
                 err=True,
             )
 
 
 def _unknown(name: str, where: str) -> UsageError:
-    return UsageError(f"there is no set {name!r} at {where}", "`dc-inject data list` tells which there are")
+    return UsageError(f"there is no set {name!r} at {where}", "`dc-inject data list` lists the sets")

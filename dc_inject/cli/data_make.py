@@ -134,7 +134,7 @@ def _lifetime(text: str) -> timedelta | None:
     try:
         return units.parse_duration(text)
     except ValueError as error:
-        raise UsageError(str(error), "or `none`, for a set that stays until it is dropped") from None
+        raise UsageError(str(error), "or use `none` to keep the set until you delete it") from None
 
 
 def _at_storage(storage: Writable, prefix: str, wanted: FileSet, *, look: bool) -> _Request:
@@ -166,7 +166,7 @@ def _at_rse(
         if known.admin and not allow_admin:
             raise UsageError(
                 f"{known.account} is an administrator's account",
-                "use an ordinary account: admin accounts skip quotas; --allow-admin if you mean it",
+                "use an ordinary account, since administrators skip quotas; or confirm with --allow-admin",
             )
         facts = {
             "account": known.account,
@@ -197,10 +197,10 @@ def _filled(request: _Request, parallel: int) -> list[tuple[int, Written]]:
             return fill(request.place, request.missing, parallel=parallel, moved=moved)
     except ServiceError as error:
         if not isinstance(error, Permanent):
-            click.echo("what has arrived is kept: run it again to go on", err=True)
+            click.echo("what has arrived is kept; run it again to continue", err=True)
         raise
     except KeyboardInterrupt:
-        click.echo("interrupted: what has arrived is kept; run it again to go on", err=True)
+        click.echo("interrupted: what has arrived is kept; run it again to continue", err=True)
         raise click.exceptions.Exit(130) from None
 
 
@@ -238,7 +238,7 @@ class _Tenths:
                 return
             self._said = tenth
         done, total = units.format_size(self._done), units.format_size(self._total)
-        click.echo(f"{done} of {total} are there", err=True)
+        click.echo(f"{done} of {total} uploaded", err=True)
 
 
 def _tell(request: _Request, written: Sequence[tuple[int, Written]]) -> None:
@@ -255,11 +255,11 @@ def _tell(request: _Request, written: Sequence[tuple[int, Written]]) -> None:
     if blind:
         click.echo(
             f"the checksums of {units.counted(blind, 'files')} could not be compared: "
-            "the storage does not tell any",
+            "the storage does not report any",
             err=True,
         )
     wrote = units.format_size(sum(one.bytes for one in files))
     click.echo(
-        f"made {request.wanted}; now written, or seen to be there: {units.counted(len(files), 'files')} ({wrote})",
+        f"made {request.wanted}; written or found now: {units.counted(len(files), 'files')} ({wrote})",
         err=True,
     )

@@ -36,10 +36,14 @@ def place(source: str, **rucio_only: object) -> str:
         return source
     found = common.Prefix().convert(source, None, None)
     if urls.parse(found).scheme == "root":
-        raise UsageError("test data are written and deleted by WebDAV", "name the prefix as davs:// or https://")
+        raise UsageError(
+            "test data are written and deleted over WebDAV", "use a prefix that starts with davs:// or https://"
+        )
     for name, value in rucio_only.items():
         if value:
-            raise UsageError(f"--{name.replace('_', '-')} is for Rucio, and {found} is a storage", "leave it out")
+            raise UsageError(
+                f"--{name.replace('_', '-')} is only for Rucio, but {found} is a storage", "leave it out"
+            )
     return found
 
 

@@ -93,15 +93,17 @@ def _tables(path: Path) -> dict[str, Any]:
     try:
         tables = tomllib.loads(files.load(str(path), LARGEST).decode())
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}", "check path and rights") from None
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror or error}", "check its path and rights"
+        ) from None
     except ValueError as error:
         raise UsageError(
             f"{path} is not TOML: {error}", "docs/reference/configuration.md has an example"
         ) from None
     for name, table in tables.items():
         if not isinstance(table, dict) and name != TRUST:
-            hint = f"options stand under their command: [run], and below it {name} = ..."
-            raise UsageError(f"{path}: {name} is in no table", hint)
+            hint = f"write options below their command: [run], then {name} = ..."
+            raise UsageError(f"{path}: {name} is not in a table", hint)
     return tables
 
 
@@ -127,7 +129,7 @@ def _value(path: Path, key: str, value: Any, option: click.Option) -> Any:  # no
         raise UsageError(f"{path}: {key} takes one value", "write it as on the command line, as a string")
     if option.is_flag:
         if not isinstance(value, bool):
-            raise UsageError(f"{path}: {key} is true or false, not {value!r}")
+            raise UsageError(f"{path}: {key} has to be true or false, not {value!r}")
         return value
     some = [_text(one) for one in (value if isinstance(value, list) else [value])]
     return some if option.multiple else some[0]

@@ -92,7 +92,7 @@ def _xrootd(folder: Path | None) -> Path | None:
     except ServiceError as error:
         missing = error
     if missing is not None:
-        _step(f"LEFT OUT: the links over which files really go; {missing.message} ({missing.hint})")
+        _step(f"LEFT OUT: the links with real files; {missing.message} ({missing.hint})")
     return None if missing else folder
 
 

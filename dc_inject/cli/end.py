@@ -46,7 +46,7 @@ class Pace(click.ParamType[float]):
             return value
         match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]+)?)\s*/\s*(h|min)", value)
         if match is None or float(match[1]) == 0:
-            self.fail(f"{value!r} is no pace; write 600/h or 10/min", param, ctx)
+            self.fail(f"{value!r} is not a pace; write 600/h or 10/min", param, ctx)
         return float(match[1]) * self._HOURS[match[2]]
 
 
@@ -207,7 +207,7 @@ def _say(
         lines.append(f"{units.counted(len(standing.complete), f'complete {noun}')}: will be ended at once")
     if spared:
         what = units.counted(spared, f"complete {noun}")
-        lines.append(f"{what}: left, since unfinished second hops read from the copies")
+        lines.append(f"{what}: kept, because unfinished second hops read from them")
     if left:
         lines.append(f"{units.counted(left, 'files')} of ended jobs: will be deleted at their destinations")
     if standing.overdue:
@@ -220,9 +220,9 @@ def _say(
         files = units.counted(files_left(standing.unfinished), "files")
         lines.append(f"{unfinished} with {files} under way: {_left(standing.unfinished)}")
     for number, words in (
-        (standing.ending, "ending already"),
-        (standing.gone, "gone already"),
-        (standing.in_doubt, f"in doubt: `dc-inject end {campaign}`, once more in some minutes, settles it"),
+        (standing.ending, "already ending"),
+        (standing.gone, "already gone"),
+        (standing.in_doubt, f"in doubt: run `dc-inject end {campaign}` again in some minutes"),
     ):
         if number:
             lines.append(f"{units.counted(number, noun)} {words}")
@@ -232,7 +232,7 @@ def _say(
 
 def _left(entries: Sequence[Entry]) -> str:
     last = max((entry.expires_at for entry in entries if entry.expires_at), default=None)
-    return "left to the lifetime" + (f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else "")
+    return "left to their lifetime" + (f", the last until {last:%Y-%m-%d %H:%M:%SZ}" if last else "")
 
 
 def _cancelled(entries: Sequence[Entry], rate: float) -> str:
@@ -245,14 +245,14 @@ def _missed(noun: str, clock: Clock, entries: Sequence[Entry], again_at: datetim
     services = ", ".join(sorted({entry.injection.link.through for entry in entries}))
     time = units.format_duration(again_at - clock.now())
     what = f"{services} does not know {len(entries)} of the {noun} (any more)"
-    click.echo(f"{what}: looked for once more in {time}, then that is believed", err=True)
+    click.echo(f"{what}: looking again in {time}, then they count as ended", err=True)
 
 
 def _confirm(*, yes: bool) -> None:
     if yes:
         return
     if not removal.agreed("End them?"):
-        raise UsageError("nothing was ended", "answer y, or give --yes where nobody can be asked")
+        raise UsageError("nothing was ended", "answer y, or use --yes in a script")
 
 
 @dataclass
@@ -275,12 +275,12 @@ def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, cl
     except KeyboardInterrupt:
         left = [entry for entry in work if entry.injection.key not in tally.ended]
         rest = f"{len(left)} {_left(left)}" if left else "none left"
-        click.echo(f"interrupted: {len(tally.ended)} ended, {rest}; run it again to go on", err=True)
+        click.echo(f"interrupted: {len(tally.ended)} ended, {rest}; run it again to continue", err=True)
         raise click.exceptions.Exit(130) from None
     ended, all_of_them = len(tally.ended), units.counted(len(work), noun)
     if tally.error is not None:
         message = f"{ended} of {all_of_them} ended, {len(work) - ended} not: {tally.error.message}"
-        raise ServiceError(message, tally.error.hint or "run it again to go on")
+        raise ServiceError(message, tally.error.hint or "run it again to continue")
     click.echo(f"{units.counted(ended, noun)} ended", err=True)
 
 
@@ -289,7 +289,7 @@ def _settle(ending: Ending) -> None:
     try:
         ending.settle(SETTLE_WITHIN)
     except ServiceError as error:
-        click.echo(f"what became of them is not known yet: {error.message}", err=True)
+        click.echo(f"the result is not known yet: {error.message}", err=True)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(130) from None
 
@@ -306,4 +306,4 @@ def _look_again(ending: Ending, ours: removal.Ours, clock: Clock) -> None:
             ending.wait(clock.now() + timedelta(seconds=1))
             ending.look(removal.under_way(ours))
     except ServiceError as error:
-        click.echo(f"what became of them is not known yet: {error.message}", err=True)
+        click.echo(f"the result is not known yet: {error.message}", err=True)

@@ -54,7 +54,7 @@ def check(ctx: click.Context, campaign: str, ledger_path: Path | None, fmt: str)
     words = units.counted(len(errors), "contradictions") if errors else "no contradiction"
     click.echo(f"{path}: {words}" + (f", {units.counted(notes, 'notes')}" if notes else ""), err=True)
     if errors:
-        click.echo("hint: docs/reference/ledger.md says what each code means, and how to go on", err=True)
+        click.echo("hint: docs/reference/ledger.md explains each code, and what to do", err=True)
     ctx.exit(3 if errors else 0)
 
 
@@ -80,7 +80,7 @@ def backup(campaign: str, file: Path, force: bool, quiet: bool, ledger_path: Pat
         told = _copied(path, file)
     except OSError as error:
         raise LedgerError(
-            f"{file} cannot be written: {error.strerror}", "check its folder, and room there"
+            f"{file} cannot be written: {error.strerror}", "check its folder, and the free space"
         ) from None
     if not quiet:
         click.echo(told, err=True)
@@ -94,9 +94,9 @@ def _refuse(path: Path, file: Path, *, force: bool) -> None:
     if file.samefile(path):
         raise UsageError(f"{file} is the ledger itself", "name another file")
     if not force:
-        raise UsageError(f"{file} exists", "name another file, or give --force to replace it")
+        raise UsageError(f"{file} exists", "name another file, or replace it with --force")
     if holder := lock.holder(file):
-        raise LedgerError(f"{file} is in use: {holder} injects with it", "name another file")
+        raise LedgerError(f"{file} is in use: {holder} is injecting with it", "name another file")
 
 
 def _copied(path: Path, file: Path) -> str:
@@ -109,7 +109,7 @@ def _copied(path: Path, file: Path) -> str:
             raise LedgerError(
                 f"not kept: the copy of {path} has {units.counted(len(errors), 'contradictions')}, such as: "
                 f"{errors[0].subject}: {errors[0].message} [{errors[0].code}]",
-                "`dc-inject ledger check` tells them all; `cp` copies the file with its -wal as it is",
+                "`dc-inject ledger check` lists them all; to keep the file as it is, `cp` it with its -wal",
             )
         with LedgerView.open(copy) as view:
             cycle, counts = view.last_cycle(), view.state_counts()

@@ -59,7 +59,7 @@ class Lasting(click.ParamType[timedelta]):
             lasting = units.parse_duration(re.sub(r"(?<=[0-9 ])m\b", "min", value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        return lasting if lasting > timedelta(0) else self.fail("it has to last a while", param, ctx)
+        return lasting if lasting > timedelta(0) else self.fail("the duration has to be above 0", param, ctx)
 
 
 class Size(click.ParamType[int]):
@@ -75,7 +75,7 @@ class Size(click.ParamType[int]):
             size = units.parse_size(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        return size if size > 0 else self.fail("a size is above 0", param, ctx)
+        return size if size > 0 else self.fail("a size has to be above 0", param, ctx)
 
 
 @click.command()
@@ -220,7 +220,7 @@ def _carry_out(
     try:
         _end(ctx, asked.campaign, ledger_path, wanted["cancel_rate"], timeout)
     except click.exceptions.Exit as left:
-        click.echo(f"`dc-inject end {asked.campaign} --cancel` ends what is left", err=True)
+        click.echo(f"end what is left with `dc-inject end {asked.campaign} --cancel`", err=True)
         return int(left.exit_code)
     return None
 
@@ -242,7 +242,7 @@ def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
             progress.stopped(progress.step.readings[-1])  # of one that is at work, or was killed
         told = link_verdict.told(asked, progress, view, _menu_file(asked.campaign))
         if holder := view.holder():
-            click.echo(f"so far: {holder} is at work on it", err=True)
+            click.echo(f"preliminary: {holder} is still running it", err=True)
     link_verdict.emit(fmt, told)
     if code is not None:
         raise click.exceptions.Exit(code)
@@ -261,9 +261,9 @@ def _refuse_known(campaign: str) -> None:
     """Raise UsageError for a campaign that there is already."""
     if campaign in common.campaigns():
         raise UsageError(
-            f"there is a campaign {campaign} already",
-            f"`dc-inject link --resume {campaign}` goes on with it, `--verdict {campaign}` tells its verdict; "
-            "another one needs another --campaign",
+            f"campaign {campaign} exists already",
+            f"`dc-inject link --resume {campaign}` continues it, `--verdict {campaign}` prints its verdict; "
+            "for a new test, choose another --campaign",
         )
 
 
@@ -274,7 +274,7 @@ def _written(asked: MiniChallenge, *, force: bool) -> Path:
         make_folder(path.parent)
     except OSError as error:
         raise LedgerError(
-            f"{path.parent} cannot be made: {error.strerror or error}", "check XDG_STATE_HOME"
+            f"{path.parent} cannot be created: {error.strerror or error}", "check XDG_STATE_HOME"
         ) from None
     # One without a ledger is left from a start that failed.
     files.write_whole(path, asked.text(), force=force or path.exists())
@@ -295,7 +295,7 @@ def _show(ledger: Ledger, asked: MiniChallenge) -> None:
             if row["numbers"]:
                 click.echo(f"held by {row['held']}: {status.numbers(row['numbers'])}", err=True)
         here, most = units.format_size(link_verdict.resident(ledger)), units.format_size(asked.space)
-        click.echo(f"ours at or on the way to {asked.link.destination}: {here} of {most}", err=True)
+        click.echo(f"our data at or on the way to {asked.link.destination}: {here} of {most}", err=True)
 
 
 def _end(ctx: click.Context, campaign: str, ledger_path: Path, rate: float, timeout: float) -> None:
@@ -311,4 +311,7 @@ def _end(ctx: click.Context, campaign: str, ledger_path: Path, rate: float, time
             timeout=timeout,
         )
     except ServiceError as error:
-        click.echo(f"not all is ended: {error.message}; `dc-inject end {campaign} --cancel` goes on", err=True)
+        click.echo(
+            f"not everything has ended: {error.message}; continue with `dc-inject end {campaign} --cancel`",
+            err=True,
+        )

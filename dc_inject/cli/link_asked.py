@@ -79,7 +79,7 @@ def _refuse_ends(source: str, destination: str) -> None:
     if urls[0] != urls[1]:
         raise UsageError("one end is a URL and the other is not", "name two RSEs, or two URL prefixes")
     if source == destination:
-        raise UsageError(f"{source} is source and destination", "a link has two different ends")
+        raise UsageError(f"{source} is source and destination", "name two different ends")
 
 
 def _refuse_odd(wanted: Mapping[str, Any]) -> None:
@@ -89,11 +89,11 @@ def _refuse_odd(wanted: Mapping[str, Any]) -> None:
     if saturate and not (step and highest):
         raise UsageError("--until-saturated needs --step and --max", "such as --step 10Gb/s --max 100Gb/s")
     if highest and highest < first:
-        raise UsageError("--max is below --rate", "raise --max, or begin lower")
+        raise UsageError("--max is below --rate", "raise --max, or lower --rate")
     if wanted["every"] and not step:
         raise UsageError("--every is for steps", "add --step 10Gb/s, or leave it out")
     if not (saturate or lasting):
-        raise UsageError("nothing says how long", "such as --for 2h")
+        raise UsageError("the duration is missing", "such as --for 2h")
     if step and lasting and (wanted["every"] or DEFAULT_STEP) >= lasting:
         raise UsageError("there is time for one step only", "shorten --every, lengthen --for, or leave out --step")
 
@@ -116,8 +116,8 @@ def _brake(top: float, *, given: bool, yes: bool) -> None:
     asked, most = units.format_rate(top), units.format_rate(BRAKE)
     if not removal.agreed(f"{asked} is more than {most}. Ask the sites first. Is it meant?"):
         raise UsageError(
-            f"{asked} is more than {most}, and nobody has confirmed it",
-            f"name the most that may be asked for (--max {asked.replace(' ', '')}), or give --yes",
+            f"{asked} is above {most}, and was not confirmed",
+            f"set the highest rate to try (--max {asked.replace(' ', '')}), or use --yes",
         )
 
 
@@ -134,7 +134,9 @@ def kept(view: Reader, path: Path) -> tuple[MiniChallenge, Progress]:
     told = view.challenge()
     progress = readings.progress(told)
     if progress is None:
-        raise UsageError(f"{path} is the ledger of no mini-challenge", "`dc-inject status` shows other campaigns")
+        raise UsageError(
+            f"{path} is not the ledger of a mini-challenge", "`dc-inject status` shows other campaigns"
+        )
     last = next(values for _, kind, values in reversed(told) if kind == "asked")
     return link_menu.kept(last, progress.ladder), progress
 
@@ -148,7 +150,7 @@ def again(view: Reader, path: Path, more: timedelta | None, now: datetime) -> tu
     name, stopped = asked.campaign, view.challenge()[-1].at
     known = climb.conclusion(progress.ladder, progress.verdicts, progress.decisions).outcome
     if progress.over is not None and known is not Outcome.INCONCLUSIVE and not _cut_short(progress):
-        raise UsageError(f"{name} has its verdict", f"`dc-inject link --verdict {name}` tells it")
+        raise UsageError(f"{name} is over, and has a verdict", f"`dc-inject link --verdict {name}` prints it")
     left = more or max(progress.until - stopped, timedelta(0))
     least = units.format_duration(2 * asked.cycle)
     if left < 2 * asked.cycle and more:
@@ -159,7 +161,7 @@ def again(view: Reader, path: Path, more: timedelta | None, now: datetime) -> tu
     if left < 2 * asked.cycle:
         raise UsageError(
             f"the time of {name} is over",
-            f"add some (such as --for 1h; at least {least}), or see `dc-inject link --verdict {name}`",
+            f"extend it (such as --for 1h; at least {least}), or see `dc-inject link --verdict {name}`",
         )
     start = now.replace(microsecond=0)
     until = link_menu.end_of(start, left, asked.cycle)

@@ -233,11 +233,11 @@ def _with_space(asked: MiniChallenge, backend: Backend, smallest: int) -> MiniCh
     try:
         free = backend.sites([place])[place].free
     except ServiceError as error:
-        raise ServiceError(f"the free space of {place} cannot be told: {error.message}", error.hint) from None
+        raise ServiceError(f"the free space of {place} is not known: {error.message}", error.hint) from None
     if asked.space and free is not None and asked.space > free:
         raise UsageError(
             f"--space is {units.format_size(asked.space)}, and {units.format_size(free)} are free at {place}",
-            "lower --space, or ask the site for room",
+            "lower --space, or ask the site for space",
         )
     space = asked.space or int(SPACE if free is None else PART * free)
     told = "nobody tells what is free there" if free is None else f"{units.format_size(free)} are free there"
@@ -245,7 +245,7 @@ def _with_space(asked: MiniChallenge, backend: Backend, smallest: int) -> MiniCh
     slow = "" if needed <= space else "; at the highest rate it is slowed down when deletions do not keep pace"
     click.echo(f"at {place} at most {units.format_size(space)} are ours at a time; {told}{slow}", err=True)
     if space <= 0:
-        raise UsageError(f"nothing is free at {place}", "ask the site for room, or take another destination")
+        raise UsageError(f"{place} has no free space", "ask the site for space, or use another destination")
     if space < smallest:
         what, helps = ("file", "--folder") if asked.link.service.takes_files else ("dataset", "--did, --mean-file")
         raise UsageError(

@@ -40,13 +40,13 @@ HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign
     "pool-dry": "take more datasets or files (--did, --mean-file, --folder), a lower --rate, or a shorter --for",
     "destination-full": "raise --space, if the site agrees, or ask for a lower --rate",
     "quota": "ask for a larger quota there, or for a lower --rate",
-    "site-limit": "name the most that may be asked for with --max",
-    "campaign-limit": "name the most that may be asked for with --max",
+    "site-limit": "raise --max",
+    "campaign-limit": "raise --max",
     COARSE: "a longer --every (or --for), a higher --rate, or smaller datasets (--did, --mean-file)",
-    EARLY: "`dc-inject link --resume {name}` goes on",
-    "time": "`dc-inject link --resume {name} --for 1h` goes on",
+    EARLY: "continue with `dc-inject link --resume {name}`",
+    "time": "continue with `dc-inject link --resume {name} --for 1h`",
 }
-LATER = "when that works again, `dc-inject link --resume {name} --for 30m` repeats the step"
+LATER = "when it works again, repeat the step with `dc-inject link --resume {name} --for 30m`"
 
 
 def told(asked: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def emit(fmt: str, told: Mapping[str, Any]) -> None:
     tables.emit(fmt, STEPS, told["steps"])
     failed = ", ".join(f"{count} {reason}" for reason, count in told["failed_files"].items())
     if failed or any(step["failed"] for step in told["steps"]):
-        click.echo(f"failed files: {failed or '(reasons not told)'}", err=True)
+        click.echo(f"failed files: {failed or '(reasons not reported)'}", err=True)
     for step in told["steps"]:
         if step["outcome"] != Outcome.REACHED.value and step["reason"] not in told["reason"]:
             click.echo(f"step {step['step']}, {step['outcome']}: {step['reason']}", err=True)
@@ -133,8 +133,8 @@ def emit(fmt: str, told: Mapping[str, Any]) -> None:
         click.echo(f"left at {told['destination']}: {size}; {removed_by(told)}", err=True)
     if told["in_doubt"]:
         click.echo(
-            f"in doubt: {units.format_size(told['in_doubt'])}, in calls without an answer; "
-            f"`dc-inject end {told['campaign']} --cancel` finds out, and ends it",
+            f"in doubt: {units.format_size(told['in_doubt'])}, in calls that got no answer; "
+            f"look them up and end them with `dc-inject end {told['campaign']} --cancel`",
             err=True,
         )
     click.echo(_said(told), err=fmt != "table")
@@ -149,7 +149,7 @@ def removed_by(told: Mapping[str, Any]) -> str:
     service = SERVICES[told["service"]]
     if service.cleans_up:
         return f"{service.title} deletes it after its {service.injections} have ended"
-    return f"`dc-inject end {told['campaign']} --cancel` deletes it"
+    return f"delete it with `dc-inject end {told['campaign']} --cancel`"
 
 
 def sentence(told: Mapping[str, Any]) -> str:
@@ -170,8 +170,8 @@ def left_with(told: Mapping[str, Any]) -> DcInjectError | None:
     name = told["campaign"]
     message = f"{name}: {told['outcome']} ({told['cause']})"  # the reason has just been told
     if told["outcome"] == Outcome.NOT_REACHED.value:
-        return ThresholdMissed(message, f"`dc-inject status {name}` tells more")
+        return ThresholdMissed(message, f"see `dc-inject status {name}`")
     if told["outage"]:
         return ServiceError(message, LATER.format(name=name))
-    hint = HINTS.get(told["cause"] or "", "`dc-inject status {name}` tells more")
+    hint = HINTS.get(told["cause"] or "", "see `dc-inject status {name}`")
     return UsageError(message, hint.format(name=name))

@@ -54,7 +54,7 @@ def diff(before: Path, after: Path, fmt: str) -> None:
     Example: dc-inject menu expand day1.yaml | dc-inject menu diff day1.yaml -
     """
     if before == after == menu_files.STDIN:
-        raise UsageError("both menus would be read from stdin", "name a file for one of them")
+        raise UsageError("both menus would be read from stdin", "use a file for one of them")
     drafts = [menu_files.drafts(path) for path in (before, after)]
     one, other = (menu.campaign([draft.preview for draft in some]) for some in drafts)
     found = differences.changes(one, other)

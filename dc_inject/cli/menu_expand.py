@@ -75,7 +75,7 @@ def expand(
         names |= _asked(draft, missing, timeout)
     elif missing:
         what = f"nobody says what {', '.join(sorted(missing))} means"
-        raise MenuError([Problem(name, 0, what, "ask Rucio with --online, or say it with --rses")])
+        raise MenuError([Problem(name, 0, what, "ask Rucio with --online, or name them with --rses")])
     goal = menu_files.goal(file, output)
     text = written_out(draft, names, goal)
     menu_files.say(menu_heading.together(menu_heading.checked(text, goal)))
@@ -108,4 +108,4 @@ def _compare(before: MenuDraft, names: dict[str, tuple[str, ...]], after: MenuDr
     """Be sure that both menus ask for the same."""
     old, new = menu.campaign([before.resolve(names)]), menu.campaign([after.resolve(names)])
     if differences.changes(old, new) or list(differences.others(old, new)):
-        raise DcInjectError("the menu could not be written out so that it stays the same", "please report this")
+        raise DcInjectError("the expanded menu would differ from the original", "please report this")

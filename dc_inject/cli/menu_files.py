@@ -32,7 +32,7 @@ def read(path: Path) -> tuple[bytes, str]:
     try:
         return files.load(str(path), files.LARGEST), str(path)
     except OSError as error:
-        problem = Problem(str(path), 0, f"cannot be read: {error.strerror or error}", "check path and rights")
+        problem = Problem(str(path), 0, f"cannot be read: {error.strerror or error}", "check its path and rights")
         raise MenuError([problem]) from None
 
 

@@ -101,7 +101,9 @@ def heading(given: Mapping[str, object], scenario: str, include: str = "") -> He
     known = {"campaign": scenario, "contact": common.who(), "timezone": "UTC", "start": start, "end": end}
     service = SERVICES[str(said.setdefault("through", DEFAULT.name))]
     if not service.takes_files and "folder" in said:
-        raise UsageError("--folder is for links through FTS", "add --through fts, or name datasets with --did")
+        raise UsageError(
+            "--folder is only for links through FTS", "add --through fts, or name datasets with --did"
+        )
     if not service.takes_files:
         known["datasets"] = ANY_DATASET
     elif "datasets" not in said:

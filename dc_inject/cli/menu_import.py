@@ -74,7 +74,7 @@ def import_(
     if spreadsheet.is_one(data):
         data = spreadsheet.text(data, name, sheet)
     elif sheet:
-        raise UsageError(f"--sheet is for spreadsheets, and {name} is none", "leave it out")
+        raise UsageError(f"--sheet is only for spreadsheets, but {name} is not one", "leave it out")
     names = menu.names_of_sites(*menu_files.read(sites), files.beside(sites)) if sites else frozenset[str]()
     found = importing.read(data, name, importing.Options(unit or "", decimal or "", form or "", names))
     scenario = scenario or _scenario(file)

@@ -47,7 +47,7 @@ def _several(read: Written) -> Written:
 
     def each(text: str) -> None:
         if not text:
-            raise values.WrongError("nothing is named", "name one or several, with blanks between")
+            raise values.WrongError("nothing is named", "name one or several, separated by blanks")
         for one in text.split():
             read.convert(one, None, None)
 
@@ -122,7 +122,7 @@ def new(
     if output != menu_files.STDIN:
         files.refuse_existing(output, force=force)
     if mesh and (sources or destinations):
-        raise UsageError("--mesh stands beside --from or --to", "give one of them")
+        raise UsageError("--mesh cannot be combined with --from or --to", "use only one of them")
     first = Wanted(scenario or "main", sources, destinations, mesh, rate or "")
     complete = bool(rate and (mesh or (sources and destinations)))
     if ask or (ask is None and sys.stdin.isatty()):
@@ -131,7 +131,9 @@ def new(
     elif complete:
         wanted = [first]
     else:
-        raise UsageError("a menu needs --rate, and --from and --to, or --mesh", "or let it ask: --ask")
+        raise UsageError(
+            "a menu needs --rate, and --from and --to, or --mesh", "or use --ask to be asked for them"
+        )
     text = _text(given, wanted)
     draft = menu_heading.checked(text, output)
     menu_files.say(menu_heading.together(draft))

@@ -128,7 +128,7 @@ def _ask_storages(told: Answers, uses: Sequence[Use], fts: FtsBackend) -> set[st
         use = next(use for use in uses if getattr(use[1].link, end.role) == end.prefix)
         if end.reachable is False and end.error is not None:
             what = f"the {end.role} {end.prefix} cannot be reached: {end.error.message}"
-            hint = end.error.hint or "is the storage up, and the port right?"
+            hint = end.error.hint or "check that the storage is up, and the port"
             told.find(use, "storage-unreachable", what, hint)
         elif end.role == "destination":
             _check_destination(told, use, end)
@@ -147,7 +147,7 @@ def _check_destination(told: Answers, use: Use, end: StorageEnd) -> None:
     if end.error is not None:
         what = f"{where} does not let us look, so perhaps not delete either: {end.error.message}"
         told.find(use, "storage-verbs", what, end.error.hint)
-    for verb, cost in (("DELETE", "copies would stay there"), ("COPY", "FTS cannot let it fetch files")):
+    for verb, cost in (("DELETE", "copies could not be deleted"), ("COPY", "FTS cannot make it fetch files")):
         if end.verbs.get(verb) is False:
             what = f"{where} does not allow {verb}: {cost}"
             told.find(use, "storage-verbs", what, "ask the storage for the right, or take another destination")
@@ -208,9 +208,7 @@ def _counted(items: Iterator[Item]) -> tuple[int, int, list[Item]]:
 def _judge_files(told: Answers, use: Use, fts: FtsBackend, count: int, size: int, first: Sequence[Item]) -> None:
     source = use[1].link.source
     if not count:
-        hint = (
-            "look at the menu's list or folder, pattern and size; if files come later: `accept: [no-source-files]`"
-        )
+        hint = "check the menu's list or folder, pattern, size; if files come later: `accept: [no-source-files]`"
         told.find(use, "no-source-files", f"{source} has no file that the menu takes", hint)
         return
     told.pool_sizes[use[1].pool] = lint.PoolSize(count, size, min(file.bytes for file in first))
@@ -228,10 +226,10 @@ def _look_at(told: Answers, use: Use, fts: FtsBackend, files: Sequence[Item]) ->
             what = f"a source file cannot be looked at: {seen.message}"
             found.setdefault(_code(seen), []).append((what, seen.hint))
         elif not seen.exists:
-            hint = "is the list old, or made for another source?"
-            found.setdefault("no-source-files", []).append((f"{file.name} is listed, and is not there", hint))
+            hint = "check whether the list is old, or for another source"
+            found.setdefault("no-source-files", []).append((f"{file.name} is listed, but does not exist", hint))
         elif seen.bytes not in {None, file.bytes}:
-            what = f"{file.name} is listed with {file.bytes} bytes, and has {seen.bytes}"
+            what = f"{file.name} is listed with {file.bytes} bytes, but has {seen.bytes}"
             found.setdefault("wrong-size", []).append(
                 (what, "FTS copies what is there, and plans count what is listed: correct the list")
             )

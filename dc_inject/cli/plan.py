@@ -170,7 +170,9 @@ def plan(
         rows = [_row(row, chosen[row.key, row.cycle.start]) for row in ledger.rows(since=first.start)]
     if not rows:
         begin, end = (f"{m:%Y-%m-%d %H:%M:%SZ}" for m in (source().start, source().end))
-        click.echo(f"no menu is in force then: the menus of {campaign} are from {begin} to {end}", err=True)
+        click.echo(
+            f"no menu is in force at that time: the menus of {campaign} are from {begin} to {end}", err=True
+        )
         if fmt == "table":
             return
     if fmt == "table":
@@ -207,7 +209,14 @@ def read_inventory(path: Path) -> dict[str, list[Item]]:
     try:
         if not {"source", "name", "bytes", "files"} <= set(reader.fieldnames or ()):
             raise MenuError(
-                [Problem(str(path), 1, "the heads are not source,name,bytes,files", "add a first line")]
+                [
+                    Problem(
+                        str(path),
+                        1,
+                        "the column names are not source,name,bytes,files",
+                        "add them as the first line",
+                    )
+                ]
             )
         for row in reader:
             try:

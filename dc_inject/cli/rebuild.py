@@ -78,7 +78,7 @@ def rebuild(
     drafts = files.read_menus(menus)
     if (named := common.one_campaign(drafts)) != campaign:
         raise UsageError(
-            f"these menus are of campaign {named}, not of {campaign}", "give the campaign's own menus"
+            f"these menus are of campaign {named}, not of {campaign}", "use the menus of that campaign"
         )
     path = common.ledger_file(ledger_path, campaign)
     with contextlib.ExitStack() as stack:
@@ -89,10 +89,12 @@ def rebuild(
         new = Path(folder) / path.name
         rebuilt = _make(new, menus, drafts, since, allow_admin=allow_admin, timeout=timeout)
         if errors := [one for one in check(new) if not one.note]:
-            raise LedgerError(f"the new ledger would contradict itself: {errors[0].message}", "please report it")
+            raise LedgerError(
+                f"the new ledger would contain contradictions: {errors[0].message}", "please report it"
+            )
         _say(rebuilt)
-        if not (yes or removal.agreed(f"Make {path} from this?")):
-            raise UsageError("nothing was made", "answer y, or give --yes where nobody can be asked")
+        if not (yes or removal.agreed(f"Write {path}?")):
+            raise UsageError("nothing was written", "answer y, or use --yes in a script")
         _refuse(path)  # once more: asking took its time
         place.keep(new, path)
     click.echo(str(path))
@@ -150,7 +152,7 @@ def _refuse(path: Path) -> None:
     for file in (path, path.with_name(path.name + "-wal")):
         if file.exists() and (file == path or file.stat().st_size):
             what = "there is a ledger" if file == path else "the log of a ledger was left"
-            hint = f"`dc-inject ledger check` tells whether it is whole; if not, move {path.name}* away first"
+            hint = f"check it with `dc-inject ledger check`; if it is damaged, move {path.name}* away first"
             raise LedgerError(f"{what} at {file}", hint)
 
 
@@ -171,7 +173,10 @@ def _say(rebuilt: Rebuilt) -> None:
         err=True,
     )
     for flow in rebuilt.strangers:
-        click.echo(f"no menu has {flow} any more: it is followed to its end, and gets nothing new", err=True)
-    click.echo("what cannot be known:", err=True)
+        click.echo(
+            f"no menu has {flow} any more: its rules and jobs are observed to their end, and nothing is added",
+            err=True,
+        )
+    click.echo("what cannot be recovered:", err=True)
     for line in UNKNOWN:
         click.echo(f"- {line}", err=True)

@@ -65,7 +65,7 @@ def remove(ending: Ending, ours: Ours, clock: Clock) -> None:
                 click.echo(f"known to be gone: {tally.gone} of {units.counted(tally.files, 'files')}", err=True)
     except KeyboardInterrupt:
         click.echo(
-            f"interrupted: {tally.gone} of {units.counted(tally.files, 'files')} gone; run it again to go on",
+            f"interrupted: {tally.gone} of {units.counted(tally.files, 'files')} gone; run it again to continue",
             err=True,
         )
         raise click.exceptions.Exit(130) from None
@@ -79,13 +79,13 @@ def remove(ending: Ending, ours: Ours, clock: Clock) -> None:
         jobs = sum(stay.jobs for stay in tally.stays.values())
         raise ServiceError(
             f"files of {units.counted(jobs, 'jobs')} are still at their destinations; of {most.jobs}: {most.why}",
-            "the ledger keeps them: run it again when that is repaired",
+            "they stay in the ledger: run it again when the problem is solved",
         )
 
 
 def _waits(destination: str, why: str) -> None:
     patience = units.format_duration(PATIENCE)
-    click.echo(f"waiting for {destination}: {why}; given up when nothing gets on there for {patience}", err=True)
+    click.echo(f"waiting for {destination}: {why}; giving up after {patience} without progress", err=True)
 
 
 @dataclass
@@ -121,7 +121,7 @@ class _Tally:
         lines = sorted(self.stays.items(), key=lambda item: (-item[1].files, item[0]))
         for destination, stay in lines[:SHOWN]:
             files, jobs = units.counted(stay.files, "files"), units.counted(stay.jobs, "jobs")
-            yield f"{destination}: {files} of {jobs} left there: {stay.why}"
+            yield f"{destination}: {files} of {jobs} left: {stay.why}"
         if len(lines) > SHOWN:
             yield f"... and {units.counted(len(lines) - SHOWN, 'more destinations')}"
 
@@ -134,7 +134,7 @@ def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> None
     for service, destination in sorted({(flow.link.through, flow.link.destination) for flow in ledger.accounts()}):
         backend = backends[service]
         if isinstance(backend, Tidier) and (error := backend.tidy(destination, campaign)):
-            click.echo(f"empty folders stay at {destination}: {error.message}", err=True)
+            click.echo(f"empty folders are left at {destination}: {error.message}", err=True)
 
 
 def say_what_lives_on(ours: Ours, noun: str, clock: Clock) -> None:
@@ -145,7 +145,7 @@ def say_what_lives_on(ours: Ours, noun: str, clock: Clock) -> None:
     last = max((e.expires_at for e in alive if e.expires_at), default=None)
     left = [e for e in alive if e.end_asked_at is None]
     when = f" after {last:%Y-%m-%d %H:%M:%SZ}, or with --cancel" if left and last and last > clock.now() else ""
-    click.echo(f"not finished: {units.counted(len(alive), noun)} not over; run it again{when}", err=True)
+    click.echo(f"not finished: {units.counted(len(alive), noun)} still active; run it again{when}", err=True)
 
 
 def _once_more(later: Sequence[Removal], campaign: str) -> str:

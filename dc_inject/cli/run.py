@@ -254,7 +254,7 @@ def _signals(engine: Engine, words: str) -> Iterator[None]:
             signal.signal(one, signal.default_int_handler)
         engine.stop()
         hangup.mind()
-        click.echo(f"{signal.Signals(number).name}: stopping; {words}; once more to leave at once", err=True)
+        click.echo(f"{signal.Signals(number).name}: stopping; {words}; press again to exit at once", err=True)
 
     before = {number: signal.signal(number, stop) for number in ours}
     try:

@@ -122,7 +122,7 @@ def down(folder: Path | None, *, keep: bool) -> None:
     """
     grid_here = _talking(folder)
     there = grid_here.down(keep=keep)
-    click.echo(f"{'taken down' if there else 'nothing there'}: {grid_here.folder}", err=True)
+    click.echo(f"{'stopped' if there else 'no sandbox'}: {grid_here.folder}", err=True)
 
 
 @sandbox.command()

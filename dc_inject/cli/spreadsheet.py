@@ -28,14 +28,16 @@ def text(data: bytes, name: str, sheet: str = "") -> bytes:
     try:
         import openpyxl  # noqa: PLC0415  an extra, and slow
     except ImportError:
-        raise UsageError(f"{name} is a spreadsheet, which openpyxl reads", f"{INSTALL}, {AS_CSV}") from None
+        raise UsageError(
+            f"{name} is a spreadsheet, and openpyxl is not installed", f"{INSTALL}, {AS_CSV}"
+        ) from None
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as parts:
             if sum(part.file_size for part in parts.infolist()) > LARGEST:
-                raise UsageError(f"{name} holds more than {LARGEST // 10**6} MB", f"take a smaller one, {AS_CSV}")
+                raise UsageError(f"{name} holds more than {LARGEST // 10**6} MB", f"use a smaller one, {AS_CSV}")
         book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
     except (zipfile.BadZipFile, KeyError, OSError, ValueError, openpyxl.utils.exceptions.InvalidFileException):
-        raise UsageError(f"{name} is no .xlsx file that can be read", f"save it as .xlsx, {AS_CSV}") from None
+        raise UsageError(f"{name} is not a readable .xlsx file", f"save it as .xlsx, {AS_CSV}") from None
     if sheet and sheet not in book.sheetnames:
         raise UsageError(f"{name} has no sheet {sheet!r}", f"known: {', '.join(book.sheetnames)}")
     rows = (book[sheet] if sheet else book.active).iter_rows(values_only=True)

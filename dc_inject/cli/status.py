@@ -164,7 +164,9 @@ def status(campaign: str, summary: bool, watch: int | None, ledger_path: Path | 
         _show(campaign, path, fmt, summary=summary)
         return
     if fmt != "table":
-        raise UsageError("--watch shows a table", "for programs, call it again, or scrape the metrics of `run`")
+        raise UsageError(
+            "--watch can only show tables", "in a program, call `status` again, or scrape the metrics of `run`"
+        )
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             click.clear()
@@ -393,7 +395,7 @@ def _print(shown: Mapping[str, Any]) -> None:
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     yield f"campaign {shown['campaign']}, {shown['at']}, ledger {shown['ledger']}"
     injector = shown["injector"]
-    yield f"injector: {injector['who']}, since {injector['since']}" if injector else "injector: none runs now"
+    yield f"injector: {injector['who']}, since {injector['since']}" if injector else "injector: none is running"
     cycle = shown["cycle"]
     if cycle is None:
         yield "cycle: none so far"
@@ -411,9 +413,9 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     for right in shown["rights"]:
         yield _right(right, broken=right["service"] in broken)
     if shown["set_aside"]:
-        yield f"set aside for a destination: {shown['set_aside']}, datasets or files"
+        yield f"datasets or files set aside for a destination: {shown['set_aside']}"
     if shown["notes"]:
-        yield f"notes: the last is of {shown['notes'][0]['at']}; --format json shows them"
+        yield f"notes: the last one is from {shown['notes'][0]['at']}; see --format json"
 
 
 def _right(right: Mapping[str, Any], *, broken: bool) -> str:

@@ -87,7 +87,7 @@ def _subject(words: Sequence[str]) -> str:
         message, hint = values.explain(error)
         raise UsageError(message, hint) from None
     raise UsageError(
-        f"these are {len(words)} names: {' '.join(words)}",
+        f"{len(words)} names are not a subject: {' '.join(words)}",
         "name a scenario, a link as SOURCE DESTINATION, or '*' (quoted, for the shell)",
     )
 
@@ -100,7 +100,7 @@ def _only() -> Path:
     if len(candidates) != 1:
         names = ", ".join(place.stem for place in candidates) or "none"
         which = "with an injector" if running else "with a ledger"
-        raise UsageError("nothing says which campaign it is about", f"name it first; {which}: {names}")
+        raise UsageError("the campaign is not clear", f"name it first; {which}: {names}")
     return candidates[0]
 
 

@@ -47,7 +47,7 @@ def warn(prefix: str, ledger: Ledger | None) -> None:
     known = sorted({flow.link.destination for flow in ledger.accounts() if not flow.link.service.cleans_up})
     if known and prefix not in known:
         others = f"{', '.join(known[:5])}{', ...' if len(known) > 5 else ''}"
-        click.echo(f"no job of this ledger went to {prefix}; its destinations are {others}", err=True)
+        click.echo(f"no job in this ledger went to {prefix}; its destinations are {others}", err=True)
 
 
 def sweep(
@@ -65,28 +65,30 @@ def sweep(
     Files that, or whose cycles, are younger than a day are left unless `even_new`; those of a job at work always.
     """
     if not isinstance(backend, Sweeper):
-        raise UsageError(f"{backend.name} leaves no files to sweep up")
+        raise UsageError(f"{backend.name} leaves no files to sweep")
     known = set() if ledger is None else {e.injection.key for e in ledger.entries() if e.state.resident}
     found = [stray for stray in backend.sweep(prefix, campaign) if stray.copy.key not in known]
     if not found:
-        click.echo(f"no files of {campaign} below {prefix} but those that the ledger answers for", err=True)
+        click.echo(f"no files of {campaign} below {prefix} except those in the ledger", err=True)
         return
     since = clock.now() - YOUNG
     young = [stray for stray in found if not even_new and _newest(stray) > since]
     old = [stray for stray in found if even_new or _newest(stray) <= since]
     free = _without_work(backend, old, prefix)
-    click.echo(f"{_sum(found)} of {campaign} below {prefix} that no ledger answers for", err=True)
+    click.echo(f"{_sum(found)} of {campaign} below {prefix} that are in no ledger", err=True)
     if young:
-        _say(young, "too young to be left over, left alone (--even-new takes them too):")
+        _say(young, "less than a day old, kept (--even-new deletes them too):")
     if not free:
         if young:
-            raise UsageError("nothing was swept up", "make sure that nobody injects this campaign: --even-new")
+            raise UsageError(
+                "nothing was deleted", "make sure that nobody injects this campaign, then use --even-new"
+            )
         return
     _say(free, "to be deleted:")
     if any(_newest(stray) > since for stray in free):
-        click.echo(f"files of the last day are those of campaign {campaign}: {_whose(backend, ledger)}", err=True)
+        click.echo(f"the files of the last day belong to campaign {campaign}: {_whose(backend, ledger)}", err=True)
     if not yes and not removal.agreed("Delete them?"):
-        raise UsageError("nothing was swept up", "answer y, or give --yes where nobody can be asked")
+        raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
     _delete(backend, free, prefix, campaign, clock)
 
 
@@ -178,10 +180,13 @@ def _delete(sweeper: Sweeper, strays: Sequence[Stray], prefix: str, campaign: st
                 click.echo(f"{done} of {units.counted(len(urls), 'files')} deleted", err=True)
     except KeyboardInterrupt:
         click.echo(
-            f"interrupted: {done} of {units.counted(len(urls), 'files')} deleted; run it again to go on", err=True
+            f"interrupted: {done} of {units.counted(len(urls), 'files')} deleted; run it again to continue",
+            err=True,
         )
         raise click.exceptions.Exit(130) from None
     click.echo(f"{units.counted(done, 'files')} deleted", err=True)
     if errors:
         message, count = errors.most_common(1)[0]
-        raise Permanent(f"{units.counted(errors.total(), 'files')} still there; of {count}: {message}", hint)
+        raise Permanent(
+            f"{units.counted(errors.total(), 'files')} are are still there; of {count}: {message}", hint
+        )

@@ -66,7 +66,7 @@ def recall_from(path: Path, campaign: str) -> None:
         with LedgerView.open(path) as view:
             recall(view, campaign)
     except LedgerError as error:
-        log.warning("whom credentials may go to cannot be read: %s", error.message)
+        log.warning("cannot read where credentials may go: %s", error.message)
 
 
 def ends(links: Iterable[Link], *purposes: Purpose) -> set[End]:

@@ -35,11 +35,11 @@ TOKEN_FILES: Mapping[Purpose, str] = {
 LARGEST = 1_000_000  # bytes of a file that are read
 KNOWN = 64  # tokens that are remembered, so that no echo of them is shown
 
-_NEW_PROXY = "make a new proxy (voms-proxy-init)"
+_NEW_PROXY = "create a new proxy (voms-proxy-init)"
 _NEW_TOKEN = "get a new token (oidc-token, htgettoken)"  # noqa: S105  a hint, not a token
 _NONE = (
     "set X509_USER_PROXY, X509_USER_CERT and X509_USER_KEY, or BEARER_TOKEN_FILE; "
-    "or make a proxy with voms-proxy-init"
+    "or create a proxy with voms-proxy-init"
 )
 
 
@@ -121,7 +121,7 @@ class Credentials:
                 said[f"{file} can be read by others: chmod 600 {file}"] = None
         for path in (*self._proxies_found(), *self._tokens_found()):
             if _mode(path) and not self._is_ours(path):
-                said[f"{path} belongs to somebody else and is not used"] = None
+                said[f"{path} belongs to another user and is not used"] = None
         return tuple(said)
 
     def scrub(self, text: str) -> str:
@@ -157,7 +157,7 @@ class Credentials:
         """Return the token file that is named for a purpose; those of sources and destinations go together."""
         ends = [TOKEN_FILES[end] for end in ("source", "destination")]
         if TOKEN_FILES[purpose] in ends and len({bool(self._environ.get(name)) for name in ends}) == 2:
-            raise _fatal(f"only one of {' and '.join(ends)} is set", "FTS takes both or neither")
+            raise _fatal(f"only one of {' and '.join(ends)} is set", "set both or neither")
         return self._environ.get(TOKEN_FILES[purpose], "")
 
     def _proxies_found(self) -> list[Path]:
@@ -185,7 +185,7 @@ class Credentials:
         try:
             return self._with(read_token(text.encode("utf-8", "replace")), "BEARER_TOKEN")
         except ValueError as error:
-            raise _fatal(f"BEARER_TOKEN is no credential: {error}", _NEW_TOKEN) from None
+            raise _fatal(f"BEARER_TOKEN is not a credential: {error}", _NEW_TOKEN) from None
 
     def _with(self, token: str, origin: str, file: str = "", stamp: Hashable = None) -> Credential:
         if token not in self._known:
@@ -202,7 +202,7 @@ class Credentials:
     def _certificate(self) -> Credential:
         paths = [self._environ.get(name, "") for name in ("X509_USER_CERT", "X509_USER_KEY")]
         if not all(paths):
-            raise _fatal("only one of X509_USER_CERT and X509_USER_KEY is set", "set both, or make a proxy")
+            raise _fatal("only one of X509_USER_CERT and X509_USER_KEY is set", "set both, or create a proxy")
         certificate, key = Path(paths[0]), Path(paths[1])
         stamp, pem = self._file(certificate, f"X509_USER_CERT {certificate}", read_pem, _NEW_PROXY)
         key_stamp, key_pem = self._file(key, f"X509_USER_KEY {key}", read_pem, _NEW_PROXY)
@@ -228,7 +228,7 @@ class Credentials:
                 f"{origin} cannot be read: {error.strerror or error}", f"check path and rights, or {hint}"
             ) from None
         except ValueError as error:
-            raise _fatal(f"{origin} is no credential: {error}", hint) from None
+            raise _fatal(f"{origin} is not a credential: {error}", hint) from None
         return self._read[path, parse]
 
     def _is_ours(self, path: Path) -> bool:
@@ -249,11 +249,11 @@ def _mode(path: Path) -> int:
 
 def _check_pem(origin: str, pem: Pem, *, certificate: bool, key: bool) -> None:
     if certificate and pem.until is None:
-        raise _fatal(f"{origin} has no certificate in it", _NEW_PROXY)
+        raise _fatal(f"{origin} contains no certificate", _NEW_PROXY)
     if key and not pem.key:
-        raise _fatal(f"{origin} has no private key in it", _NEW_PROXY)
+        raise _fatal(f"{origin} contains no private key", _NEW_PROXY)
     if key and pem.encrypted:
-        raise _fatal(f"the key in {origin} wants a password, and nobody is there to type it", _NEW_PROXY)
+        raise _fatal(f"the key in {origin} needs a password, which nobody can type here", _NEW_PROXY)
 
 
 def _fatal(message: str, hint: str) -> NeedsOperator:

@@ -62,7 +62,7 @@ def refusal(url: str, what: str) -> str:
 def hint(url: str) -> str:
     """Say how a person names the host."""
     host = host_of(url)
-    return f"if you trust it, name it: `dc-inject --trust-host {host} ...`, or {TRUST}={host}"
+    return f"if you trust it: `dc-inject --trust-host {host} ...`, or {TRUST}={host}"
 
 
 def is_plain(host: str) -> bool:

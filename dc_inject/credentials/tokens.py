@@ -21,7 +21,7 @@ def read_token(content: bytes) -> str:
     if not text:
         raise ValueError("it is empty")
     if not _TOKEN.fullmatch(text) or len(text) > LONGEST:
-        raise ValueError("it holds no bearer token")
+        raise ValueError("it contains no bearer token")
     return text
 
 

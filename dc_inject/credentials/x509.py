@@ -57,7 +57,7 @@ def not_after(der: bytes) -> datetime:
 def _take(der: bytes, tag: int | None = None) -> tuple[bytes, bytes]:
     """Return the content of the first element, which has to have this tag, and what follows it."""
     if len(der) < 2 or (tag is not None and der[0] != tag):
-        raise ValueError("not the element that was expected")
+        raise ValueError("an element is not the expected one")
     length, start = der[1], 2
     if length & 0x80:  # long form: so many bytes hold the length
         start += length & 0x7F

@@ -42,7 +42,7 @@ def _files(path: Path) -> Iterator[Finding]:
     for end in _BESIDE:
         file = path.with_name(path.name + end)
         if file.exists() and (mode := stat.S_IMODE(file.stat().st_mode)) & 0o077:
-            message = f"others can use it (mode {mode:04o}); `chmod 600` closes it to them"
+            message = f"other users can access it (mode {mode:04o}): run `chmod 600`"
             yield Finding("permissions", file.name, message)
 
 
@@ -51,5 +51,7 @@ def _left(path: Path) -> Iterator[Finding]:
     log = path.with_name(path.name + "-wal")
     size = log.stat().st_size if log.exists() else 0
     if size and lock.holder(path) is None:
-        message = f"{size} bytes were left by a process that died; they count, so keep the file with the ledger"
+        message = (
+            f"{size} bytes are left from a process that died; they belong to the ledger, so keep this file with it"
+        )
         yield Finding("log-left", log.name, message, note=True)

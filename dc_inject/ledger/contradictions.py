@@ -57,7 +57,8 @@ class Contradictions(LedgerView):
             connection.execute("PRAGMA query_only = ON")
             told = [row[0] for row in connection.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
         return [
-            Finding("damaged", self.path.name, f"{one}; keep this file, and go on with a backup") for one in told
+            Finding("damaged", self.path.name, f"{one}; keep this file, and continue with a backup")
+            for one in told
         ]
 
     def _tables(self) -> Iterator[Finding]:
@@ -88,13 +89,13 @@ class Contradictions(LedgerView):
                 message = f"it is {row['length'] / 1e6:g} s long, the campaign's are {(length or 0) / 1e6:g} s"
                 yield Finding("cycle-length", name, message)
             elif row["start"] % length:
-                yield Finding("cycle-grid", name, "it does not begin on the grid")
+                yield Finding("cycle-grid", name, "it does not start on the grid")
             if row["closed_at"] is None and row is not cycles[-1]:
-                yield Finding("cycle-open", name, "it was never closed, and later ones have begun")
+                yield Finding("cycle-open", name, "it was never closed, although later ones have begun")
         for before, row in pairwise(cycles):
             missing = row["start"] - before["start"] - before["length"]
             if missing > 0:
-                message = f"none follows it until {_name(row['start'])}; right where no menu was in force"
+                message = f"none follows it until {_name(row['start'])}; correct if no menu was in force"
                 yield Finding("cycle-gap", _name(before["start"]), message, note=True)
 
     def _rows(self) -> Iterator[Finding]:
@@ -131,19 +132,19 @@ class Contradictions(LedgerView):
         for row in self._db.rows(
             f"SELECT DISTINCT hold FROM cycle_row WHERE hold NOT IN ({known})"  # noqa: S608  our own words
         ):
-            yield Finding("holds", row["hold"], "no such hold is known")
+            yield Finding("holds", row["hold"], "this hold is unknown")
 
     def _injections(self) -> Iterator[Finding]:
         """Look for what one injection, or several together, cannot be."""
         sql = "SELECT key FROM injection WHERE state IN ('refused', 'withdrawn') AND dropped_at IS NULL"
         for row in self._db.rows(sql):
-            yield Finding("state-times", row["key"], "it was dropped, and nobody knows when")
+            yield Finding("state-times", row["key"], "it was dropped, but has no time of that")
         for row in self._db.rows(
             "SELECT key, state FROM injection "
             "WHERE (members IS NOT NULL AND (job IS NULL OR state NOT IN ('intended', 'called') "
             "AND NOT (keeps_files AND state IN ('live', 'complete')))) OR (undone IS NOT NULL AND members IS NULL)"
         ):
-            yield Finding("members-left", row["key"], f"it is {row['state']}, and its files are still named")
+            yield Finding("members-left", row["key"], f"it is {row['state']}, but its files are still listed")
         for row in self._db.rows(
             "SELECT item, destination, count(*) AS times "  # noqa: S608  our own words
             "FROM injection JOIN account ON account.id = account "
@@ -198,9 +199,9 @@ def _wrong(entry: Entry, campaign: str | None) -> Iterable[tuple[str, str, bool]
     for name in _OF_STATES:
         there, word = getattr(entry, name) is not None, name.removesuffix("_at")
         if there and name not in must and name not in optional:
-            yield "state-times", f"it is {state}, and has the time of {word}", False
+            yield "state-times", f"it is {state}, but has a time for {word}", False
         if not there and name in must:
-            yield "state-times", f"it is {state}, without the time of {word}", False
+            yield "state-times", f"it is {state}, but has no time for {word}", False
     times = [(name, at) for name in _IN_ORDER if (at := getattr(entry, name)) is not None]
     for (name, at), (later, then) in pairwise(times):
         if then < at:
@@ -208,9 +209,9 @@ def _wrong(entry: Entry, campaign: str | None) -> Iterable[tuple[str, str, bool]
             yield "order-of-times", words, True
     whole = injection.item.bytes - entry.present - entry.failed
     if state is State.COMPLETE and (entry.moved != whole or not entry.moved_exact):
-        yield "moved", f"it is complete, and moved {entry.moved} of {whole} bytes", False
+        yield "moved", f"it is complete, but moved {entry.moved} of {whole} bytes", False
     if must and not entry.external_id:
-        yield "no-id", f"it is {state}, without the id of its rule or job", False
+        yield "no-id", f"it is {state}, but has no id of a rule or job", False
     item = injection.item
     if isinstance(item, Bundle) and state in _OPEN and len(item.members) != item.files:
         yield (
@@ -221,9 +222,9 @@ def _wrong(entry: Entry, campaign: str | None) -> Iterable[tuple[str, str, bool]
     # The name of a bundle does not say all that its key was made of when its job was found, not made.
     named = (injection.campaign, injection.scenario, injection.cycle.start, injection.link, item.name)
     if injection.campaign != campaign:
-        yield "campaign", f"it is of campaign {injection.campaign}, not of {campaign}", False
+        yield "campaign", f"it belongs to campaign {injection.campaign}, not to {campaign}", False
     elif not isinstance(item, Bundle) and naming.key(*named) != injection.key:
-        yield "key", "its key is not that of its scenario, cycle, link and dataset", False
+        yield "key", "its key does not match its scenario, cycle, link and dataset", False
 
 
 def _name(start: int) -> str:

@@ -26,7 +26,7 @@ SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 AT_ONCE = 500  # values in one statement
 _MAGIC = b"SQLite format 3\0"
 _HEAD = 100  # bytes of a database's header
-_ANOTHER = "name another file by --ledger"
+_ANOTHER = "name another file with --ledger"
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -79,7 +79,10 @@ class Database:
     def writable(cls, path: Path, *, synchronous: str, patience: timedelta) -> Database:
         """Open a ledger to write, and make it when there is none; raises LedgerError with a hint."""
         if synchronous.upper() not in SYNCHRONOUS:
-            raise LedgerError(f"{synchronous!r} is no way to synchronise", f"take one of {', '.join(SYNCHRONOUS)}")
+            raise LedgerError(
+                f"{synchronous!r} is not a value of SQLite's `synchronous`",
+                f"take one of {', '.join(SYNCHRONOUS)}",
+            )
         place.refuse_network(path)
         if not _OPEN_HERE[path.resolve()]:
             _make(path)
@@ -98,7 +101,7 @@ class Database:
         """Open a ledger that exists to read it, whatever others write; raises LedgerError with a hint."""
         if not path.exists():
             raise LedgerError(
-                f"there is no ledger at {path}", "check the campaign's name, or name the file by --ledger"
+                f"there is no ledger at {path}", "check the campaign's name, or name the file with --ledger"
             )
         if not _OPEN_HERE[path.resolve()]:
             _refuse_foreign(path)
@@ -124,7 +127,9 @@ class Database:
             _refuse_version(self.path, schema.version(self._connection))
             mode = run("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
-                raise LedgerError(f"{self.path} cannot be written ahead ({mode})", "put it on a local disk")
+                raise LedgerError(
+                    f"{self.path} does not support a write-ahead log ({mode})", "move it to a local disk"
+                )
             run(f"PRAGMA synchronous = {synchronous}")
             run("PRAGMA foreign_keys = ON")
         with self.write():
@@ -225,8 +230,8 @@ class Database:
 # --------------------------------------------------------------------------- files
 
 
-_MEND = "mend that (the rights, the mount) and start again: another ledger would begin the campaign anew"
-_ELSEWHERE = "name a file in a folder that you may write to, by --ledger or XDG_STATE_HOME"
+_MEND = "fix that (rights, mount) and start again; with another ledger the campaign would start from zero"
+_ELSEWHERE = "name a file in a folder that you may write to, with --ledger or XDG_STATE_HOME"
 
 
 def _make(path: Path) -> None:
@@ -235,7 +240,7 @@ def _make(path: Path) -> None:
         place.make_folder(path.parent)
         handle = disk.opened(path.resolve(), os.O_RDWR | os.O_CREAT, 0o600, follow=False)
     except disk.NotRegularError:
-        raise LedgerError(f"{path} is no ledger: it is no regular file", _ANOTHER) from None
+        raise LedgerError(f"{path} is not a ledger: it is not a regular file", _ANOTHER) from None
     except OSError as error:
         if trouble.full(error):
             raise trouble.of_system(path, error) from error
@@ -247,7 +252,7 @@ def _make(path: Path) -> None:
         known = os.fstat(handle)
         ours = _is_ours(path, os.pread(handle, _HEAD, 0))
         if known.st_uid != os.geteuid():
-            raise LedgerError(f"{path} belongs to somebody else (uid {known.st_uid})", _ANOTHER)
+            raise LedgerError(f"{path} belongs to another user (uid {known.st_uid})", _ANOTHER)
         if ours and known.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             os.fchmod(handle, 0o600)
     finally:
@@ -259,7 +264,9 @@ def _refuse_foreign(path: Path) -> None:
     try:
         head = disk.read(path, _HEAD)
     except OSError as error:
-        raise LedgerError(f"the ledger {path} cannot be read: {error.strerror}", "check whose it is") from None
+        raise LedgerError(
+            f"the ledger {path} cannot be read: {error.strerror}", "check its owner and rights"
+        ) from None
     _is_ours(path, head)
 
 
@@ -269,7 +276,7 @@ def _is_ours(path: Path, head: bytes) -> bool:
     Raises LedgerError for what is certainly neither, before SQLite touches it.
     """
     if head and not head.startswith(_MAGIC):
-        raise LedgerError(f"{path} is no ledger: it is not even a database", _ANOTHER)
+        raise LedgerError(f"{path} is not a ledger, and not a database", _ANOTHER)
     application = int.from_bytes(head[68:72], "big")  # https://www.sqlite.org/fileformat.html#the_database_header
     if application not in {0, schema.APPLICATION_ID}:
         _refuse_version(path, None)

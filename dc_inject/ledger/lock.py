@@ -35,17 +35,17 @@ def held(path: Path, who: str, patience: timedelta) -> Iterator[None]:
         if trouble.full(error):
             raise trouble.of_system(path, error) from error
         hint = "check the rights on it and on its folder"
-        raise LedgerError(f"the lock {file} cannot be had: {error.strerror}", hint) from None
+        raise LedgerError(f"cannot lock {file}: {error.strerror}", hint) from None
     try:
         _refuse_foreign(handle, file)
         if not _taken(handle, fcntl.LOCK_EX, max(int(patience.total_seconds() / _PAUSE), _LEAST)):
             since = datetime.fromtimestamp(os.fstat(handle).st_mtime, UTC)
             raise LedgerError(
                 f"{path} is in use: {_said(handle)} injects with it since {since:%Y-%m-%d %H:%M:%SZ}",
-                "one injector per ledger; `dc-inject stop` stops injecting from any terminal",
+                "a ledger has one injector; `dc-inject stop` stops it from injecting, from any terminal",
             )
         if not _in_place(handle, file):
-            raise LedgerError(f"{path} was deleted just now", "start again")
+            raise LedgerError(f"{path} has just been deleted", "start again")
         try:
             _say(handle, who)
         except OSError as error:
@@ -66,7 +66,7 @@ def holder(path: Path) -> str | None:
         return None
     except OSError as error:
         raise LedgerError(
-            f"the lock {lock_file(path)} cannot be read: {error.strerror}", "check whose it is"
+            f"the lock {lock_file(path)} cannot be read: {error.strerror}", "check its owner and rights"
         ) from None
     try:
         return None if _taken(handle, fcntl.LOCK_SH, 1) else _said(handle)
@@ -85,14 +85,14 @@ def _refuse_foreign(handle: int, file: Path) -> None:
     known = os.fstat(handle)
     said = os.pread(handle, 4096, 0).strip(b"\0")  # of a lock whose holder lost power
     if known.st_uid != os.geteuid():
-        why = f"it belongs to somebody else (uid {known.st_uid})"
+        why = f"it belongs to another user (uid {known.st_uid})"
     elif known.st_nlink > 1:
-        why = "it is also the file of another name"
+        why = "it has another name as well"
     elif said and not (said.startswith(_BEGIN) or _BEGIN.startswith(said)):
-        why = "something else is in it"
+        why = "it has other contents"
     else:
         return
-    raise LedgerError(f"{file} is no lock of a ledger: {why}", "look what it is, and move it away")
+    raise LedgerError(f"{file} is not the lock of a ledger: {why}", "find out what it is, and move it away")
 
 
 def _in_place(handle: int, file: Path) -> bool:
@@ -127,4 +127,4 @@ def _said(handle: int) -> str:
         said = json.loads(os.pread(handle, 4096, 0))
         return scrub(f"{said['who']}, process {said['pid']} on {said['host']}")
     except (ValueError, KeyError, TypeError):
-        return "a process that has just begun"  # it has the lock, and has not written yet
+        return "a process that has just started"  # it has the lock, and has not written yet

@@ -90,7 +90,7 @@ def refuse_network(path: Path) -> None:
     if kind in _NETWORK or (family == "fuse" and name in _NETWORK_FUSE):
         raise LedgerError(
             f"the ledger {path} would be on a network file system ({kind})",
-            "name a file on a local disk, by --ledger or XDG_STATE_HOME",
+            "name a file on a local disk, with --ledger or XDG_STATE_HOME",
         )
 
 

@@ -242,7 +242,7 @@ class Records(RecordReader):
     def _other(self, what: str, was: str, now: str) -> LedgerError:
         return LedgerError(
             f"the ledger {self._db.path} is bound to another {what}: {was}, not {now}",
-            "go on as before, or take another campaign name (or --ledger file) for something new",
+            "continue with that one, or use another campaign name (or --ledger file)",
         )
 
 

@@ -24,19 +24,19 @@ def translated(path: Path) -> Iterator[None]:
 
 
 _MEANINGS = (  # the beginning of SQLite's name of an error, what it means, what to do
-    ("SQLITE_FULL", "the disk is full", "make room and start again: what was written before is safe"),
-    ("SQLITE_BUSY", "another process keeps it locked", "see who has it open (`lsof`, `fuser`), and start again"),
-    ("SQLITE_LOCKED", "another process keeps it locked", "see who has it open (`lsof`, `fuser`), and start again"),
+    ("SQLITE_FULL", "the disk is full", "free some space and start again; what was written before is safe"),
+    ("SQLITE_BUSY", "another process has locked it", "see who has it open (`lsof`, `fuser`), and start again"),
+    ("SQLITE_LOCKED", "another process has locked it", "see who has it open (`lsof`, `fuser`), and start again"),
     ("SQLITE_READONLY", "it cannot be written", "check the rights on the file and its folder"),
     ("SQLITE_PERM", "it cannot be written", "check the rights on the file and its folder"),
     ("SQLITE_CANTOPEN", "it cannot be opened", "check the rights on the file, its -wal and -shm, and its folder"),
-    ("SQLITE_NOTADB", "it is no database", "name another file by --ledger"),
-    ("SQLITE_CORRUPT", "it is damaged", "keep it with its -wal for an investigation, and go on with a backup"),
-    ("SQLITE_IOERR", "the disk does not work", "look at the system's log; what was written before is safe"),
+    ("SQLITE_NOTADB", "it is not a database", "name another file with --ledger"),
+    ("SQLITE_CORRUPT", "it is damaged", "keep it with its -wal for an investigation, and continue with a backup"),
+    ("SQLITE_IOERR", "the disk does not work", "check the system's log; what was written before is safe"),
     (
         "SQLITE_CONSTRAINT",
-        "it refused what would make it wrong",
-        "this is a fault of dc_inject: please report it with this message",
+        "it refused an inconsistent change",
+        "this is a bug: please report it with this message",
     ),
 )
 

@@ -247,9 +247,7 @@ def conclusion(ladder: Ladder, verdicts: Sequence[Verdict], decisions: Sequence[
     repeated = [number for number, one in enumerate(decisions[:last]) if one.what is Next.REPEAT]
     some = [one for number, one in enumerate(verdicts) if number not in repeated]
     if not some:
-        return Conclusion(
-            Outcome.INCONCLUSIVE, "nothing is known: no step was long enough", Cause("time", "no step")
-        )
+        return Conclusion(Outcome.INCONCLUSIVE, "no result: no step was long enough", Cause("time", "no step"))
     return _found(ladder, some) if ladder.saturate else _fixed(some)
 
 
@@ -272,12 +270,12 @@ def _found(ladder: Ladder, verdicts: Sequence[Verdict]) -> Conclusion:
     if last.outcome is Outcome.INCONCLUSIVE:
         return Conclusion(Outcome.INCONCLUSIVE, _seen(last), last.cause, place)
     if place is None:
-        return Conclusion(Outcome.NOT_REACHED, f"not even the least: {_seen(bad[-1])}", bad[-1].cause)
+        return Conclusion(Outcome.NOT_REACHED, f"the lowest rate failed: {_seen(bad[-1])}", bad[-1].cause)
     if bad and last.good:
         return Conclusion(Outcome.REACHED, _seen(bad[0]), bad[0].cause, place)
     if last.good and last.rate >= ladder.highest:
-        return Conclusion(Outcome.REACHED, "it takes at least the most that was to be tried", None, place)
-    said = "the time was over before it was known"
+        return Conclusion(Outcome.REACHED, "it can carry at least the highest rate that was tried", None, place)
+    said = "there was not enough time to find out"
     return Conclusion(Outcome.INCONCLUSIVE, said, Cause("time", said), place)
 
 

@@ -155,7 +155,7 @@ def with_stalled_named(entry: Entry, seen: Observation, now: datetime) -> Observ
     """
     if is_stalled(entry, seen, now):
         minutes = STALLED_AFTER.seconds // 60
-        why = f"{_STALLED[seen.status]}: the rule does nothing {minutes} minutes after it was accepted"
+        why = f"{_STALLED[seen.status]}: the rule has not started {minutes} minutes after it was accepted"
         return replace(seen, error=f"{why} ({seen.error})" if seen.error else why)
     word, colon, _ = entry.error.partition(":")
     if seen.status is Status.ABSENT and entry.state is State.LIVE and colon and word in _STALLED.values():

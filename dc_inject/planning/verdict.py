@@ -38,16 +38,16 @@ BROKEN = {  # holds that say that something did not work
 }
 LINKS = frozenset({Hold.BACKLOG, Hold.FAILING, Hold.FTS_QUEUE})  # holds that follow from what the link does
 HELD = {  # holds of our own, and what helps
-    Hold.PAUSED: "a person paused it",
+    Hold.PAUSED: "somebody paused it",
     Hold.OUTSIDE_WINDOW: "its time was over",
     Hold.EXCLUDED: "the menu excludes it",
     Hold.QUARANTINED: "datasets were set aside",
-    Hold.DELETION_LAG: "the destination does not delete what was ended",
-    Hold.DESTINATION_FULL: "the destination has no more room for it (or --space is too small)",
+    Hold.DELETION_LAG: "the destination does not delete the data of ended rules",
+    Hold.DESTINATION_FULL: "the destination has no space left (or --space is too small)",
     Hold.QUOTA: "the account's quota at the destination is used up",
-    Hold.SITE_LIMIT: "a limit of the menu held it",
-    Hold.CAMPAIGN_LIMIT: "a limit of the menu held it",
-    Hold.POOL_DRY: "the source has no more datasets or files for it",
+    Hold.SITE_LIMIT: "a limit of the menu applied",
+    Hold.CAMPAIGN_LIMIT: "a limit of the menu applied",
+    Hold.POOL_DRY: "the source has no datasets or files left",
 }
 COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
 SIZES = frozenset(  # numbers of holds that are bytes
@@ -72,13 +72,13 @@ COARSE = "coarse-datasets"
 EARLY = "ended-early"
 OUTAGES = {  # classes of failed files that say nothing of the link
     "connection": "a storage could not be reached",
-    "permission": "a storage refused us",
-    "credentials": "a storage refused our credentials",
+    "permission": "a storage refused access",
+    "credentials": "a storage refused the credentials",
     "canceled": "somebody cancelled transfers",
     "vanished": "the service lost jobs",
     "source-missing": "source files are missing",
     "size": "source files do not have the size that was listed",
-    "destination-exists": "files were at the destination already",
+    "destination-exists": "files were already at the destination",
     "destination-full": "the destination is full",
 }
 FULL = "destination-full"
@@ -233,9 +233,9 @@ def _ended(made: Verdict, readings: Sequence[Reading]) -> Cause:
     lasted = made.end - made.start
     moved = units.format_size(max(readings[-1].moved - readings[0].moved, 0))
     asked = units.format_size(made.rate * lasted.total_seconds())
-    failed = f", and {100 * made.failed:.0f} % of what came to its end failed" if made.failed else ""
+    failed = f", and {100 * made.failed:.0f} % of the finished bytes failed" if made.failed else ""
     time = units.format_duration(lasted)
-    return Cause(EARLY, f"it was ended before its time, after {time}: {moved} of {asked} had moved{failed}")
+    return Cause(EARLY, f"it ended early, after {time}: {moved} of {asked} had moved{failed}")
 
 
 def _outcome(made: Verdict, readings: Sequence[Reading]) -> tuple[Outcome, Cause | None]:
@@ -263,7 +263,7 @@ def _missing(made: Verdict, readings: Sequence[Reading]) -> tuple[Outcome, Cause
         if hold not in LINKS and waiting <= dataset:
             return Outcome.INCONCLUSIVE, _coarse(made, dataset)
         moved = units.format_rate(made.moved_rate)
-        words = f"only {moved} moved, and {units.format_size(max(last.waiting, 0))} wait on their way"
+        words = f"only {moved} moved, and {units.format_size(max(last.waiting, 0))} are still on their way"
         return Outcome.NOT_REACHED, Cause("saturated", words)
     if hold in HELD:
         return Outcome.INCONCLUSIVE, Cause(str(hold), _held(readings, hold))
@@ -338,7 +338,7 @@ def _broken(readings: Sequence[Reading], excused: float, whole: Sequence[Reading
         )
     silent = [(a, b) for a, b in pairs if b.silent]
     if silent:
-        said = f"{silent[0][1].service or 'the service'} told nothing of what is on its way"
+        said = f"{silent[0][1].service or 'the service'} did not report what is on its way"
         yield Cause("no-answer", said, outage=True, since=silent[0][0].at, until=silent[-1][1].at)
     if excused > FAILS:
         name = next(name for name in _more(readings) if name in OUTAGES)
@@ -383,7 +383,9 @@ def _standstills(pairs: Sequence[tuple[Reading, Reading]]) -> Iterator[Cause]:
     if not arriving and len(still) < len(pairs) - 1:
         return
     waiting = units.format_size(still[-1][1].waiting)
-    words = f"nothing arrived for a while, with {waiting} on their way: are storages, FTS and Rucio's daemons up?"
+    words = (
+        f"nothing arrived for a while, with {waiting} on their way: are storages, FTS and Rucio's daemons running?"
+    )
     yield Cause("standstill", words, outage=True, since=still[0][0].at, until=still[-1][1].at)
 
 

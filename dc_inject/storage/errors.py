@@ -18,7 +18,7 @@ from dc_inject.model.redaction import scrub
 from dc_inject.storage.types import Missing, Refused
 
 CREDENTIALS = "credentials"
-_RENEW = "renew proxy or token (`dc-inject ping` tells which are used), or ask the storage for the right"
+_RENEW = "renew your proxy or token (`dc-inject ping` shows which is used), or ask the site for the right"
 _WRITE = (
     "ask the site for the right to write there (token: storage.create for that path; proxy: your VO and role), "
     "or renew proxy or token"
@@ -27,11 +27,11 @@ _TRUST = "set X509_CERT_DIR, or REQUESTS_CA_BUNDLE, to the certificates of the a
 _LATER = frozenset({408, 421, 423, 425, 429})
 _FOR_GOOD = frozenset({501, 505, 507, 508})
 _HINTS = {
-    405: "the storage does not allow this verb there",
+    405: "the storage does not allow this method there",
     409: "a folder above it may be missing",
-    423: "it is locked, perhaps still being written",
+    423: "it is locked, perhaps because it is still being written",
     429: "the storage asks for fewer requests",
-    507: "the storage is full, or our quota is used up",
+    507: "the storage is full, or your quota is used up",
 }
 _OURS = ("pem lib", "key_values_mismatch", "key values mismatch", "no start line", "ee key too small")
 
@@ -45,7 +45,7 @@ def of_status(method: str, url: str, status: int, said: str = "", secrets: Colle
     if status == 409 and method in {"MKCOL", "PUT"}:
         return Missing(f"{text}, as a folder above it is missing")
     if status == 403 and method == "DELETE":
-        return Permanent(text, "we may not delete there, or not this file: ask the storage, or delete it by hand")
+        return Permanent(text, "you may not delete there, or not this file: ask the site, or delete it by hand")
     if status in {401, 403} and method in {"PUT", "MKCOL"}:
         return Refused(text, _WRITE, hold=CREDENTIALS)
     if status in {401, 403, 407}:
@@ -68,7 +68,7 @@ def of_failure(method: str, url: str, error: Exception, secrets: Collection[str]
         return _of_files(what, error, secrets)
     cause = _inner(error, OSError)
     words = scrub(cause.strerror or str(cause), secrets) if isinstance(cause, OSError) else type(error).__name__
-    return Temporary(f"{what}: no connection, or it broke ({words})")
+    return Temporary(f"{what}: no connection, or the connection broke ({words})")
 
 
 def _of_tls(what: str, error: Exception, secrets: Collection[str]) -> ServiceError:
@@ -78,11 +78,11 @@ def _of_tls(what: str, error: Exception, secrets: Collection[str]) -> ServiceErr
         reason = scrub(getattr(cause, "verify_message", "") or words, secrets)
         return Temporary(f"{what}: the storage's certificate cannot be trusted ({reason})", _TRUST)
     if "alert" in words.lower():
-        return Refused(f"{what}: our certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
+        return Refused(f"{what}: yyour certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
     if any(sign in words.lower() for sign in _OURS):
-        return NeedsOperator(f"{what}: our certificate cannot be used ({words})", _RENEW, hold=CREDENTIALS)
+        return NeedsOperator(f"{what}: yyour certificate cannot be used ({words})", _RENEW, hold=CREDENTIALS)
     return Temporary(
-        f"{what}: no TLS connection ({words})", "if it stays so, the storage may not accept our certificate"
+        f"{what}: no TLS connection ({words})", "if this persists, the storage may not accept your certificate"
     )
 
 

@@ -161,7 +161,11 @@ class HttpTransport:
         follow: bool,
     ) -> requests.Response:
         if not (access.token.isascii() and access.token.isprintable()):
-            raise NeedsOperator("the token has characters that no token has", "write it again", hold="credentials")
+            raise NeedsOperator(
+                "the token has characters that are not allowed in a token",
+                "write the token again",
+                hold="credentials",
+            )
         session = self._session(access.stamp)
         first, at_home = urlsplit(url), True
         for _ in range(MOST_REDIRECTS + 1):
@@ -244,12 +248,12 @@ def _refuse_elsewhere(what: str, first: str, target: str) -> None:
     for: most servers delete it with all that is in it.
     """
     if first.endswith("/") or target.endswith("/"):
-        raise Permanent(f"{what}: nothing was done there, as a folder is never changed anywhere else")
+        raise Permanent(f"{what}: nothing was done, since a folder is never changed at another address")
     asked, there = _names(first), _names(target)
     start = next((place for place, name in enumerate(asked) if name in _OURS), None)
     same = there == asked if start is None else there[start - len(asked) :] == asked[start:]
     if not same or any(name in {b"", b".", b".."} or b"/" in name for name in there):
-        raise Permanent(f"{what} that is another file: nothing was done there")
+        raise Permanent(f"{what} of another file: nothing was done")
 
 
 def _names(path: str) -> list[bytes]:

@@ -101,7 +101,7 @@ def rows(pieces: Iterable[bytes]) -> Iterator[Row]:
         ended = True
         parser.Parse(b"", True)
     except expat.ExpatError as error:
-        raise Unreadable(f"it is no XML ({expat.ErrorString(error.code)})", cut=ended) from None
+        raise Unreadable(f"it is not XML ({expat.ErrorString(error.code)})", cut=ended) from None
     except (LookupError, ValueError):
         raise Unreadable("its encoding is unknown") from None
     yield from reader.take()
@@ -124,11 +124,11 @@ class _Reader:
         return ready
 
     def doctype(self, *_: object) -> None:
-        raise Unreadable("it has a DOCTYPE, which no storage needs")
+        raise Unreadable("it has a DOCTYPE")
 
     def start(self, name: str, _attributes: object) -> None:
         if not self._inside and name != f"{_DAV}multistatus":
-            raise Unreadable("it is no multistatus")
+            raise Unreadable("it is not a multistatus")
         if len(self._inside) == _DEEPEST:
             raise Unreadable("its elements are nested too deeply")
         self._inside.append(name)

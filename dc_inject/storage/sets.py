@@ -41,12 +41,14 @@ class StorageSet:
         Raises UsageError when a set of this name has other files, and Permanent when there is no such prefix.
         """
         if not self._storage.reachable(self._prefix).exists:
-            raise Permanent(f"{self._prefix} does not exist", "make that folder first, or have the site make it")
+            raise Permanent(
+                f"{self._prefix} does not exist", "create that folder first, or ask the site to create it"
+            )
         for found_set in find_sets(self._storage, self._prefix, self._set.name):
             if found_set.set != self._set:
                 raise UsageError(
                     f"{self._prefix} has a set {found_set.set} already",
-                    f"take another name, or drop it: dc-inject data drop {self._prefix} {self._set.name}",
+                    f"use another name, or delete it: dc-inject data drop {self._prefix} {self._set.name}",
                 )
         return range(1, self._set.files + 1)
 

@@ -84,7 +84,8 @@ def _compared(url: str, told: Look, sent: _Sent) -> Written:
         raise Temporary(f"{url} {has} after {len(sent)} bytes were written")
     if told.adler32 not in {sent.adler32, ""}:
         raise Temporary(
-            f"{url}: adler32 {sent.adler32} was written, the storage tells {told.adler32}", "its disk is not sound"
+            f"{url}: adler32 {sent.adler32} was written, but the storage reports {told.adler32}",
+            "the storage may have a faulty disk",
         )
     return Written(url, len(sent), sent.adler32, bool(told.adler32))
 

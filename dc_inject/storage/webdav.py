@@ -63,12 +63,12 @@ class WebDav:
                     raise
                 continue
             if folder.itself is None or not folder.itself.folder:
-                raise Permanent(f"PROPFIND {where}: it is not a folder, or the storage does not tell of it")
+                raise Permanent(f"PROPFIND {where}: it is not a folder, or the storage does not list it")
             given += len(folder.children)
             yield from folder.children
             if level != depth:
                 if level == DEEPEST:
-                    raise Permanent(f"PROPFIND {top}: folders are more than {DEEPEST} deep")
+                    raise Permanent(f"PROPFIND {top}: folders are nested more than {DEEPEST} deep")
                 waiting += [(found.url, level + 1) for found in folder.children if found.folder]
 
     def look(self, url: str, *, checksum: bool = False) -> Look:
@@ -174,10 +174,10 @@ class WebDav:
                 elif row.status not in _GONE:
                     folder.children.append(child)
                 if len(folder.children) + folder.strangers > most:
-                    raise Permanent(f"PROPFIND {where}: too many entries", "take a folder with fewer in it")
+                    raise Permanent(f"PROPFIND {where}: too many entries", "use a folder with fewer entries")
         if folder.strangers:
             log.warning(
-                "not believed, as not right below %s: %s",
+                "ignored, because it is not directly below %s: %s",
                 where,
                 units.counted(folder.strangers, "entries", "entry"),
             )

@@ -22,7 +22,7 @@ _MISSING = 3011
 _AUTHENTICATION = frozenset({3010, 3030})  # not authorized, authentication failed
 _FOR_GOOD = frozenset({3000, 3006, 3008, 3009, 3013, 3014, 3016, 3017, 3018, 3021, 3025})
 _CLIENT_AUTHENTICATION = 204  # the library's own code
-_HINT = "renew proxy or token, or ask the storage for the right"
+_HINT = "renew your proxy or token, or ask the site for the right"
 
 
 def load() -> tuple[Any, Any]:
@@ -61,12 +61,12 @@ class Xrootd:
                 continue
             given += len(entries)
             if given > limit:
-                raise Permanent(f"dirlist {top}: too many entries", "take a folder with fewer in it")
+                raise Permanent(f"dirlist {top}: too many entries", "use a folder with fewer entries")
             children = self._found(where, entries)
             yield from children
             if level != depth:
                 if level == DEEPEST:
-                    raise Permanent(f"dirlist {top}: folders are more than {DEEPEST} deep")
+                    raise Permanent(f"dirlist {top}: folders are nested more than {DEEPEST} deep")
                 waiting += [(found.url, level + 1) for found in children if found.folder]
 
     def look(self, url: str, *, checksum: bool = False) -> Look:
@@ -170,7 +170,7 @@ def _translated(what: str, status: Any) -> ServiceError:  # noqa: ANN401  the li
     if code == _MISSING:
         return Missing(f"{what}: there is no such file or folder")
     if what.startswith("rm ") and code in _AUTHENTICATION:
-        return Permanent(text, "we may not delete there, or not this file: ask the storage")
+        return Permanent(text, "you may not delete there, or not this file: ask the site")
     if code in _AUTHENTICATION or (not code and int(status.code) == _CLIENT_AUTHENTICATION):
         return Refused(text, _HINT, hold="credentials")
     return Permanent(text) if code in _FOR_GOOD else Temporary(text)

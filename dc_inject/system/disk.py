@@ -16,7 +16,7 @@ class NotRegularError(OSError):
 
     def __init__(self, path: Path) -> None:
         """Take the path."""
-        super().__init__(errno.EINVAL, "it is no regular file", str(path))
+        super().__init__(errno.EINVAL, "it is not a regular file", str(path))
 
 
 def opened(path: Path, flags: int = os.O_RDONLY, mode: int = 0o600, *, follow: bool = True) -> int:

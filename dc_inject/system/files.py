@@ -62,7 +62,7 @@ def beside(*named: Path) -> Load:
         path = Path(name).resolve()
         if not any(path.is_relative_to(folder) for folder in folders):
             raise PermissionError(
-                errno.EPERM, "it is outside of the menu's folder (--include-from FOLDER allows that)", name
+                errno.EPERM, "it is outside of the menu's folder; --include-from FOLDER allows it", name
             )
         return load(str(path), most)
 
@@ -100,7 +100,7 @@ def refuse_existing(path: Path, *, force: bool) -> None:
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}", "name another file") from None
     if there and not force:
-        raise UsageError(f"{path} is there already", "name another file, or replace it with --force")
+        raise UsageError(f"{path} exists already", "name another file, or replace it with --force")
 
 
 def _put(part: Path, goal: Path) -> None:
@@ -126,7 +126,10 @@ def _menus_in(path: Path, problems: list[Problem]) -> list[Path]:
     if not names:
         problems.append(
             Problem(
-                str(path), 0, "the folder has no menus", "a menu is a file *.yaml that does not begin with `_`"
+                str(path),
+                0,
+                "the folder contains no menus",
+                "a menu is a file *.yaml that does not begin with `_`",
             )
         )
     return names

@@ -89,7 +89,7 @@ class Compressed(TransportError):
 class Redirected(TransportError):
     """The service sends us elsewhere; password, token and certificate would go along."""
 
-    hint = "if it has moved, write its new address into your configuration"
+    hint = "if the service has moved, write its new address into your configuration"
     repaired_by_a_person = True
 
 

@@ -258,7 +258,7 @@ def test_a_bearer_token_of_somebody_else_is_not_discovered(tmp_path: Path, monke
     keeping.check_discovery(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     file.rename(tmp_path / "bt_u4711")
-    with pytest.raises(NeedsOperator, match="belongs to somebody else"):
+    with pytest.raises(NeedsOperator, match="belongs to another user"):
         keeping.check_discovery(tmp_path)
     monkeypatch.setenv("BEARER_TOKEN_FILE", "/mine")
     keeping.check_discovery(tmp_path)

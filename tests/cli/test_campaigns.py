@@ -57,7 +57,7 @@ def test_a_ledger_that_cannot_be_read_is_told_in_its_row(folder: Path, over: Mad
     folder.joinpath("junk.sqlite").write_text("no database")
     done = run("campaigns")
     assert done.exit_code == 0
-    assert "not even a database" in done.stdout
+    assert "not a ledger, and not a database" in done.stdout
     assert "over" in done.stdout
 
 
@@ -104,7 +104,7 @@ def test_nobody_begins_with_a_lock_that_was_deleted_meanwhile(folder: Path, over
 
     with pytest.MonkeyPatch.context() as patch, Ledger.open(over.path) as ledger:
         patch.setattr(lock, "_taken", deleted)
-        with pytest.raises(LedgerError, match="deleted just now"), ledger.hold("late"):
+        with pytest.raises(LedgerError, match="just been deleted"), ledger.hold("late"):
             pass
 
 

@@ -33,7 +33,7 @@ def test_a_warning_ends_with_0_and_strictly_with_2(tmp_path):
     assert "0 errors, 1 warning" in done.stderr
     strict = run("check", path, "--strict")
     assert strict.exit_code == 2
-    assert "0 errors, 1 warning (taken for errors: --strict)" in strict.stderr
+    assert "0 errors, 1 warning (treated as errors: --strict)" in strict.stderr
 
 
 def test_what_is_right_ends_with_0_even_strictly(menu):

@@ -126,9 +126,9 @@ def test_a_dry_run_writes_nothing_and_tells_what_is_missing(dav, prefix):
 
 def test_off_a_terminal_each_tenth_is_told_once(dav, prefix):
     done = run("data", "make", prefix, "one", "--files", "20", "--size", "1kB", "--parallel", "3")
-    told = [line for line in done.stderr.splitlines() if line.endswith("are there")]
+    told = [line for line in done.stderr.splitlines() if line.endswith("uploaded")]
     assert len(told) == 10
-    assert "20 kB of 20 kB are there" in told
+    assert "20 kB of 20 kB uploaded" in told
 
 
 def test_a_storage_without_checksums_is_told_of(dav, prefix):
@@ -149,7 +149,7 @@ def test_ctrl_c_keeps_what_has_arrived_and_says_how_to_go_on(dav, prefix, monkey
     monkeypatch.setattr(data_make, "fill", interrupted)
     done = run("data", "make", prefix, "one", "--files", "5", "--size", "2kB")
     assert done.exit_code == 130
-    assert "run it again to go on" in done.stderr
+    assert "run it again to continue" in done.stderr
 
 
 @pytest.mark.parametrize("arrived", [0, 1, 3])
@@ -177,21 +177,21 @@ def test_trouble_that_passes_says_how_to_go_on_and_a_refusal_what_to_ask_for(dav
     assert "ask the site for the right to write" in done.exception.hint
     monkeypatch.setattr(data_make, "fill", away)
     done = run("data", "make", prefix, "one", "--files", "5", "--size", "2kB")
-    assert "run it again to go on" in done.stderr
+    assert "run it again to continue" in done.stderr
     assert isinstance(done.exception, Temporary)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["root://se.example.org//dc", "one", "--files", "1", "--size", "1B"], "by WebDAV"),
+        (["root://se.example.org//dc", "one", "--files", "1", "--size", "1B"], "over WebDAV"),
         (
             ["davs://se.example.org/dc", "one", "--files", "1", "--size", "1B", "--scope", "x"],
-            "--scope is for Rucio",
+            "--scope is only for Rucio",
         ),
         (
             ["davs://se.example.org/dc", "one", "--files", "1", "--size", "1B", "--lifetime", "1d"],
-            "--lifetime is for",
+            "--lifetime is only for",
         ),
         (["davs://se.example.org/dc", "a/b", "--files", "1", "--size", "1B"], "no name of a set"),
         (["davs://se.example.org/dc", "one", "--files", "1", "--size", "1"], "1"),

@@ -63,7 +63,7 @@ def test_complete_rules_end_at_once_and_unfinished_ones_are_left(world: Rules) -
     done = world.end("--yes")
     assert done.exit_code == 0, done.exception
     assert "3 complete rules: will be ended at once" in done.stderr
-    assert "2 unfinished rules with 12 files under way: left to the lifetime, the last until" in done.stderr
+    assert "2 unfinished rules with 12 files under way: left to their lifetime, the last until" in done.stderr
     assert done.stdout == ""
     assert len(world.live()) == 2
     assert world.states() == {State.ENDED: 3, State.LIVE: 2}
@@ -152,7 +152,7 @@ def test_rules_that_are_gone_already_are_a_success(world: Rules) -> None:
         rule.ended = START
     done = world.end("--yes", "--cancel")
     assert done.exit_code == 0
-    assert "5 rules gone already" in done.stderr
+    assert "5 rules already gone" in done.stderr
     assert world.states() == {State.ENDED: 5}
 
 
@@ -166,7 +166,7 @@ def test_rules_that_are_ending_already_are_left_alone(world: Rules, monkeypatch:
     monkeypatch.setattr(world.service, "observe", expired)
     done = world.end("--cancel")
     assert done.exit_code == 0
-    assert "5 rules ending already" in done.stderr
+    assert "5 rules already ending" in done.stderr
     assert world.service.calls.get("end") is None
 
 
@@ -244,7 +244,7 @@ def test_an_interruption_leaves_the_ledger_as_the_service_has_it(world: Rules) -
     done = world.end("--yes", "--cancel")
     assert done.exit_code == 130
     last = max(entry.expires_at for entry in world.entries() if entry.expires_at and entry.state is State.LIVE)
-    assert f"1 left to the lifetime, the last until {last:%Y-%m-%d %H:%M:%SZ}" in done.stderr
+    assert f"1 left to their lifetime, the last until {last:%Y-%m-%d %H:%M:%SZ}" in done.stderr
     assert world.states() == {State.ENDED: 4, State.LIVE: 1}
 
 

@@ -28,7 +28,7 @@ def test_complete_jobs_end_and_their_files_are_deleted(world: Files) -> None:
     done = world.end("--yes")
     assert done.exit_code == 0, done.exception
     assert "3 complete jobs: will be ended at once" in done.stderr
-    assert "2 unfinished jobs with 12 files under way: left to the lifetime" in done.stderr
+    assert "2 unfinished jobs with 12 files under way: left to their lifetime" in done.stderr
     assert "known to be gone from their destinations: 30 files" in done.stderr
     assert world.states() == {State.GONE: 3, State.LIVE: 2}
     assert sum(rule.deleted is not None for rule in world.service.rules.values()) == 3
@@ -93,7 +93,7 @@ def test_a_storage_that_does_not_answer_is_named_once_and_has_its_line_in_the_ac
     assert isinstance(done.exception, ServiceError)
     assert done.exception.exit_code == 4
     assert done.stderr.count(f"waiting for {LINK.destination}: ") == 1
-    assert f"{LINK.destination}: 30 files of 3 jobs left there: no answer in time" in done.stderr
+    assert f"{LINK.destination}: 30 files of 3 jobs left: no answer in time" in done.stderr
     assert "files of 3 jobs are still at their destinations; of 3: no answer in time" in done.exception.message
     assert world.clock.now() <= START + timedelta(minutes=5)
     assert world.states() == {State.ENDED: 3, State.LIVE: 2}
@@ -106,7 +106,7 @@ def test_jobs_past_their_lifetime_end_without_being_asked_for_at_the_pace(world:
     done = world.end("--yes")
     assert done.exit_code == 0, done.exception
     assert "2 jobs past the lifetime: will be ended in 6 s; cancels 12 files under way" in done.stderr
-    assert "left to the lifetime" not in done.stderr
+    assert "left to their lifetime" not in done.stderr
     assert world.clock.now() == late + timedelta(seconds=6)
     assert world.states() == {State.GONE: 5}
     assert "not finished" not in done.stderr
@@ -118,7 +118,7 @@ def test_jobs_past_their_lifetime_end_without_being_asked_for_at_the_pace(world:
 def test_with_jobs_that_live_on_the_last_line_says_that_it_is_not_finished_and_until_when(world: Files) -> None:
     done = world.end("--yes")
     until = f"{START + LIFETIME:%Y-%m-%d %H:%M:%SZ}"
-    last = f"not finished: 2 jobs not over; run it again after {until}, or with --cancel"
+    last = f"not finished: 2 jobs still active; run it again after {until}, or with --cancel"
     assert done.stderr.splitlines()[-1] == last
 
 
@@ -128,7 +128,7 @@ def test_what_does_not_end_in_time_is_said_in_the_last_line(world: Files) -> Non
     world.service.end = lambda entries: [Outcome(entry.injection.key) for entry in entries]
     done = world.end("--yes", "--cancel")
     assert done.exit_code == 0, done.exception
-    assert done.stderr.splitlines()[-1] == "not finished: 5 jobs not over; run it again"
+    assert done.stderr.splitlines()[-1] == "not finished: 5 jobs still active; run it again"
 
 
 def forget(world: Files, *keys: str) -> None:
@@ -157,7 +157,7 @@ def test_a_job_that_vanished_is_looked_for_again_until_that_is_sure(world: Files
     done = world.end("--yes")
     assert done.exit_code == 0, done.exception
     assert (
-        "fts does not know 1 of the jobs (any more): looked for once more in 2 min, then that is believed"
+        "fts does not know 1 of the jobs (any more): looking again in 2 min, then they count as ended"
         in done.stderr
     )
     assert "1 unfinished job" in done.stderr
@@ -238,7 +238,7 @@ def test_interrupting_keeps_what_is_gone(world: Files, monkeypatch: pytest.Monke
         patch.setattr(command.Ending, "remove", cut)
         done = world.end("--yes")
     assert done.exit_code == 130
-    assert "interrupted: 10 of 30 files gone; run it again to go on" in done.stderr
+    assert "interrupted: 10 of 30 files gone; run it again to continue" in done.stderr
     assert world.states()[State.GONE] >= 1
     assert world.end("--yes").exit_code == 0
     assert world.states() == {State.GONE: 3, State.LIVE: 2}
@@ -260,7 +260,7 @@ def test_empty_folders_go_when_nothing_of_the_campaign_is_left(world: Files) -> 
     done = world.end("--yes", "--cancel")
     assert done.exit_code == 0, done.exception
     assert world.service.tidied == [(LINK.destination, "dc27")]
-    assert f"empty folders stay at {LINK.destination}: busy" in done.stderr
+    assert f"empty folders are left at {LINK.destination}: busy" in done.stderr
 
 
 def test_folders_stay_while_files_are_to_be_looked_at_once_more(world: Files) -> None:
@@ -287,7 +287,7 @@ def test_copies_that_a_second_hop_reads_from_are_left(world: Files, options: lis
         ledger.answer(world.service.submit([second]), START, {})
     done = world.end("--yes", *options)
     assert done.exit_code == 0, done.exception
-    assert "1 complete job: left, since unfinished second hops read from the copies" in done.stderr
+    assert "1 complete job: kept, because unfinished second hops read from them" in done.stderr
     assert world.state(whole.key) is State.COMPLETE
     assert world.service.rules[whole.key].ended is None
     world.service.rules[key].completed = world.clock.now()

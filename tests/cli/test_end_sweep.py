@@ -88,14 +88,14 @@ def test_a_prefix_in_another_spelling_is_the_same_one(world: Files) -> None:
     unknown = world.service.strays = naming.copies(job(8, OLD))
     done = world.end("--yes", "--sweep", "DAVS://B.example.org:443/dc/")
     assert done.exit_code == 0, done.exception
-    assert "no job of this ledger went to" not in done.stderr
+    assert "no job in this ledger went to" not in done.stderr
     assert world.service.deleted == unknown
 
 
 def test_a_prefix_that_is_no_destination_of_the_ledger_is_told(world: Files) -> None:
     done = world.end("--yes", "--sweep", "davs://c.example.org/dc")
     assert done.exit_code == 0, done.exception
-    wrong = "no job of this ledger went to davs://c.example.org/dc; its destinations are davs://b.example.org/dc"
+    wrong = "no job in this ledger went to davs://c.example.org/dc; its destinations are davs://b.example.org/dc"
     assert wrong in done.stderr
 
 
@@ -118,7 +118,7 @@ def test_files_of_young_cycles_may_be_those_of_another_injector(world: Files, ag
     done = world.end("--yes", "--sweep", LINK.destination)
     assert done.exit_code == 0, done.exception
     assert sorted(world.service.deleted) == sorted(old if young else [*fresh, *old])
-    assert ("left alone (--even-new takes them too)" in done.stderr) is young
+    assert ("kept (--even-new deletes them too)" in done.stderr) is young
 
 
 def test_files_of_an_old_cycle_that_changed_within_a_day_are_young_too(world: Files) -> None:
@@ -179,7 +179,7 @@ def test_whose_young_files_are_is_said_before_they_go(world: Files) -> None:
     world.service.rules.clear()
     done = world.end("--sweep", LINK.destination, "--even-new", text="y\nn\n")
     assert world.service.deleted == []
-    whose = f"files of the last day are those of campaign dc27: contact {job(0).contact}, "
+    whose = f"the files of the last day belong to campaign dc27: contact {job(0).contact}, "
     assert whose in done.stderr
     assert done.stderr.index(whose) < done.stderr.index("Delete them?")
 

@@ -43,7 +43,7 @@ def test_a_vanished_job_is_believed_in_one_go_and_its_files_are_watched_until_no
     done = world.end("--yes")
     assert done.exit_code == 0, done.exception
     assert world.clock.now() == START + timedelta(minutes=2)
-    assert "looked for once more in 2 min" in done.stderr
+    assert "looking again in 2 min" in done.stderr
     assert f"look once more after {QUIET_AT:%Y-%m-%d %H:%M:%SZ}" in done.stderr
     assert world.states() == {State.ENDED: 1}
     assert first not in store.files

@@ -41,7 +41,7 @@ def test_a_link_that_takes_it_is_told_and_its_rules_are_ended(service, tmp_path:
     assert (step["outcome"], step["cause"], step["reason"]) == ("reached", None, "")
     assert f"menu: {told['menu']}" in done.stderr
     assert "rules, jobs" not in done.stderr, "a table would repeat what the line about the cycle says"
-    assert f"ours at or on the way to {B}: " in done.stderr
+    assert f"our data at or on the way to {B}: " in done.stderr
     campaign = menu.campaign([draft.preview for draft in files.read_menus([Path(told["menu"])])])
     assert lint.findings(campaign) == ()
     (flow,) = campaign.flows
@@ -165,7 +165,7 @@ def test_a_step_that_is_ended_early_is_never_reached_and_is_begun_anew(service) 
     done = run("link", A, B, "--rate", "4Gb/s", "--for", "1h", "--campaign", "mini", "--format", "json")
     told = json.loads(done.stdout)
     assert (told["outcome"], told["cause"], told["outage"]) == ("inconclusive", "ended-early", False)
-    assert "it was ended before its time, after " in told["reason"]
+    assert "it ended early, after " in told["reason"]
     assert done.exception.exit_code == 2
     on = run("link", "--resume", "mini")
     assert on.exit_code == 0, on.exception
@@ -187,7 +187,7 @@ def test_a_step_that_was_cut_short_can_be_made_again_after_one_that_was_not_reac
     backend.fault = lambda _method, _subject: None
     on = run("link", "--resume", "mini", "--cancel-rate", "60/min")
     assert "repeat" in on.stdout, on.exception
-    assert "has its verdict" in run("link", "--resume", "mini").exception.message
+    assert "is over, and has a verdict" in run("link", "--resume", "mini").exception.message
 
 
 def test_what_was_never_asked_for_is_not_left_anywhere(service) -> None:
@@ -206,8 +206,8 @@ def test_what_is_in_doubt_is_told_as_that(service) -> None:
     backend = service()
     signalled(backend, "submit", 1, lost=True)
     done = run("link", A, B, "--rate", "4Gb/s", "--for", "1h", "--campaign", "mini", "--format", "csv")
-    assert "1 rule in doubt: `dc-inject end mini`, once more in some minutes, settles it" in done.stderr
-    assert "in doubt: 10 GB, in calls without an answer" in done.stderr
+    assert "1 rule in doubt: run `dc-inject end mini` again in some minutes" in done.stderr
+    assert "in doubt: 10 GB, in calls that got no answer" in done.stderr
     assert "left at" not in done.stderr
     assert "1 in doubt" in run("status", "mini").stdout
     backend.clock.advance(backend.clock.now() + timedelta(minutes=5))
@@ -231,7 +231,7 @@ def verdict_of(**more: object) -> dict[str, object]:
     return {**told, "steps": [step], "failed_files": {}, "resident": 0, "in_doubt": 0, **more}
 
 
-@pytest.mark.parametrize(("files", "said"), [({}, "(reasons not told)"), ({"timeout": 3}, "3 timeout")])
+@pytest.mark.parametrize(("files", "said"), [({}, "(reasons not reported)"), ({"timeout": 3}, "3 timeout")])
 def test_failed_files_have_their_reasons_or_it_is_said_that_they_have_none(
     capsys: pytest.CaptureFixture[str], files: dict[str, int], said: str
 ) -> None:
@@ -254,7 +254,7 @@ def test_a_reason_is_told_once(service) -> None:
     service(3)
     done = run("link", A, B, "--rate", "4Gb/s", "--for", "12m", "--cancel-rate", "60/min")
     talk = [line for line in done.stderr.splitlines() if " INFO " not in line]
-    assert "\n".join([done.stdout, *talk, done.exception.message]).count("wait on their way") == 1
+    assert "\n".join([done.stdout, *talk, done.exception.message]).count("are still on their way") == 1
     assert done.exception.message.endswith(": not reached (saturated)")
 
 
@@ -278,7 +278,7 @@ def test_a_signal_ends_the_rules_and_tells_the_verdict_so_far(
     assert f"{number.name}: stopping; rules will be ended" in done.stderr
     assert 1 <= len(done.stdout.splitlines()) - 2 < 4
     assert done.exception.message == "mini: inconclusive (ended-early)"
-    assert "it was ended before its time, after " in done.stdout
+    assert "it ended early, after " in done.stdout
     again = run("link", "--verdict", "mini")
     assert again.stdout == done.stdout
     assert (again.exception.exit_code, again.exception.message) == (2, done.exception.message)
@@ -286,7 +286,7 @@ def test_a_signal_ends_the_rules_and_tells_the_verdict_so_far(
     assert on.exit_code == 0, on.exception
     assert "stands at 4 Gb/s" in on.stdout
     assert on.stdout.splitlines()[1:2] == done.stdout.splitlines()[1:2], "what was judged stays"
-    assert run("link", "--resume", "mini").exception.message == "mini has its verdict"
+    assert run("link", "--resume", "mini").exception.message == "mini is over, and has a verdict"
     assert "link --resume mini" in done.exception.hint
     assert not any(state.in_service for state in states(tmp_path, "mini"))
 
@@ -316,8 +316,8 @@ def test_ctrl_c_while_it_ends_says_what_is_left_and_what_goes_on(service, tmp_pa
     backend.fault = fault
     done = run("link", A, B, "--rate", "2Gb/s", "--for", "12m", "--campaign", "mini", "--cancel-rate", "60/h")
     assert done.exit_code == 130
-    assert "left to the lifetime, the last until" in done.stderr
-    assert "`dc-inject end mini --cancel` ends what is left" in done.stderr
+    assert "left to their lifetime, the last until" in done.stderr
+    assert "end what is left with `dc-inject end mini --cancel`" in done.stderr
     assert "moved" in done.stdout
     alive = sum(rule.ended is None for rule in backend.rules.values())
     with LedgerView.open(tmp_path / "dc_inject" / "mini.sqlite") as view:
@@ -343,7 +343,7 @@ def test_an_account_that_may_not_end_is_told_that_rules_stay(service, tmp_path: 
     service(may_end=False)
     done = run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
     assert done.exit_code == 0, done.exception
-    assert "not all is ended" in done.stderr
+    assert "not everything has ended" in done.stderr
     assert "every step was reached" in done.stdout
     assert f"left at {B}: " in done.stderr
 

@@ -32,7 +32,7 @@ def test_a_high_rate_has_to_be_meant(service, tmp_path: Path) -> None:
     """Typed wrong, it would have begun: 10 Gb/s is asked about, and where nobody is, an option has to say it."""
     backend = service()
     error = refused(A, B, "--rate", "30Tb/s", "--for", "20m")
-    assert (error.exit_code, error.message) == (2, "30 Tb/s is more than 10 Gb/s, and nobody has confirmed it")
+    assert (error.exit_code, error.message) == (2, "30 Tb/s is above 10 Gb/s, and was not confirmed")
     assert "--max 30Tb/s" in error.hint
     assert "--yes" in error.hint
     assert nothing_left(tmp_path)
@@ -49,7 +49,7 @@ def test_steps_count_by_their_highest_rate(service, tmp_path: Path) -> None:
     """Which is what the sites will see."""
     service()
     steps = ("--step", "4Gb/s", "--every", "30m", "--for", "2h")
-    assert "14 Gb/s is more than 10 Gb/s" in refused(A, B, "--rate", "2Gb/s", *steps).message
+    assert "14 Gb/s is above 10 Gb/s" in refused(A, B, "--rate", "2Gb/s", *steps).message
     assert nothing_left(tmp_path)
 
 
@@ -110,7 +110,7 @@ def test_a_campaign_that_there_is_already_is_told_with_ways_that_work(service) -
     assert "--force" not in f"{error.message} {error.hint}"
     assert "`--verdict mini`" in error.hint
     assert "every step was reached" in run("link", "--verdict", "mini").stdout
-    assert "has its verdict" in refused("--resume", "mini").message
+    assert "is over, and has a verdict" in refused("--resume", "mini").message
     assert run("link", *wanted, "other").exit_code == 0
 
 

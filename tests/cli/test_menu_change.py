@@ -150,7 +150,7 @@ def test_expressions_are_said_or_asked_for(menu: Path) -> None:
     """Without either, the menu is refused, and says what to do."""
     menu.write_text(text(scenarios='scenarios: {one: {from: A, to: "tier=2&country=DE", rate: 6 Gb/s}}'))
     done = run("menu", "expand", menu)
-    assert "nobody says what tier=2&country=DE means (ask Rucio with --online, or say it with --rses)" in str(
+    assert "nobody says what tier=2&country=DE means (ask Rucio with --online, or name them with --rses)" in str(
         done.exception
     )
     done = run("menu", "expand", menu, "--rses", "tier=2&country=DE=T2_DE_DESY, T2_DE_RWTH")

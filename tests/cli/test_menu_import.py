@@ -154,7 +154,7 @@ def test_a_name_that_was_taken_meanwhile_stays_taken(tmp_path: Path, monkeypatch
     """Two that write at once do not overwrite each other."""
     goal = tmp_path / "m.yaml"
     monkeypatch.setattr("os.fsync", lambda _: goal.write_text("theirs"))
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         files.write_whole(goal, "ours", force=False)
     assert goal.read_text() == "theirs"
     assert len(list(tmp_path.iterdir())) == 1

@@ -148,8 +148,8 @@ def test_a_file_that_is_there_is_not_asked_about(tmp_path: Path) -> None:
     [
         (("--from", "A", "--to", "B"), "a menu needs --rate"),
         (("--from", "A", "--rate", "1Gb/s"), "a menu needs --rate"),
-        ((*LINK, "--mesh", "A"), "--mesh stands beside"),
-        ((*LINK, "--folder", "x"), "--folder is for links through FTS"),
+        ((*LINK, "--mesh", "A"), "--mesh cannot be combined"),
+        ((*LINK, "--folder", "x"), "--folder is only for links through FTS"),
         ((*LINK, "--timezone", "Europe/Zurich", "--start", "2027-03-28 02:30"), "does not exist"),
         ((*LINK, "--end", "2020-01-01"), "the menu ends before it starts"),
         (("--from", "A", "--to", "A", "--rate", "1Gb/s"), "A is source and destination"),

@@ -168,7 +168,9 @@ def test_a_storage_that_is_down_is_told_and_the_others_are_asked(check, services
 
     def fault(_verb: str, url: str) -> None:
         if url.startswith("davs://b"):
-            raise Temporary("PROPFIND davs://b:1095/dc: no connection, or it broke (Connection refused)")
+            raise Temporary(
+                "PROPFIND davs://b:1095/dc: no connection, or the connection broke (Connection refused)"
+            )
 
     storage.fault = fault
     done = check("--format", "json")
@@ -207,7 +209,7 @@ def test_a_source_that_is_down_is_not_asked_for_its_files(check, services, stora
     assert [verb for verb, url in storage.asked if url.startswith("davs://a")] == ["reachable"]
 
 
-@pytest.mark.parametrize(("verb", "cost"), [("DELETE", "copies would stay"), ("COPY", "fetch files")])
+@pytest.mark.parametrize(("verb", "cost"), [("DELETE", "copies could not be deleted"), ("COPY", "fetch files")])
 def test_a_destination_that_refuses_what_is_needed(check, services, storage, verb: str, cost: str) -> None:
     """DELETE takes our copies away, COPY lets it fetch them; whoever does not tell may well allow it."""
     storage.allowed = {"PROPFIND": True, "DELETE": True, "MKCOL": None, "COPY": True, verb: False}
@@ -272,7 +274,7 @@ def test_the_first_listed_files_are_looked_at(check, services, storage, tmp_path
     del storage.files[f"{SOURCE}/in/f01"]
     done = check("--format", "json", defaults=defaults)
     assert (done.exit_code, codes(done)) == (2, ["no-source-files"])
-    assert f"{SOURCE}/in/f01 is listed, and is not there" in rows(done)[0]["message"]
+    assert f"{SOURCE}/in/f01 is listed, but does not exist" in rows(done)[0]["message"]
 
 
 def test_listed_files_of_another_size_are_told_once_for_all(check, services, storage, tmp_path: Path) -> None:
@@ -280,7 +282,7 @@ def test_listed_files_of_another_size_are_told_once_for_all(check, services, sto
     (tmp_path / "files.csv").write_text("path,size\nin/f00,1 GB\nin/f01,5 GB\nin/f02,1 kB\n")
     done = check("--format", "json", defaults="defaults: {through: fts, files: {list: files.csv}}")
     assert (done.exit_code, codes(done)) == (0, ["wrong-size"])
-    told = f"{SOURCE}/in/f01 is listed with 5000000000 bytes, and has 1000000000, and 1 more of the first 3"
+    told = f"{SOURCE}/in/f01 is listed with 5000000000 bytes, but has 1000000000, and 1 more of the first 3"
     assert rows(done)[0]["message"] == told
     assert rows(done)[0]["hint"].startswith("FTS copies what is there")
 
@@ -360,7 +362,7 @@ def test_without_an_endpoint_nobody_can_be_asked(check, monkeypatch) -> None:
     done = check("--format", "json", fts="", limits="limits: {per_site: 0.1 Gb/s}")
     assert done.exit_code == 2
     assert codes(done) == [None, "site-over-limit", "site-over-limit"]
-    assert rows(done)[0]["message"] == "nobody says where FTS is"
+    assert rows(done)[0]["message"] == "no FTS endpoint is configured"
 
 
 def test_a_menu_that_is_wrong_is_not_asked_for(check, monkeypatch) -> None:

@@ -164,13 +164,13 @@ def test_storages_that_are_down(
 
     def fault(_verb: str, url: str) -> None:
         if url.startswith(down):
-            raise Temporary("no connection, or it broke (Connection refused)")
+            raise Temporary("no connection, or the connection broke (Connection refused)")
 
     storage.fault = fault
     done = run("ping", tmp_path / "m.yaml", "--format", "json")
     (told,) = json.loads(done.stdout)
     assert [one["reachable"] for one in told["storages"]].count(False) == len(down)
-    assert told["storages"][0]["error"] == "no connection, or it broke (Connection refused)"
+    assert told["storages"][0]["error"] == "no connection, or the connection broke (Connection refused)"
     assert (done.exception.exit_code if isinstance(done.exception, DcInjectError) else done.exit_code) == code
 
 

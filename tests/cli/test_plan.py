@@ -32,7 +32,7 @@ def test_outside_every_window_only_a_sentence_is_printed(menu: Path) -> None:
     done = run(*plan)
     assert done.exit_code == 0, done.exception
     assert done.stdout == ""
-    assert done.stderr.startswith("no menu is in force then: the menus of ")
+    assert done.stderr.startswith("no menu is in force at that time: the menus of ")
     assert done.stderr.count("\n") == 1
     assert run(*plan, "--datasets").stdout == ""
     assert json.loads(run(*plan, "--format", "json").stdout) == []
@@ -64,7 +64,7 @@ def test_an_inventory_is_a_regular_file_of_bounded_size(menu: Path, monkeypatch:
     os.mkfifo(pipe)
     error = run("plan", menu, "--inventory", pipe).exception
     assert isinstance(error, MenuError)
-    assert "no regular file" in str(error.problems[0])
+    assert "not a regular file" in str(error.problems[0])
     monkeypatch.setattr("dc_inject.cli.plan.LARGEST", 40)
     large = menu.with_name("large.csv")
     large.write_text("source,name,bytes,files\n" + "A,cms:one,1,1\n" * 10)

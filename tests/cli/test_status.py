@@ -103,7 +103,7 @@ def test_what_stands_now_is_told_in_words(made: Made) -> None:
     """Who injects, the cycle, rules, rights, holds, stops and missing signals."""
     text = run("status", "dc27", "--ledger", made.path).stdout
     for part in (
-        "injector: none runs now",
+        "injector: none is running",
         "cycle: 2027-02-08T10:00:00Z to 2027-02-08T10:15:00Z, planned",
         "rules and jobs: 3 live, 1 complete",
         "as sim (VO def); may end rules early; end of credentials unknown",
@@ -114,7 +114,7 @@ def test_what_stands_now_is_told_in_words(made: Made) -> None:
         "me@here",
         "trouble: rucio does not work, since 2027-02-08T10:00:00Z: the password was refused",
         "403 Forbidden",
-        "notes: the last is of 2027-02-08T10:00:00Z",
+        "notes: the last one is from 2027-02-08T10:00:00Z",
     ):
         assert part in text, part
 
@@ -209,7 +209,7 @@ def test_who_names_no_campaign_is_told_which_have_a_ledger(
     for command in ("status", "stop", "end"):
         error = run(command).exception
         assert isinstance(error, UsageError)
-        assert "which campaign?" in error.message
+        assert "the campaign is missing" in error.message
         assert (error.hint or "").endswith(f"{folder}: dc28")
 
 

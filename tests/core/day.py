@@ -149,7 +149,7 @@ class Day:
         self.plans.append(made)
         for injection in made.injections:
             pair = injection.item.name, injection.link.destination
-            assert pair not in self.resident, f"{pair} is there already"
+            assert pair not in self.resident, f"{pair} exists already"
             self.resident[pair] = injection.release + injection.lifetime + self.lag, injection.item.bytes
             self.injections.append(injection)
         for decision in made.decisions:

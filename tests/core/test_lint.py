@@ -170,7 +170,7 @@ def test_scenarios_that_share_a_link_at_one_time():
     more = flow("A", "C", 1), flow("A", "C", 1, "two", menu="two.yaml", line=4)
     (problem,) = found(day(one, more[0]), day(two, more[1], name="two.yaml"))
     assert (problem.code, problem.file, problem.line) == ("scenarios-overlap", "two.yaml", 3)
-    assert "one and two use A -> B and 1 more link at one time: the network's monitoring" in problem.message
+    assert "one and two use A -> B and 1 more link at the same time: network monitoring" in problem.message
 
 
 def test_scenarios_on_other_links_or_at_other_times_can_be_told_apart():
@@ -240,7 +240,7 @@ KIT = (Site("KIT", rses={"B": RseSpec()}), Site("RAL", rses={"C": RseSpec()}))
     [
         (off(-3, 0, rse="B"), "outside of the menu's dates, 2027-02-08T10:00Z to 2027-02-09T10:00Z"),
         (off(24, 25, site="KIT"), "outside of the menu's dates"),
-        (off(1, 2, site="RAL"), "RAL is excluded, and has no link here"),
+        (off(1, 2, site="RAL"), "RAL is excluded, but has no link here"),
         (off(5, 6, scenario="short"), "at a time at which none of its links is due anything"),
     ],
 )

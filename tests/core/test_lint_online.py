@@ -86,7 +86,7 @@ def test_volumes_need_each_dataset_once_and_pools_that_go_round_may_be_small():
     assert stocked(PoolSize(100, 4 * TB, GB), *both) == []
     ((code, message),) = stocked(PoolSize(100, 3 * TB, GB), *both)
     assert code == "pool-small"
-    assert "the volumes of one out of A are 4 TB, each dataset once, and A has 100 with 3 TB" in message
+    assert "the volumes of one from A are 4 TB, each dataset once, and A has 100 with 3 TB" in message
     assert stocked(PoolSize(100, 3 * TB, GB), flow("A", "B", 8, goal=Recycle())) == []
     assert [code for code, _ in stocked(PoolSize(100, 3 * TB, GB), flow("A", "B", 8, goal=Keep(TB)))] == [
         "pool-small"

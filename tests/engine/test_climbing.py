@@ -204,7 +204,7 @@ def test_a_saturated_link_is_called_so(tmp_path):
     steps = ladder(8, 1, 8, saturate=False)
     _, climbs = climbing(tmp_path, capacity=4, ladder=steps, until=START + 2 * HOUR)
     assert {one.cause.code for one in climbs.verdicts} == {"saturated"}
-    assert "wait on their way" in climbs.verdicts[-1].why
+    assert "are still on their way" in climbs.verdicts[-1].why
 
 
 def test_the_verdict_follows_from_the_ledger_and_another_process_goes_on(tmp_path):

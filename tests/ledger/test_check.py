@@ -176,7 +176,7 @@ def test_a_complete_one_whose_service_told_less_than_all_of_it_is_found(tmp_path
         assert ledger.entry(short.key).moved == 60 * GB
     (one,) = check(tmp_path / "dc27.sqlite")
     assert (one.code, one.subject) == ("moved", short.key)
-    assert one.message == f"it is complete, and moved {60 * GB} of {70 * GB} bytes"
+    assert one.message == f"it is complete, but moved {60 * GB} of {70 * GB} bytes"
 
 
 def test_an_injection_without_its_account_or_its_cycle_is_found(path):

@@ -121,8 +121,8 @@ def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monk
 def test_what_is_no_database_is_refused_and_left_alone(tmp_path):
     path = tmp_path / "menu.yaml"
     path.write_text("menu: 1\n" * 1000)
-    refused("no ledger: it is not even a database", Ledger.open, path)
-    refused("no ledger: it is not even a database", LedgerView.open, path)
+    refused("not a ledger, and not a database", Ledger.open, path)
+    refused("not a ledger, and not a database", LedgerView.open, path)
     assert path.read_text() == "menu: 1\n" * 1000
 
 
@@ -194,12 +194,12 @@ def test_a_disk_that_is_full_at_the_start_is_said_as_in_a_run(tmp_path, monkeypa
     with opened(tmp_path) as ledger:
         monkeypatch.setattr("dc_inject.ledger.lock.os.pwrite", fail)
         error = refused("the disk is full", ledger.hold("me").__enter__)
-        assert "make room and start again" in error.hint
+        assert "free some space and start again" in error.hint
         monkeypatch.undo()
         with ledger.hold("me"):
             assert lock.holder(ledger.path)
     monkeypatch.setattr("dc_inject.ledger.database.place.make_folder", fail)
-    assert "make room" in refused("the disk is full", Ledger.open, tmp_path / "new.sqlite").hint
+    assert "free some space" in refused("the disk is full", Ledger.open, tmp_path / "new.sqlite").hint
 
 
 def test_another_trouble_with_the_lock_is_no_bug_of_ours(tmp_path, monkeypatch):
@@ -239,14 +239,14 @@ def test_only_where_there_is_no_ledger_yet_another_place_is_the_hint(tmp_path, m
         patched.setattr("dc_inject.ledger.database.os.open", fail)
         hint = refused("cannot be opened for writing: Read-only file system", Ledger.open, path).hint
     assert ("--ledger" in hint) is not exists
-    assert ("mend that" in hint) is exists
+    assert ("fix that" in hint) is exists
 
 
 def test_a_ledger_that_another_process_keeps_locked_is_said(tmp_path):
     with opened(tmp_path, patience=timedelta(0)) as ledger:
         other = sqlite3.connect(ledger.path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        refused("another process keeps it locked", ledger.note, "one", START)
+        refused("another process has locked it", ledger.note, "one", START)
         other.execute("ROLLBACK")
         other.close()
         ledger.note("two", START)
@@ -268,7 +268,7 @@ def test_a_closed_ledger_and_a_number_too_large_are_errors_of_ours(tmp_path):
 
 
 def test_a_way_to_synchronise_that_there_is_not_is_refused(tmp_path):
-    refused("no way to synchronise", Ledger.open, tmp_path / "a.sqlite", synchronous="FULL; DROP TABLE x")
+    refused("is not a value of SQLite", Ledger.open, tmp_path / "a.sqlite", synchronous="FULL; DROP TABLE x")
     for way, number in {"OFF": 0, "NORMAL": 1, "FULL": 2, "EXTRA": 3}.items():
         with Ledger.open(tmp_path / "a.sqlite", synchronous=way) as ledger:
             assert ledger._db.row("PRAGMA synchronous")[0] == number
@@ -315,7 +315,7 @@ def test_what_a_writer_reads_is_what_it_changes(tmp_path):
     with opened(tmp_path) as ledger, opened(tmp_path, patience=timedelta(0)) as other:
         with ledger.together():
             assert ledger.pauses() == ()
-            refused("another process keeps it locked", other.pause, "*", "me", "", START)
+            refused("another process has locked it", other.pause, "*", "me", "", START)
         assert other.pause("*", "me", "", START)
 
 

@@ -150,6 +150,6 @@ def test_another_process_can_stop_a_campaign_whose_lock_is_held(tmp_path):
 def test_a_lock_that_cannot_be_had_is_said(tmp_path):
     with opened(tmp_path) as ledger:
         lock_file(ledger.path).mkdir()
-        with pytest.raises(LedgerError, match="cannot be had") as error:
+        with pytest.raises(LedgerError, match="cannot lock") as error:
             ledger.hold("me").__enter__()
         assert error.value.hint

@@ -86,7 +86,7 @@ def test_a_plan_without_a_hold_leaves_the_one_that_was_known_before(ledger):
 def test_a_plan_of_a_cycle_that_is_not_open_changes_nothing(ledger):
     ledger.record_plan(plan([injection()]), START)
     assert (ledger.entries(), ledger.rows()) == ([], ())
-    with pytest.raises(LedgerError, match="refused what would make it wrong"):
+    with pytest.raises(LedgerError, match="refused an inconsistent change"):
         ledger.add_injections([injection()], START)
 
 

@@ -134,7 +134,7 @@ def test_check_of_an_empty_folder(tmp_path: Path) -> None:
     """A folder without menus is an error."""
     result = check(tmp_path)
     assert result.exit_code == 2
-    assert "the folder has no menus" in result.stdout
+    assert "the folder contains no menus" in result.stdout
 
 
 def test_warnings(tmp_path: Path) -> None:

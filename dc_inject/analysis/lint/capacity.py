@@ -64,9 +64,9 @@ def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[
         others = f" (and {units.counted(len(some) - 1, 'more links')} of {scenario})" if len(some) > 1 else ""
         what = (
             f"{flow.link.shown}{others} moves {units.format_size(hour)} an hour, less than the smallest dataset "
-            f"or file that it may take, {units.format_size(least)}: it will have traffic only now and then"
+            f"or file that it may take, {units.format_size(least)}: it will have traffic only from time to time"
         )
-        hint = "let this link take smaller datasets, too, or `slices` of them"
+        hint = "allow smaller datasets for this link, or `slices` of them"
         yield of, Problem(flow.menu, flow.line, what, hint, "coarse-datasets")
 
 
@@ -105,7 +105,7 @@ def _transfers(uses: Sequence[Use], file_speed: float) -> Iterator[Found]:
             f"time, and {menu.LIMITS_OF} allows {most} by default; "
             f"{most} files at {units.format_size(file_speed)}/s are {units.format_rate(most * file_speed)}"
         )
-        hint = "have FTS's operators raise its limit on this link, and if they did: `accept: [fts-link-limit]`"
+        hint = "ask FTS's operators to raise the limit of this link; if they did: `accept: [fts-link-limit]`"
         yield of, Problem(flow.menu, flow.line, what, hint, "fts-link-limit")
 
 

@@ -30,7 +30,7 @@ def _target(menu: Menu) -> Iterator[Found]:
             f"the rates sum to {units.format_rate(total)}, not to the target of {units.format_rate(menu.target)}, "
             f"{100 * (total / menu.target - 1):+.1f} %"
         )
-        hint = "correct a rate, or the target; if it is meant: `accept: [target-differs]`"
+        hint = "correct a rate, or the target; if it is intended: `accept: [target-differs]`"
         yield menu, Problem(menu.name, menu.target_line, what, hint, "target-differs", outlier=True)
 
 
@@ -41,7 +41,7 @@ def _gaps(menus: Sequence[Menu]) -> Iterator[Found]:
         if menu.start > last.end:
             gap = units.format_duration(menu.start - last.end)
             what = f"nothing is in force for {gap} before {_at(menu.start)}, from the end of {last.name}"
-            hint = "move `start`, or the other's `end`; if it is a rest: `accept: [window-gap]`"
+            hint = "move `start`, or the other's `end`; if the pause is intended: `accept: [window-gap]`"
             yield menu, Problem(menu.name, 1, what, hint, "window-gap")
         last = max(last, menu, key=lambda one: one.end)
 
@@ -54,7 +54,7 @@ def _overlaps(menus: Sequence[Menu]) -> Iterator[Found]:
             what = (
                 f"it begins {span} before {before.name} ends at {_at(before.end)}: their rates add up until then"
             )
-            hint = "move `start`, or the other's `end`; if they shall add up: `accept: [window-overlap]`"
+            hint = "move `start`, or the other's `end`; if they should add up: `accept: [window-overlap]`"
             yield menu, Problem(menu.name, 1, what, hint, "window-overlap")
 
 
@@ -75,9 +75,9 @@ def _scenarios(campaign: Campaign) -> Iterator[Found]:
         menu, flow = min(some, key=_place)
         links = len({flow.link for _, flow in some})
         where = f"{flow.link.shown}" + (f" and {units.counted(links - 1, 'more links')}" if links > 1 else "")
-        what = f"{first} and {second} use {where} at one time"
-        what += ": the network's monitoring cannot tell their moved bytes apart"
-        hint = "the ledger can; give them other times, or `accept: [scenarios-overlap]`"
+        what = f"{first} and {second} use {where} at the same time"
+        what += ": network monitoring cannot tell their traffic apart"
+        hint = "the ledger can; use different times, or `accept: [scenarios-overlap]`"
         yield menu, Problem(flow.menu, flow.line, what, hint, "scenarios-overlap")
 
 

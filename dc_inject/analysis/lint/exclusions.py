@@ -30,7 +30,7 @@ def findings(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
                 if pace.covers(exclusion, flow.scenario, flow.link, sites) or _may_be_any(exclusion, flow)
             ]
             if what := _what(exclusion, menu, campaign, covered):
-                hint = "traffic goes on then; correct it, or remove it"
+                hint = "traffic continues then; correct the exclusion, or remove it"
                 yield menu, Problem(exclusion.file or menu.name, exclusion.line, what, hint, CODE)
 
 
@@ -43,7 +43,7 @@ def _what(exclusion: Exclusion, menu: Menu, campaign: Campaign, covered: Sequenc
         excluded = f"{_at(exclusion.start)} to {_at(exclusion.end)}"
         return f"{subject} is excluded from {excluded}, which is outside of the menu's dates, {dates}"
     if not covered:
-        return f"{subject} is excluded, and has no link here"
+        return f"{subject} is excluded, but has no link here"
     if not any(flow.start < exclusion.end and exclusion.start < flow.end for flow in covered):
         return f"{subject} is excluded at a time at which none of its links is due anything"
     return ""

@@ -89,7 +89,7 @@ def _small(
             f"{units.format_duration(stay)} until they may be used again, and {flow.link.source} has "
             f"{there.datasets} with {units.format_size(there.bytes)}: the rest will be held (pool-dry)"
         )
-        yield menu, Problem(flow.menu, flow.line, what, "take more datasets, or lower the rate", "pool-small")
+        yield menu, Problem(flow.menu, flow.line, what, "use more datasets, or lower the rate", "pool-small")
 
 
 def _volumes(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator[Found]:
@@ -103,10 +103,10 @@ def _volumes(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator
         if need > there.bytes * (1 + ROUNDING):
             menu, flow = some[0]
             what = (
-                f"the volumes of {scenario} out of {pool.source} are {units.format_size(need)}, "
+                f"the volumes of {scenario} from {pool.source} are {units.format_size(need)}, "
                 f"each dataset once, and {pool.source} has {there.datasets} with {units.format_size(there.bytes)}"
             )
             yield (
                 menu,
-                Problem(flow.menu, flow.line, what, "take more datasets, or a smaller volume", "pool-small"),
+                Problem(flow.menu, flow.line, what, "use more datasets, or a smaller volume", "pool-small"),
             )

@@ -30,16 +30,16 @@ def rooms(
         found = []
         if rse in free and free[rse] * (1 + ROUNDING) < peak.shortest:
             what = f"{needs} {units.format_size(peak.shortest)} even with the shortest lifetime, and "
-            what += f"{units.format_size(free[rse])} are free there"
+            what += f"{units.format_size(free[rse])} are free"
             found.append(("free-space", what, "ask the site to free space, or lower the rates"))
         if rse in quota and quota[rse] * (1 + ROUNDING) < peak.quota:
             what = f"{needs} a quota of {units.format_size(peak.quota)} and one dataset more, and "
-            what += f"{units.format_size(quota[rse])} are left of the account's"
-            found.append(("account-limit", what, "ask for a larger limit there, or let rules live shorter"))
+            what += f"{units.format_size(quota[rse])} of it are left"
+            found.append(("account-limit", what, "ask for a larger limit there, or shorten the rules' lifetime"))
         if expired.get(rse, 0) > peak.arriving * HOUR:
             what = f"{rse} has {units.format_size(expired[rse])} that have expired and are not deleted yet, more "
             what += f"than the campaign brings there in an hour, {units.format_size(peak.arriving * HOUR)}"
-            hint = "have it deleted before the start: its deletion would be in the way of ours"
+            hint = "ask the site to delete it before the start, since it would delay our deletions"
             found.append(("expired-data", what, hint))
         for code, message, hint in found:
             yield of, Problem(flow.menu, flow.line, message, hint, code)

@@ -44,7 +44,7 @@ def refuse_odd_configuration() -> None:
     """Raise NeedsOperator when rucio.cfg is no regular file: opening a pipe would block for ever."""
     file = configuration()
     if file is not None and not file.is_file():
-        raise NeedsOperator(f"{file} cannot be read: it is no regular file", WHERE)
+        raise NeedsOperator(f"{file} cannot be read: it is not a regular file", WHERE)
 
 
 def quiet_client(notes: Notes, timeout: float) -> Any:  # noqa: ANN401  rucio has no types

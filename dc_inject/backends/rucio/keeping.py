@@ -57,7 +57,7 @@ def _check_owner(path: Path) -> None:
     about = _about(path, follow=True)
     if about is not None and about.st_uid != os.geteuid():
         raise NeedsOperator(
-            f"{path} belongs to somebody else and is not used",
+            f"{path} belongs to another user and is not used",
             "name your own proxy or token (X509_USER_PROXY, BEARER_TOKEN_FILE)",
             hold=CREDENTIALS,
         )
