@@ -188,5 +188,5 @@ def _delete(sweeper: Sweeper, strays: Sequence[Stray], prefix: str, campaign: st
     if errors:
         message, count = errors.most_common(1)[0]
         raise Permanent(
-            f"{units.counted(errors.total(), 'files')} are are still there; of {count}: {message}", hint
+            f"{units.counted(errors.total(), 'files')} are still there; of {count}: {message}", hint
         )

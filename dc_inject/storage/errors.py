@@ -78,9 +78,9 @@ def _of_tls(what: str, error: Exception, secrets: Collection[str]) -> ServiceErr
         reason = scrub(getattr(cause, "verify_message", "") or words, secrets)
         return Temporary(f"{what}: the storage's certificate cannot be trusted ({reason})", _TRUST)
     if "alert" in words.lower():
-        return Refused(f"{what}: yyour certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
+        return Refused(f"{what}: your certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
     if any(sign in words.lower() for sign in _OURS):
-        return NeedsOperator(f"{what}: yyour certificate cannot be used ({words})", _RENEW, hold=CREDENTIALS)
+        return NeedsOperator(f"{what}: your certificate cannot be used ({words})", _RENEW, hold=CREDENTIALS)
     return Temporary(
         f"{what}: no TLS connection ({words})", "if this persists, the storage may not accept your certificate"
     )

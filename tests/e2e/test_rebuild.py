@@ -84,7 +84,7 @@ def test_every_rule_is_there_once_none_is_forgotten_and_nothing_is_given_twice(
     assert not tool.ledger(campaign).exists()
     done = tool.run("ledger", "rebuild", campaign, menu, "--yes")
     assert done.out == f"{tool.ledger(campaign)}\n"
-    assert "what cannot be known" in done.err
+    assert "what cannot be recovered" in done.err
     tool.run("ledger", "rebuild", campaign, menu, "--yes", code=3)  # there is one now
 
     entries = {entry.external_id: entry for entry in tool.entries(campaign)}

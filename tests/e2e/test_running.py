@@ -123,7 +123,7 @@ def test_stop_and_resume_from_another_terminal_and_end_afterwards(tool, sandbox,
     until(paused, "a cycle in which nothing is due")
     before = given(tool.entries(campaign))
     assert not [e for e in tool.entries(campaign) if e.state in {State.INTENDED, State.CALLED}]
-    assert "end its process first" in tool.run("end", campaign, "--yes", code=3).err
+    assert "end the injector first" in tool.run("end", campaign, "--yes", code=3).err
     assert given(tool.entries(campaign)) == before
     assert "resumes" in tool.run("resume", campaign).err
 

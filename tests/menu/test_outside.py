@@ -59,7 +59,7 @@ def test_a_person_can_name_more_folders(menu, tmp_path):
     (tmp_path / "l.csv").write_text("from,to,rate\nA,B,1 Gb/s\n")
     file = menu(links="{file: ../l.csv}")
     run = CliRunner().invoke
-    assert "--include-from FOLDER allows that" in run(check, [str(file)]).output
+    assert "--include-from FOLDER allows it" in run(check, [str(file)]).output
     assert run(check, [str(file), "--include-from", str(tmp_path)]).exit_code == 0
     assert run(check, [str(file)]).exit_code == 2  # it holds for one command
 
