@@ -187,6 +187,4 @@ def _delete(sweeper: Sweeper, strays: Sequence[Stray], prefix: str, campaign: st
     click.echo(f"{units.counted(done, 'files')} deleted", err=True)
     if errors:
         message, count = errors.most_common(1)[0]
-        raise Permanent(
-            f"{units.counted(errors.total(), 'files')} are still there; of {count}: {message}", hint
-        )
+        raise Permanent(f"{units.counted(errors.total(), 'files')} are still there; of {count}: {message}", hint)
