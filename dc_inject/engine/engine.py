@@ -237,7 +237,7 @@ class Engine:
         """Close what is over, open what was missed, and open this cycle."""
         self._take_up_menus()
         if self._cycle is not None and self._campaign.in_force(self._cycle.start, self._cycle.end):
-            self._opening.told_off(self._cycle)
+            self._opening.record_idle(self._cycle)
         missed = self._missed(cycle)
         for old in self._context.ledger.unclosed():
             if old < cycle:

@@ -100,7 +100,7 @@ class Opening:
                 cycle, {e.injection.flow: (0, None) for e in live}, self._context.clock.now()
             )
 
-    def told_off(self, cycle: Cycle) -> None:
+    def record_idle(self, cycle: Cycle) -> None:
         """Open a cycle that is over and in which we ran only to see what was left go: nobody was missing in it.
 
         One that was opened already stays as it is.

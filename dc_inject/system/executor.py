@@ -1,4 +1,12 @@
-"""A bounded number of threads that call services, and the wait of the engine on them."""
+"""Threads for calls to services, and the wait of the engine on them.
+
+There is no thread per request: each owner has a fixed number of `Workers`, which share its calls. They are daemon
+threads, since a call may hang for long in a socket or in a C library, and must not keep the process from leaving;
+those of `concurrent.futures` are joined when the interpreter ends.
+
+The engine waits on a `ThreadExecutor`, whose calls come back one by one, in whatever order. A back end that asks
+many things of one service, and wants all answers, takes `Workers.map`.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +15,59 @@ import queue
 import select
 import threading
 import time
-from collections.abc import Callable, Hashable
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import datetime
-from typing import Any
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
 
 from dc_inject.model.ports import Clock, Finished
 
-_Tasks = queue.SimpleQueue[tuple[Hashable, Callable[[], Any]] | None]
+A = TypeVar("A")
+B = TypeVar("B")
+
+_Tasks = queue.SimpleQueue[Callable[[], None] | None]
+
+
+class Workers:
+    """A few daemon threads that run tasks, made when wanted; they end when nobody has this object any more."""
+
+    def __init__(self, size: int, name: str) -> None:
+        """Take how many tasks may run at once, and what the threads are called."""
+        self._size = size
+        self._name = name
+        self._tasks: _Tasks = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._started = False
+
+    def start(self, task: Callable[[], None]) -> None:
+        """Run a task, which must not raise, as soon as a thread is free."""
+        with self._lock:
+            if not self._started:
+                self._started = True
+                for number in range(self._size):
+                    name = f"{self._name}-{number}"
+                    threading.Thread(target=_work, args=(self._tasks,), name=name, daemon=True).start()
+                weakref.finalize(self, _dismiss, self._tasks, self._size)
+        self._tasks.put(task)
+
+    def map(self, act: Callable[[A], B], things: Iterable[A]) -> Iterator[B]:
+        """Give act(thing) for each thing, in order, a group at a time; the first error of a group is raised."""
+        left = iter(things)
+        while group := list(islice(left, 8 * self._size)):
+            done: queue.SimpleQueue[Finished] = queue.SimpleQueue()
+            for number, thing in enumerate(group):
+                self.start(partial(_run, number, partial(act, thing), done))
+            by_number = {finished.tag: finished for finished in (done.get() for _ in group)}
+            for number in range(len(group)):
+                if (error := by_number[number].error) is not None:
+                    raise error
+                yield by_number[number].result
 
 
 class ThreadExecutor:
-    """Runs tasks in daemon threads, so that a hanging call never keeps the process from leaving.
-
-    Each lane (a service) has `size` threads of its own: one that hangs takes none from the others.
+    """Runs tasks on threads. Each lane (a service) has `size` of its own: one that hangs takes none from others.
 
     A pipe instead of a condition makes `wake` safe inside a signal handler.
     """
@@ -28,7 +76,7 @@ class ThreadExecutor:
         """Take the clock; `size` bounds the calls of a lane that are under way at once."""
         self._clock = clock
         self._size = size
-        self._lanes: dict[str, _Tasks] = {}
+        self._lanes: dict[str, Workers] = {}
         self._finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
         self._busy = 0
         self._woken, self._waker = os.pipe()
@@ -39,12 +87,8 @@ class ThreadExecutor:
         """Run a task as soon as a thread of its lane is free."""
         self._busy += 1
         if lane not in self._lanes:
-            tasks: _Tasks = queue.SimpleQueue()
-            self._lanes[lane] = tasks
-            for number in range(self._size):
-                name = f"{lane or 'call'}-{number}"
-                threading.Thread(target=self._work, args=(tasks,), name=name, daemon=True).start()
-        self._lanes[lane].put((tag, task))
+            self._lanes[lane] = Workers(self._size, lane or "call")
+        self._lanes[lane].start(partial(self._run, tag, task))
 
     def wait(self, until: datetime) -> list[Finished]:
         """Wait until tasks have finished, `wake` was called or `until` has come; return what finished."""
@@ -78,19 +122,11 @@ class ThreadExecutor:
 
     def close(self) -> None:
         """Let idle threads end; those that hang in a call are left to the end of the process."""
-        for tasks in self._lanes.values():
-            for _ in range(self._size):
-                tasks.put(None)
+        self._lanes.clear()
 
-    def _work(self, tasks: _Tasks) -> None:
-        while (job := tasks.get()) is not None:
-            tag, task = job
-            try:
-                done = Finished(tag, task(), None)
-            except BaseException as error:  # noqa: BLE001  handed to the engine, which decides
-                done = Finished(tag, None, error)
-            self._finished.put(done)
-            self.wake()
+    def _run(self, tag: Hashable, task: Callable[[], Any]) -> None:
+        _run(tag, task, self._finished)
+        self.wake()
 
     def _collect(self) -> list[Finished]:
         finished = []
@@ -108,3 +144,23 @@ class ThreadExecutor:
                 pass
         except BlockingIOError:
             return
+
+
+def _run(tag: Hashable, task: Callable[[], Any], done: queue.SimpleQueue[Finished]) -> None:
+    """Run a task; hand back its result, or its error to whoever waits for it."""
+    try:
+        finished = Finished(tag, task(), None)
+    except BaseException as error:  # noqa: BLE001
+        finished = Finished(tag, None, error)
+    done.put(finished)
+
+
+def _work(tasks: _Tasks) -> None:
+    while task := tasks.get():
+        task()
+        del task  # what it refers to may keep the owner of the threads alive
+
+
+def _dismiss(tasks: _Tasks, size: int) -> None:
+    for _ in range(size):
+        tasks.put(None)

@@ -61,6 +61,7 @@ def fill(place: Place, waiting: Sequence[int], *, parallel: int, moved: Moved) -
             raise _Stopped
         moved(count)
 
+    # Not daemon threads: uploads are waited for, so that what has arrived counts.
     with ThreadPoolExecutor(parallel, "upload") as pool:
         running: dict[Future[Written], int] = {}
         arrived: list[tuple[int, Written]] = []

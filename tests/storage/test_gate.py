@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dc_inject.backends.fts.folders import Folders
-from dc_inject.backends.fts.threads import Threads
 from dc_inject.model import naming
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.samples import FileSet
 from dc_inject.storage.sets import drop
+from dc_inject.system.executor import Workers
 from tests.storage.ours import FILE, JOB, copy, folder
 from tests.storage.server import status
 
@@ -111,12 +111,12 @@ def test_a_campaign_that_begins_while_another_one_is_tidied_up_loses_nothing(ser
     del server.files[f"/dc{FILE}"]
     theirs = f"/dc/{naming.TOP}/other/s/20270208T100000Z/x/0000"
     begins(server, f"/dc/{naming.TOP}/rehearsal", theirs)
-    assert Folders(storage, Threads(2)).of_campaign(f"{server.url}/dc", "rehearsal") is None
+    assert Folders(storage, Workers(2, "storage")).of_campaign(f"{server.url}/dc", "rehearsal") is None
     assert f"/dc/{naming.TOP}/rehearsal" not in server.folders
     assert set(server.files) == {theirs}
     server.tricks.clear()
     del server.files[theirs]
-    assert Folders(storage, Threads(2)).of_campaign(f"{server.url}/dc", "rehearsal") is None
+    assert Folders(storage, Workers(2, "storage")).of_campaign(f"{server.url}/dc", "rehearsal") is None
     assert f"/dc/{naming.TOP}" in server.folders
 
 
@@ -133,5 +133,5 @@ def test_a_listing_cannot_name_what_is_deleted(server, storage):
     """Its entries only choose among names that are proved to be ours."""
     top = "/dc/dc_inject/rehearsal"
     server.folders |= {"/dc", "/dc/dc_inject", top, f"{top}/s", f"{top}/s/mine", f"{top}/s/mine/20270208T100000Z"}
-    assert Folders(storage, Threads(2)).of_campaign(f"{server.url}/dc", "rehearsal") is None
+    assert Folders(storage, Workers(2, "storage")).of_campaign(f"{server.url}/dc", "rehearsal") is None
     assert server.deleted() == []

@@ -19,7 +19,6 @@ from dc_inject.backends.fts.observing import Observing
 from dc_inject.backends.fts.removing import Removing
 from dc_inject.backends.fts.rows import Rows
 from dc_inject.backends.fts.sites import Sites
-from dc_inject.backends.fts.threads import Threads
 from dc_inject.credentials.destinations import hint, refusal
 from dc_inject.menu import TransferLimit
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, urls
@@ -41,6 +40,7 @@ from dc_inject.model.ports import (
 from dc_inject.model.redaction import scrub
 from dc_inject.model.services import FTS
 from dc_inject.storage import AnyStorage, Look, Refused, Storage, WebDav, Xrootd, trust
+from dc_inject.system.executor import Workers
 
 __all__ = ["Delegation", "FtsBackend", "StorageEnd"]
 
@@ -103,13 +103,13 @@ class FtsBackend:
                 lambda url: self._may_open(purpose, url),
             )
 
-        pool, quick = Threads(threads), min(timeout, QUICK)
+        pool, quick = Workers(threads, "storage"), min(timeout, QUICK)
         self._jobs = Jobs(self.connection, trusted)
         self._observing = Observing(self.connection, self._jobs, Rows(self.connection))
         self._removing = Removing(reached("destination", timeout), self.end, pool, clock)
         self._inventory = Inventory(reached("source", timeout), pool, replicas)
         source, destination = (reached(end, quick, 2 * quick) for end in ("source", "destination"))
-        asking = Threads(threads)
+        asking = Workers(threads, "storage")
         self._sites = Sites(source, destination, self._alike, asking, clock)
         self._ends = Ends(source, destination, asking)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dc_inject.backends.fts.threads import Threads
 from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.storage import VERBS, Look, Reach, Storage
+from dc_inject.system.executor import Workers
 
 Role = Literal["source", "destination"]
 
@@ -36,20 +36,20 @@ class StorageEnd:
 class Ends:
     """Asks storages questions that change nothing; what goes wrong is part of the answer."""
 
-    def __init__(self, source: Storage, destination: Storage, threads: Threads) -> None:
+    def __init__(self, source: Storage, destination: Storage, workers: Workers) -> None:
         """Take the storages as they are opened for sources and for destinations."""
         self._storages: Mapping[Role, Storage] = {"source": source, "destination": destination}
-        self._threads = threads
+        self._workers = workers
 
     def ask(self, sources: Iterable[str], destinations: Iterable[str]) -> list[StorageEnd]:
         """Tell of each prefix whether it can be reached, and which verbs are allowed there."""
         asked: list[tuple[Role, str]] = [("source", prefix) for prefix in sorted(set(sources))]
         asked += [("destination", prefix) for prefix in sorted(set(destinations))]
-        return list(self._threads.map(self._end, asked))
+        return list(self._workers.map(self._end, asked))
 
     def look(self, files: Sequence[str]) -> list[Look | ServiceError]:
         """Look at source files, or tell why that cannot be done."""
-        return list(self._threads.map(self._look, files))
+        return list(self._workers.map(self._look, files))
 
     def _end(self, asked: tuple[Role, str]) -> StorageEnd:
         role, prefix = asked

@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 
-from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import Trouble
 from dc_inject.model import Injection, deletion, naming, urls
 from dc_inject.model.errors import Permanent, ServiceError
 from dc_inject.storage import Missing, Storage
+from dc_inject.system.executor import Workers
 
 log = logging.getLogger(__name__)
 
@@ -22,10 +22,10 @@ log = logging.getLogger(__name__)
 class Folders:
     """Deletes empty folders; a storage that lets nobody delete folders keeps them, as they hold no bytes."""
 
-    def __init__(self, storage: Storage, threads: Threads) -> None:
-        """Take the storage (as destination), and the threads that bound its requests."""
+    def __init__(self, storage: Storage, workers: Workers) -> None:
+        """Take the storage (as destination), and the workers that bound its requests."""
         self._storage = storage
-        self._threads = threads
+        self._workers = workers
 
     def of_job(self, injection: Injection) -> ServiceError | None:
         """Delete the folder of a job that is over."""
@@ -54,7 +54,7 @@ class Folders:
                 levels[url.count("/")].append(url)
         for depth in sorted(levels, reverse=True):
             some = [deletion.CopyFolder(where, url, campaign) for url in levels[depth]]
-            for stood in self._threads.map(lambda folder: self._ask(folder, storage), some):
+            for stood in self._workers.map(lambda folder: self._ask(folder, storage), some):
                 if stood is not None:
                     return stood  # those above it are not empty then
         return self._delete(deletion.CopyFolder(where, top, campaign))

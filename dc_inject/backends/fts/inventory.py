@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import Trouble
 from dc_inject.model import DatasetFilter, File, FileFilter, naming, units, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.planning import pool
 from dc_inject.storage import Found, Missing, Refused, Storage
+from dc_inject.system.executor import Workers
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Inventory:
     """Reads what may be injected from a source; costly, so it is asked rarely."""
 
     storage: Storage
-    threads: Threads
+    workers: Workers
     replicas: Replicas | None = None
 
     def read(self, source: str, files: FileFilter) -> Iterator[File]:
@@ -89,7 +89,7 @@ class Inventory:
         left = iter(items)
         while some := list(islice(left, _AT_ONCE)):
             names = [item.name for item in some if not item.bytes]
-            sizes = dict(zip(names, self.threads.map(lambda url: self._size(url, trouble), names), strict=True))
+            sizes = dict(zip(names, self.workers.map(lambda url: self._size(url, trouble), names), strict=True))
             for item in some:
                 if size := item.bytes or sizes[item.name]:
                     none = False

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject.backends.fts.folders import Folders
-from dc_inject.backends.fts.threads import Threads
 from dc_inject.backends.fts.trouble import GIVE_UP_AFTER, Trouble
 from dc_inject.model import Entry, JobOptions, deletion, naming, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
@@ -19,6 +18,7 @@ from dc_inject.model.ports import Clock, Outcome, Removal, Stray
 from dc_inject.planning.lifetime import hours_in_queue
 from dc_inject.planning.reconcile import backoff
 from dc_inject.storage import Missing, Storage
+from dc_inject.system.executor import Workers
 
 FIRST_RETRY = timedelta(seconds=15)
 LONGEST_RETRY = timedelta(minutes=30)
@@ -30,12 +30,12 @@ Cancel = Callable[[Sequence[Entry]], list[Outcome]]
 class Removing:
     """Deletes copies of ours; every call may be made again."""
 
-    def __init__(self, storage: Storage, cancel: Cancel, threads: Threads, clock: Clock) -> None:
+    def __init__(self, storage: Storage, cancel: Cancel, workers: Workers, clock: Clock) -> None:
         """Take the storage (as destination), who cancels jobs, what bounds its requests, and the clock."""
         self._storage = storage
         self._cancel = cancel
-        self._threads = threads
-        self._folders = Folders(storage, threads)
+        self._workers = workers
+        self._folders = Folders(storage, workers)
         self._clock = clock
         self._lock = threading.Lock()
         self._attempts: dict[str, int] = {}  # failed ones, by key
@@ -70,7 +70,7 @@ class Removing:
         # A few first: a storage that hangs holds a few threads, and not all that others want.
         some = (files[:GIVE_UP_AFTER], files[GIVE_UP_AFTER:])
         told = [
-            told for part in some for told in self._threads.map(lambda file: self._delete(file, storage), part)
+            told for part in some for told in self._workers.map(lambda file: self._delete(file, storage), part)
         ]
         errors = [error for error in told if error is not None]
         quiet_at = _quiet_at(entry, now)
@@ -126,7 +126,7 @@ class Removing:
         """
         where, storage = urls.normal(prefix), Trouble()
         files = [deletion.CopiedFile(where, url, campaign) for url in dict.fromkeys(urls_)]
-        errors = self._threads.map(lambda file: self._delete(file, storage), files)
+        errors = self._workers.map(lambda file: self._delete(file, storage), files)
         told = [(file.url, error) for file, error in zip(files, errors, strict=True)]
         for url in {urls.parent(url): url for url, error in told if error is None}.values():
             self._folders.of_file(url, where, campaign)

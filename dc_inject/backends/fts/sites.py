@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
-from dc_inject.backends.fts.threads import Threads
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Clock, RseFacts
 from dc_inject.storage import Reach, Storage
+from dc_inject.system.executor import Workers
 
 FRESH = timedelta(seconds=30)  # 1,200 links do not ask one storage 1,200 times
 
@@ -27,13 +27,13 @@ class Sites:
     """
 
     def __init__(
-        self, source: Storage, destination: Storage, alike: Callable[[], bool], threads: Threads, clock: Clock
+        self, source: Storage, destination: Storage, alike: Callable[[], bool], workers: Workers, clock: Clock
     ) -> None:
         """Take the storages with short timeouts, and who tells whether their credentials are the same."""
         self._source = source
         self._destination = destination
         self._alike = alike
-        self._threads = threads
+        self._workers = workers
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[datetime, RseFacts]] = {}
@@ -46,7 +46,7 @@ class Sites:
             self._kept = {name: kept for name, kept in self._kept.items() if now - kept[0] < _fresh(kept[1])}
             facts = {name: self._kept[name][1] for name in names if name in self._kept}
         asked = [name for name in names if name not in facts]
-        for name, told in zip(asked, self._threads.map(self._ask, asked), strict=True):
+        for name, told in zip(asked, self._workers.map(self._ask, asked), strict=True):
             facts[name] = told
             with self._lock:
                 self._kept[name] = self._clock.now(), told

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +16,7 @@ from dc_inject.backends.answers import count, name
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.releases import SCHEME_MAP
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
+from dc_inject.system.executor import Workers
 
 THREADS = 8  # that ask at a time: a campaign may have a thousand links
 Pair = tuple[str, str]
@@ -62,21 +62,21 @@ def surveyed(connection: Connection, pairs: Iterable[Pair]) -> Survey:
     links = sorted(set(pairs))
     rses = sorted({rse for pair in links for rse in pair})
     missing: dict[str, str] = {}
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="survey") as threads:
+    workers = Workers(THREADS, "survey")
 
-        def ask(signal: str, subjects: list[T], read: Callable[[T], int | Protocols | None]) -> dict[T, object]:
-            answers = dict(zip(subjects, threads.map(lambda one: _tried(read, one), subjects), strict=True))
-            errors = [answer for answer in answers.values() if isinstance(answer, ServiceError)]
-            fatal = next((error for error in errors if isinstance(error, NeedsOperator)), None)
-            if fatal is not None:
-                raise fatal
-            if errors:
-                missing[signal] = f"{errors[0].message} ({len(errors)} of {len(subjects)})"
-            return {one: answer for one, answer in answers.items() if not isinstance(answer, ServiceError)}
+    def ask(signal: str, subjects: list[T], read: Callable[[T], int | Protocols | None]) -> dict[T, object]:
+        answers = dict(zip(subjects, workers.map(lambda one: _tried(read, one), subjects), strict=True))
+        errors = [answer for answer in answers.values() if isinstance(answer, ServiceError)]
+        fatal = next((error for error in errors if isinstance(error, NeedsOperator)), None)
+        if fatal is not None:
+            raise fatal
+        if errors:
+            missing[signal] = f"{errors[0].message} ({len(errors)} of {len(subjects)})"
+        return {one: answer for one, answer in answers.items() if not isinstance(answer, ServiceError)}
 
-        protocols = ask("protocols", rses, lambda rse: _protocols(connection, rse))
-        expired = ask("expired", rses, lambda rse: _expired(connection, rse))
-        distances = ask("distances", links, lambda pair: _distance(connection, pair))
+    protocols = ask("protocols", rses, lambda rse: _protocols(connection, rse))
+    expired = ask("expired", rses, lambda rse: _expired(connection, rse))
+    distances = ask("distances", links, lambda pair: _distance(connection, pair))
     return Survey(
         {rse: told for rse, told in protocols.items() if isinstance(told, Protocols)},
         {rse: told for rse, told in expired.items() if isinstance(told, int)},
