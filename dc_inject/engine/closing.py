@@ -1,4 +1,4 @@
-"""Closing a cycle: its rows are written for good, each with its reason; and what is said when we leave."""
+"""Closing a cycle: its rows are written for good, each with the reason why it got less than its due."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Closing:
         rows: list[Row] = []
         for cycle in cycles:
             gone = Held(Hold.NOT_RUNNING, {"since": cycle.name})
-            known = self._context.ledger.rows(cycle=cycle)
-            rows += self._write(cycle, {row.key: gone for row in known}, {})
+            opened = self._context.ledger.rows(cycle=cycle)
+            rows += self._write(cycle, {row.key: gone for row in opened}, {})
         if cycles:
             due = units.format_size(sum(row.due for row in rows))
             span = f"{cycles[0]}" + (f" to {cycles[-1]}" if len(cycles) > 1 else "")
@@ -98,8 +98,8 @@ class Closing:
                 reasons[key] = Held(Hold(broken.hold), {"message": broken.message[:200]})
             elif row.due and not planned:
                 reasons[key] = Held(Hold.API_ERRORS, {"planned": "no", "tries": tries})
-            elif known := troubles.get(key):
-                reasons[key] = known
+            elif trouble := troubles.get(key):
+                reasons[key] = trouble
             elif waiting[key]:
                 reasons[key] = Held(Hold.API_ERRORS, {"unanswered": waiting[key]})
             elif lost.get(key):
@@ -117,8 +117,8 @@ class Closing:
         for entry in entries:
             given[entry.injection.flow] += entry.injected + entry.failed
         accounts = self._context.ledger.accounts()
-        found = {row.key: min(given[row.key] - row.injected, accounts[row.key].failed) for row in rows}
-        return {key: lost for key, lost in found.items() if lost > 0}
+        failed = {row.key: min(given[row.key] - row.injected, accounts[row.key].failed) for row in rows}
+        return {key: lost for key, lost in failed.items() if lost > 0}
 
     def _troubles(self, rows: Sequence[Row], entries: Iterable[Entry]) -> dict[FlowKey, Held]:
         """Return the troubles of the cycle, and as one of them what there was no time to ask for.
@@ -132,8 +132,9 @@ class Closing:
                 unsent[entry.injection.flow].append(entry.injection.item.bytes)
         troubles = dict(self._context.troubles)
         for row in rows:
-            sizes, known = unsent[row.key], troubles.get(row.key)
-            if sizes and (known is None or (known.hold in _OF_ITEMS and 2 * sum(sizes) >= row.due - row.injected)):
+            sizes, trouble = unsent[row.key], troubles.get(row.key)
+            most = 2 * sum(sizes) >= row.due - row.injected
+            if sizes and (trouble is None or (trouble.hold in _OF_ITEMS and most)):
                 numbers = {"withdrawn": sum(sizes), "not_sent": len(sizes), "injected": row.injected}
                 troubles[row.key] = Held(Hold.OVERLOAD, numbers)
         return troubles

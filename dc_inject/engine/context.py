@@ -75,7 +75,8 @@ class EngineContext:
         now = self.clock.now()
         whole = {flow for flow, until in self.whole_until.items() if now < until}
         return tuple(
-            replace(one, flow=replace(one.flow, slices=None)) if one.flow.key in whole else one for one in demands
+            replace(demand, flow=replace(demand.flow, slices=None)) if demand.flow.key in whole else demand
+            for demand in demands
         )
 
     def tell(self, event: Event) -> None:
@@ -89,10 +90,10 @@ class EngineContext:
             self.broken[service] = error
             self.ledger.signal("service", service, None, self.clock.now(), error.message)
         hold = Hold(error.hold) if isinstance(error, NeedsOperator | Temporary) else Hold.API_ERRORS
-        known = {held.hold for flow, held in self.troubles.items() if flow.link.through == service}
+        reported = {held.hold for flow, held in self.troubles.items() if flow.link.through == service}
         for flow in flows:
-            if hold not in known and service not in self.broken:
-                known.add(hold)  # once a cycle: the rows count how often
+            if hold not in reported and service not in self.broken:
+                reported.add(hold)  # once a cycle: the rows count how often
                 self.warn((service, hold), f"{service}: {hold} for {flow}: {error.message}")
             self.trouble(flow, hold, error.message)
         self.tell(ServiceFailed(service, error.kind, error.message))
@@ -165,9 +166,9 @@ class EngineContext:
     def trouble(self, flow: FlowKey, hold: Hold, message: str) -> None:
         """Count a trouble of a flow; the first kind of a cycle is the one that leads in its row."""
         self.tell(LinkTroubled(flow, hold))
-        known = self.troubles.get(flow)
-        if known is None:
+        leading = self.troubles.get(flow)
+        if leading is None:
             self.troubles[flow] = Held(hold, {"times": 1, "message": message[:200]})
-        elif known.hold is hold:
-            times = int(known.numbers["times"]) + 1
-            self.troubles[flow] = Held(hold, {**known.numbers, "times": times})
+        elif leading.hold is hold:
+            times = int(leading.numbers["times"]) + 1
+            self.troubles[flow] = Held(hold, {**leading.numbers, "times": times})

@@ -80,13 +80,13 @@ class Opening:
         exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
         due = pace.due(flows, exclusions, site_of(campaign), cycle.start, cycle.end, since)
         speaking = pace.flows_now(flows, cycle)
-        left = aiming.remaining(self._context, speaking, exclusions, site_of(campaign), cycle, since)
+        remaining = aiming.remaining(self._context, speaking, exclusions, site_of(campaign), cycle, since)
         for key, part in due.items():
             pause = paused(pauses, key)
             if pause is not None:
                 dues[key] = 0, Held(Hold.PAUSED, {"by": pause.who, **({"why": pause.why} if pause.why else {})})
             else:
-                amount = left[key](part.bytes) if key in left else part.bytes
+                amount = remaining[key](part.bytes) if key in remaining else part.bytes
                 dues[key] = amount, hold or (part.held if part.bytes == 0 else None)
         extras = {key: round(amount * speaking[key].overhead) for key, (amount, _) in dues.items()}
         goals = {key: flow.goal for key, flow in speaking.items()}
@@ -94,11 +94,10 @@ class Opening:
 
     def drain(self, cycle: Cycle) -> None:
         """Open a cycle in which nothing is due, so that what still arrives has a row to be told in."""
-        live = self._context.ledger.entries(State.CALLED, State.LIVE, State.COMPLETE)
-        if live:
-            self._context.ledger.open_cycle(
-                cycle, {e.injection.flow: (0, None) for e in live}, self._context.clock.now()
-            )
+        entries = self._context.ledger.entries(State.CALLED, State.LIVE, State.COMPLETE)
+        if entries:
+            dues = {entry.injection.flow: (0, None) for entry in entries}
+            self._context.ledger.open_cycle(cycle, dues, self._context.clock.now())
 
     def record_idle(self, cycle: Cycle) -> None:
         """Open a cycle that is over and in which we ran only to see what was left go: nobody was missing in it.

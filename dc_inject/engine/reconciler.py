@@ -216,8 +216,8 @@ class Rounds:
 
     def ends_are_open(self) -> bool:
         """Whether files of jobs that were asked to end are not known to be gone, and are ours to delete."""
-        some = self._context.ledger.entries(*IN_SERVICE, State.ENDED)
-        return any(e.end_asked_at and self._works(e) and not e.injection.link.service.cleans_up for e in some)
+        entries = self._context.ledger.entries(*IN_SERVICE, State.ENDED)
+        return any(e.end_asked_at and self._works(e) and not e.injection.link.service.cleans_up for e in entries)
 
     # ------------------------------------------------------------------ what was seen
 

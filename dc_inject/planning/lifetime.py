@@ -26,6 +26,9 @@ which it is read. So a first copy stays for both, and for a cycle in which the s
 
 **While `run` is active**, an edited `lifetime` is that of rules made from then on; an edited `dwell` holds for
 all. A rate that is set changes the ingress, and with it what fits.
+
+**From then on** the states of a rule follow each other as `model/transitions.py` says; `engine/reconciler.py`
+observes and ends it, and `engine/deleting.py` deletes what it leaves.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ def _run(tag: Hashable, task: Callable[[], Any], done: queue.SimpleQueue[Finishe
     """Run a task; hand back its result, or its error to whoever waits for it."""
     try:
         finished = Finished(tag, task(), None)
-    except BaseException as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001  handed to whoever waits for it
         finished = Finished(tag, None, error)
     done.put(finished)
 
