@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
+from dc_inject.model import Entry
 from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.model.ports import Clock, Executor
 
 log = logging.getLogger(__name__)
 
 K = TypeVar("K")
+T = TypeVar("T")
 Then = Callable[[Any, ServiceError | None], None]
 
 
@@ -84,6 +87,19 @@ class Calls:
     def under_way(self) -> int:
         """How many tasks have not come back."""
         return len(self._then)
+
+
+def by_service(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Return entries by the service that they went through."""
+    result: dict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        result[entry.injection.link.through].append(entry)
+    return result
+
+
+def in_parts(things: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Cut things into parts of at most so many, each for one call."""
+    return [things[start : start + size] for start in range(0, len(things), size)]
 
 
 def _as_service_error(error: BaseException) -> ServiceError:

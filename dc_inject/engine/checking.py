@@ -35,7 +35,7 @@ class Checking:
         self._check_at = context.clock.now() + CHECK_EVERY
         self._look_at = context.clock.now()
         self._asked: set[str] = set()  # services that are being asked
-        self._told: dict[str, datetime] = {}  # which end of credentials has been told of a service
+        self._warned: dict[str, datetime] = {}  # which end of credentials was warned of
         self._ends: dict[str, tuple[datetime, timedelta]] = {}  # of credentials, and how long before that is soon
         for identity in context.identities.values():
             self._watch(identity)
@@ -50,7 +50,7 @@ class Checking:
         self._check_at = min(self._check_at, now + CHECK_EVERY)
         unsure = {service for service, identity in self._context.identities.items() if identity.may_end is None}
         waiting = set(self._context.broken) | unsure
-        self._mending = {service: told for service, told in self._mending.items() if service in waiting}
+        self._mending = {service: tries for service, tries in self._mending.items() if service in waiting}
         services = set()
         for service in waiting - self._asked:
             times, again_at = self._mending.get(service, (0, now))
@@ -110,12 +110,12 @@ class Checking:
         if until is not None and until - now <= self._soon(service, until, now):
             why = f"they end at {until.isoformat(timespec='seconds')}"
             self._context.ledger.signal("credentials", service, None, now, why)
-            if self._told.get(service) != until:
-                self._told[service] = until
+            if self._warned.get(service) != until:
+                self._warned[service] = until
                 log.warning(
                     "the credentials for %s: %s; renew them in their place, without a restart", service, why
                 )
-        elif self._told.pop(service, None) is not None or until is not None:
+        elif self._warned.pop(service, None) is not None or until is not None:
             self._context.ledger.signal("credentials", service, "good", now)
 
     def _soon(self, service: str, until: datetime, now: datetime) -> timedelta:
@@ -123,9 +123,9 @@ class Checking:
 
         What somebody renewed while we watched will be renewed again: of a short time only the second half is soon.
         """
-        known = self._ends.get(service)
-        if known is None or known[0] != until:
-            before = WARN_BEFORE if known is None else min(WARN_BEFORE, (until - now) / 2)
+        earlier = self._ends.get(service)
+        if earlier is None or earlier[0] != until:
+            before = WARN_BEFORE if earlier is None else min(WARN_BEFORE, (until - now) / 2)
             self._ends[service] = until, before
         return self._ends[service][1]
 

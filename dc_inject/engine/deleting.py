@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine.calls import Calls
+from dc_inject.engine.calls import Calls, by_service, in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
@@ -184,12 +184,10 @@ class DeletionRounds:
         due = [
             e for e in self._ended(cleans_up=True) if e.ended_at and e.ended_at + e.injection.cycle.length <= now
         ]
-        for start in range(0, len(due), LOOKS_AT_ONCE):
-            part = due[start : start + LOOKS_AT_ONCE]
-            for service in sorted({entry.injection.link.through for entry in part}):
-                entries = [entry for entry in part if entry.injection.link.through == service]
+        for service, entries in sorted(by_service(due).items()):
+            for part in in_parts(entries, LOOKS_AT_ONCE):
                 self._looking += 1
-                call = partial(self._context.backends[service].remove, entries)
+                call = partial(self._context.backends[service].remove, part)
                 self._context.calls.start(call, partial(self._looked, service), service)
 
     def round(self, now: datetime) -> None:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dc_inject.engine import aiming, preflight
+from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.inventories import Inventories
 from dc_inject.ledger import Pause, Row
@@ -144,22 +145,23 @@ class Opening:
     def _ask_facts(
         self, flows: Iterable[Flow], deadline: datetime, *, last_try: bool
     ) -> dict[tuple[str, str], RseFacts]:
-        context, tasks = self._context, {}
+        context = self._context
         names: dict[str, set[str]] = {}
         for flow in flows:
             names.setdefault(flow.link.through, set()).update(flow.link[:2])
-        for service in sorted(set(names) - set(context.broken)):
-            rses = sorted(names[service])
-            for start in range(0, len(rses), RSES_AT_ONCE):
-                part = rses[start : start + RSES_AT_ONCE]
-                tasks[service, start] = partial(context.backends[service].sites, part)
+        parts = {
+            (service, number): part
+            for service in sorted(set(names) - set(context.broken))
+            for number, part in enumerate(in_parts(sorted(names[service]), RSES_AT_ONCE))
+        }
+        tasks = {name: partial(context.backends[name[0]].sites, part) for name, part in parts.items()}
         results, errors = context.calls.gather(tasks, deadline, lambda name: name[0])
         self._complain(errors, last_try=last_try and bool(results))
-        facts = {(service, name): fact for (service, _), some in results.items() for name, fact in some.items()}
+        facts = {(part[0], name): fact for part, found in results.items() for name, fact in found.items()}
         now = context.clock.now()
         with context.ledger.together():
-            for (service, start), error in errors.items():
-                for name in sorted(names[service])[start : start + RSES_AT_ONCE]:
+            for failed, error in errors.items():
+                for name in parts[failed]:
                     context.ledger.signal("availability", name, None, now, error.message)
             for (_, name), fact in facts.items():
                 for signal, why in fact.missing.items():
@@ -176,11 +178,11 @@ class Opening:
     ) -> tuple[dict[PoolKey, list[Item]], dict[PoolKey, ServiceError]]:
         """Read pools that are too old; returns what each holds, and which could not be read (yet)."""
         broken = self._context.broken
-        some = [flow for flow in flows if flow.link.through not in broken]
-        wanted = {flow.pool: flow.link.through for flow in some if not isinstance(flow.goal, SecondHop)}
+        able = [flow for flow in flows if flow.link.through not in broken]
+        wanted = {flow.pool: flow.link.through for flow in able if not isinstance(flow.goal, SecondHop)}
         pools, never = self._inventories.refresh(wanted, deadline)
-        landed = aiming.landed(self._context, some)
-        pools |= {flow.pool: landed[flow.key] for flow in some if flow.key in landed}
+        landed = aiming.landed(self._context, able)
+        pools |= {flow.pool: landed[flow.key] for flow in able if flow.key in landed}
         last_try = last_try and bool(pools)
         self._complain(
             {(wanted[pool], n): error for n, (pool, error) in enumerate(never.items())}, last_try=last_try
@@ -313,8 +315,8 @@ class Opening:
         since = oldest if self._used_read is None else max(oldest, self._used_read - cycle.length)
         for item, source, at in self._context.ledger.used(since):
             for name in blocked(item):
-                known = self._used.setdefault(source, {})
-                known[name] = max(at, known.get(name, at))
+                last = self._used.setdefault(source, {})
+                last[name] = max(at, last.get(name, at))
         self._used_read = cycle.start
         return self._used
 
@@ -378,9 +380,9 @@ def _specs(menus: Iterable[Menu]) -> dict[str, RseSpec]:
     """Return what the menus grant of each RSE: of several the smallest space and the longest lag."""
     specs: dict[str, RseSpec] = {}
     for name, spec in ((n, s) for menu in menus for site in menu.sites for n, s in site.rses.items()):
-        known = specs.get(name, spec)
-        spaces = [space for space in (known.space, spec.space) if space is not None]
-        specs[name] = RseSpec(min(spaces, default=None), max(known.deletion_lag, spec.deletion_lag))
+        other = specs.get(name, spec)
+        spaces = [space for space in (other.space, spec.space) if space is not None]
+        specs[name] = RseSpec(min(spaces, default=None), max(other.deletion_lag, spec.deletion_lag))
     return specs
 
 
@@ -391,17 +393,17 @@ def site_of(campaign: Campaign) -> dict[str, str]:
 
 def strictest(limits: Iterable[Limits]) -> Limits:
     """Combine the limits of menus in force at once: a brake is as strong as the strongest of them."""
-    some = list(limits) or [Limits()]
+    in_force = list(limits) or [Limits()]
     return Limits(
-        total=min(limit.total for limit in some),
-        per_site=min(limit.per_site for limit in some),
-        rules_per_hour=min(limit.rules_per_hour for limit in some),
-        files_in_flight=min(limit.files_in_flight for limit in some),
+        total=min(limit.total for limit in in_force),
+        per_site=min(limit.per_site for limit in in_force),
+        rules_per_hour=min(limit.rules_per_hour for limit in in_force),
+        files_in_flight=min(limit.files_in_flight for limit in in_force),
     )
 
 
 def _closed(hold: Hold, verb: str, fact: RseFacts) -> Held:
     """Return the hold of an end that is down or closed, with what is told of it."""
     why = fact.closed.get("readable" if verb == "read" else "writable", "")
-    told = {"message": why[:200]} if why else {}
-    return Held(hold, {"rse": fact.name, "signal": f"availability_{verb}", **told})
+    message = {"message": why[:200]} if why else {}
+    return Held(hold, {"rse": fact.name, "signal": f"availability_{verb}", **message})

@@ -56,7 +56,7 @@ class Overriding:
         if self._seen == after:
             return
         _say(self._seen, after)
-        before = [overrides.overlaid(menus, known) for known in self._held]
+        before = [overrides.overlaid(menus, earlier) for earlier in self._held]
         less = lowered(before, overrides.overlaid(menus, after), max(now, cycle.start), cycle.end)
         self._seen, self._held = after, [*self._held, after]
         # Where nothing was due, since it is paused, say, there is nothing to forgive.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Bundle, Cycle, Flow, FlowKey, Hold, Injection, Slice
 from dc_inject.model.events import SetAside
@@ -138,11 +139,10 @@ def _look(
         by_source[injection.link.through, injection.link.source].append(injection)
     tasks, parts = {}, {}
     for (service, source), injections in by_source.items():
-        for start in range(0, len(injections), LOOK_AT_ONCE):
-            part = injections[start : start + LOOK_AT_ONCE]
-            parts[service, source, start] = part
+        for number, part in enumerate(in_parts(injections, LOOK_AT_ONCE)):
+            parts[service, source, number] = part
             candidates = [Candidate(injection.item.id, injection.link) for injection in part]
-            tasks[service, source, start] = partial(context.backends[service].look, candidates)
+            tasks[service, source, number] = partial(context.backends[service].look, candidates)
     results, errors = context.calls.gather(tasks, deadline, lambda name: name[0])
     failed: set[FlowKey] = set()
     for name, error in errors.items():

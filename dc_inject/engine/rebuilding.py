@@ -14,7 +14,7 @@ from functools import partial
 from itertools import groupby
 from typing import TypeVar
 
-from dc_inject.engine.calls import Calls
+from dc_inject.engine.calls import Calls, in_parts
 from dc_inject.ledger import Ledger
 from dc_inject.model import (
     Bundle,
@@ -218,9 +218,9 @@ class Rebuilding:
         for thing, service in things:
             by_service[service].append(thing)
         tasks: dict[tuple[str, int], Callable[[], Mapping[K, A]]] = {
-            (service, start): partial(question, self._backends[service], some[start : start + AT_ONCE])
-            for service, some in by_service.items()
-            for start in range(0, len(some), AT_ONCE)
+            (service, number): partial(question, self._backends[service], part)
+            for service, of_service in by_service.items()
+            for number, part in enumerate(in_parts(of_service, AT_ONCE))
         }
         deadline = self._clock.now() + self._patience * len(tasks)
         answers, errors = self._calls.gather(tasks, deadline, lambda name: name[0])

@@ -18,7 +18,7 @@ person waits for each answer.
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -26,6 +26,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from dc_inject.engine import aiming
+from dc_inject.engine.calls import by_service, in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.deleting import DeletionRounds
 from dc_inject.engine.preflight import SET_ASIDE
@@ -101,11 +102,11 @@ class Reconciler:
         self, entries: Iterable[Entry], *, exact: bool = False, at_once: int = OBSERVE_AT_ONCE
     ) -> Iterator[Batch[Observation]]:
         """Give the calls that observe entries: what is in doubt apart, in small batches."""
-        for service, of_service in _by_service(entries).items():
+        for service, of_service in by_service(entries).items():
             backend = self._backends[service]
             in_doubt = [entry for entry in of_service if entry.state is State.CALLED]
             accepted = [entry for entry in of_service if entry.state is not State.CALLED]
-            for part in [*_parts(accepted, at_once), *_parts(in_doubt, min(FIND_AT_ONCE, at_once))]:
+            for part in [*in_parts(accepted, at_once), *in_parts(in_doubt, min(FIND_AT_ONCE, at_once))]:
                 yield Batch(service, part, partial(backend.observe, part, exact=exact))
 
     def observed(self, entries: Sequence[Entry], observations: Iterable[Observation]) -> list[Observation]:
@@ -118,8 +119,8 @@ class Reconciler:
 
     def ending(self, entries: Iterable[Entry]) -> Iterator[Batch[Outcome]]:
         """Give the calls that end entries; that it was asked for is written down before each is given."""
-        for service, of_service in _by_service(entries).items():
-            for part in _parts(of_service, END_AT_ONCE):
+        for service, of_service in by_service(entries).items():
+            for part in in_parts(of_service, END_AT_ONCE):
                 now, keys = self._clock.now(), tuple(entry.injection.key for entry in part)
                 if self._record is not None:
                     self._record.end_asked(keys, now)
@@ -385,14 +386,3 @@ def _end(backend: Backend, entries: Sequence[Entry]) -> list[Outcome]:
         return backend.end(entries)
     except ServiceError as error:
         return [Outcome(entry.injection.key, error=error) for entry in entries]
-
-
-def _by_service(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
-    result: dict[str, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        result[entry.injection.link.through].append(entry)
-    return result
-
-
-def _parts(entries: Sequence[Entry], size: int) -> list[Sequence[Entry]]:
-    return [entries[start : start + size] for start in range(0, len(entries), size)]
