@@ -148,12 +148,13 @@ def _indents(node: Commented) -> Iterator[tuple[str, int]]:
             continue
         yield from _indents(value)
         inside = _column(value) - _column(node)
-        if inside >= 0 and value and hasattr(node, "values"):
-            if hasattr(value, "values"):
-                yield "mapping", inside
-            elif not value.yaml_anchor():
-                yield "offset", inside
-                yield "sequence", value.lc.item(0)[1] - _column(node)
+        if not value or not hasattr(node, "values"):
+            continue
+        if hasattr(value, "values") and inside > 0:
+            yield "mapping", inside
+        elif not hasattr(value, "values") and inside >= 0 and value.lc.item(0)[1] >= _column(value) + 2:
+            yield "offset", inside
+            yield "sequence", value.lc.item(0)[1] - _column(node)
 
 
 def _column(node: Commented) -> int:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
 from dc_inject.menu import fields as f
+from dc_inject.menu import nodes
 from dc_inject.menu.differences import near, same_goal
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.endpoints import EndpointResolver
-from dc_inject.menu.nodes import Place, Text
-from dc_inject.menu.round_trip import RoundTrip
+from dc_inject.menu.nodes import Map, Node, Place, Seq, Text
+from dc_inject.menu.round_trip import Position, RoundTrip
 from dc_inject.menu.validation import MenuModel
 from dc_inject.model import Flow, rates, units, urls
 from dc_inject.model.errors import UsageError
@@ -37,20 +38,39 @@ def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "
     wanted = tuple(_times(flow, float(factor)) if flow.key in chosen else flow for flow in draft.preview.flows)
     meant: dict[Place, Text] = {}
     others: set[Place] = set()
-    for text, is_meant in _amounts(draft, scenario, link):
-        if text.place.file == draft.name:
-            meant |= {text.place: text} if is_meant else {}
-            others |= set() if is_meant else {text.place}
+    for amount, is_meant in _amounts(draft, scenario, link):
+        if amount.place.file == draft.name:
+            meant |= {amount.place: amount} if is_meant else {}
+            others |= set() if is_meant else {amount.place}
     if others & set(meant):
         raise UsageError("an anchor gives the same rate to others too", EXPAND)
-    new = {(place.line, place.column): units.times(text, factor) for place, text in meant.items()}
+    new = {(place.line, place.column): units.times(amount, factor) for place, amount in meant.items()}
     for target in draft.document.texts("target"):
+        if target.place.file != draft.name:
+            raise UsageError(f"the target stands in {target.place.file}, not in the menu", EXPAND)
         whole = not scenario and not link
         sum_ = units.times(target, factor) if whole else units.exact_rate(rates.peak(wanted).rate)
         new[target.place.line, target.place.column] = sum_
     document = RoundTrip(draft.text)
     document.replace_scalars(new)
-    return document.text(), wanted
+    text = document.text()
+    if _read(text, {}) != _read(draft.text, new):
+        raise UsageError("the menu cannot be written back as it is", "write it in plainer YAML, or add --expand")
+    return text, wanted
+
+
+def _read(text: str, new: Mapping[Position, str]) -> Node | None:
+    """Read YAML, with other texts in the place of some scalars."""
+
+    def changed(node: Node) -> Node:
+        if isinstance(node, Map):
+            return Map([(key, changed(value)) for key, value in node.entries()], node.place)
+        if isinstance(node, Seq):
+            return Seq(map(changed, node), node.place)
+        return Text(new.get((node.place.line, node.place.column), node), node.place)
+
+    root = nodes.compose(text.encode(), "", lambda *_: None)
+    return None if root is None else changed(root)
 
 
 def compare(wanted: Iterable[Flow], made: Iterable[Flow]) -> None:

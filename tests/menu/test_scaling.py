@@ -154,6 +154,13 @@ def test_rates_in_other_files() -> None:
         scaling.scaled(made, Fraction(2))
 
 
+def test_a_target_in_another_file() -> None:
+    """Is not changed from here, and neither is what stands in its line here."""
+    made = draft(text(x="include: p.yaml"), {"p.yaml": "\n\ntarget: 10 Gb/s\n"})
+    with pytest.raises(UsageError, match=r"the target stands in p\.yaml"):
+        scaling.scaled(made, Fraction(2))
+
+
 def test_a_link_of_a_site() -> None:
     """Is found by the name of its RSE, as `check` shows it."""
     menu = text(
@@ -218,6 +225,7 @@ def test_a_value_keeps_its_anchor_and_its_quotes() -> None:
         '{"a": [1, {"b": "c"}], "d": "2027-02-08 10:00"}\n',
         "a: |\n  two\n  lines\nb: 'it''s'\nc: ~\n",
         "a: 1   # c\r\nb: [2, 3]\r\n",
+        "a:\n- b: []\n  c:\n    d: e\n",
     ],
 )
 def test_what_is_not_changed_stays_as_it_was(style: str) -> None:
@@ -230,3 +238,8 @@ def test_a_comment_that_would_be_lost(before: str) -> None:
     """Is never lost: the menu is refused."""
     with pytest.raises(UsageError, match=r"the comment '# \w+' would be lost"):
         RoundTrip(before).text()
+
+
+def test_a_key_that_is_written_out() -> None:
+    """`? key` becomes `key`, and nothing below it moves elsewhere."""
+    assert RoundTrip("a:\n- ? b\n  : []\n  c:\n    d: e\n").text() == "a:\n- b: []\n  c:\n    d: e\n"
