@@ -43,7 +43,7 @@ class DryBackend:
 
     def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Look at the real service; what has landed in the simulation is there."""
-        landed = {candidate: sight for candidate, sight in self._sim.look(candidates).items() if sight.item}
+        landed = {candidate: status for candidate, status in self._sim.look(candidates).items() if status.item}
         return {**self._real.look(candidates), **landed}
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:

@@ -159,7 +159,7 @@ class SimBackend:
         """Say which candidates are whole at the source and which are at the destination."""
         self._call("look", candidates)
         self._advance()
-        return {candidate: self._sight(candidate) for candidate in candidates}
+        return {candidate: self._replica_status(candidate) for candidate in candidates}
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Accept each injection unless its (item, destination) is taken; the same key is adopted."""
@@ -262,7 +262,7 @@ class SimBackend:
         """Return what can be at a destination once only: an item, or the copies of one injection."""
         return (injection.item.id if self._cleans_up else injection.key, injection.link.destination)
 
-    def _sight(self, candidate: Candidate) -> ReplicaStatus:
+    def _replica_status(self, candidate: Candidate) -> ReplicaStatus:
         wanted, until = candidate.item, None
         item = None if isinstance(wanted, SliceId) else self._named.get(candidate.link.source, {}).get(wanted)
         summed_up = True

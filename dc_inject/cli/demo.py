@@ -186,7 +186,7 @@ def _left_in_rucio(ledger: Path) -> list[str]:
     deadline = clock.now() + DELETED_WITHIN
     while True:
         rules = sum(1 for _ in backend.ours("demo"))
-        there = [place for place, sight in backend.look(places).items() if sight.destination_bytes]
+        there = [place for place, status in backend.look(places).items() if status.destination_bytes]
         if not (rules or there) or clock.now() >= deadline:
             break
         executor.wait(clock.now() + timedelta(seconds=1))

@@ -156,19 +156,19 @@ def _last_look(
     for pool, use in firsts.items():
         flow, items = use[1], samples[pool]
         try:
-            sights = rucio.look([Candidate(item.id, flow.link) for item in items])
+            statuses = rucio.look([Candidate(item.id, flow.link) for item in items])
         except ServiceError as error:
             what = f"datasets of {pool.source} cannot be looked at: {error.message}"
             told.problems.append(Problem(flow.menu, flow.line, what, error.hint or ""))
             told.service_failed = True
             return
-        _judge(told, use, items, sights)
+        _judge(told, use, items, statuses)
 
 
-def _judge(told: Answers, use: Use, items: Sequence[Item], sights: Mapping[Candidate, ReplicaStatus]) -> None:
+def _judge(told: Answers, use: Use, items: Sequence[Item], statuses: Mapping[Candidate, ReplicaStatus]) -> None:
     """Find a source of which nothing is usable; what is at the destination already is no fault of the source."""
     link = use[1].link
-    whys = (preflight.why_not(sights.get(Candidate(item.id, link)), _tried(use, item)) for item in items)
+    whys = (preflight.why_not(statuses.get(Candidate(item.id, link)), _tried(use, item)) for item in items)
     reasons = Counter("" if why == preflight.THERE else why for why in whys)
     if not reasons[""]:
         why = ", ".join(f"{count} x {reason}" for reason, count in reasons.most_common())

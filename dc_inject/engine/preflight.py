@@ -58,21 +58,21 @@ def replace_unusable(
         chosen = [injection for injection in chosen if not isinstance(injection.item, Bundle)]
         taken |= {(injection.item.id, injection.link.destination) for injection in chosen}
         once_only |= {(item, one.scenario) for one in (*good, *chosen) if one.once for item in units_of(one.item)}
-        sights, failed = _look(context, chosen, deadline)
+        statuses, failed = _look(context, chosen, deadline)
         unseen |= failed
         short: set[FlowKey] = set()
         for injection in chosen:
             if injection.flow in failed:
                 continue
-            sight = sights.get(Candidate(injection.item.id, injection.link))
-            until = sight.source_until if sight else None
+            status = statuses.get(Candidate(injection.item.id, injection.link))
+            until = status.source_until if status else None
             made = _within(context, onward.get(injection.flow), until, injection)
-            why = why_not(sight, made, landed=injection.flow in onward)
-            if why or sight is None or sight.item is None:
+            why = why_not(status, made, landed=injection.flow in onward)
+            if why or status is None or status.item is None:
                 taken |= _set_aside(context, injection, why)
                 short.add(injection.flow)
             else:
-                good.append(replace(made, item=sight.item))
+                good.append(replace(made, item=status.item))
         room = {flow: budgets[flow] - _bytes(good, flow) for flow in short}
         leaving = situation.leaving | {(injection.item.id, injection.link.source) for injection in good}
         again = replace(
@@ -106,26 +106,26 @@ def _within(context: EngineContext, hop: Flow | None, until: datetime | None, in
     return replace(injection, lifetime=lifetime.of_second_copy(injection, until - look, hop.lifetime_min))
 
 
-def why_not(sight: ReplicaStatus | None, injection: Injection, *, landed: bool = False) -> str:
+def why_not(status: ReplicaStatus | None, injection: Injection, *, landed: bool = False) -> str:
     """Return why an item would cause no traffic, or could be lost under way; empty when it is usable.
 
     What has `landed` by a rule of ours is complete when that rule's locks say so, which is why it was chosen;
     Rucio's summary of what is where follows minutes later.
     """
-    if sight is None or sight.item is None:
+    if status is None or status.item is None:
         return NOT_LISTED if isinstance(injection.item, Slice) else "it does not exist any more"
-    if not sight.closed:
+    if not status.closed:
         return "it is still open"
     most = UNEVEN if isinstance(injection.item, Slice) else GROWN
-    if sight.item.bytes > most * injection.item.bytes or sight.item.files > GROWN * injection.item.files:
+    if status.item.bytes > most * injection.item.bytes or status.item.files > GROWN * injection.item.files:
         return "it has grown since the inventory was read"  # bounds, space and quota were weighed for what it was
-    if not sight.item.bytes or not (sight.source_complete or (landed and sight.source_locked)):
+    if not status.item.bytes or not (status.source_complete or (landed and status.source_locked)):
         return NOT_WHOLE
-    if not sight.source_locked:
+    if not status.source_locked:
         return NOT_HELD
-    if lifetime.outlives(injection, sight.source_until):
+    if lifetime.outlives(injection, status.source_until):
         return "the source may lose it before its rule ends"
-    if sight.destination_bytes or sight.destination_locked:
+    if status.destination_bytes or status.destination_locked:
         return THERE
     return ""
 
@@ -149,7 +149,7 @@ def _look(
         flows = {injection.flow for injection in parts[name]}
         context.fail(name[0], error, sorted(flows))
         failed |= flows
-    return {candidate: sight for result in results.values() for candidate, sight in result.items()}, failed
+    return {candidate: status for result in results.values() for candidate, status in result.items()}, failed
 
 
 def _set_aside(context: EngineContext, injection: Injection, why: str) -> set[tuple[ItemId, str]]:

@@ -195,8 +195,10 @@ class Rebuilding:
     def _sized(self, found: Sequence[Found]) -> list[Found]:
         """Return what was found with sizes: Rucio does not tell those of a rule that it has not begun with."""
         without = [one for one in found if one.bytes is None or not one.files]
-        sights = self._ask([(_candidate(one), one.link.through) for one in without], lambda b, some: b.look(some))
-        items = {candidate: sight.item for candidate, sight in sights.items() if sight.item is not None}
+        statuses = self._ask(
+            [(_candidate(one), one.link.through) for one in without], lambda b, some: b.look(some)
+        )
+        items = {candidate: status.item for candidate, status in statuses.items() if status.item is not None}
         sized = []
         for one in found:
             item = items.get(_candidate(one))

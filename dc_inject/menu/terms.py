@@ -21,10 +21,10 @@ from dc_inject.menu.schema import (
 )
 from dc_inject.model import DatasetFilter, FileFilter, JobOptions, Order, Verify, units
 from dc_inject.model.items import MARK, Slicing
+from dc_inject.model.types import LONGEST, SHORTEST
 
 T = TypeVar("T")
 
-LIFETIME = (timedelta(hours=1), timedelta(hours=2))
 FILES = (1, 1000)
 MEAN_FILE = (10**9, 20 * 10**9)
 ANY = (1, 2**63 - 1)  # bounds that let all pass
@@ -127,8 +127,8 @@ def _window(document: Document, levels: Sequence[Overrides], complain: Complain)
 
 def _lifetime(levels: Sequence[Overrides], place: Place, complain: Complain) -> tuple[timedelta, timedelta]:
     given: list[Lifetime] = [level.lifetime for level in levels if level.lifetime is not None]
-    shortest = next((level.min for level in given if level.min is not None), LIFETIME[0])
-    longest = next((level.max for level in given if level.max is not None), LIFETIME[1])
+    shortest = next((level.min for level in given if level.min is not None), SHORTEST)
+    longest = next((level.max for level in given if level.max is not None), LONGEST)
     if shortest > longest:
         complain(
             given[0].place if given else place,

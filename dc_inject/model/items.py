@@ -193,6 +193,11 @@ def label(members: Sequence[File], moment: datetime, number: int) -> str:
     return f"{len(names)}{_FILES}{hashlib.blake2b(made.encode(), digest_size=12).hexdigest()}"
 
 
+def label_of_job(files: int, job: str) -> str:
+    """Return the label of a bundle that was found as a job of FTS, which does not tell that of its making."""
+    return f"{files}{_FILES}of job {job}"
+
+
 def blocked(item: ItemId) -> tuple[str, ...]:
     """Return what cannot go to a place where this is, by name: itself and, of a slice, its parent as a whole."""
     return (str(item), item.range.parent) if isinstance(item, SliceId) else (item,)

@@ -15,6 +15,7 @@ from dc_inject.model.services import DEFAULT, SERVICES, Service
 from dc_inject.model.shape import Shape
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SHORTEST, LONGEST = timedelta(hours=1), timedelta(hours=2)  # lifetimes of rules, where no menu says more
 
 
 class Link(NamedTuple):
@@ -156,8 +157,8 @@ class Flow:
     activity: str = "Data Challenge"
     priority: int = 3
     service_priority: int = 3
-    lifetime_min: timedelta = timedelta(hours=1)
-    lifetime_max: timedelta = timedelta(hours=2)
+    lifetime_min: timedelta = SHORTEST
+    lifetime_max: timedelta = LONGEST
     dwell: timedelta = timedelta(0)
     overhead: float = 0.0
     menu: str = ""  # the file that it comes from

@@ -40,13 +40,13 @@ from typing import NamedTuple
 
 from dc_inject.model import Cycle, Entry, Flow, FlowKey, Injection
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.types import LONGEST
 
 UNKNOWN_CYCLES = 4  # of a campaign, in which times to completion and observed rates are not believed yet
 MEASURED_OVER = timedelta(hours=6)  # how far back completions tell how long it takes
 ARRIVING_FLOOR = 0.1  # of the target: what an observed rate counts as at least, so that a link can come back
 SLICE_LONGER = timedelta(days=1)  # than its rule the dataset of a slice lives, should nobody let it go
 SLICE_AFTER = timedelta(hours=1)  # its rule was ended, it goes
-NO_MENU = timedelta(hours=2)  # of a job found at FTS whose link no menu has any more
 
 _SECOND, _HOUR = timedelta(seconds=1), timedelta(hours=1)
 
@@ -168,7 +168,7 @@ def hours_in_queue(lifetime: timedelta) -> int:
 
 
 def of_found(flow: Flow | None, created: datetime, expires: datetime | None) -> timedelta:
-    """Return the lifetime of what was found in a service: what it tells, else the longest of its flow."""
+    """Return the lifetime of what was found in a service: what it tells, else the longest of its flow, if any."""
     if expires is not None:
         return max(expires - created, timedelta(0))
-    return flow.lifetime_max if flow else NO_MENU
+    return flow.lifetime_max if flow else LONGEST

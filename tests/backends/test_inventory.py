@@ -89,10 +89,10 @@ def test_a_fresh_dataset_is_whole_at_the_source_and_not_at_the_destination(
     backend: RucioBackend, items: list[Item], link: Link
 ) -> None:
     candidate = Candidate(items[0].name, link)
-    sight = backend.look([candidate])[candidate]
-    assert sight.item == items[0]
-    assert (sight.closed, sight.source_complete, sight.source_locked) == (True, True, True)
-    assert (sight.source_until, sight.destination_bytes, sight.destination_locked) == (None, 0, False)
+    status = backend.look([candidate])[candidate]
+    assert status.item == items[0]
+    assert (status.closed, status.source_complete, status.source_locked) == (True, True, True)
+    assert (status.source_until, status.destination_bytes, status.destination_locked) == (None, 0, False)
 
 
 def test_any_number_of_candidates_is_three_calls_and_one_for_each_rule_that_holds_them(
@@ -112,8 +112,8 @@ def test_an_unknown_dataset_has_no_item_and_spoils_nothing(
     backend: RucioBackend, items: list[Item], link: Link
 ) -> None:
     unknown, bad, good = (Candidate(name, link) for name in ("cms:nope", "cms:bad!", items[0].name))
-    sights = backend.look([unknown, bad, good])
-    assert [sights[c].item for c in (unknown, bad, good)] == [None, None, items[0]]
+    statuses = backend.look([unknown, bad, good])
+    assert [statuses[c].item for c in (unknown, bad, good)] == [None, None, items[0]]
 
 
 def test_a_server_that_fails_for_every_name_is_not_taken_for_one_that_has_nothing(
@@ -140,16 +140,16 @@ def test_a_name_that_a_server_stumbles_over_spoils_nothing(
 
     monkeypatch.setattr(FakeClient, "list_dataset_replicas_bulk", stumble)
     candidates = [Candidate(item.name, link) for item in items]
-    sights = backend.look(candidates)
-    assert [sights[c].source_complete for c in candidates] == [False] + [True] * (len(items) - 1)
+    statuses = backend.look(candidates)
+    assert [statuses[c].source_complete for c in candidates] == [False] + [True] * (len(items) - 1)
 
 
 def test_an_open_dataset_is_told(backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link) -> None:
     server.opened.add(("cms", "/data/RAW#0"))
     candidate = Candidate(items[0].name, link)
-    sight = backend.look([candidate])[candidate]
-    assert not sight.closed
-    assert sight.item == items[0]  # its size is that of its replica
+    status = backend.look([candidate])[candidate]
+    assert not status.closed
+    assert status.item == items[0]  # its size is that of its replica
 
 
 def test_a_ghost_is_not_there_and_a_lock_or_a_single_file_is(
@@ -159,8 +159,8 @@ def test_a_ghost_is_not_there_and_a_lock_or_a_single_file_is(
     server.replicas[link.destination] = {"/data/RAW#1/0"}
     backend.submit([injection(items[2], link)])
     candidates = [Candidate(item.name, link) for item in items[:3]]
-    sights = backend.look(candidates)
-    there = [(sights[c].destination_bytes, sights[c].destination_locked) for c in candidates]
+    statuses = backend.look(candidates)
+    there = [(statuses[c].destination_bytes, statuses[c].destination_locked) for c in candidates]
     assert there == [(0, False), (2 * GB, False), (0, True)]
 
 

@@ -183,9 +183,9 @@ def test_an_open_dataset_and_one_whose_source_expires_are_told(real: Real) -> No
     name = f"open.{real.link.source}"
     at_last(real.root.add_dataset, "cms", name)
     opened, held = Candidate(f"cms:{name}", real.link), Candidate(real.items[0].name, real.link)
-    sights = real.backend.look([opened, held])
-    assert not sights[opened].closed
-    assert (sights[held].closed, sights[held].source_locked, sights[held].source_until) == (True, True, None)
+    statuses = real.backend.look([opened, held])
+    assert not statuses[opened].closed
+    assert (statuses[held].closed, statuses[held].source_locked, statuses[held].source_until) == (True, True, None)
 
 
 def test_rules_are_found_by_their_comment(real: Real) -> None:
@@ -206,12 +206,12 @@ def test_a_slice_lives_and_ends(real: Real) -> None:
 
     def made(scope: str) -> Injection:
         wanted = naming.made_slice(part, Slicing(scope), "test", "s", cycle.start, real.link)
-        (sight,) = real.backend.look([Candidate(wanted.id, real.link)]).values()
-        assert sight.item is not None
-        assert (sight.closed, sight.source_complete, sight.source_locked) == (True, True, True)
-        assert (sight.destination_bytes, sight.destination_locked) == (0, False)
-        assert sight.item.files == parent.files - 1
-        return injection(sight.item, real.link, cycle=cycle)
+        (status,) = real.backend.look([Candidate(wanted.id, real.link)]).values()
+        assert status.item is not None
+        assert (status.closed, status.source_complete, status.source_locked) == (True, True, True)
+        assert (status.destination_bytes, status.destination_locked) == (0, False)
+        assert status.item.files == parent.files - 1
+        return injection(status.item, real.link, cycle=cycle)
 
     assert kind(real, [made("cms")]) == [NoSlices]
     one = made("user.dcops")

@@ -72,9 +72,9 @@ def test_a_set_at_an_rse_is_registered_injected_and_erased_with_all_its_copies(s
         until(lambda: len(list(backend.inventory(source, every))) == 2, "Rucio's own sums of the datasets")
         items = {item.name: (item.bytes, item.files) for item in backend.inventory(source, every)}
         candidates = [Candidate(name, Link(source, destination)) for name in items]
-        sights = backend.look(candidates).values()
+        statuses = backend.look(candidates).values()
     assert items == dict(zip(done.out.splitlines(), [(900_000, 3), (600_000, 2)], strict=True))
-    assert all(sight.closed and sight.source_complete and sight.source_locked for sight in sights)
+    assert all(status.closed and status.source_complete and status.source_locked for status in statuses)
 
     rule = inject(client, dids[0]["scope"], dids[0]["name"], source, destination)
     until(lambda: state(client, rule) == "OK", "the copies")

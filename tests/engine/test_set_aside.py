@@ -72,15 +72,15 @@ def test_a_dataset_whose_files_cannot_be_listed_is_set_aside_with_all_its_slices
     real, asked = one.backend.look, []
 
     def look(candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
-        sights = dict(real(candidates))
+        statuses = dict(real(candidates))
         for candidate in candidates:
             assert isinstance(candidate.item, SliceId)
             part = candidate.item.range
             bad[:] = bad or [part.parent]
             if part.parent in bad:
                 asked.append((one.clock.now() - START) // CYCLE)
-                sights[candidate] = replace(sights[candidate], item=None)
-        return sights
+                statuses[candidate] = replace(statuses[candidate], item=None)
+        return statuses
 
     monkeypatch.setattr(one.backend, "look", look)
     one.run(cycles=6)

@@ -113,6 +113,6 @@ def test_another_link_with_whole_datasets_never_meets_the_slices(tmp_path: Path)
 def test_a_slice_may_have_larger_files_than_the_mean(name: str, factor: float, *, usable: bool) -> None:
     """By which it was weighed; a dataset is weighed by what it is."""
     item = read(name, 10 * GB, 2)
-    sight = ReplicaStatus(replace(item, bytes=int(factor * 10 * GB)), True, True, True, None, 0, False)
+    status = ReplicaStatus(replace(item, bytes=int(factor * 10 * GB)), True, True, True, None, 0, False)
     one = Injection("", "", Cycle(START, CYCLE), "", LINK, item, START, CYCLE, "", 3, "")
-    assert (why_not(sight, one) == "") is usable
+    assert (why_not(status, one) == "") is usable

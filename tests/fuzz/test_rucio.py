@@ -97,9 +97,9 @@ def _ask(method: str, backend: RucioBackend, entries: list[Any], ledger: Any) ->
         case "replicas":
             ledger.store_inventory("fts", pool, list(backend.replicas("davs://a:1094/data", NAMED)), now)
         case "look":
-            for sight in backend.look(candidates).values():
-                if sight.item is not None:
-                    ledger.store_inventory("rucio", pool, [sight.item], now)
+            for status in backend.look(candidates).values():
+                if status.item is not None:
+                    ledger.store_inventory("rucio", pool, [status.item], now)
         case "submit":
             ledger.answer(backend.submit(INJECTIONS), now, {})
         case "again":

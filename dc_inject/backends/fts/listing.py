@@ -17,6 +17,7 @@ from dc_inject.backends.fts.jobs import parts
 from dc_inject.backends.fts.observing import OVER
 from dc_inject.backends.fts.rows import true_size
 from dc_inject.model import Link, naming, urls
+from dc_inject.model.items import label_of_job
 from dc_inject.model.naming import Copy
 from dc_inject.model.ports import Found, Status
 from dc_inject.model.redaction import scrub
@@ -88,7 +89,7 @@ class JobList:
             scenario=copy.scenario,
             cycle=copy.cycle,
             link=Link(_common_folder(sources), prefix, self.service),
-            item=f"{len(files)} files of job {job}",
+            item=label_of_job(len(files), job),
             bytes=sum(true_size(file) for file in files),
             status=Status.COMPLETE if row["job_state"] in OVER else Status.MOVING,
             done=states["FINISHED"],

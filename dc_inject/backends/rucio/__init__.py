@@ -126,11 +126,11 @@ class RucioBackend:
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
         """Tell which replicas the reaper has deleted: nothing of them is available at the destination."""
         places = {Candidate(e.injection.item.id, e.injection.link): e.injection.key for e in entries}
-        sights = self.look(tuple(places))
+        statuses = self.look(tuple(places))
         return [
-            Removal(key, gone=not (sights[place].destination_bytes or sights[place].destination_locked))
+            Removal(key, gone=not (statuses[place].destination_bytes or statuses[place].destination_locked))
             for place, key in places.items()
-            if place in sights
+            if place in statuses
         ]
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:

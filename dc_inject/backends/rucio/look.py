@@ -47,14 +47,14 @@ class Looking:
         locks: dict[tuple[Did, str], list[Row]] = defaultdict(list)
         for row in locks_of(self._connection, {*dids.values(), *map(Did.of_item, wanted)}):
             locks[Did.of(row), row["rse"]].append(row)
-        sights = {}
+        statuses = {}
         for candidate in candidates:
             item, did = candidate.item, dids[candidate.item]
             part = item if isinstance(item, SliceId) else None
             at_source, at_destination = (did, candidate.link.source), (did, candidate.link.destination)
             holding = [lock for lock in locks.get(at_source, []) if lock["state"] == "OK"]
             source, destination = replicas.get(at_source), replicas.get(at_destination)
-            sights[candidate] = ReplicaStatus(
+            statuses[candidate] = ReplicaStatus(
                 item=self._slices.sized(part) if part else _item(did, described.get(did), source),
                 closed=did in described and described[did]["is_open"] is False,
                 source_complete=source is not None and complete(source),
@@ -65,7 +65,7 @@ class Looking:
                 else _there(destination),
                 destination_locked=at_destination in locks or (Did.of_item(item), at_destination[1]) in locks,
             )
-        return sights
+        return statuses
 
     def _rows(self, method: str, dids: Iterable[Did]) -> Iterable[Row]:
         return bulk(dids, lambda some: self._connection.call(method, [did.row() for did in some]))

@@ -14,7 +14,7 @@ from ..support import live
 from .conftest import DATASETS, FILES_PLACES, FTS, REAL_CATALOGUES, Place
 
 
-def sight(place: Place, number: int) -> ReplicaStatus:
+def status(place: Place, number: int) -> ReplicaStatus:
     candidate = Candidate(place.items[number].name, place.link)
     return place.backend.look([candidate])[candidate]
 
@@ -161,7 +161,7 @@ def test_an_expression_means_sorted_names(place: Place) -> None:
 @pytest.mark.parametrize("place", DATASETS, indirect=True)
 def test_a_fresh_dataset_is_at_the_source_only(place: Place) -> None:
     for _ in range(2):
-        told = sight(place, 0)
+        told = status(place, 0)
         assert told.item == place.items[0]
         assert told.closed
         assert told.source_complete
@@ -187,13 +187,13 @@ def test_a_dataset_is_at_a_destination_once_and_the_rest_of_its_batch_goes_on(pl
 @pytest.mark.parametrize("place", DATASETS, indirect=True)
 def test_a_look_shows_a_dataset_from_its_call_to_its_deletion(place: Place) -> None:
     entries = injected(place, 0)
-    assert sight(place, 0).destination_locked
+    assert status(place, 0).destination_locked
     place.until(lambda: statuses(place, entries) == {Status.COMPLETE})
-    place.until(lambda: sight(place, 0).destination_bytes == place.items[0].bytes)
+    place.until(lambda: status(place, 0).destination_bytes == place.items[0].bytes)
     assert not place.backend.remove(entries)[0].gone
     assert not place.backend.end(entries)[0].error
-    place.until(lambda: not sight(place, 0).destination_bytes and not sight(place, 0).destination_locked)
-    assert sight(place, 0).source_complete
+    place.until(lambda: not status(place, 0).destination_bytes and not status(place, 0).destination_locked)
+    assert status(place, 0).source_complete
 
 
 @pytest.mark.parametrize("place", REAL_CATALOGUES, indirect=True)
