@@ -19,7 +19,7 @@ def identities(backends: Mapping[str, Backend], *, allow_admin: bool) -> dict[st
         if identity.admin and not allow_admin:
             raise UsageError(
                 f"{identity.account} is an administrator's account at {service} ({identity.address})",
-                "use an ordinary account: admin accounts skip quotas; --allow-admin if you mean it",
+                "use an ordinary account, since administrators skip quotas; or confirm with --allow-admin",
             )
     return found
 
@@ -108,5 +108,5 @@ def _unknown(flow: Flow, rse: str, fact: RseFacts | None) -> Problem:
 
 
 def _tape(flow: Flow, rse: str) -> Problem:
-    hint = "name who agreed: `tape_agreed: ...` on the link, or take a disk RSE"
+    hint = "name who agreed with `tape_agreed: ...` on the link, or use a disk RSE"
     return Problem(flow.menu, flow.line, f"{rse} is tape, and nobody agreed to it", hint)

@@ -115,7 +115,7 @@ class EngineContext:
         was_silent = self.unseen.pop(service, None) is not None
         self.ledger.signal("observation", service, "seen", self.clock.now())
         if was_silent:
-            log.info("what was injected through %s is seen again", service)
+            log.info("what was injected through %s is observed again", service)
             self.tell(SightLost(service, lost=False))
 
     def warn(self, subject: Hashable, message: str) -> bool:
@@ -126,7 +126,7 @@ class EngineContext:
             self.said[subject] = at, times + 1
             return False
         self.said[subject] = now, 0
-        log.warning("%s%s", message, f" (and {times} times more since it was said last)" if times else "")
+        log.warning("%s%s", message, f" (and {times} more times since the last message)" if times else "")
         return True
 
     def answered(self, service: str, error: ServiceError | None) -> bool:
@@ -134,7 +134,7 @@ class EngineContext:
         breaker, now = self.breaker(service), self.clock.now()
         if isinstance(error, Temporary) and error.hold == Hold.API_ERRORS:
             if breaker.failed(now):
-                log.warning("%s does not answer; it is asked by one call at a time: %s", service, error.message)
+                log.warning("%s does not answer; calls are made one at a time: %s", service, error.message)
                 self.ledger.signal("service", service, None, now, error.message)
                 self.tell(BreakerSwitched(service, open=True))
             return False

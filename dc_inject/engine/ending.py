@@ -200,7 +200,7 @@ class Ending:
             self._observe(of_asked, at_once=LOOK_AT_ONCE)
             standing = self.look(of_left)
         except ServiceError as error:
-            log.info("what is left could not be looked at: %s", error.message)
+            log.info("cannot check what is left: %s", error.message)
             return  # the next one that is cancelled meets the same, and counts it
         for entry in of_asked:  # to the back: next time others have their turn
             if self._asked.pop(entry.injection.key, None):

@@ -115,7 +115,9 @@ class Engine:
     def _survive(self, error: Exception, now: datetime) -> None:
         """Say, count and keep the trace of an error that nobody expected; then go on."""
         self._context.ledger.note(redaction.trace(error), now)
-        log.error("unexpected %s; going on, its trace is in the ledger's notes", type(error).__name__)
+        log.error(
+            "unexpected %s; injection continues, and the trace is in the ledger's notes", type(error).__name__
+        )
         self._context.tell(UnexpectedError(type(error).__name__))
         if self._cycle is not None and not self._context.ledger.is_planned(self._cycle):
             self._tries += 1
@@ -338,7 +340,7 @@ class Engine:
                 what = overrides.shown(pause.subject, "the campaign")
                 log.info("%s is stopped by %s (%s)", what, pause.who, pause.why or "no reason given")
         for subject in sorted(self._paused - {pause.subject for pause in pauses}):
-            log.info("%s is resumed, with the next cycle", overrides.shown(subject, "the campaign"))
+            log.info("%s resumes with the next cycle", overrides.shown(subject, "the campaign"))
         self._paused = {pause.subject for pause in pauses}
         if self._cycle is not None and self._plan_at is None:  # a plan that is still to be made is heeded then
             self._overriding.brake(self._in_menus, self._cycle, self._clock.now())

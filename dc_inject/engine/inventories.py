@@ -72,7 +72,7 @@ class Inventories:
         if items:
             log.info("inventory of %s: %s", pool.source, units.counted(len(items), "items"))
         else:
-            log.warning("inventory of %s: nothing there fits the menu's patterns and bounds of sizes", pool.source)
+            log.warning("inventory of %s: nothing there matches the menu's patterns and size bounds", pool.source)
 
     def _age(self, pool: PoolKey) -> timedelta:
         """Return when to read again: staggered by up to a fifth, so that sources do not fall due together."""

@@ -56,8 +56,8 @@ class Menus:
             return self._campaign
         for draft in drafts:
             if unknown := sorted(draft.services - set(self._backends)):
-                message = f"nobody speaks to {', '.join(unknown)} in this run"
-                raise MenuError([Problem(draft.name, 0, message, "start anew to use another service")])
+                message = f"this run has no connection to {', '.join(unknown)}"
+                raise MenuError([Problem(draft.name, 0, message, "start `run` again to use another service")])
         names = {
             (through, expression): self._resolve(through, expression)
             for draft in drafts
@@ -71,7 +71,7 @@ class Menus:
             for what in ("name", "cycle"):
                 if getattr(campaign, what) != getattr(self._campaign, what):
                     message = f"the campaign's {what} cannot change while it is in force"
-                    raise MenuError([Problem(menus[0].name, 0, message, "a new campaign has a name of its own")])
+                    raise MenuError([Problem(menus[0].name, 0, message, "use another name for a new campaign")])
             self._same_endpoint(self._campaign, campaign)
         self._admits(campaign)
         admit.findings(campaign)
@@ -100,7 +100,7 @@ class Menus:
             if service.named_by_menus and new not in {old, *in_use}:
                 was = old or ", ".join(in_use)
                 message = f"{service.title} is {new or 'not named'}, but {was} in the campaign in force"
-                hint = f"start anew to use another {service.title}"
+                hint = f"start `run` again to use another {service.title}"
                 raise MenuError([Problem(after.menus[0].name, 0, message, hint)])
 
     def _resolve(self, service: str, expression: str) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ def _say(before: Iterable[Override], after: Iterable[Override]) -> None:
     old, new = {(o.subject, o.kind): o for o in before}, {(o.subject, o.kind): o for o in after}
     for key in sorted(old.keys() | new.keys()):
         if key not in new:
-            log.info("%s", sentence(old[key], "is set no more"))
+            log.info("%s", sentence(old[key], "is no longer set"))
         elif old.get(key) != new[key]:
             log.info("%s", sentence(new[key], "is set"))
 

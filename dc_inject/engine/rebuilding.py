@@ -140,7 +140,7 @@ class Rebuilding:
         if Cycle.at(found.cycle, cycle.length) != cycle:
             raise LedgerError(
                 f"{found.item} was injected in the cycle {cycle}, which is not one of these menus",
-                "give menus with the cycle length that the campaign had",
+                "use menus with the campaign's cycle length",
             )
         lives = lifetime.of_found(flow, found.created_at, found.expires_at)
         bundled = found.link.service.takes_files

@@ -302,7 +302,7 @@ class Submitting:
         self._context.tell(Refused(injection.link.through, error.kind))
         self._wrong[injection.flow] += 1
         if self._wrong[injection.flow] == 1:
-            log.warning("%s takes no such jobs of %s: %s", injection.link.through, injection.flow, error.message)
+            log.warning("%s refuses jobs of %s: %s", injection.link.through, injection.flow, error.message)
         if self._wrong[injection.flow] >= WRONG_JOBS:
             self.withdraw({injection.flow}, f"jobs of this link are refused: {error.message}")
 

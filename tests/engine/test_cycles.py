@@ -300,7 +300,7 @@ def test_a_source_of_which_nothing_fits_is_told_of(tmp_path, caplog):
     """As patterns and bounds may be wrong, and a person who waits for traffic should hear of it at once."""
     one = world(tmp_path, campaign([LINK]), {"A": []})
     one.run(cycles=1)
-    assert "inventory of A: nothing there fits the menu's patterns and bounds of sizes" in [
+    assert "inventory of A: nothing there matches the menu's patterns and size bounds" in [
         record.getMessage() for record in caplog.records if record.levelname == "WARNING"
     ]
 

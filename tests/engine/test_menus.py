@@ -81,7 +81,7 @@ def test_another_fts_needs_another_start(world: World, before: str, after: str) 
     world.write(before)
     world.menus()
     world.write(after)
-    with pytest.raises(MenuError, match="start anew to use another FTS"):
+    with pytest.raises(MenuError, match="start `run` again to use another FTS"):
         world.menus()
     world.write(before, rate=9)
     assert {flow.rate for flow in world.menus().flows} == {9e9 / 8, 1e9 / 8}

@@ -22,7 +22,7 @@ def test_trouble_that_lasts_is_said_every_few_minutes_with_how_often_it_was(tmp_
         one.clock.advance(START + timedelta(minutes=minute))
         told.warn("B", f"B is down {minute}")
         told.warn("C", "C is down")
-    again = " (and 4 times more since it was said last)"
+    again = " (and 4 more times since the last message)"
     assert [line for line in caplog.messages if line.startswith("B")] == [
         "B is down 0",
         f"B is down 5{again}",
