@@ -26,7 +26,7 @@ from dc_inject.model import Held, Hold, Numbers, units
 FOLLOWS = 0.9  # part of what is asked that has to move
 FAILS = 0.05  # part of what comes to its end that may fail
 SAID = 120  # characters of a service's message that a cause quotes
-STANDS_STILL = 5  # files that arrive in a usual cycle: then one without any is no chance
+STANDS_STILL = 5  # files that would have arrived otherwise: that there was none is no chance
 
 BROKEN = {  # holds that say that something did not work
     Hold.API_ERRORS: "{service} did not answer, or refused calls",
@@ -361,32 +361,46 @@ def _message(reading: Reading) -> bool:
 
 
 def _standstills(pairs: Sequence[tuple[Reading, Reading]]) -> Iterator[Cause]:
-    """Find cycles in which nothing arrived, though much was on its way and much arrives in others.
+    """Find cycles in a row in which nothing arrived, though much was on its way and much arrives in others.
 
-    A link that is slow goes on; one that stops for a while was stopped. When nothing ever arrived, nothing is
-    known of the link but that.
+    A link that is slow goes on; one that stops for a while was stopped. How long a while has to be follows from
+    how many files arrive otherwise: where they are few, a cycle without any is chance. When nothing ever arrived,
+    nothing is known of the link but that.
     """
-    steps = [b.moved - a.moved for a, b in pairs]
-    file = max((b.file for _, b in pairs), default=0)
-    arriving = [size for size in steps if size > 0]
-    usual = sum(arriving) / len(arriving) if arriving else 0.0
-    begun = next((place for place, size in enumerate(steps) if size > 0), 0)
+    arrived = [max(b.moved - a.moved, 0) for a, b in pairs]
+    begun = next((place for place, size in enumerate(arrived) if size > 0), 0)
     if pairs and pairs[0][0].completion is not None:
         begun = 0  # something has arrived before, so that it is no wonder that nothing does yet
     still = [
-        (a, b)
-        for place, ((a, b), size) in enumerate(zip(pairs, steps, strict=True))
-        if place >= begun and size <= 0 < min(a.waiting, b.waiting)
+        place >= begun and arrived[place] == 0 < min(a.waiting, b.waiting) for place, (a, b) in enumerate(pairs)
     ]
-    if not still or (arriving and (not file or usual < STANDS_STILL * file)):
+    start, length = _longest(still)
+    if not length:
         return
-    if not arriving and len(still) < len(pairs) - 1:
+    if any(arrived):
+        file = max(b.file for _, b in pairs)
+        usual = sum(arrived) / (len(pairs) - begun - length)
+        if not file or length * usual < STANDS_STILL * file:
+            return
+    elif length < len(pairs) - 1:
         return
-    waiting = units.format_size(still[-1][1].waiting)
+    since, until = pairs[start][0], pairs[start + length - 1][1]
     words = (
-        f"nothing arrived for a while, with {waiting} on their way: are storages, FTS and Rucio's daemons running?"
+        f"nothing arrived for a while, with {units.format_size(until.waiting)} on their way: "
+        "are storages, FTS and Rucio's daemons running?"
     )
-    yield Cause("standstill", words, outage=True, since=still[0][0].at, until=still[-1][1].at)
+    yield Cause("standstill", words, outage=True, since=since.at, until=until.at)
+
+
+def _longest(flags: Sequence[bool]) -> tuple[int, int]:
+    """Return where the longest row of true flags starts, and how long it is; the first of several."""
+    rows: list[tuple[int, int]] = []
+    for place, flag in enumerate(flags):
+        if flag and rows and sum(rows[-1]) == place:
+            rows[-1] = (rows[-1][0], rows[-1][1] + 1)
+        elif flag:
+            rows.append((place, 1))
+    return max(rows, key=lambda row: row[1], default=(0, 0))
 
 
 def _excused(readings: Sequence[Reading]) -> float:

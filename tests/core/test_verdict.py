@@ -242,6 +242,14 @@ def test_slow_files_are_no_standstill():
     assert made.outcome is Outcome.NOT_REACHED
 
 
+def test_a_long_silence_of_a_link_with_few_files_a_cycle_is_a_standstill():
+    """One cycle without a file would be nothing strange, four in a row are."""
+    made = Story(capacity=[40 * GB, 40 * GB, 0, 0, 0, 0], file=20 * GB).judged()
+    assert (made.outcome, made.cause and made.cause.code) == ("inconclusive", "standstill")
+    assert made.cause is not None
+    assert (made.cause.since, made.cause.until) == (START + 2 * CYCLE, START + 6 * CYCLE)
+
+
 cycles = st.lists(st.floats(0, 2 * DUE), min_size=6, max_size=6)
 
 
