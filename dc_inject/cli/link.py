@@ -20,6 +20,7 @@ from dc_inject.cli import (
     link_verdict,
     menu_heading,
     status,
+    tables,
     trusting,
 )
 from dc_inject.cli.check import Speed
@@ -238,11 +239,15 @@ def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
     path = common.existing_ledger(campaign)
     with LedgerView.open(path) as view, view.snapshot():
         asked, progress = link_asked.kept(view, path)
-        if progress.step is not None and progress.step.readings and progress.over is None:
-            progress.stopped(progress.step.readings[-1])  # of one that is at work, or was killed
+        holder = view.holder()
+        if holder is None and progress.step is not None and progress.step.readings and progress.over is None:
+            progress.stopped(progress.step.readings[-1])  # of one that was killed
         told = link_verdict.told(asked, progress, view, _menu_file(asked.campaign))
-        if holder := view.holder():
-            click.echo(f"preliminary: {holder} is still running it", err=True)
+        if holder is not None:
+            so_far = "; ".join(filter(None, (f"{holder} is still running it", link_verdict.under_way(progress))))
+            click.echo(f"preliminary: {so_far}", err=True)
+    if holder is not None and not told["steps"]:
+        raise UsageError(f"{asked.campaign} has no verdict yet", f"it ends at {tables.moment(progress.until)}")
     link_verdict.emit(fmt, told)
     if code is not None:
         raise click.exceptions.Exit(code)

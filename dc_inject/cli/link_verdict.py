@@ -18,23 +18,28 @@ from dc_inject.planning import climb
 from dc_inject.planning.climb import Progress
 from dc_inject.planning.verdict import COARSE, EARLY, Outcome
 
+
+def _time_of_day(moment: str) -> str:
+    return moment[11:19]
+
+
 STEPS = (
     tables.Column("step", "step", right=True),
     tables.Column("rate", "asked", units.format_rate, right=True),
     tables.Column("moved_rate", "moved", units.format_rate, right=True),
     tables.Column("ratio", "moved/asked", tables.percent, right=True),
     tables.Column("failed", "failed", tables.percent, right=True),
-    tables.Column("start", "from"),
-    tables.Column("measured", "measured from", quiet=True),
-    tables.Column("end", "to"),
+    tables.Column("start", "from (UTC)", _time_of_day, whole=True, spare=1),
+    tables.Column("measured", "measured", _time_of_day, whole=True),
+    tables.Column("end", "to", _time_of_day, whole=True),
     tables.Column("asked", "asked", units.format_size, quiet=True),
     tables.Column("moved", "moved", units.format_size, quiet=True),
     tables.Column("injected", "injected", units.format_size, quiet=True),
     tables.Column("held", "held", quiet=True),
-    tables.Column("outcome", "outcome"),
-    tables.Column("cause", "because"),
+    tables.Column("outcome", "outcome", whole=True),
+    tables.Column("cause", "because", whole=True, spare=2),  # the sentence below tells it
     tables.Column("reason", "reason", quiet=True),
-    tables.Column("next", "then"),
+    tables.Column("next", "then", whole=True, spare=3),
 )
 HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign
     "pool-dry": "take more datasets or files (--did, --mean-file, --folder), a lower --rate, or a shorter --for",
@@ -84,6 +89,7 @@ def told(asked: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> 
                 "outcome": one.outcome.value,
                 "cause": one.cause.code if one.cause else None,
                 "reason": one.why,
+                "disturbed": str(one.disturbed) if one.disturbed else None,
                 "next": str(decision.what),
             }
             for number, (one, decision) in enumerate(zip(verdicts, decisions, strict=True), start=1)
@@ -93,6 +99,16 @@ def told(asked: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> 
         "in_doubt": _bytes(view, State.CALLED),
         "space": asked.space,
     }
+
+
+def under_way(progress: Progress) -> str:
+    """Say how far the step is that is under way; empty where there is none with a result so far."""
+    if progress.step is None or not progress.step.readings:
+        return ""
+    first, last = progress.step.readings[0], progress.step.readings[-1]
+    lasts, every = units.format_duration(last.at - first.at), units.format_duration(progress.ladder.every)
+    moved = units.format_size(max(last.moved - first.moved, 0))
+    return f"step {len(progress.verdicts) + 1} has run for {lasts} of {every}, and {moved} moved"
 
 
 def resident(view: Reader) -> int:
@@ -128,6 +144,8 @@ def emit(fmt: str, told: Mapping[str, Any]) -> None:
     for step in told["steps"]:
         if step["outcome"] != Outcome.REACHED.value and step["reason"] not in told["reason"]:
             click.echo(f"step {step['step']}, {step['outcome']}: {step['reason']}", err=True)
+        if step["disturbed"]:
+            click.echo(f"step {step['step']}, {step['outcome']} although {step['disturbed']}", err=True)
     if told["resident"]:
         size = units.format_size(told["resident"])
         click.echo(f"left at {told['destination']}: {size}; {removed_by(told)}", err=True)

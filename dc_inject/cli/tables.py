@@ -25,6 +25,7 @@ class Column:
     """One column: its key in a row, its head, and how a person reads it; `quiet` ones are for programs only.
 
     On a terminal that is too narrow, columns with the highest `spare` are left out first; 0 is never left out.
+    Numbers (`right`) and `whole` texts are never folded.
     """
 
     key: str
@@ -33,6 +34,7 @@ class Column:
     right: bool = False
     quiet: bool = False
     spare: int = 0
+    whole: bool = False
 
 
 def moment(when: datetime | None) -> str | None:
@@ -96,7 +98,7 @@ def table(
         header_style="bold",
     )
     for column in shown:
-        whole = column.right or most >= WIDTH
+        whole = column.right or column.whole or most >= WIDTH
         justify: JustifyMethod = "right" if column.right else "left"
         made.add_column(column.head, justify=justify, no_wrap=whole, overflow="fold")
     for number in range(len(rows)):
@@ -113,7 +115,7 @@ def _fitting(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], most
 
     def least(column: Column) -> int:
         natural = max(len(text) for text in (column.head, *cells[column.key]))
-        return natural if column.right else min(natural, _NAME)
+        return natural if column.right or column.whole else min(natural, _NAME)
 
     def needed(some: Sequence[Column]) -> int:
         return sum(least(column) + 2 for column in some) - 2

@@ -161,6 +161,7 @@ class Verdict:
     outcome: Outcome = Outcome.INCONCLUSIVE
     cause: Cause | None = None
     early: bool = False  # it was ended before its time
+    disturbed: Cause | None = None  # what did not work for a while, though it was reached
 
     @property
     def ratio(self) -> float:
@@ -216,7 +217,8 @@ def judge(rate: float, readings: Sequence[Reading], *, early: bool = False, idle
     if made.ratio < FOLLOWS and own >= FOLLOWS * whole > 0:
         made = replace(made, measured=first.at, asked=whole, moved=own)
     outcome, cause = _spoilt(made, readings, idle=idle) if made.early else _outcome(made, readings)
-    return replace(made, outcome=outcome, cause=cause)
+    broken = next(_broken(readings, 0.0, readings), None) if outcome is Outcome.REACHED else None
+    return replace(made, outcome=outcome, cause=cause, disturbed=broken)
 
 
 def _spoilt(made: Verdict, readings: Sequence[Reading], *, idle: bool) -> tuple[Outcome, Cause | None]:

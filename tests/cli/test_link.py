@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import socket
@@ -12,10 +13,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli import link_verdict, trusting
+from dc_inject.cli import link_asked, link_verdict, tables, trusting
+from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Link, State
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
@@ -216,9 +219,51 @@ def test_what_is_in_doubt_is_told_as_that(service) -> None:
     assert (told["resident"], told["in_doubt"]) == (0, 0)
 
 
+def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
+    service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says who runs it, and how far it is."""
+    service()
+    run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
+    reading = link_asked.kept
+
+    def under_way(view: LedgerView, path: Path) -> tuple[MiniChallenge, Progress]:
+        asked, whole = reading(view, path)
+        progress = Progress(whole.ladder, whole.until)
+        progress.take(Reading(START))
+        progress.take(Reading(START + timedelta(minutes=10), moved=150 * GB))
+        return asked, progress
+
+    monkeypatch.setattr(link_asked, "kept", under_way)
+    ended = run("link", "--verdict", "mini")
+    assert ended.exception.message == "mini: inconclusive (ended-early)"
+    monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")
+    running = run("link", "--verdict", "mini")
+    assert running.exception.message == "mini has no verdict yet"
+    assert "ops, process 7 on vobox is still running it; step 1 has run for 10 min of 1 h, and 150 GB moved" in (
+        running.stderr
+    )
+
+
+@pytest.mark.parametrize("cause", [None, "destination-unavailable"])
+def test_the_table_of_steps_fits_a_terminal_of_80(cause: str | None) -> None:
+    """No word and no time is folded."""
+    step = {
+        "step": 1, "rate": 7.5e8, "moved_rate": 7.56e8, "ratio": 1.009, "failed": 0.214,
+        "start": "2026-11-22T15:18:00Z", "measured": "2026-11-22T15:20:00Z", "end": "2026-11-22T15:22:00Z",
+        "outcome": "inconclusive", "cause": cause, "next": "stop",
+    }  # fmt: skip
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(tables.table(link_verdict.STEPS, [step], most=80))
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split()[-3:] == ["15:20:00", "15:22:00", "inconclusive"]
+
+
 def verdict_of(**more: object) -> dict[str, object]:
     """A verdict as it is told, of one step."""
-    step = {"step": 1, "outcome": "not reached", "cause": "failing", "failed": 0.328, "reason": "33 % failed: it"}
+    step = {"step": 1, "outcome": "not reached", "cause": "failing", "failed": 0.328, "reason": "33 % failed: it",
+            "disturbed": None}  # fmt: skip
     told = {"outcome": "not reached", "cause": "failing", "reason": "1 of 1 step not reached: 33 % failed: it"}
     told |= {
         "source": A,

@@ -161,6 +161,17 @@ def test_an_outage_says_what_and_when():
     )
 
 
+def test_a_step_that_is_reached_in_spite_of_an_outage_says_so():
+    """The link made up for it, and nobody would know otherwise."""
+    down = Held(Hold.API_ERRORS, DATABASE)
+    made = Story(injected=[DUE, 0, 2 * DUE, DUE, DUE, DUE], held={1: down}).judged()
+    assert made.outcome is Outcome.REACHED
+    assert made.disturbed is not None
+    assert (made.disturbed.code, made.disturbed.since) == ("api-errors", START + CYCLE)
+    assert made.why == ""
+    assert Story().judged().disturbed is None
+
+
 def test_a_hold_says_its_numbers():
     cause = TABLE["a full destination"][0].judged().cause
     assert cause is not None
