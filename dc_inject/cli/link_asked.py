@@ -31,7 +31,12 @@ def challenge(
 ) -> MiniChallenge:
     """Return what is asked for; raises UsageError for options that do not go together."""
     if source is None or destination is None or wanted["rate"] is None:
-        raise UsageError("a link and a rate are missing", "`dc-inject link SRC DST --rate 5Gb/s --for 1h`")
+        needed = {"SRC": source, "DST": destination, "--rate": wanted["rate"]}
+        missing = [name for name, value in needed.items() if value is None]
+        raise UsageError(
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+            "`dc-inject link SRC DST --rate 5Gb/s --for 1h`",
+        )
     _refuse_ends(source, destination)
     _refuse_odd(wanted)
     first, step, highest = wanted["rate"], wanted["step"] or 0.0, wanted["highest"]

@@ -26,7 +26,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from requests.exceptions import InvalidSchema
 from requests.utils import get_environ_proxies
-from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3 import connection as urllib3_connection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 from dc_inject.model import units
@@ -394,20 +394,20 @@ class _Gated:
                 raise
 
 
-class _Http(_Gated, HTTPConnection):
-    pass
+class HTTPConnection(_Gated, urllib3_connection.HTTPConnection):
+    """A plain connection through the gate; urllib3's messages show the name of the class."""
 
 
-class _Https(_Gated, HTTPSConnection):
-    pass
+class HTTPSConnection(_Gated, urllib3_connection.HTTPSConnection):
+    """The same with TLS."""
 
 
 class _HttpPool(HTTPConnectionPool):
-    ConnectionCls = _Http
+    ConnectionCls = HTTPConnection
 
 
 class _HttpsPool(HTTPSConnectionPool):
-    ConnectionCls = _Https
+    ConnectionCls = HTTPSConnection
 
 
 _POOLS = {"http": _HttpPool, "https": _HttpsPool}

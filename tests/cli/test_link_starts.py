@@ -248,6 +248,18 @@ def test_a_verdict_needs_a_mini_challenge(service, tmp_path: Path) -> None:
     assert "mini" in (error.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((A, "--rate", "2Gb/s"), "DST is missing"),
+        ((A, B), "--rate is missing"),
+        ((), "SRC and DST and --rate are missing"),
+    ],
+)
+def test_what_is_missing_is_named(words: tuple[str, ...], said: str) -> None:
+    assert refused(*words, "--for", "1h").message == said
+
+
 def test_who_ignores_a_hangup_goes_on(service) -> None:
     """As under nohup."""
     service()
