@@ -244,6 +244,16 @@ def test_a_redirect_on_the_same_server_is_followed_a_few_times(server: Server):
     assert len(server.asked) == 8
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("method", ["DELETE", "POST", "PUT"])
+def test_what_changes_something_follows_no_redirect(server: Server, method: str, status: int):
+    """What is meant for a job of ours would be done to somebody else's thing on the same server."""
+    server.answers["/jobs"] = redirect(f"{server.url}/somebody/elses", status)
+    with session() as one, pytest.raises(Redirected, match="which is not followed"):
+        one.request(method, f"{server.url}/jobs/1", timeout=30)
+    assert server.asked == [f"{method} /jobs/1"]
+
+
 def test_nothing_is_sent_where_tls_would_not_be_verified():
     with session() as one:
         for off in (False, ""):

@@ -307,3 +307,9 @@ def _look_again(ending: Ending, ours: removal.Ours, clock: Clock) -> None:
             ending.look(removal.under_way(ours))
     except ServiceError as error:
         click.echo(f"the result is not known yet: {error.message}", err=True)
+        return
+    going = [e for e in ours(*IN_SERVICE) if e.end_asked_at is not None and e.injection.link.service.cleans_up]
+    if going:
+        service = going[0].injection.link.service.title
+        rules = units.counted(len(going), "rules")
+        click.echo(f"{rules} not gone from {service} yet: the next `run` or `end` records when they are", err=True)

@@ -209,17 +209,18 @@ class Session(requests.Session):
         self._redirects_returned = redirects_returned
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Return where to go on, on the same server only: Rucio answers `whoami` so."""
+        """Return where to go on, on the same server only and only to read: Rucio answers `whoami` so."""
         if not resp.is_redirect or self._redirects_returned:
             return None
         location = super().get_redirect_target(resp) or ""
         here = resp.url or ""
         elsewhere = _origin(here, location)
-        if elsewhere == _origin(here):
+        same = elsewhere == _origin(here)
+        if same and resp.request.method in {"GET", "HEAD"}:
             return location
         resp.close()
         host = urlsplit(here).hostname or ""
-        to = f" to {elsewhere[1]}" if elsewhere and elsewhere[1] else ""
+        to = f" to {elsewhere[1]}" if elsewhere and elsewhere[1] and not same else ""
         raise Redirected(host, f"it answered {resp.status_code}, a redirect{to}, which is not followed")
 
     def merge_environment_settings(  # type: ignore[override]  # requests has a type of its own for it
