@@ -34,7 +34,7 @@ from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.ports import Endpoint
 
 LARGEST = 64_000_000  # bytes of an answer that is kept in memory
-LARGE = 4_000_000  # bytes from which on an answer that is kept waits for its host's turn
+LARGE = 1_000_000  # bytes from which on an answer that is kept waits for its host's turn
 LARGEST_LISTING = 4_000_000_000  # bytes of one that is read line by line
 LONGEST_LISTING = 3600.0  # seconds that this may take
 LONGEST_LINE = 16_000_000  # bytes

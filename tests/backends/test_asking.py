@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
 import requests
 from rucio.common import exception as rucio
 
-from dc_inject.backends.rucio import RucioBackend
+from dc_inject.backends.rucio import RucioBackend, connection
 from dc_inject.backends.rucio.connection import ASK, DOWN_AFTER
 from dc_inject.model import Item, Link
 from dc_inject.model.errors import NeedsOperator, Temporary
@@ -72,3 +72,20 @@ def test_one_that_took_long_to_fail_is_not_asked_again(
     with pytest.raises(NeedsOperator, match="no answer in time"):
         backend.check()
     assert server.called("whoami") == 1
+
+
+def test_an_answer_of_rows_without_end_is_given_up(backend: RucioBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept in memory is bounded by rows: each takes many times the bytes that came."""
+    monkeypatch.setattr(connection, "MOST_ROWS", 1000)
+    given = 0
+
+    def rows(*_: object, **__: object) -> Iterator[dict[str, str]]:
+        nonlocal given
+        while True:
+            given += 1
+            yield {"scope": "cms", "name": "x"}
+
+    monkeypatch.setattr(FakeClient, "list_content", rows, raising=False)
+    with pytest.raises(Temporary, match="more than 1,000 rows"):
+        backend.connection.call("list_content", "cms", "x")
+    assert given <= ASK * 1001

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -28,6 +29,7 @@ from dc_inject.system import transport
 Row = Mapping[str, Any]
 T = TypeVar("T")
 
+MOST_ROWS = 300_000  # of an answer that is kept: in memory a row takes many times its bytes
 ASK = 3  # times at most that a question is asked
 PAUSE = timedelta(milliseconds=200)  # before it is asked again; then twice that
 DOWN_AFTER = 6  # failures in a row, after which questions are asked once only
@@ -55,6 +57,14 @@ def quiet_client(notes: Notes, timeout: float) -> Any:  # noqa: ANN401  rucio ha
     from dc_inject.backends.rucio.client import QuietClient  # noqa: PLC0415  as said
 
     return QuietClient(notes, timeout)
+
+
+def _all(rows: Iterator[Any]) -> list[Any]:
+    """Return all rows; raises TooLarge where they are too many."""
+    result = list(islice(rows, MOST_ROWS + 1))
+    if len(result) > MOST_ROWS:
+        raise transport.TooLarge("rucio", f"the answer has more than {MOST_ROWS:,} rows")
+    return result
 
 
 class Connection(Calling[Notes]):
@@ -91,7 +101,7 @@ class Connection(Calling[Notes]):
             try:
                 with self._translated(method, writes=writes) as client:
                     answer = getattr(client, method)(*args, **kwargs)
-                    result = list(answer) if isinstance(answer, Iterator) else answer
+                    result = _all(answer) if isinstance(answer, Iterator) else answer
             except Temporary as error:
                 took_long = (self._clock.now() - began).total_seconds() > self._timeout / 2
                 self._failures += 1
