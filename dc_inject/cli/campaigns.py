@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -12,10 +13,10 @@ import click
 
 from dc_inject.cli import common
 from dc_inject.ledger import Ledger
-from dc_inject.model import Cycle, Entry, Injection, State, naming
+from dc_inject.model import Cycle, Entry, Injection, State, naming, units
 from dc_inject.model.errors import LedgerError, Permanent, UsageError
 from dc_inject.model.items import sized
-from dc_inject.model.ports import Backend, Clock, Found
+from dc_inject.model.ports import Backend, Candidate, Clock, Found
 from dc_inject.model.services import DEFAULT, FTS, SERVICES
 
 
@@ -45,9 +46,8 @@ def opened(
             looking = "looking for files only" if sweeping else "looking for rules by their comments"
             click.echo(f"there is no ledger at {file}: {looking}", err=True)
             if not sweeping:
-                known = ", ".join(common.campaigns()) or "none"
                 ways = "jobs and files through FTS: `dc-inject ledger rebuild`, or --sweep PREFIX"
-                click.echo(f"({ways}; campaigns with a ledger: {known})", err=True)
+                click.echo(f"({ways}; campaigns with a ledger: {_with_ledgers()})", err=True)
         return None, campaign
     file = common.existing_ledger(campaign, path)
     ledger = stack.enter_context(Ledger.open(file))
@@ -58,6 +58,10 @@ def opened(
         hint = "an injector ends complete rules itself; to use `end`, end the injector first (Ctrl-C, SIGTERM)"
         raise LedgerError(error.message, hint) from None
     return ledger, name
+
+
+def _with_ledgers() -> str:
+    return ", ".join(common.campaigns()) or "none"
 
 
 def services(ledger: Ledger | None, *, sweeping: bool) -> set[str]:
@@ -81,15 +85,40 @@ def admit(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> N
             )
 
 
-def found(backends: Iterable[Backend], campaign: str) -> list[Entry]:
+def found(backends: Iterable[Backend], campaign: str, *, may_be_none: bool = True) -> list[Entry]:
     """Return the campaign's rules as those services have them that end what they are left with by themselves.
+
+    Raises UsageError if there are none, unless there may be none.
 
     A job's files have to be deleted afterwards, which takes a ledger: `dc-inject ledger rebuild` makes one.
     """
-    finders = [backend for backend in backends if isinstance(backend, Finder)]
-    return [
-        _entry(found) for finder in finders if SERVICES[finder.name].cleans_up for found in finder.ours(campaign)
+    rules = [
+        rule
+        for backend in backends
+        if isinstance(backend, Finder) and SERVICES[backend.name].cleans_up
+        for rule in _with_sizes(backend, list(backend.ours(campaign)))
     ]
+    if not (rules or may_be_none):
+        message = f"nothing is known of a campaign {campaign!r}: it has no ledger here, and no rule names it"
+        raise UsageError(message, f"campaigns with a ledger: {_with_ledgers()}")
+    sized = [rule for rule in rules if rule.bytes]
+    if unsized := len(rules) - len(sized):
+        what = "whether the files of their datasets were at the destination before them is not known"
+        click.echo(f"{units.counted(unsized, 'rules')}: left to their lifetime, because {what}", err=True)
+    return [_entry(rule) for rule in sized]
+
+
+def _with_sizes(backend: Backend, rules: Sequence[Found]) -> Iterator[Found]:
+    """Give rules with the sizes of their datasets, which Rucio's list of rules leaves out for open ones.
+
+    Without its size nobody can tell how much of a dataset a rule found in place, and the end of a rule deletes
+    files: those of others must stay.
+    """
+    unsized = [Candidate(rule.item, rule.link) for rule in rules if not rule.bytes]
+    items = {candidate: seen.item for candidate, seen in backend.look(unsized).items()} if unsized else {}
+    for rule in rules:
+        item = items.get(Candidate(rule.item, rule.link))
+        yield rule if item is None else replace(rule, bytes=item.bytes)
 
 
 def _entry(found: Found) -> Entry:

@@ -127,8 +127,10 @@ def end(
         )
         campaigns.admit(backends.values(), ledger, clock)
 
+        searched = partial(campaigns.found, backends.values(), name, may_be_none=bool(no_ledger or sweep))
+
         def ours(*states: State) -> list[Entry]:
-            known = ledger.entries(*states) if ledger is not None else campaigns.found(backends.values(), name)
+            known = searched() if ledger is None else ledger.entries(*states)
             return [e for e in known if overrides.covers(subject, e.injection.flow)]
 
         entries = ours(*IN_SERVICE)

@@ -251,7 +251,7 @@ def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
     link_verdict.emit(fmt, told)
     if code is not None:
         raise click.exceptions.Exit(code)
-    if (error := link_verdict.left_with(told)) is not None:
+    if (error := link_verdict.left_with(told, asked.selection)) is not None:
         raise error
 
 

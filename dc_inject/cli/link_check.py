@@ -35,15 +35,16 @@ MANY_SETS = 100  # datasets at most
 ENOUGH = 1.25  # of what all steps need
 LOOKED_AT = 100_000  # datasets
 
-# What makes a mini-challenge senseless, and the options that help; anything else is a warning.
+# What makes a mini-challenge senseless, and the options that help; anything else is a warning. `{selection}` are
+# the options that say what is injected.
 BLOCKS = {
-    "no-source-files": "see --did, --mean-file and --folder",
+    "no-source-files": "see {selection}",
     "storage-unreachable": "is the name right, and the storage up?",
     "storage-verbs": "ask the storage for the right, or take another one",
     "no-distance": "ask Rucio's operators to set one, or take another link",
     "no-third-party-copy": "ask the sites, or Rucio's operators, for one",
     "account-limit": "ask for a larger limit there, or for a lower --rate",
-    "pool-small": "take more (--did, --mean-file), a lower --rate, or a shorter step (--every, --for)",
+    "pool-small": "take more ({selection}), a lower --rate, or a shorter step (--every, --for)",
 }
 OURS = frozenset(
     {"pool-small", "free-space", "space-overfilled", "coarse-datasets"}
@@ -101,31 +102,35 @@ def _refuse(
     blocking = []
     for problem in problems:
         if problem.code and problem.code not in BLOCKS and problem.code not in menu.ERRORS:
-            click.echo(f"warning: {problem.message} [{problem.code}] ({_hint(problem)})", err=True)
+            click.echo(f"warning: {problem.message} [{problem.code}] ({_hint(problem, asked)})", err=True)
         else:
             blocking.append(problem)
     if not blocking:
         return
     first = blocking[0]
     for problem in blocking[1:]:
-        click.echo(f"also: {problem.message} ({_hint(problem)})", err=True)
+        click.echo(f"also: {problem.message} ({_hint(problem, asked)})", err=True)
     if told.service_failed:
         raise ServiceError(first.message, first.hint or None)
     if first.code == "storage-unreachable":
-        raise ServiceError(first.message, _hint(first))
+        raise ServiceError(first.message, _hint(first, asked))
     more = _made(asked, told, draft) if first.code == "no-source-files" else ""
     if first.code == "no-source-files" and not asked.link.service.takes_files:
         message, hint = _what_is_there(asked, backend, draft)
         raise UsageError(message, f"{hint}{more}")
-    raise UsageError(first.message, _near(first, asked, backend) or f"{_hint(first)}{more}")
+    raise UsageError(first.message, _near(first, asked, backend) or f"{_hint(first, asked)}{more}")
 
 
-def _hint(problem: Problem) -> str:
+def _hint(problem: Problem, asked: MiniChallenge) -> str:
     """Return what helps, in options of this command: there is no menu yet that one could edit."""
     if problem.code in BLOCKS:
-        return f"{BLOCKS[problem.code]}; if it is meant: --accept {problem.code}"
+        return f"{_cure(problem.code, asked)}; if it is meant: --accept {problem.code}"
     hint = problem.hint.replace("`accept: [", "`--accept ").replace("]`", "`")
     return hint if not problem.code or "--accept" in hint else f"{hint}; if it is meant: --accept {problem.code}"
+
+
+def _cure(code: str, asked: MiniChallenge) -> str:
+    return BLOCKS[code].format(selection=asked.selection)
 
 
 def _near(problem: Problem, asked: MiniChallenge, backend: Backend) -> str:
@@ -182,7 +187,8 @@ def _weigh(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> None:
         raise UsageError(
             f"{step} needs {units.format_size(first)}, and {source} has {size} in {there.datasets} {what} that "
             "fit: a dataset goes out again only when it is deleted at the destination",
-            f"{BLOCKS['pool-small']}; if deletion is quick enough: --accept pool-small{_made(asked, told, draft)}",
+            f"{_cure('pool-small', asked)}; if deletion is quick enough: --accept pool-small"
+            f"{_made(asked, told, draft)}",
         )
     if service.unique and there.bytes < asked.volume:
         click.echo(
@@ -247,10 +253,10 @@ def _with_space(asked: MiniChallenge, backend: Backend, smallest: int) -> MiniCh
     if space <= 0:
         raise UsageError(f"{place} has no free space", "ask the site for space, or use another destination")
     if space < smallest:
-        what, helps = ("file", "--folder") if asked.link.service.takes_files else ("dataset", "--did, --mean-file")
+        what = "file" if asked.link.service.takes_files else "dataset"
         raise UsageError(
             f"{'--space is' if asked.space else 'what may be ours there is'} {units.format_size(space)}, and the "
             f"smallest {what} of {asked.link.source} that fits has {units.format_size(smallest)}",
-            f"raise --space, or take smaller {what}s ({helps})",
+            f"raise --space, or take smaller {what}s ({asked.selection})",
         )
     return replace(asked, space=space)

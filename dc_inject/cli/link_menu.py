@@ -50,6 +50,13 @@ class MiniChallenge:
         """What its account is kept for."""
         return FlowKey(SCENARIO, self.link)
 
+    @property
+    def selection(self) -> str:
+        """The options that say what is injected, as hints name them."""
+        if self.link.service.takes_files:
+            return "--did" if self.datasets else "--folder"
+        return "--did, --mean-file"
+
     def text(self) -> str:
         """Return the menu."""
         limit = units.exact_rate(round(ROOM * self.highest))

@@ -41,13 +41,13 @@ STEPS = (
     tables.Column("reason", "reason", quiet=True),
     tables.Column("next", "then", whole=True, spare=3),
 )
-HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign
-    "pool-dry": "take more datasets or files (--did, --mean-file, --folder), a lower --rate, or a shorter --for",
+HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{selection}` the options that choose
+    "pool-dry": "take more datasets or files ({selection}), a lower --rate, or a shorter --for",
     "destination-full": "raise --space, if the site agrees, or ask for a lower --rate",
     "quota": "ask for a larger quota there, or for a lower --rate",
     "site-limit": "raise --max",
     "campaign-limit": "raise --max",
-    COARSE: "a longer --every (or --for), a higher --rate, or smaller datasets (--did, --mean-file)",
+    COARSE: "a longer --every (or --for), a higher --rate, or smaller datasets or files ({selection})",
     EARLY: "continue with `dc-inject link --resume {name}`",
     "time": "continue with `dc-inject link --resume {name} --for 1h`",
 }
@@ -181,7 +181,7 @@ def sentence(told: Mapping[str, Any]) -> str:
     return f"takes at least {rate}; {told['outcome']}: {told['reason']}"
 
 
-def left_with(told: Mapping[str, Any]) -> DcInjectError | None:
+def left_with(told: Mapping[str, Any], selection: str) -> DcInjectError | None:
     """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change."""
     if told["outcome"] == Outcome.REACHED.value:
         return None
@@ -192,4 +192,4 @@ def left_with(told: Mapping[str, Any]) -> DcInjectError | None:
     if told["outage"]:
         return ServiceError(message, LATER.format(name=name))
     hint = HINTS.get(told["cause"] or "", "see `dc-inject status {name}`")
-    return UsageError(message, hint.format(name=name))
+    return UsageError(message, hint.format(name=name, selection=selection))

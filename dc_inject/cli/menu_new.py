@@ -301,7 +301,8 @@ def _prompt(question: str, kind: click.ParamType[str], default: str) -> str:
             raise Back
         return kind.convert(text, None, None)
 
-    return str(click.prompt(question, default=default or None, value_proc=read, err=True))
+    # an empty default, so that an empty answer gets its error too, instead of the same question once more
+    return str(click.prompt(question, default=default, show_default=bool(default), value_proc=read, err=True))
 
 
 def _listed(ends: Sequence[str]) -> str:

@@ -334,3 +334,11 @@ def test_erasing_in_a_scope_of_others_says_whom_to_ask(lab, server):
     with pytest.raises(Permanent, match="does not let dcops erase") as caught:
         erase(lab.connection, found_set)
     assert "owns the scope user.dcops" in caught.value.hint
+
+
+def test_what_is_missing_can_be_asked_for_twice(lab, server):
+    """Each dataset is begun once all the same."""
+    made = lab.place()
+    assert made.missing() == made.missing()
+    made.begin()
+    assert len([name for name, _, _ in server.calls if name == "add_dataset"]) == len(DIDS)

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from dc_inject.backends.sim import SimBackend, SimClock
+from dc_inject.cli import campaigns
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Dataset, State
 from dc_inject.model.errors import LedgerError, ServiceError, Temporary, UsageError
+from dc_inject.model.ports import Found, Status
 from tests.cli.ending import World, behind_the_command
 from tests.cli.ledgers import FNAL, GB, MESH, START, make, run
 
@@ -22,15 +22,18 @@ from tests.cli.ledgers import FNAL, GB, MESH, START, make, run
 class Searchable(SimBackend):
     """A simulated service whose rules can be found by their campaign, as Rucio's can."""
 
-    def ours(self, campaign: str) -> Iterator[Any]:
+    unsized = False
+
+    def ours(self, campaign: str) -> Iterator[Found]:
         for key, rule in self.rules.items():
             one = rule.injection
             if one.campaign == campaign and rule.ended is None:
-                yield SimpleNamespace(
+                done = int(one.item.files * rule.moved / one.item.bytes)
+                yield Found(
                     key=key, external_id=f"sim-{key}", campaign=campaign, scenario=one.scenario,
-                    cycle=one.cycle.start, link=one.link, item=one.item.name, bytes=one.item.bytes,
-                    files=one.item.files,
-                    done=int(one.item.files * rule.moved / one.item.bytes),
+                    cycle=one.cycle.start, link=one.link, item=one.item.id,
+                    bytes=None if self.unsized else one.item.bytes, status=Status.MOVING,
+                    done=done, moving=one.item.files - done, stuck=0,
                     created_at=rule.created, expires_at=rule.expires,
                 )  # fmt: skip
 
@@ -259,6 +262,42 @@ def test_a_failure_leaves_the_ledger_as_the_service_has_it(world: Rules) -> None
     world.service.fault = fault
     assert world.end("--yes", "--cancel").exit_code != 0
     assert world.states() == {State.ENDED: 2, State.COMPLETE: 3}
+
+
+def test_a_campaign_that_nobody_knows_is_no_success(
+    world: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A typo in its name; who knows that there is no ledger, and says so, can run it twice."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
+    done = run("end", "dc72", "--yes")
+    assert isinstance(done.exception, UsageError)
+    assert "dc72" in done.exception.message
+    assert run("end", "dc72", "--yes", "--no-ledger").exit_code == 0
+    assert len(world.live()) == 5
+
+
+def test_without_a_ledger_the_size_of_an_open_dataset_is_asked_for(
+    world: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rucio's list of rules leaves it out; and without it nobody can tell what was there before the rule."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
+    known = campaigns.found([world.service], "dc27")
+    world.service.unsized = True
+    assert campaigns.found([world.service], "dc27") == known
+    assert {entry.injection.item.bytes for entry in known} == {100 * GB}
+
+
+def test_without_a_ledger_rules_of_unknown_size_are_left(
+    world: Rules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ending them might delete what was at the destination before them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
+    world.service.unsized = True
+    monkeypatch.setattr(world.service, "look", lambda _candidates: {})
+    done = run("end", "dc27", "--yes", "--cancel", "--no-ledger")
+    assert done.exit_code == 0, done.exception
+    assert "5 rules: left to their lifetime" in done.stderr
+    assert len(world.live()) == 5
 
 
 @pytest.mark.parametrize("options", [("--no-ledger",), ()])

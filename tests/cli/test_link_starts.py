@@ -200,6 +200,8 @@ def test_an_empty_folder_is_told_with_how_to_fill_one(service) -> None:
     service(stock={url("A"): []}, name="fts")
     wanted = (url("A"), url("B"), "--rate", "100Mb/s", "--for", "8m", "--fts", "https://fts.example.org:8446")
     hint = refused(*wanted).hint
+    assert hint.startswith("see --folder; ")
+    assert "--did" not in hint, "an option for datasets"
     words = hint.split("`dc-inject data make ")[1].split("`")[0].split()
     assert words == [url("A"), "rehearsal", "--files", "25", "--size", "300MB"]
     assert hint.endswith("--folder dc_inject-data/rehearsal/25x300000000")

@@ -55,6 +55,16 @@ def test_options_alone_make_a_menu(tmp_path: Path) -> None:
     assert rates(draft(mesh.stdout).preview) == {"A:B": 4, "B:A": 4}
 
 
+def test_an_empty_answer_that_is_none_is_told(tmp_path: Path) -> None:
+    """Instead of the same question once more, without a word."""
+    goal = tmp_path / "m.yaml"
+    typed = answers().replace("cms:/*/RAW#* data:*", "\ncms:/*/RAW#* data:*").replace("82 Gb/s", "\n82 Gb/s")
+    done = run("menu", "new", "--ask", "-o", goal, text=typed)
+    assert done.exit_code == 0, done.exception
+    assert done.stderr.count("Error: ") == 2
+    assert goal.exists()
+
+
 def test_through_fts() -> None:
     """Sources and destinations are URL prefixes."""
     ends = ("--from", "davs://a.example.org:8443/x", "--to", "davs://b.example.org/y@2", "--rate", "8Gb/s")

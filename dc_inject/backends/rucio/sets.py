@@ -105,6 +105,7 @@ class RucioSet:
         known = self._prospect or self.prospect()
         self._no_other_set()
         numbers: set[int] = set()
+        self._unready = []
         for dataset, some in self._set.datasets.items():
             did = Did(self._scope, dataset)
             there = self._there(did)
