@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from dc_inject import ledger, menu
-from dc_inject.cli import common, removal, tables
+from dc_inject.cli import common, end_files, tables
 from dc_inject.ledger import LedgerView, forgetting
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import units
@@ -110,7 +110,7 @@ def _forget(names: Sequence[str], *, yes: bool, even_unended: bool) -> None:
     what = "\n".join(f"  {path}" for path in paths.values())
     if not yes:
         click.echo(f"These ledgers will be deleted, with all that is known of their campaigns:\n{what}", err=True)
-        if not removal.agreed("Delete them?"):
+        if not end_files.agreed("Delete them?"):
             raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
     for name, path in paths.items():
         forgetting.forget(path, common.who())

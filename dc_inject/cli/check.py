@@ -11,8 +11,8 @@ import click
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli import common, in_force, online, tables, trusting
-from dc_inject.cli.answers import Answers
+from dc_inject.cli import active_overrides, common, online, tables, trusting
+from dc_inject.cli.online_report import Answers
 from dc_inject.ledger import LedgerView
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
@@ -151,7 +151,7 @@ def _standing(campaign: str) -> list[str]:
         return []
     try:
         with LedgerView.open(path) as view:
-            return list(in_force.standing(view))
+            return list(active_overrides.standing(view))
     except LedgerError as error:
         return [f"what is stopped or set for {campaign} cannot be told: {error.message}"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dc_inject.cli import common, data_places
-from dc_inject.cli.removal import agreed
+from dc_inject.cli.end_files import agreed
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError
 from dc_inject.storage import Storage

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import campaigns, common, removal, subjects, sweeping, trusting
+from dc_inject.cli import campaigns, common, end_files, end_sweep, subjects, trusting
 from dc_inject.engine.ending import THREADS, Ending, Standing, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger
@@ -112,7 +112,7 @@ def end(
         if ledger is not None:
             subjects.known(ledger, subject)
         if sweep:
-            sweeping.warn(sweep, ledger)
+            end_sweep.warn(sweep, ledger)
         trusting.name(sweep or "")
         if ledger is not None:
             _trust(ledger, name, clock)
@@ -147,7 +147,7 @@ def end(
         standing = ending.look(entries, partial(_missed, noun, clock))
         doomed = standing.overdue + (standing.unfinished if cancel else ())
         standing, spared = _sparing(standing, _read(ledger, doomed) if ledger is not None else set())
-        files = removal.left(ours) if ledger is not None else 0
+        files = end_files.left(ours) if ledger is not None else 0
         _say(standing, noun, files, spared, campaign=name, cancel=cancel, rate=rate)
         work = [*standing.complete, *doomed]
         if work or files:
@@ -168,11 +168,11 @@ def end(
         if ledger is not None:
             if work:
                 _look_again(ending, ours, clock)
-            removal.remove(ending, ours, clock)
-            removal.tidy(ledger, name, backends)
-            removal.say_what_lives_on(ours, noun, clock)
+            end_files.remove(ending, ours, clock)
+            end_files.tidy(ledger, name, backends)
+            end_files.say_what_lives_on(ours, noun, clock)
         if sweep:
-            sweeping.sweep(backends[FTS.name], sweep, name, ledger, clock, even_new=even_new, yes=yes)
+            end_sweep.sweep(backends[FTS.name], sweep, name, ledger, clock, even_new=even_new, yes=yes)
 
 
 def _trust(ledger: Ledger, campaign: str, clock: Clock) -> None:
@@ -253,7 +253,7 @@ def _missed(noun: str, clock: Clock, entries: Sequence[Entry], again_at: datetim
 def _confirm(*, yes: bool) -> None:
     if yes:
         return
-    if not removal.agreed("End them?"):
+    if not end_files.agreed("End them?"):
         raise UsageError("nothing was ended", "answer y, or use --yes in a script")
 
 
@@ -296,7 +296,7 @@ def _settle(ending: Ending) -> None:
         raise click.exceptions.Exit(130) from None
 
 
-def _look_again(ending: Ending, ours: removal.Ours, clock: Clock) -> None:
+def _look_again(ending: Ending, ours: end_files.Ours, clock: Clock) -> None:
     """Write down what is gone by now; the rest is seen by the next start of `run`, or of this.
 
     Jobs whose end was asked for are waited for: their files can be deleted only when nothing writes any more.
@@ -304,9 +304,9 @@ def _look_again(ending: Ending, ours: removal.Ours, clock: Clock) -> None:
     deadline = clock.now() + JOBS_END_WITHIN
     try:
         ending.look(ours(*IN_SERVICE))
-        while removal.under_way(ours) and clock.now() < deadline:
+        while end_files.under_way(ours) and clock.now() < deadline:
             ending.wait(clock.now() + timedelta(seconds=1))
-            ending.look(removal.under_way(ours))
+            ending.look(end_files.under_way(ours))
     except ServiceError as error:
         click.echo(f"the result is not known yet: {error.message}", err=True)
         return

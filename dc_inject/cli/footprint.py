@@ -10,7 +10,7 @@ import click
 
 from dc_inject import menu
 from dc_inject.analysis.footprint import KINDS, Assumptions, Load, Row, footprint
-from dc_inject.cli import assumed as options
+from dc_inject.cli import footprint_options as options
 from dc_inject.cli import tables
 from dc_inject.cli.tables import Column
 from dc_inject.menu import MenuDraft

@@ -10,7 +10,7 @@ import click
 
 from dc_inject.cli import common, tables
 from dc_inject.cli.rebuild import rebuild
-from dc_inject.ledger import Finding, LedgerView, lock, place
+from dc_inject.ledger import Finding, LedgerView, lock, paths
 from dc_inject.ledger.check import check as contradictions
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
@@ -113,7 +113,7 @@ def _copied(path: Path, file: Path) -> str:
             )
         with LedgerView.open(copy) as view:
             cycle, counts = view.last_cycle(), view.state_counts()
-        place.keep(copy, file)
+        paths.keep(copy, file)
     entries = sum(count for count, _ in counts.values())
     size = units.format_size(file.stat().st_size)
     return f"{size}: {units.counted(entries, 'injections')}, the last cycle is {cycle or 'none yet'}"

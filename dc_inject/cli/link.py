@@ -14,9 +14,9 @@ import click
 from dc_inject.cli import (
     common,
     hangup,
-    link_asked,
     link_check,
     link_menu,
+    link_options,
     link_verdict,
     menu_heading,
     status,
@@ -28,14 +28,14 @@ from dc_inject.cli.end import Pace
 from dc_inject.cli.end import end as end_command
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.cli.run import inject
-from dc_inject.engine.climbing import Climbing
+from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.ledger import Ledger, LedgerView, default_folder
-from dc_inject.ledger.place import make_folder
+from dc_inject.ledger.paths import make_folder
 from dc_inject.menu import addresses
 from dc_inject.model import Campaign, units
 from dc_inject.model.errors import LedgerError, ServiceError, UsageError
 from dc_inject.model.ports import Clock
-from dc_inject.planning.climb import Progress
+from dc_inject.planning.saturation import Progress
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
@@ -164,9 +164,9 @@ def link(ctx: click.Context, /, source: str | None, destination: str | None, **w
     if wanted["resume"]:
         path = common.existing_ledger(wanted["resume"])
         with Ledger.open(path) as ledger:
-            asked, progress = link_asked.again(ledger, path, wanted["lasting"], clock.now())
+            asked, progress = link_options.again(ledger, path, wanted["lasting"], clock.now())
     else:
-        asked = link_asked.challenge(source, destination, wanted, clock.now())
+        asked = link_options.challenge(source, destination, wanted, clock.now())
         progress = Progress(asked.ladder, asked.until)
         _refuse_known(asked.campaign)
     trusting.name(asked.link.source, asked.link.destination, asked.endpoint)  # by whoever called, here or before
@@ -228,17 +228,17 @@ def _carry_out(
 
 def _classify(reason: str) -> str:
     """Return the class of what Rucio says of files that failed: it quotes FTS."""
-    from dc_inject.backends.fts import reasons  # noqa: PLC0415  only when something has failed
+    from dc_inject.backends.fts import failure_classes  # noqa: PLC0415  only when something has failed
 
     where = re.search(r"\b(?:SOURCE|DESTINATION|TRANSFER)\b", reason[:1000])
-    return reasons.classify("FAILED", reason[where.start() : 1000] if where else reason[:1000])
+    return failure_classes.classify("FAILED", reason[where.start() : 1000] if where else reason[:1000])
 
 
 def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
     """Print the verdict of a mini-challenge from its ledger, and leave with what it means."""
     path = common.existing_ledger(campaign)
     with LedgerView.open(path) as view, view.snapshot():
-        asked, progress = link_asked.kept(view, path)
+        asked, progress = link_options.kept(view, path)
         holder = view.holder()
         if holder is None and progress.step is not None and progress.step.readings and progress.over is None:
             progress.stopped(progress.step.readings[-1])  # of one that was killed

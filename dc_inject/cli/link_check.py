@@ -13,14 +13,14 @@ import click
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.cli import common, link_menu, online
-from dc_inject.cli.answers import Answers
 from dc_inject.cli.link_menu import MiniChallenge
+from dc_inject.cli.online_report import Answers
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import DatasetFilter, PoolKey, units
 from dc_inject.model.errors import Problem, ServiceError, UsageError
 from dc_inject.model.ports import Backend, Clock, Endpoint
-from dc_inject.planning.climb import FEW
+from dc_inject.planning.saturation import FEW
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
 

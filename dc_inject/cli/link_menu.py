@@ -10,7 +10,7 @@ from typing import Any
 from dc_inject.engine import readings
 from dc_inject.menu.writing import scalar
 from dc_inject.model import Cycle, FlowKey, Link, units
-from dc_inject.planning.climb import Ladder
+from dc_inject.planning.saturation import Ladder
 
 SCENARIO = "link"
 ROOM = 1.25  # of the highest rate: the limits, so that a coarse dataset or a debt of a cycle may go out

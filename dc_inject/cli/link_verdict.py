@@ -14,8 +14,8 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
 from dc_inject.model.services import SERVICES
-from dc_inject.planning import climb
-from dc_inject.planning.climb import Progress
+from dc_inject.planning import saturation
+from dc_inject.planning.saturation import Progress
 from dc_inject.planning.verdict import COARSE, EARLY, Outcome
 
 
@@ -57,7 +57,7 @@ LATER = "when it works again, repeat the step with `dc-inject link --resume {nam
 def told(asked: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> dict[str, Any]:
     """Return the verdict; the keys are an interface, described in docs/reference/link.md."""
     ladder, verdicts, decisions = asked.ladder, progress.verdicts, progress.decisions
-    found = climb.conclusion(ladder, verdicts, decisions)
+    found = saturation.conclusion(ladder, verdicts, decisions)
     cause = found.cause
     return {
         "campaign": asked.campaign,

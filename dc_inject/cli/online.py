@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.cli import common, online_rucio, tables
-from dc_inject.cli.answers import Answers, Use, uses
+from dc_inject.cli.online_report import Answers, Use, uses
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, FileFilter, Flow, Item, PoolKey, units
 from dc_inject.model.errors import MenuError, Permanent, Problem, ServiceError, Temporary

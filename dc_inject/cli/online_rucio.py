@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from dc_inject.analysis import lint
 from dc_inject.analysis.lint import PoolSize
-from dc_inject.cli.answers import Answers, Use, uses
-from dc_inject.engine import admit, preflight
+from dc_inject.cli.online_report import Answers, Use, uses
+from dc_inject.engine import admission, preflight
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Cycle, Injection, Item, PoolKey, units
 from dc_inject.model.errors import MenuError, NeedsOperator, Problem, ServiceError
@@ -49,7 +49,7 @@ def _rses(told: Answers, some: Iterable[Use], known: Mapping[str, RseFacts]) -> 
         return {name: known[name] if name in known else RseFacts(name) for name in ends}
 
     try:
-        admit.ends(told.campaign, facts)
+        admission.ends(told.campaign, facts)
     except MenuError as error:
         told.problems += error.problems
     seen = set()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, in_force, subjects
+from dc_inject.cli import active_overrides, common, subjects
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.types import Pause
@@ -52,7 +52,7 @@ def carry_out(action: OperatorAction, path: Path, subject: str, why: str) -> Non
             done = ledger.override(subject, kind, action.value, who, why, now)
             what = f"{overrides.shown(subject)}: {overrides.said(kind, action.value)}{due}"
             said = f"{what}; {heard(path)}" if done else f"{what}: already set"
-            limits = tuple(in_force.held_by(ledger, subject, kind, now))
+            limits = tuple(active_overrides.held_by(ledger, subject, kind, now))
         left = ledger.pauses()
     click.echo(f"{name}: {said}", err=True)
     for limit in limits:

@@ -16,8 +16,8 @@ import click
 from dc_inject.analysis.footprint import Assumptions
 from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli import assumed, common, footprint, in_force, plots, tables, trusting
-from dc_inject.engine import Engine, Settings, admit
+from dc_inject.cli import active_overrides, common, footprint, footprint_options, plots, tables, trusting
+from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row
 from dc_inject.menu import nodes
@@ -78,7 +78,7 @@ CYCLES_ONLY = ("at", "cycles", "datasets", "ledger_path", "allow_admin", "timeou
 @common.SCALE
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @common.TIMEOUT
-@assumed.options
+@footprint_options.options
 @common.FORMAT
 @click.pass_context
 def plan(
@@ -114,11 +114,11 @@ def plan(
     common.talk(quiet=True)
     drafts = files.read_menus(menus)
     if whole:
-        assumed.refuse(ctx, CYCLES_ONLY, "cannot be together with --footprint")
+        footprint_options.refuse(ctx, CYCLES_ONLY, "cannot be together with --footprint")
         items = None if inventory is None else read_inventory(inventory)
         footprint.show(fmt, drafts, Assumptions(**assumptions), items, links=links, scale=scale)
         return
-    assumed.refuse(ctx, assumed.NAMES, "needs --footprint")
+    footprint_options.refuse(ctx, footprint_options.NAMES, "needs --footprint")
     campaign = common.one_campaign(drafts)
     services = {service for draft in drafts for service in draft.services}
     clock = SimClock(at)
@@ -143,9 +143,9 @@ def plan(
         stack.enter_context(_asking(ServiceError))
         path = stack.enter_context(common.copy_of(common.ledger_file(ledger_path, campaign)))
         ledger = stack.enter_context(Ledger.open(path))
-        for line in in_force.standing(ledger):
+        for line in active_overrides.standing(ledger):
             click.echo(line, err=True)
-        identities = admit.identities(backends, allow_admin=allow_admin)
+        identities = admission.identities(backends, allow_admin=allow_admin)
         source = Menus(
             menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale, admits=admits
         )

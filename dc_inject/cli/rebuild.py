@@ -11,11 +11,11 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.cli import common, removal, trusting
-from dc_inject.engine import admit
+from dc_inject.cli import common, end_files, trusting
+from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.engine.rebuilding import Rebuilding, Rebuilt
-from dc_inject.ledger import Ledger, lock, place
+from dc_inject.ledger import Ledger, lock, paths
 from dc_inject.ledger.check import check
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
@@ -83,7 +83,7 @@ def rebuild(
     path = common.ledger_file(ledger_path, campaign)
     with contextlib.ExitStack() as stack:
         _refuse(path)
-        place.make_folder(path.absolute().parent)
+        paths.make_folder(path.absolute().parent)
         stack.enter_context(lock.held(path, common.who(), timedelta(0)))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".rebuild-", dir=path.absolute().parent))
         new = Path(folder) / path.name
@@ -93,10 +93,10 @@ def rebuild(
                 f"the new ledger would contain contradictions: {errors[0].message}", "please report it"
             )
         _say(rebuilt)
-        if not (yes or removal.agreed(f"Write {path}?")):
+        if not (yes or end_files.agreed(f"Write {path}?")):
             raise UsageError("nothing was written", "answer y, or use --yes in a script")
         _refuse(path)  # once more: asking took its time
-        place.keep(new, path)
+        paths.keep(new, path)
     click.echo(str(path))
 
 
@@ -120,7 +120,7 @@ def _make(
         timeout=timeout,
         endpoint=common.menus_endpoint(drafts),
     )
-    identities = admit.identities(backends, allow_admin=allow_admin)
+    identities = admission.identities(backends, allow_admin=allow_admin)
     with Ledger.open(new, synchronous="OFF") as ledger, _threads(clock) as executor:
         ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), clock.now())
         ledger.trust(allowed, common.who(), clock.now())

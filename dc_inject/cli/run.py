@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import click
 
 from dc_inject.backends.dry import DryBackend
-from dc_inject.cli import common, hangup, in_force, status, tables, trusting
-from dc_inject.engine import Engine, Settings, admit
+from dc_inject.cli import active_overrides, common, hangup, status, tables, trusting
+from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.menu import MenuDraft
@@ -90,7 +90,7 @@ def run(menus: tuple[Path, ...], *, verbose: bool, quiet: bool, **how: Any) -> N
 
 def _admit(campaign: Campaign) -> None:
     """Raise MenuError for storages that cannot be spoken to here, or that would get a token unnamed."""
-    admit.storages(campaign)
+    admission.storages(campaign)
     trusting.admit(campaign)
 
 
@@ -151,7 +151,7 @@ def inject(
         if dry_run:
             backends = {service: DryBackend(backend, clock) for service, backend in backends.items()}
         patience = min(START_PATIENCE, drafts[0].preview.cycle / 10)
-        identities = patiently(lambda: admit.identities(backends, allow_admin=allow_admin), clock, patience)
+        identities = patiently(lambda: admission.identities(backends, allow_admin=allow_admin), clock, patience)
         source = Menus(
             menus,
             ledger=ledger,
@@ -170,7 +170,7 @@ def inject(
             ledger.trust(allowed, common.who(), clock.now())
             source.move_to(ledger)
         _say_configuration(made, identities.values(), path, dry_run=dry_run)
-        for line in in_force.standing(ledger):
+        for line in active_overrides.standing(ledger):
             log.info("%s", line)
         if metrics_address:
             stack.enter_context(metrics.serve(metrics_address))

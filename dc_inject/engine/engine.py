@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from dc_inject.engine import aiming
+from dc_inject.engine import goals
 from dc_inject.engine.calls import Calls
-from dc_inject.engine.checking import Checking
 from dc_inject.engine.closing import END_OF_RUN, Closing
 from dc_inject.engine.context import EngineContext, Settings
 from dc_inject.engine.deleting import ours_to_delete, say_what_stays
+from dc_inject.engine.health_checks import Checking
 from dc_inject.engine.opening import Opening, paused
-from dc_inject.engine.overriding import Overriding
+from dc_inject.engine.rate_changes import Overriding
 from dc_inject.engine.reconciler import IN_SERVICE, Rounds
 from dc_inject.engine.submitting import Submitting
 from dc_inject.ledger import Ledger
@@ -181,7 +181,7 @@ class Engine:
         if any(aims.get(flow.key) != (flow.goal.kind, flow.goal.bytes) for flow in flows if flow.goal):
             return False
         onward = {flow.key for flow in flows if isinstance(flow.goal, SecondHop)}
-        waiting = aiming.going_on(self._context, self._context.ledger.entries(*IN_SERVICE), onward).waiting
+        waiting = goals.going_on(self._context, self._context.ledger.entries(*IN_SERVICE), onward).waiting
         if any(waiting[hop] for hop in onward):
             return False
         return not self._context.ledger.entries(State.INTENDED, State.CALLED, State.LIVE)
@@ -216,7 +216,7 @@ class Engine:
             self._rounds.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
             self._hear(deadline)
             live = self._context.ledger.entries(*IN_SERVICE)
-            read = aiming.going_on(self._context, live, ()).read
+            read = goals.going_on(self._context, live, ()).read
             ready = [e for e in live if e.state is State.COMPLETE and e.injection.key not in read]
             self._rounds.end(ready)
             self._hear(deadline)

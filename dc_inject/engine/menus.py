@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from dc_inject import menu
-from dc_inject.engine import admit
+from dc_inject.engine import admission
 from dc_inject.ledger import Ledger
 from dc_inject.menu import differences
 from dc_inject.model import Campaign
@@ -35,7 +35,7 @@ class Menus:
     ) -> None:
         """Take files or folders; `links` (`SRC:DST`) narrows them, `scale` multiplies every rate.
 
-        `admits` raises MenuError for what cannot be done here, such as `admit.storages`.
+        `admits` raises MenuError for what cannot be done here, such as `admission.storages`.
         """
         self._paths = paths
         self._ledger = ledger
@@ -74,8 +74,8 @@ class Menus:
                     raise MenuError([Problem(menus[0].name, 0, message, "use another name for a new campaign")])
             self._same_endpoint(self._campaign, campaign)
         self._admits(campaign)
-        admit.findings(campaign)
-        admit.ends(campaign, lambda service, rses: self._backends[service].sites(rses))
+        admission.findings(campaign)
+        admission.ends(campaign, lambda service, rses: self._backends[service].sites(rses))
         now = self._clock.now()
         self._ledger.put_in_force([(draft.name, draft.digest, draft.text) for draft in drafts], now)
         if self._campaign is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine import aiming, preflight
+from dc_inject.engine import goals, preflight
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.inventories import Inventories
@@ -81,7 +81,7 @@ class Opening:
         exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
         due = pace.due(flows, exclusions, site_of(campaign), cycle.start, cycle.end, since)
         speaking = pace.flows_now(flows, cycle)
-        remaining = aiming.remaining(self._context, speaking, exclusions, site_of(campaign), cycle, since)
+        remaining = goals.remaining(self._context, speaking, exclusions, site_of(campaign), cycle, since)
         for key, part in due.items():
             pause = paused(pauses, key)
             if pause is not None:
@@ -90,8 +90,8 @@ class Opening:
                 amount = remaining[key](part.bytes) if key in remaining else part.bytes
                 dues[key] = amount, hold or (part.held if part.bytes == 0 else None)
         extras = {key: round(amount * speaking[key].overhead) for key, (amount, _) in dues.items()}
-        goals = {key: flow.goal for key, flow in speaking.items()}
-        self._context.ledger.open_cycle(cycle, dues, self._context.clock.now(), extras, goals)
+        goal_of = {key: flow.goal for key, flow in speaking.items()}
+        self._context.ledger.open_cycle(cycle, dues, self._context.clock.now(), extras, goal_of)
 
     def drain(self, cycle: Cycle) -> None:
         """Open a cycle in which nothing is due, so that what still arrives has a row to be told in."""
@@ -181,7 +181,7 @@ class Opening:
         able = [flow for flow in flows if flow.link.through not in broken]
         wanted = {flow.pool: flow.link.through for flow in able if not isinstance(flow.goal, SecondHop)}
         pools, never = self._inventories.refresh(wanted, deadline)
-        landed = aiming.landed(self._context, able)
+        landed = goals.landed(self._context, able)
         pools |= {flow.pool: landed[flow.key] for flow in able if flow.key in landed}
         last_try = last_try and bool(pools)
         self._complain(

@@ -11,7 +11,7 @@ from dc_inject.ledger import Totals
 from dc_inject.ledger.challenge import Told
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Entry, FlowKey, Held, Hold, State
-from dc_inject.planning.climb import Ladder, Progress
+from dc_inject.planning.saturation import Ladder, Progress
 from dc_inject.planning.verdict import Reading
 
 LATELY = timedelta(hours=1)  # how far back the time to completion is measured, at most

@@ -25,7 +25,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from dc_inject.engine import aiming
+from dc_inject.engine import goals
 from dc_inject.engine.calls import by_service, in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.deleting import DeletionRounds
@@ -324,10 +324,10 @@ class Rounds:
         lifetime, by the time that it takes to cancel what reads from it; nothing else does.
         """
         least = {key: lifetime for key, (end, lifetime) in self.hops.items() if now < end}
-        if not aiming.any_hop(self._context, self.hops):
+        if not goals.any_hop(self._context, self.hops):
             return set()
         intents = self._context.ledger.entries(State.INTENDED)
-        hops = aiming.going_on(self._context, [*entries, *intents], self.hops)
+        hops = goals.going_on(self._context, [*entries, *intents], self.hops)
         over = {e.injection.key for e in entries if e.expires_at is not None and e.expires_at <= now}
         return (hops.bound(now, least) - over) | hops.read
 

@@ -1,7 +1,7 @@
 """The durable record of a campaign: due, intents, outcomes, holds and changes, in one SQLite file."""
 
 from dc_inject.ledger.ledger import Ledger
-from dc_inject.ledger.place import default_folder, default_path
+from dc_inject.ledger.paths import default_folder, default_path
 from dc_inject.ledger.types import (
     Change,
     Finding,

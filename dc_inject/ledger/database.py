@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dc_inject.ledger import place, schema, trouble
-from dc_inject.ledger.trouble import translated
+from dc_inject.ledger import errors, paths, schema
+from dc_inject.ledger.errors import translated
 from dc_inject.model import EPOCH
 from dc_inject.model.errors import LedgerError
 from dc_inject.system import disk
@@ -83,7 +83,7 @@ class Database:
                 f"{synchronous!r} is not a value of SQLite's `synchronous`",
                 f"take one of {', '.join(SYNCHRONOUS)}",
             )
-        place.refuse_network(path)
+        paths.refuse_network(path)
         if not _OPEN_HERE[path.resolve()]:
             _make(path)
         with translated(path):
@@ -237,13 +237,13 @@ _ELSEWHERE = "name a file in a folder that you may write to, with --ledger or XD
 def _make(path: Path) -> None:
     """Make the file, for us alone, in a folder that is ours alone when we have to make it."""
     try:
-        place.make_folder(path.parent)
+        paths.make_folder(path.parent)
         handle = disk.opened(path.resolve(), os.O_RDWR | os.O_CREAT, 0o600, follow=False)
     except disk.NotRegularError:
         raise LedgerError(f"{path} is not a ledger: it is not a regular file", _ANOTHER) from None
     except OSError as error:
-        if trouble.full(error):
-            raise trouble.of_system(path, error) from error
+        if errors.full(error):
+            raise errors.of_system(path, error) from error
         raise LedgerError(
             f"the ledger {path} cannot be opened for writing: {error.strerror}",
             _MEND if os.path.lexists(path) else _ELSEWHERE,

@@ -9,10 +9,10 @@ from functools import partial
 from statistics import median
 from types import MappingProxyType
 
-from dc_inject.ledger import entry_rows, living
+from dc_inject.ledger import active_entries, entry_rows
 from dc_inject.ledger.accounts import AccountReader
+from dc_inject.ledger.active_entries import Living
 from dc_inject.ledger.database import Database, duration, moment, stored
-from dc_inject.ledger.living import Living
 from dc_inject.ledger.once_only import OnceOnly, OnceOnlyReader
 from dc_inject.ledger.schema import ENDS
 from dc_inject.ledger.store import flow_key
@@ -157,7 +157,7 @@ class Injections(InjectionReader, OnceOnly):
     def __init__(self, database: Database) -> None:
         """Take the open database."""
         super().__init__(database)
-        self._living = Living(database, partial(super()._entries, tuple(living.STATES)))
+        self._living = Living(database, partial(super()._entries, tuple(active_entries.STATES)))
 
     def states(self, keys: Iterable[str]) -> dict[str, State]:
         """Return the states of entries by their keys."""
@@ -166,7 +166,7 @@ class Injections(InjectionReader, OnceOnly):
     def _entries(
         self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
     ) -> Iterator[Entry]:
-        if cycle is not None or since is not None or not states or not living.STATES.issuperset(states):
+        if cycle is not None or since is not None or not states or not active_entries.STATES.issuperset(states):
             return super()._entries(states, cycle, since)
         return (entry for entry in tuple(self._living.entries().values()) if entry.state in states)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dc_inject.ledger import trouble
+from dc_inject.ledger import errors
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.redaction import scrub
 from dc_inject.system import disk
@@ -32,8 +32,8 @@ def held(path: Path, who: str, patience: timedelta) -> Iterator[None]:
     try:
         handle = disk.opened(file, os.O_RDWR | os.O_CREAT, 0o600, follow=False)
     except OSError as error:
-        if trouble.full(error):
-            raise trouble.of_system(path, error) from error
+        if errors.full(error):
+            raise errors.of_system(path, error) from error
         hint = "check the rights on it and on its folder"
         raise LedgerError(f"cannot lock {file}: {error.strerror}", hint) from None
     try:
@@ -49,7 +49,7 @@ def held(path: Path, who: str, patience: timedelta) -> Iterator[None]:
         try:
             _say(handle, who)
         except OSError as error:
-            raise trouble.of_system(path, error) from error
+            raise errors.of_system(path, error) from error
         try:
             yield
         finally:

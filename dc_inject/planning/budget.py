@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from dc_inject.planning import holds
 from dc_inject.planning.holds import Constraint
-from dc_inject.planning.line import Line, with_overhead
+from dc_inject.planning.link_plan import Line, with_overhead
 
 CAP = 2  # cycles' worth of debt that a cycle may make up
 

@@ -14,10 +14,10 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import label
 from dc_inject.planning import holds
 from dc_inject.planning.budget import set_budgets
-from dc_inject.planning.choice import brake, choose, rules_left_of, why
 from dc_inject.planning.holds import Constraint, Destination
-from dc_inject.planning.line import Line, Table
+from dc_inject.planning.link_plan import Line, Table
 from dc_inject.planning.release import releases
+from dc_inject.planning.selection import brake, choose, rules_left_of, why
 from dc_inject.planning.situation import Account, Decision, Demand, Plan, Situation
 
 __all__ = ["Account", "Decision", "Demand", "Destination", "Plan", "Situation", "plan", "refill"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dc_inject.backends.fts import FtsBackend
-from dc_inject.backends.rucio import RucioBackend, keeping
+from dc_inject.backends.rucio import RucioBackend, token_safety
 from dc_inject.backends.rucio.client import QuietClient
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.system import transport
@@ -226,9 +226,9 @@ def test_a_token_that_somebody_else_may_have_planted_is_not_used(tmp_path: Path,
     expiry.write_text("1")
     expiry.chmod(0o600)
     places = (None, str(expiry), str(token), str(folder))
-    keeping.check_place(places)
-    keeping.check_place((None, str(folder / "none"), str(folder / "no"), str(folder)))
-    keeping.check_place((None, str(tmp_path / "x"), str(tmp_path / "y"), str(tmp_path / "no-folder")))
+    token_safety.check_place(places)
+    token_safety.check_place((None, str(folder / "none"), str(folder / "no"), str(folder)))
+    token_safety.check_place((None, str(tmp_path / "x"), str(tmp_path / "y"), str(tmp_path / "no-folder")))
     others = {"owner": token, "folder": folder, "above": folder.parent}.get(plant)
     if others is not None:
         real = Path.stat
@@ -248,20 +248,20 @@ def test_a_token_that_somebody_else_may_have_planted_is_not_used(tmp_path: Path,
     else:
         expiry.chmod(0o666)
     with pytest.raises(NeedsOperator, match="others own it or can write there"):
-        keeping.check_place(places)
+        token_safety.check_place(places)
 
 
 def test_a_bearer_token_of_somebody_else_is_not_discovered(tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / f"bt_u{os.geteuid()}"
-    keeping.check_discovery(tmp_path)
+    token_safety.check_discovery(tmp_path)
     file.write_text("planted")
-    keeping.check_discovery(tmp_path)
+    token_safety.check_discovery(tmp_path)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     file.rename(tmp_path / "bt_u4711")
     with pytest.raises(NeedsOperator, match="belongs to another user"):
-        keeping.check_discovery(tmp_path)
+        token_safety.check_discovery(tmp_path)
     monkeypatch.setenv("BEARER_TOKEN_FILE", "/mine")
-    keeping.check_discovery(tmp_path)
+    token_safety.check_discovery(tmp_path)
 
 
 # ---------------------------------------------------------------------------------------- nothing goes beside it

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import assumed, footprint
+from dc_inject.cli import footprint, footprint_options
 from dc_inject.model.errors import DcInjectError
 from tests.cli.ledgers import run
 from tests.menu.texts import scenarios, text
@@ -55,7 +55,7 @@ def test_the_example_of_the_page_is_what_is_printed(tmp_path):
 def test_the_page_explains_every_column_and_every_option():
     told = re.findall(r"^\| .+? \| ((?:`\w+`(?:, )?)+) \|", PAGE, re.MULTILINE)
     assert [key for cell in told for key in re.findall(r"`(\w+)`", cell)] == [key for key, _ in columns()]
-    for name in assumed.NAMES:
+    for name in footprint_options.NAMES:
         assert f"| `--{name.replace('_', '-')}` |" in PAGE
 
 

@@ -17,12 +17,12 @@ from rich.console import Console
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli import link_asked, link_verdict, tables, trusting
+from dc_inject.cli import link_options, link_verdict, tables, trusting
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Link, State
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
-from dc_inject.planning.climb import Ladder, Progress
+from dc_inject.planning.saturation import Ladder, Progress
 from dc_inject.planning.verdict import Reading
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
@@ -225,7 +225,7 @@ def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
     """It says who runs it, and how far it is."""
     service()
     run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
-    reading = link_asked.kept
+    reading = link_options.kept
 
     def under_way(view: LedgerView, path: Path) -> tuple[MiniChallenge, Progress]:
         asked, whole = reading(view, path)
@@ -234,7 +234,7 @@ def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
         progress.take(Reading(START + timedelta(minutes=10), moved=150 * GB))
         return asked, progress
 
-    monkeypatch.setattr(link_asked, "kept", under_way)
+    monkeypatch.setattr(link_options, "kept", under_way)
     ended = run("link", "--verdict", "mini")
     assert ended.exception.message == "mini: inconclusive (ended-early)"
     monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import data_make, hangup, link_asked
+from dc_inject.cli import data_make, hangup, link_options
 from dc_inject.model.errors import DcInjectError, ServiceError, Temporary, UsageError
 from tests.cli.ledgers import START, run
 from tests.cli.linking import A, B
@@ -272,4 +272,4 @@ def test_who_ignores_a_hangup_goes_on(service) -> None:
 
 def test_the_brake_is_the_one_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "test-one-link.md").read_text()
-    assert f"Above {link_asked.BRAKE * 8 / 1e9:.0f} Gb/s" in page
+    assert f"Above {link_options.BRAKE * 8 / 1e9:.0f} Gb/s" in page

@@ -229,8 +229,8 @@ SENDERS = {
     ("storage/webdav.py", "_delete"),
     ("storage/xrootd.py", "delete"),
     ("storage/xrootd.py", "delete_folder_if_empty"),
-    ("backends/rucio/erasing.py", "end_rule"),
-    ("backends/rucio/erasing.py", "let_go"),
+    ("backends/rucio/deletion.py", "end_rule"),
+    ("backends/rucio/deletion.py", "let_go"),
 }
 NO_SENDERS = {
     (

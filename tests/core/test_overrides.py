@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject.engine.overriding import lowered
+from dc_inject.engine.rate_changes import lowered
 from dc_inject.model import rates
 from dc_inject.model.goals import Keep, SecondHop, Volume
 from dc_inject.model.shape import Point, Shape

@@ -21,7 +21,7 @@ ALLOWED = {  # file or folder: why it names a service
     "cli/online.py": "asks each back end what only it can be asked",
     "cli/check.py": "says which menu lacks the address of FTS, which the command line gives to one back end",
     "cli/end.py": "sweeps up files by the back end that has left them",
-    "cli/sweeping.py": "files found without a ledger were copied by that one",
+    "cli/end_sweep.py": "files found without a ledger were copied by that one",
     "cli/campaigns.py": "to sweep up files takes that one",
 }
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dc_inject.engine import overriding
+from dc_inject.engine import rate_changes
 from dc_inject.model import FlowKey, Link, urls
 from dc_inject.planning import overrides
 from dc_inject.planning.overrides import Kind, Override
@@ -39,6 +39,6 @@ def test_the_key_of_a_link_can_be_shown(key, shown):
 
 def test_what_is_set_for_a_link_is_said_with_an_arrow():
     one = Override(f"{ONE}:{OTHER}", Kind.SCALE, 0.5, "me", "", datetime(2027, 2, 8, tzinfo=UTC))
-    assert overriding.sentence(one, "is set") == f"{BOTH}: scale 0.5 is set (me)"
+    assert rate_changes.sentence(one, "is set") == f"{BOTH}: scale 0.5 is set (me)"
     assert overrides.shown("*") == "all of it"
     assert overrides.shown("raw") == "raw"

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.engine import admit
+from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import LedgerView
 from dc_inject.model.errors import MenuError, Problem
@@ -68,7 +68,7 @@ def world(tmp_path: Path) -> World:
     clock, path, ledger = SimClock(START), tmp_path / "m.yaml", opened(tmp_path)
     services = {name: Asked(clock, name) for name in ("fts", "rucio")}
     ledger.bind("test", CYCLE, [service.check() for service in services.values()], START)
-    menus = Menus([path], ledger=ledger, backends=services, clock=clock, admits=admit.storages)
+    menus = Menus([path], ledger=ledger, backends=services, clock=clock, admits=admission.storages)
     return World(path, menus, services)
 
 

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, lock, place, schema
-from dc_inject.ledger.trouble import translated
+from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, lock, paths, schema
+from dc_inject.ledger.errors import translated
 from dc_inject.model.errors import LedgerError
 from tests.ledger.world import CYCLE, START, dues, injection, opened, started
 
@@ -96,7 +96,7 @@ broken
     ],
 )
 def test_the_file_system_of_a_path_is_that_of_its_nearest_mount(path, kind):
-    assert place.mounted_as(Path(path), MOUNTS) == kind
+    assert paths.mounted_as(Path(path), MOUNTS) == kind
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_the_file_system_of_a_path_is_that_of_its_nearest_mount(path, kind):
 )
 def test_a_network_file_system_is_refused_before_anything_is_made(tmp_path, monkeypatch, kind):
     mounts = tmp_path / "mounts"
-    monkeypatch.setattr(place, "MOUNTS", mounts)
+    monkeypatch.setattr(paths, "MOUNTS", mounts)
     mounts.write_text(f"somewhere {tmp_path} {kind} rw 0 0\n")
     refused(f"network file system \\({kind}\\)", Ledger.open, tmp_path / "new" / "dc27.sqlite")
     assert not (tmp_path / "new").exists()
@@ -222,7 +222,7 @@ def test_a_trouble_of_the_disk_without_room_on_it_is_a_full_disk(tmp_path, monke
             raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr("dc_inject.ledger.trouble.shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+        patched.setattr("dc_inject.ledger.errors.shutil.disk_usage", lambda _: SimpleNamespace(free=free))
         refused(said, fail)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
 from dc_inject.ledger import LedgerView
-from dc_inject.ledger.living import STATES
+from dc_inject.ledger.active_entries import STATES
 from dc_inject.model import Cycle, Dataset, Held, Hold, State
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.ports import Observation, Outcome, Status

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dc_inject import menu
-from dc_inject.analysis.lint import capacity, days, exclusions
+from dc_inject.analysis.lint import capacity, dates, exclusions
 from dc_inject.analysis.lint.brakes import over_limits
 from dc_inject.analysis.lint.pools import PoolSize, pools
-from dc_inject.analysis.lint.rooms import rooms
+from dc_inject.analysis.lint.space import rooms
 from dc_inject.model import Campaign
 from dc_inject.model.errors import Problem
 
@@ -28,7 +28,7 @@ def findings(
     """
     found = [
         *capacity.findings(campaign, file_speed, told),
-        *days.findings(campaign),
+        *dates.findings(campaign),
         *exclusions.findings(campaign),
     ]
     kept = {problem for of, problem in found if problem.code not in of.accept}

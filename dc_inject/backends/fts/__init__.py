@@ -9,7 +9,7 @@ from datetime import datetime
 from math import ceil
 
 from dc_inject.backends.fts.connection import Connection, Credentials, Make, Purpose, real_client
-from dc_inject.backends.fts.ends import Ends, StorageEnd
+from dc_inject.backends.fts.endpoint_probe import Ends, StorageEnd
 from dc_inject.backends.fts.identity import Delegation, check, delegation
 from dc_inject.backends.fts.inventory import Inventory, Replicas
 from dc_inject.backends.fts.jobs import Jobs

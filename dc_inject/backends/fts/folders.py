@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 
-from dc_inject.backends.fts.trouble import Trouble
+from dc_inject.backends.fts.storage_breaker import Trouble
 from dc_inject.model import Injection, deletion, naming, urls
 from dc_inject.model.errors import Permanent, ServiceError
 from dc_inject.storage import Missing, Storage

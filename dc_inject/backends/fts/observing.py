@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dc_inject.backends.fts.connection import Connection
+from dc_inject.backends.fts.failure_classes import UNFIT, VANISHED, classify
 from dc_inject.backends.fts.jobs import Jobs
-from dc_inject.backends.fts.reasons import UNFIT, VANISHED, classify
 from dc_inject.backends.fts.rows import Row, Rows, true_size
 from dc_inject.model import Bundle, Entry, Item, State, units, urls
 from dc_inject.model.ports import Observation, Status

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject.backends.fts.folders import Folders
-from dc_inject.backends.fts.trouble import GIVE_UP_AFTER, Trouble
+from dc_inject.backends.fts.storage_breaker import GIVE_UP_AFTER, Trouble
 from dc_inject.model import Entry, JobOptions, deletion, naming, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Clock, Outcome, Removal, Stray

@@ -13,8 +13,8 @@ from dc_inject.backends.rucio.errors import Notes
 from dc_inject.backends.rucio.facts import Facts, resolve
 from dc_inject.backends.rucio.identity import check
 from dc_inject.backends.rucio.inventory import inventory
-from dc_inject.backends.rucio.look import Looking
 from dc_inject.backends.rucio.observing import Observing
+from dc_inject.backends.rucio.replica_check import Looking
 from dc_inject.backends.rucio.replicas import replicas
 from dc_inject.backends.rucio.rules import Rules
 from dc_inject.backends.rucio.slices import Slices

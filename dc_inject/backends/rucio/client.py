@@ -13,7 +13,7 @@ from rucio.common.utils import parse_response
 from urllib3.exceptions import MaxRetryError, NewConnectionError
 
 from dc_inject import __version__
-from dc_inject.backends.rucio import keeping
+from dc_inject.backends.rucio import token_safety
 from dc_inject.backends.rucio.errors import Notes
 from dc_inject.system import transport
 
@@ -48,8 +48,8 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
     def _get_auth_tokens(self) -> tuple[str | None, str, str, str]:
         """Say where the token is kept, once what the client has read so far is known to be safe."""
         places: tuple[str | None, str, str, str] = super()._get_auth_tokens()
-        keeping.check_trust(self.ca_cert, self.host, self.auth_host)
-        keeping.check_place(places)
+        token_safety.check_trust(self.ca_cert, self.host, self.auth_host)
+        token_safety.check_place(places)
         return places
 
     def _load_json_data(self, response: requests.Response) -> Iterator[Any]:
@@ -62,13 +62,13 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
     def _get_creds(self, creds: dict[str, Any] | None) -> dict[str, Any]:
         found: dict[str, Any] = super()._get_creds(creds)
         self._notes.met(str(found.get("password") or ""))
-        keeping.check_found(found.get("client_proxy"))
+        token_safety.check_found(found.get("client_proxy"))
         return found
 
     def _BaseClient__read_token(self) -> bool:  # noqa: N802  overrides a private method of the client
         """Take no token that somebody else has put where the client looks by itself."""
         if self.auth_type == "oidc":
-            keeping.check_discovery()
+            token_safety.check_discovery()
         return bool(super()._BaseClient__read_token())
 
     def _BaseClient__get_token_oidc(self) -> bool:  # noqa: N802  overrides a private method of the client

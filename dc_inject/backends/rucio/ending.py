@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from rucio.common.exception import AccessDenied, RuleNotFound
 
 from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.deletion import end_rule
 from dc_inject.backends.rucio.dids import Did
-from dc_inject.backends.rucio.erasing import end_rule
 from dc_inject.backends.rucio.identity import account_of
-from dc_inject.backends.rucio.look import locks_of
+from dc_inject.backends.rucio.replica_check import locks_of
 from dc_inject.backends.rucio.rules import Rules, read
 from dc_inject.backends.rucio.slices import Slices
 from dc_inject.model import Entry

@@ -9,8 +9,8 @@ from rucio.common.exception import AccessDenied, DataIdentifierNotFound
 
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection
+from dc_inject.backends.rucio.deletion import let_go
 from dc_inject.backends.rucio.dids import Did, metadata
-from dc_inject.backends.rucio.erasing import let_go
 from dc_inject.backends.rucio.identity import account_of
 from dc_inject.backends.rucio.write_endpoints import places, write_endpoint
 from dc_inject.model import samples

@@ -12,7 +12,7 @@ from rucio.common.exception import RuleNotFound
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
-from dc_inject.backends.rucio.look import locks_of
+from dc_inject.backends.rucio.replica_check import locks_of
 from dc_inject.backends.rucio.rules import Rules, status
 from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError

@@ -22,8 +22,8 @@ from rucio.common.exception import (
 )
 
 from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.deletion import let_go
 from dc_inject.backends.rucio.dids import Did
-from dc_inject.backends.rucio.erasing import let_go
 from dc_inject.backends.rucio.facts import Facts
 from dc_inject.backends.rucio.found_sets import COMMENT, GONE, find_sets
 from dc_inject.backends.rucio.identity import account_of, is_admin

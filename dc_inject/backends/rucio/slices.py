@@ -10,8 +10,8 @@ from rucio.common import exception as rucio
 
 from dc_inject.backends.answers import count
 from dc_inject.backends.rucio.connection import Connection, Row
+from dc_inject.backends.rucio.deletion import let_go
 from dc_inject.backends.rucio.dids import Did, bulk
-from dc_inject.backends.rucio.erasing import let_go
 from dc_inject.model import Injection, Slice, deletion, units
 from dc_inject.model.errors import NoSlices, Permanent, ServiceError
 from dc_inject.model.items import Range, SliceId

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dc_inject.model import Held, Hold
-from dc_inject.planning import climb
-from dc_inject.planning.climb import REPEATS, Decision, Ladder, Next, Progress, Step
+from dc_inject.planning import saturation
+from dc_inject.planning.saturation import REPEATS, Decision, Ladder, Next, Progress, Step
 from dc_inject.planning.verdict import Cause, Outcome, Reading, Verdict, judge
 from tests.engine.world import START
 
@@ -53,7 +53,7 @@ def climbed(ladder: Ladder, link: Link, every: int = 5) -> list[Verdict]:
         step = Step(rate, tuple(readings))
         if step.over(ladder):
             verdicts.append(judge(step.rate, step.readings))
-            decision = climb.after(ladder, verdicts)
+            decision = saturation.after(ladder, verdicts)
             if decision.what is Next.STOP:
                 return verdicts
             rate, readings = decision.rate, readings[-1:]
@@ -68,7 +68,7 @@ def test_a_link_is_found_within_a_step_of_its_capacity(capacity, first, step, mi
     """Or it takes the most that was to be tried, or not even the least."""
     ladder = Ladder(first * GB, 30 * MINUTE, step * GB, 25 * GB, saturate=True)
     verdicts = climbed(ladder, Link(capacity * GB, minutes * MINUTE))
-    found = climb.stands(verdicts)
+    found = saturation.stands(verdicts)
     if found is None:
         assert capacity < step
         return
@@ -81,7 +81,7 @@ def test_a_link_is_found_within_a_step_of_its_capacity(capacity, first, step, mi
 @example(20, 0.0, 0.08)  # what still moves would be enough
 def test_failing_never_raises_what_is_found(capacity, less, more):
     less, more = sorted((less, more))
-    found = [climb.stands(climbed(LADDER, Link(capacity * GB, failing=part))) or 0 for part in (less, more)]
+    found = [saturation.stands(climbed(LADDER, Link(capacity * GB, failing=part))) or 0 for part in (less, more)]
     assert found[1] <= found[0] * 1.001
     if more > 0.06:
         assert found[1] == 0
@@ -149,8 +149,8 @@ def made(rate, outcome=Outcome.REACHED, *, outage=False, moved=None):
 def test_what_was_not_asked_for_says_nothing_of_the_link():
     """The pool was dry: the climb stops, and the link takes at least what the last good step took."""
     dry = made(2 * GB, Outcome.INCONCLUSIVE)
-    assert climb.after(LADDER, [made(GB), dry]) == Decision(Next.STOP)
-    told = climb.conclusion(LADDER, [made(GB), dry])
+    assert saturation.after(LADDER, [made(GB), dry]) == Decision(Next.STOP)
+    told = saturation.conclusion(LADDER, [made(GB), dry])
     assert (told.outcome, told.stands, told.cause and told.cause.code) == ("inconclusive", GB, "pool-dry")
 
 
@@ -159,27 +159,27 @@ def test_what_an_outage_has_spoilt_is_repeated_but_not_for_ever():
     verdicts = [made(GB)]
     for _ in range(REPEATS):
         verdicts.append(spoilt)
-        assert climb.after(LADDER, verdicts) == Decision(Next.REPEAT, 2 * GB)
-    assert climb.after(LADDER, [*verdicts, spoilt]) == Decision(Next.STOP)
-    assert climb.after(LADDER, [spoilt], 29 * MINUTE) == Decision(Next.STOP)
-    assert climb.after(LADDER, [*verdicts, made(2 * GB)]) == Decision(Next.UP, 3 * GB)
+        assert saturation.after(LADDER, verdicts) == Decision(Next.REPEAT, 2 * GB)
+    assert saturation.after(LADDER, [*verdicts, spoilt]) == Decision(Next.STOP)
+    assert saturation.after(LADDER, [spoilt], 29 * MINUTE) == Decision(Next.STOP)
+    assert saturation.after(LADDER, [*verdicts, made(2 * GB)]) == Decision(Next.UP, 3 * GB)
 
 
 def test_a_repetition_takes_no_time_from_steps_that_are_to_come():
     ladder = Ladder(GB, 30 * MINUTE, GB, 3 * GB)
     spoilt = made(GB, Outcome.INCONCLUSIVE, outage=True)
-    assert climb.after(ladder, [spoilt], 60 * MINUTE) == Decision(Next.UP, 2 * GB)
-    assert climb.after(ladder, [spoilt], 90 * MINUTE) == Decision(Next.REPEAT, GB)
+    assert saturation.after(ladder, [spoilt], 60 * MINUTE) == Decision(Next.UP, 2 * GB)
+    assert saturation.after(ladder, [spoilt], 90 * MINUTE) == Decision(Next.REPEAT, GB)
 
 
 def test_a_step_that_was_repeated_counts_by_its_repetition():
     ladder = Ladder(GB, 30 * MINUTE)
     spoilt = made(GB, Outcome.INCONCLUSIVE, outage=True)
     repeat = [Decision(Next.REPEAT, GB), Decision(Next.STOP)]
-    assert climb.conclusion(ladder, [spoilt, made(GB)], repeat).outcome is Outcome.REACHED
-    assert climb.conclusion(ladder, [spoilt], repeat[1:]).outcome is Outcome.INCONCLUSIVE
+    assert saturation.conclusion(ladder, [spoilt, made(GB)], repeat).outcome is Outcome.REACHED
+    assert saturation.conclusion(ladder, [spoilt], repeat[1:]).outcome is Outcome.INCONCLUSIVE
     bad = made(GB, Outcome.NOT_REACHED)
-    assert climb.conclusion(ladder, [spoilt, bad], repeat).outcome is Outcome.NOT_REACHED
+    assert saturation.conclusion(ladder, [spoilt, bad], repeat).outcome is Outcome.NOT_REACHED
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_step_that_was_repeated_counts_by_its_repetition():
 )
 def test_where_a_link_stands_is_known_or_not(verdicts, outcome, stands):
     """Known where a step was reached and the next was not, or the most was; else it takes at least so much."""
-    told = climb.conclusion(LADDER, verdicts)
+    told = saturation.conclusion(LADDER, verdicts)
     assert (told.outcome, told.stands) == (outcome, stands)
 
 
@@ -235,10 +235,10 @@ def test_the_reason_of_a_step_is_that_of_most_of_its_cycles():
 def test_fixed_steps_go_up_whatever_comes_and_stay_at_the_highest():
     ladder = Ladder(GB, 30 * MINUTE, 2 * GB, 4 * GB)
     bad = made(GB, Outcome.NOT_REACHED)
-    assert climb.after(ladder, [bad]) == Decision(Next.UP, 3 * GB)
-    assert climb.after(ladder, [replace(bad, rate=3 * GB)]) == Decision(Next.UP, 4 * GB)
-    assert climb.after(ladder, [replace(bad, rate=4 * GB)]) == Decision(Next.SAME, 4 * GB)
-    told = climb.conclusion(ladder, [bad])
+    assert saturation.after(ladder, [bad]) == Decision(Next.UP, 3 * GB)
+    assert saturation.after(ladder, [replace(bad, rate=3 * GB)]) == Decision(Next.UP, 4 * GB)
+    assert saturation.after(ladder, [replace(bad, rate=4 * GB)]) == Decision(Next.SAME, 4 * GB)
+    told = saturation.conclusion(ladder, [bad])
     assert told.outcome is Outcome.NOT_REACHED
     assert told.reason.startswith("1 of 1 step not reached: at 8 Gb/s")
 
@@ -250,10 +250,10 @@ def test_a_step_of_which_nothing_was_read_is_not_left_out():
     some.take(Reading(START))
     some.take(Reading(START + 10 * MINUTE, 600 * GB, 600 * GB))
     some.stopped(some.step.readings[-1])
-    told = climb.conclusion(ladder, some.verdicts, some.decisions)
+    told = saturation.conclusion(ladder, some.verdicts, some.decisions)
     assert (told.outcome, told.cause.code) == (Outcome.INCONCLUSIVE, "ended-early")
     some.resume(START + 60 * MINUTE)
-    told = climb.conclusion(ladder, some.verdicts, some.decisions)
+    told = saturation.conclusion(ladder, some.verdicts, some.decisions)
     assert told.outcome is Outcome.INCONCLUSIVE, "it is to be repeated, and has not been yet"
 
 
@@ -287,4 +287,4 @@ def test_who_goes_on_begins_the_step_anew():
     for one in moments[5:]:
         some.take(one)
     assert [one.good for one in some.verdicts] == [False, True]
-    assert climb.conclusion(ladder, some.verdicts, some.decisions).outcome is Outcome.REACHED
+    assert saturation.conclusion(ladder, some.verdicts, some.decisions).outcome is Outcome.REACHED

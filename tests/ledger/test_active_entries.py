@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.ledger.living import STATES
+from dc_inject.ledger.active_entries import STATES
 from dc_inject.model import Bundle, File, JobOptions, State
 from dc_inject.model.ports import Outcome, Status
 from tests.ledger.world import START, accepted, injection, opened, seen, started

@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.cli import removal
+from dc_inject.cli import end_files
 from dc_inject.ledger import Ledger
 from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State, units
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
@@ -87,7 +87,7 @@ def sweep(
     _say(free, "to be deleted:")
     if any(_newest(stray) > since for stray in free):
         click.echo(f"the files of the last day belong to campaign {campaign}: {_whose(backend, ledger)}", err=True)
-    if not yes and not removal.agreed("Delete them?"):
+    if not yes and not end_files.agreed("Delete them?"):
         raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
     _delete(backend, free, prefix, campaign, clock)
 
@@ -175,7 +175,7 @@ def _delete(sweeper: Sweeper, strays: Sequence[Stray], prefix: str, campaign: st
                 if error is not None:
                     errors[error.message] += 1
                     hint = hint or error.hint
-            if clock.now() >= told + removal.TELL_EVERY:
+            if clock.now() >= told + end_files.TELL_EVERY:
                 told = clock.now()
                 click.echo(f"{done} of {units.counted(len(urls), 'files')} deleted", err=True)
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dc_inject.cli import common, link_menu, removal
+from dc_inject.cli import common, end_files, link_menu
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.engine import readings
 from dc_inject.ledger.reading import Reader
@@ -17,8 +17,8 @@ from dc_inject.menu import addresses
 from dc_inject.model import Link, units
 from dc_inject.model.errors import UsageError
 from dc_inject.model.services import by_end
-from dc_inject.planning import climb
-from dc_inject.planning.climb import Ladder, Next, Progress
+from dc_inject.planning import saturation
+from dc_inject.planning.saturation import Ladder, Next, Progress
 from dc_inject.planning.verdict import EARLY, Outcome
 
 BRAKE = 10e9 / 8  # bytes per second: above it somebody has to say that it is meant
@@ -119,7 +119,7 @@ def _brake(top: float, *, given: bool, yes: bool) -> None:
     if top <= BRAKE or given or yes:
         return
     asked, most = units.format_rate(top), units.format_rate(BRAKE)
-    if not removal.agreed(f"{asked} is more than {most}. Ask the sites first. Is it meant?"):
+    if not end_files.agreed(f"{asked} is more than {most}. Ask the sites first. Is it meant?"):
         raise UsageError(
             f"{asked} is above {most}, and was not confirmed",
             f"set the highest rate to try (--max {asked.replace(' ', '')}), or use --yes",
@@ -153,7 +153,7 @@ def again(view: Reader, path: Path, more: timedelta | None, now: datetime) -> tu
     """
     asked, progress = kept(view, path)
     name, stopped = asked.campaign, view.challenge()[-1].at
-    known = climb.conclusion(progress.ladder, progress.verdicts, progress.decisions).outcome
+    known = saturation.conclusion(progress.ladder, progress.verdicts, progress.decisions).outcome
     if progress.over is not None and known is not Outcome.INCONCLUSIVE and not _cut_short(progress):
         raise UsageError(f"{name} is over, and has a verdict", f"`dc-inject link --verdict {name}` prints it")
     left = more or max(progress.until - stopped, timedelta(0))

@@ -12,9 +12,9 @@ from dc_inject.engine.readings import Classify, Reads
 from dc_inject.ledger import Ledger, Row
 from dc_inject.model import Campaign, Cycle, FlowKey, State, units
 from dc_inject.model.ports import Clock
-from dc_inject.planning import climb
-from dc_inject.planning.climb import Decision, Next, Progress
+from dc_inject.planning import saturation
 from dc_inject.planning.overrides import Kind
+from dc_inject.planning.saturation import Decision, Next, Progress
 from dc_inject.planning.verdict import Reading, Verdict
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Climbing:
             return
         self._weighed = True
         ladder = self._progress.ladder
-        few = climb.in_a_step(ladder, row.pool_items, row.pool_bytes)
+        few = saturation.in_a_step(ladder, row.pool_items, row.pool_bytes)
         if few is not None:
             service = key.link.service
             way = f"{FINER}, {CUT}" if service.cuts else FINER

@@ -16,7 +16,7 @@ from dc_inject.model import Bundle, Cycle, Entry, Exclusion, Flow, FlowKey, Item
 from dc_inject.model.goals import Recycle, SecondHop, Standing
 from dc_inject.model.items import ItemId
 from dc_inject.planning import lifetime, pace, plan, second_hops
-from dc_inject.planning.choice import MOST_FILES
+from dc_inject.planning.selection import MOST_FILES
 
 FAR = datetime.max.replace(tzinfo=UTC)
 

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.engine import readings
-from dc_inject.engine.climbing import Climbing
+from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.model import Campaign, State
 from dc_inject.model.errors import Temporary
-from dc_inject.planning import climb
-from dc_inject.planning.climb import Ladder, Next, Progress
+from dc_inject.planning import saturation
+from dc_inject.planning.saturation import Ladder, Next, Progress
 from dc_inject.planning.verdict import Outcome
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
@@ -49,7 +49,7 @@ def ladder(first, step, highest, **more):
 def test_a_link_is_found_within_a_step(tmp_path, capacity):
     """It goes up, back and stops; nothing stays set, and nothing is due after the end."""
     one, climbs = climbing(tmp_path, capacity=capacity, ladder=ladder(4, 4, 40))
-    found = climb.stands(climbs.verdicts) / GBPS
+    found = saturation.stands(climbs.verdicts) / GBPS
     assert capacity - 4 <= found <= capacity * 1.05
     assert [decision.what for decision in climbs.decisions][-2:] == [Next.BACK, Next.STOP]
     assert one.ledger.overrides() == ()
@@ -80,7 +80,7 @@ def test_fixed_steps_end_with_their_time(tmp_path):
 def test_a_pool_that_is_dry_is_not_taken_for_a_link_that_is_full(tmp_path):
     stock = {"A": items("A", 250, 20 * GB)}
     _, climbs = climbing(tmp_path, capacity=1000, ladder=ladder(4, 8, 100), stock=stock, may_end=False)
-    told = climb.conclusion(ladder(4, 8, 100), climbs.verdicts, climbs.decisions)
+    told = saturation.conclusion(ladder(4, 8, 100), climbs.verdicts, climbs.decisions)
     assert (told.outcome, told.cause and told.cause.code) == ("inconclusive", "pool-dry")
 
 
@@ -167,7 +167,7 @@ def test_a_service_that_is_away_is_no_verdict_on_the_link(tmp_path, methods):
         ladder=steps,
         arrange=lambda one: fault_between(one, START + 80 * MINUTE, START + 125 * MINUTE, *methods),
     )
-    told = climb.conclusion(steps, climbs.verdicts, climbs.decisions)
+    told = saturation.conclusion(steps, climbs.verdicts, climbs.decisions)
     assert told.outcome is Outcome.REACHED
     assert told.stands / GBPS == pytest.approx(8, abs=0.5)
     spoilt = [one for one in climbs.verdicts if one.outcome is Outcome.INCONCLUSIVE]
