@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from dc_inject.ledger import LedgerView
@@ -33,6 +34,8 @@ CODES = {
 }  # the last: stopped when it had said all, and waited for calls at its exit
 MOST_MEMORY = dict.fromkeys(COMMANDS, 200_000_000)  # bytes resident: an answer of 64 MB, and what all need
 MOST_MEMORY |= dict.fromkeys(("run", "link"), 700_000_000)  # eight such answers at a time
+UNAVAILABLE = 4  # the exit code where a service or a storage does not answer
+TRIES = 3  # to begin in good weather
 STOP = 90.0  # seconds for a stop: half a minute is for answers under way, the rest for a busy machine
 CYCLE = 5  # seconds
 MB = 1_000_000
@@ -276,13 +279,32 @@ def _link(lab: Lab, tool: Tool, campaign: str, role: str, mode: str) -> list[tup
             "--accept", "coarse-datasets", "--accept", "pool-small", "--timeout", _timeout(mode),
         )  # fmt: skip
 
+    def accepted() -> bool:
+        return any(entry.accepted_at for entry in tool.entries(campaign))
+
     with lab.hostile(role, mode):
         refused = start(f"{campaign}-0")
         memory = _end_of(refused, begs=40)
-    second = start(campaign)
-    until(_alive(second, lambda: any(e.accepted_at for e in tool.entries(campaign))), "something is accepted")
+    second = _begun(lambda: start(campaign), accepted)
     with lab.hostile(role, mode):
         return [(refused, memory), (second, _end_of(second, begs=40))]
+
+
+def _begun(start: Callable[[], Running], accepted: Callable[[], bool]) -> Running:
+    """Start a link in good weather; once more where a storage was too busy to answer, and nothing was begun."""
+    for _ in range(TRIES - 1):
+        running = start()
+        until(partial(_ended_or, running, accepted), "something is accepted, or it ends")
+        if running.process.returncode != UNAVAILABLE:
+            break
+    else:
+        running = start()
+    until(_alive(running, accepted), "something is accepted")
+    return running
+
+
+def _ended_or(running: Running, done: Callable[[], bool]) -> bool:
+    return running.process.poll() is not None or done()
 
 
 def _run(lab: Lab, tool: Tool, campaign: str, role: str, mode: str) -> list[tuple[Running, int]]:
