@@ -1,8 +1,10 @@
-"""Keeps one program running: starts it again when it dies, ends with it when told to.
+"""Keeps one program running: starts it again when it dies or hangs, ends with it when told to.
 
 Run as `python -m sandbox_server.keeper FOLDER PROGRAM ARGUMENT...` with a listening socket as descriptor 3, which
 the program gets as systemd would give it: the address stays the sandbox's own while the program comes and goes.
 The program works in FOLDER.
+It hangs when connections have been waiting at the socket for a while and none is accepted: XRootD 5.5.3 stops
+accepting for good now and then, with all its threads idle. One that was stopped by a signal is left alone.
 Gives up, with exit code 1, on a program that dies young several times in a row.
 """
 
@@ -11,14 +13,19 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 YOUNG = 2.0  # seconds; a program that dies younger never worked
 CHANCES = 5  # of such deaths in a row
+HUNG = 15.0  # seconds in which somebody was waiting at every look, and the program was not stopped
+PAUSE = 2.0  # seconds between looks after which nothing is known: we were stopped, too, or the machine is busy
 GRACE = 5.0  # seconds between the asking signal and KILL
 LISTEN = 3
 NOBODY = 65534
@@ -37,12 +44,58 @@ def never_root(program: Sequence[str]) -> list[str]:
     return [*(AS_NOBODY if os.geteuid() == 0 else ()), "--", *program]
 
 
+class Waiting:
+    """Who waits at a listening socket to be accepted, and for how long."""
+
+    def __init__(self, listening: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Take the descriptor of the socket."""
+        self._socket = socket.socket(fileno=os.dup(listening))
+        self._clock = clock
+        self._since: float | None = None  # when somebody was first seen waiting
+        self._looked = clock()
+
+    def too_long(self, process: int) -> bool:
+        """Tell whether the process that should accept them has left somebody waiting for HUNG seconds."""
+        now, before = self._clock(), self._looked
+        self._looked = now
+        if self._count() == 0 or _is_stopped(process) or now - before > PAUSE:
+            self._since = None
+            return False
+        self._since = now if self._since is None else self._since
+        return now - self._since >= HUNG
+
+    def close(self) -> None:
+        """Close our copy of the descriptor."""
+        self._socket.close()
+
+    def _count(self) -> int:
+        # Of a listening socket Linux has here the connections that are not accepted yet (tcpi_unacked).
+        info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
+        return int(struct.unpack_from("I", info, 24)[0])
+
+
+def _is_stopped(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state in {"T", "t"}
+
+
 def run(command: Sequence[str], stop: threading.Event, ask: signal.Signals, sockets: Sequence[int] = ()) -> float:
-    """Run it until it dies, or we are told to stop and `ask` it to end; returns how many seconds it lived."""
+    """Run it until it dies, hangs, or we are told to stop and `ask` it to; returns how many seconds it lived."""
     began = time.monotonic()
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=sockets) as child:
+    queues = [Waiting(number) for number in sockets]
+    with (
+        contextlib.ExitStack() as stack,
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=sockets) as child,
+    ):
+        for queue in queues:
+            stack.callback(queue.close)
         while child.poll() is None and not stop.wait(0.1):
-            pass
+            if any(queue.too_long(child.pid) for queue in queues):
+                say(f"nothing was accepted for {HUNG:.0f} s, so it is started again")
+                child.kill()
         if child.poll() is None:
             child.send_signal(ask)
             with contextlib.suppress(subprocess.TimeoutExpired):
