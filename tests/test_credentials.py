@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject.credentials import Credential, Credentials
-from dc_inject.credentials.tokens import expiry, read_token
-from dc_inject.credentials.x509 import not_after, read_pem
+from dc_inject.credentials import Credential, Credentials, read_token
+from dc_inject.credentials.expiry import not_after, read_pem, token_until
 from dc_inject.model.errors import NeedsOperator
 from tests.certificates import Pair, end_of, make, make_proxy, openssl
 
@@ -437,4 +436,4 @@ def test_tokens_that_were_read_are_taken_out_of_texts(found_in, token_file):
 
 def test_a_token_is_what_the_standard_says():
     assert read_token(b"abc.DEF-1_2~3+4/5==\n") == "abc.DEF-1_2~3+4/5=="
-    assert expiry("abc") is None
+    assert token_until("abc") is None

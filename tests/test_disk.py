@@ -6,11 +6,12 @@ import os
 import socket
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dc_inject.backends.rucio.connection import refuse_odd_configuration
-from dc_inject.backends.rucio.expiry import certificates_until
+from dc_inject.backends.rucio.identity import credentials_until
 from dc_inject.backends.sim import SimClock
 from dc_inject.credentials import Credentials
 from dc_inject.model.errors import MenuError, NeedsOperator
@@ -84,4 +85,5 @@ def test_a_pipe_is_no_credential(tmp_path, pipe, variable):
     clock = SimClock(datetime(2027, 2, 8, tzinfo=UTC))
     with pytest.raises(NeedsOperator, match="it is not a regular file"):
         Credentials({variable: str(pipe)}, clock, shared=tmp_path).access("fts")
-    assert certificates_until(pipe) is None
+    client = SimpleNamespace(auth_type="x509", creds={"client_cert": str(pipe)})
+    assert credentials_until(client) is None

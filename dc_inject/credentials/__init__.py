@@ -7,6 +7,7 @@ in an error.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
@@ -16,8 +17,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, TypeVar
 
-from dc_inject.credentials.tokens import expiry, read_token
-from dc_inject.credentials.x509 import Pem, read_pem
+from dc_inject.credentials.expiry import Pem, read_pem, token_until
 from dc_inject.model.errors import NeedsOperator
 from dc_inject.model.ports import Clock
 from dc_inject.model.redaction import remember, scrub
@@ -33,8 +33,10 @@ TOKEN_FILES: Mapping[Purpose, str] = {
     "destination": "DC_INJECT_DESTINATION_TOKEN_FILE",
 }
 LARGEST = 1_000_000  # bytes of a file that are read
+LONGEST = 32_768  # characters of a token: more does not fit into a request
 KNOWN = 64  # tokens that are remembered, so that no echo of them is shown
 
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
 _NEW_PROXY = "create a new proxy (voms-proxy-init)"
 _NEW_TOKEN = "get a new token (oidc-token, htgettoken)"  # noqa: S105  a hint, not a token
 _NONE = (
@@ -191,7 +193,7 @@ class Credentials:
         if token not in self._known:
             self._known.append(token)
             remember(token)
-        return Credential("token", origin, token, file=file, until=expiry(token), stamp=stamp)
+        return Credential("token", origin, token, file=file, until=token_until(token), stamp=stamp)
 
     def _proxy(self, path: Path, variable: str) -> Credential:
         origin = f"{variable} {path}".strip()
@@ -237,6 +239,19 @@ class Credentials:
             return stat.S_ISREG(path.stat().st_mode) and path.stat().st_uid == self._uid
         except OSError:
             return False
+
+
+def read_token(content: bytes) -> str:
+    """Return the token of a file or variable, white space around it taken away; ValueError never shows it."""
+    try:
+        text = content.decode("ascii").strip()
+    except UnicodeDecodeError:
+        text = "?"
+    if not text:
+        raise ValueError("it is empty")
+    if not _TOKEN.fullmatch(text) or len(text) > LONGEST:
+        raise ValueError("it contains no bearer token")
+    return text
 
 
 def _mode(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""When credentials expire, as they say themselves."""
+"""When the credentials of a Rucio client expire, as they say themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject.backends.rucio.expiry import certificates_until, credentials_until, token_until
+from dc_inject.backends.rucio.identity import credentials_until
 
 # Made once with `openssl req -x509`; nobody has their keys.
 UNTIL_2027 = """-----BEGIN CERTIFICATE-----
@@ -43,20 +43,8 @@ def token(claims: object) -> str:
     return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.sig"
 
 
-def test_a_token_says_when_it_expires() -> None:
-    assert token_until(token({"exp": 1800000000})) == datetime.fromtimestamp(1800000000, UTC)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "a.b", "root-ddmlab-unknown-00ff", token([]), token({}), token({"exp": "x"})]
-)
-def test_a_token_that_does_not_say_gives_nothing(text: str) -> None:
-    assert token_until(text) is None
-
-
-@given(st.text())
-def test_no_token_whatever_makes_trouble(text: str) -> None:
-    assert token_until(text) is None
+def certificates_until(file: Path) -> datetime | None:
+    return credentials_until(SimpleNamespace(auth_type="x509_proxy", creds={"client_proxy": str(file)}))
 
 
 def test_a_certificate_says_when_it_expires(tmp_path: Path) -> None:

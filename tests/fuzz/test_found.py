@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from dc_inject.backends import answers
-from dc_inject.backends.rucio.expiry import token_until
+from dc_inject.credentials.expiry import token_until
 from dc_inject.model import naming
 from dc_inject.model.redaction import scrub
 from dc_inject.storage import listing

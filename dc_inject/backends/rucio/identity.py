@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from rucio.common.exception import AccessDenied, RuleNotFound
 
 from dc_inject.backends.answers import name
 from dc_inject.backends.rucio.connection import Connection, Row
-from dc_inject.backends.rucio.expiry import credentials_until
+from dc_inject.credentials import LARGEST
+from dc_inject.credentials.expiry import read_pem, token_until
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Identity
+from dc_inject.system import disk
 
 PROBES = 3  # of the right to end, since planning without it gives links much less
 _FOR_GOOD = timedelta.max
@@ -43,6 +46,21 @@ def check(connection: Connection, service: str) -> Identity:
         hint = error.hint or "check rucio_host and auth_host in rucio.cfg, and that the server runs"
         message = f"Rucio at {connection.address}: {error.message}"
         raise NeedsOperator(message, hint, passing=isinstance(error, Temporary)) from error.__cause__
+
+
+def credentials_until(client: Any) -> datetime | None:  # noqa: ANN401  rucio has no types
+    """Return when what the client authenticates with expires; None when it does not say.
+
+    A password does not expire by itself, and tokens that Rucio gives for it are renewed without anybody.
+    """
+    if client.auth_type == "oidc":
+        return token_until(client.auth_token)
+    names = {"x509_proxy": "client_proxy", "x509": "client_cert"}
+    file = client.creds.get(names.get(client.auth_type, ""))
+    try:
+        return read_pem(disk.read(Path(file), LARGEST)).until if file else None
+    except (OSError, ValueError):
+        return None  # the server will say what is wrong with it
 
 
 def account_of(connection: Connection) -> str:

@@ -1,12 +1,28 @@
-"""What has to be known of an X.509 proxy or certificate in PEM: its end, and whether its key can be used.
+"""Credentials' expiry: until when a token or a certificate is good, and what follows from it.
 
-Only the validity is read (RFC 5280, section 4.1), by the few rules of DER that lead there. Nothing is verified:
-that is for the services; here it is only about telling in time that something will expire.
+This is the one reader of both. Nothing is verified, which is for the services: of a certificate only the validity
+is read (RFC 5280, section 4.1), of a token only the claim `exp`, if it is a JWT. A PEM file is as good as the
+first of its certificates to expire: a proxy ends with the chain behind it. What does not tell its end gives None,
+and is used until a service refuses it.
+
+Who asks, and what comes of it:
+
+1. FTS and storages: `Credentials.access` (in `__init__.py`) reads the file again when it has changed, and raises
+   NeedsOperator with the hold `credentials` for one that has expired: no call is made with it.
+2. Rucio: its client finds credentials by rucio.cfg. `credentials_until` in `backends/rucio/identity.py` asks here
+   for the end of what the client uses; the server alone says that they are refused (`backends/rucio/errors.py`).
+3. The warning: both give their end to `Identity.credentials_until`. `_watch` in `engine/health_checks.py` logs it
+   once, and keeps a signal in the ledger while it is soon; `_soon` decides what soon is. From then on the service
+   is asked every few minutes whether the credentials have been renewed.
+4. The hold: NeedsOperator from any call reaches `EngineContext.fail`, which marks the whole service as broken.
+   `_held` in `engine/opening.py` gives its links the hold in the next cycle, `engine/closing.py` in the open one.
+5. The way back: `engine/health_checks.py` asks a broken service until it accepts us. Nothing has to be restarted.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +41,18 @@ class Pem:
     until: datetime | None  # the earliest end of all certificates: a chain is as good as its first to expire
     key: bool
     encrypted: bool
+
+
+def token_until(token: str) -> datetime | None:
+    """Return when a JWT expires, by its own word; None if it is no JWT or does not say."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        payload = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return datetime.fromtimestamp(payload["exp"], UTC)
+    except (ValueError, TypeError, KeyError, OverflowError, OSError, RecursionError):
+        return None
 
 
 def read_pem(content: bytes) -> Pem:
