@@ -19,7 +19,8 @@ from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, State, units
 from dc_inject.model.errors import UsageError
-from dc_inject.planning import overrides, verdict
+from dc_inject.model.holds import format_numbers
+from dc_inject.planning import overrides
 from dc_inject.system.clock import SystemClock
 
 TROUBLES = {  # signals of the engine itself, and how a person reads them
@@ -44,7 +45,7 @@ def size(value: int) -> str:
 
 def numbers(numbers: Mapping[str, Any]) -> str:
     """Return the numbers of a hold for people."""
-    return verdict.told(numbers)
+    return format_numbers(numbers)
 
 
 def _holds(held: Mapping[str, int]) -> str:

@@ -11,14 +11,12 @@ from dc_inject.engine.submitting import Submitting
 from dc_inject.ledger import Row
 from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, State, transitions, units
 from dc_inject.model.events import CycleClosed
+from dc_inject.model.holds import Trait
 from dc_inject.model.services import DEFAULT, SERVICES, injections
 
 log = logging.getLogger(__name__)
 
 END_OF_RUN = "the end of the run has come"  # why intents are withdrawn then
-_OF_ITEMS = frozenset(
-    {Hold.POOL_DRY, Hold.QUARANTINED, Hold.TOO_COARSE}
-)  # troubles with single datasets, not with calls
 
 
 class Closing:
@@ -134,7 +132,7 @@ class Closing:
         for row in rows:
             sizes, trouble = unsent[row.key], troubles.get(row.key)
             most = 2 * sum(sizes) >= row.due - row.injected
-            if sizes and (trouble is None or (trouble.hold in _OF_ITEMS and most)):
+            if sizes and (trouble is None or (Trait.ITEMS in trouble.hold.traits and most)):
                 numbers = {"withdrawn": sum(sizes), "not_sent": len(sizes), "injected": row.injected}
                 troubles[row.key] = Held(Hold.OVERLOAD, numbers)
         return troubles

@@ -11,14 +11,13 @@ from dc_inject.ledger import Totals
 from dc_inject.ledger.challenge import Told
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Entry, FlowKey, Held, Hold, State
+from dc_inject.model.holds import Trait
 from dc_inject.planning.saturation import Ladder, Progress
 from dc_inject.planning.verdict import Reading
 
 LATELY = timedelta(hours=1)  # how far back the time to completion is measured, at most
 OF_STUCK = 1000  # files of rules that Rucio has given up are looked at, at most
 Classify = Callable[[str], str]
-# What planning knows itself of why nothing can be injected.
-_LEADING = frozenset({Hold.PAUSED, Hold.EXCLUDED, Hold.OUTSIDE_WINDOW, Hold.CREDENTIALS, Hold.NOT_RUNNING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Reads:
             return None
         signals = {(one.name, one.subject): one for one in ledger.signals() if one.value is None}
         row = next((row for row in ledger.rows(cycle=cycle) if row.key == self.key), None)
-        if row is not None and row.held is not None and row.held.hold in _LEADING:
+        if row is not None and row.held is not None and Trait.OUTRANKS in row.held.hold.traits:
             return row.held
         if row is None or row.due == 0:
             return row.held if row else None

@@ -1,5 +1,6 @@
 """The nouns of the tool, and what is said of them without asking anybody: pure, and imported by all."""
 
+from dc_inject.model.holds import Held, Hold, Numbers
 from dc_inject.model.items import Bundle, Dataset, File, Item, Slice
 from dc_inject.model.types import (
     EPOCH,
@@ -11,15 +12,12 @@ from dc_inject.model.types import (
     FileFilter,
     Flow,
     FlowKey,
-    Held,
-    Hold,
     Injection,
     JobOptions,
     Limits,
     Link,
     Listing,
     Menu,
-    Numbers,
     Order,
     PoolKey,
     RseSpec,

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from dc_inject.model.holds import Hold
 from dc_inject.model.ports import Observation, Outcome
-from dc_inject.model.types import Cycle, FlowKey, Hold
+from dc_inject.model.types import Cycle, FlowKey
 
 
 class Event:

@@ -313,47 +313,6 @@ class Cycle:
         return self.name
 
 
-class Hold(StrEnum):
-    """Why a link got less than it was due; the order is that of precedence when several apply."""
-
-    PAUSED = "paused"
-    OUTSIDE_WINDOW = "outside-window"
-    EXCLUDED = "excluded"
-    NOT_RUNNING = "not-running"
-    CREDENTIALS = "credentials"
-    SOURCE_UNAVAILABLE = "source-unavailable"
-    DESTINATION_UNAVAILABLE = "destination-unavailable"
-    QUARANTINED = "quarantined"
-    FAILING = "failing"
-    BACKLOG = "backlog"
-    DELETION_LAG = "deletion-lag"
-    DESTINATION_FULL = "destination-full"
-    QUOTA = "quota"
-    SITE_LIMIT = "site-limit"
-    CAMPAIGN_LIMIT = "campaign-limit"
-    FTS_QUEUE = "fts-queue"
-    POOL_DRY = "pool-dry"
-    API_ERRORS = "api-errors"
-    OVERLOAD = "overload"
-    TOO_COARSE = "too-coarse"
-
-    @property
-    def harmless(self) -> bool:
-        """Whether nobody has to do anything: the menu asks for it, or the next cycle makes it up."""
-        return self in {Hold.OUTSIDE_WINDOW, Hold.EXCLUDED, Hold.TOO_COARSE}
-
-
-Numbers = Mapping[str, int | float | str]
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A hold with the numbers behind it, as it is written in a cycle's row."""
-
-    hold: Hold
-    numbers: Numbers = field(default_factory=dict)
-
-
 # --------------------------------------------------------------------------- what is injected
 
 

@@ -1,4 +1,4 @@
-"""Limits: what destinations, sites and the campaign let through, and who gets it when it is not enough.
+"""Holds by limits: what destinations, sites and the campaign let through, and who gets it when it is not enough.
 
 A constraint has members (flows) and a capacity for one cycle:
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from dc_inject.model import Hold, units
+from dc_inject.model import units
+from dc_inject.model.holds import Trait
 from dc_inject.planning.verdict import Cause, Outcome, Reading, Verdict, judge
 
 COMPLETIONS = 2  # a step lasts at least so many times the time to completion
@@ -23,14 +24,6 @@ FEW = 10  # datasets or files in a step: with so many, half a one is 10 % of the
 IDLE = 2  # cycles without a byte, for a reason of our own, after which there is no sense in going on
 LONGEST = 4  # times the shortest step: how long the first one lasts, in which nobody knows that time
 REPEATS = 2  # how often in a row a step is repeated that something else has spoilt
-
-# Holds for which nothing can be injected at all, and that no waiting is likely to mend.
-HOPELESS = frozenset(
-    {
-        *(Hold.EXCLUDED, Hold.QUARANTINED, Hold.QUOTA, Hold.DESTINATION_FULL, Hold.SITE_LIMIT),
-        *(Hold.CAMPAIGN_LIMIT, Hold.POOL_DRY, Hold.TOO_COARSE, Hold.DELETION_LAG),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +76,7 @@ class Step:
     def idle(self) -> bool:
         """Whether nothing could be injected at all so far, and waiting would not mend it."""
         since = self.readings[1:]
-        hopeless = all(one.held is not None and one.held.hold in HOPELESS for one in since)
+        hopeless = all(one.held is not None and Trait.HOPELESS in one.held.hold.traits for one in since)
         return len(since) >= IDLE and hopeless and since[-1].injected == self.readings[0].injected
 
 

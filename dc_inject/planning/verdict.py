@@ -21,52 +21,18 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
-from dc_inject.model import Held, Hold, Numbers, units
+from dc_inject.model import Held, Hold, units
+from dc_inject.model.holds import Trait, format_numbers
 
 FOLLOWS = 0.9  # part of what is asked that has to move
 FAILS = 0.05  # part of what comes to its end that may fail
 SAID = 120  # characters of a service's message that a cause quotes
 STANDS_STILL = 5  # files that would have arrived otherwise: that there was none is no chance
 
-BROKEN = {  # holds that say that something did not work
-    Hold.API_ERRORS: "{service} did not answer, or refused calls",
-    Hold.OVERLOAD: "{service} did not take all calls in time",
-    Hold.CREDENTIALS: "the credentials were refused",
-    Hold.SOURCE_UNAVAILABLE: "the source was not available",
-    Hold.DESTINATION_UNAVAILABLE: "the destination was not available",
-    Hold.NOT_RUNNING: "no injector ran",
-}
-LINKS = frozenset({Hold.BACKLOG, Hold.FAILING, Hold.FTS_QUEUE})  # holds that follow from what the link does
-HELD = {  # holds of our own, and what helps
-    Hold.PAUSED: "somebody paused it",
-    Hold.OUTSIDE_WINDOW: "its time was over",
-    Hold.EXCLUDED: "the menu excludes it",
-    Hold.QUARANTINED: "datasets were set aside",
-    Hold.DELETION_LAG: "the destination does not delete the data of ended rules",
-    Hold.DESTINATION_FULL: "the destination has no space left (or --space is too small)",
-    Hold.QUOTA: "the account's quota at the destination is used up",
-    Hold.SITE_LIMIT: "a limit of the menu applied",
-    Hold.CAMPAIGN_LIMIT: "a limit of the menu applied",
-    Hold.POOL_DRY: "the source has no datasets or files left",
-}
-COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
-SIZES = frozenset(  # numbers of holds that are bytes
-    {
-        *(
-            "allowed",
-            "budget",
-            "bytes",
-            "cap",
-            "coming",
-            "debt",
-            "deliverable",
-            "failed_bytes",
-            "forgiven",
-            "free",
-        ),
-        *("injected", "left", "pool_bytes", "probe", "quota_left", "resident", "smallest", "space", "unanswered"),
-        *("wanted", "withdrawn"),
-    }
+# Outages by how much they explain: first the service, then who may use it and its ends, last that nobody ran.
+_OUTAGES = sorted(
+    (hold for hold in Hold if Trait.OUTAGE in hold.traits),
+    key=lambda hold: (hold not in {Hold.API_ERRORS, Hold.OVERLOAD}, hold is Hold.NOT_RUNNING),
 )
 COARSE = "coarse-datasets"
 EARLY = "ended-early"
@@ -261,13 +227,14 @@ def _missing(made: Verdict, readings: Sequence[Reading]) -> tuple[Outcome, Cause
     short = made.asked - (last.injected - since.injected)
     dataset = max(one.dataset for one in readings)
     hold = made.hold
-    if waiting >= short or hold in LINKS:
-        if hold not in LINKS and waiting <= dataset:
+    of_link = hold is not None and Trait.LINK in hold.traits
+    if waiting >= short or of_link:
+        if not of_link and waiting <= dataset:
             return Outcome.INCONCLUSIVE, _coarse(made, dataset)
         moved = units.format_rate(made.moved_rate)
         words = f"only {moved} moved, and {units.format_size(max(last.waiting, 0))} are still on their way"
         return Outcome.NOT_REACHED, Cause("saturated", words)
-    if hold in HELD:
+    if hold is not None and hold.words:
         return Outcome.INCONCLUSIVE, Cause(str(hold), _held(readings, hold))
     return Outcome.INCONCLUSIVE, _coarse(made, dataset)
 
@@ -281,18 +248,8 @@ def _coarse(made: Verdict, dataset: int) -> Cause:
 def _held(readings: Sequence[Reading], hold: Hold) -> str:
     """Say what held it, with the numbers of the last cycle that tells them."""
     numbers = next((one.held.numbers for one in reversed(readings) if one.held and one.held.hold is hold), {})
-    said = told(numbers)
-    return f"not all of it could be injected: {HELD[hold]}; {hold}{f' {said}' if said else ''}"
-
-
-def told(numbers: Numbers) -> str:
-    """Return the numbers of a hold for people: sizes with their units, counts as they are."""
-    counts = {"wanted", "left"} if numbers.get("limit") in COUNTED or "time_for" in numbers else set()
-
-    def shown(name: str, value: float | str) -> str:
-        return units.format_size(value) if name in SIZES - counts and isinstance(value, int) else str(value)
-
-    return " ".join(f"{name}={shown(name, value)}" for name, value in numbers.items())
+    said = format_numbers(numbers)
+    return f"not all of it could be injected: {hold.words}; {hold}{f' {said}' if said else ''}"
 
 
 def leading(readings: Sequence[Reading]) -> Hold | None:
@@ -322,12 +279,12 @@ def _broken(readings: Sequence[Reading], excused: float, whole: Sequence[Reading
     `whole` are the readings that were taken a cycle apart.
     """
     pairs = list(pairwise(readings))
-    for hold, words in BROKEN.items():
+    for hold in _OUTAGES:
         spoilt = [(a, b) for a, b in pairs if b.held is not None and b.held.hold is hold]
         if spoilt:
             message = next((str(b.held.numbers["message"]) for _, b in spoilt if b.held and _message(b)), "")
             service = spoilt[0][1].service or "the service"
-            said = words.format(service=service) + (f": {shortened(message)}" if message else "")
+            said = hold.words.format(service=service) + (f": {shortened(message)}" if message else "")
             yield Cause(str(hold), said, outage=True, since=spoilt[0][0].at, until=spoilt[-1][1].at)
     for name in dict.fromkeys(b.down for _, b in pairs if b.down):
         spoilt = [(a, b) for a, b in pairs if b.down == name]

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_inject.model import Held, Hold
-from dc_inject.planning.verdict import Outcome, Reading, judge, shortened, told
+from dc_inject.model.holds import format_numbers
+from dc_inject.planning.verdict import Outcome, Reading, judge, shortened
 from tests.engine.world import START
 
 GB = 10**9
@@ -189,7 +190,7 @@ def test_a_hold_says_its_numbers():
     ],
 )
 def test_sizes_in_the_numbers_of_a_hold_have_their_unit(numbers, said):
-    assert told(numbers) == said
+    assert format_numbers(numbers) == said
 
 
 @pytest.mark.parametrize(

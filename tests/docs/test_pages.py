@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from dc_inject.cli.root import COMMANDS
+from dc_inject.model import Hold
 from tests.docs import DOCS, ROOT, hooks
 from tests.docs.generated import FILES, cli
 
@@ -108,6 +109,11 @@ def test_what_contributing_names_is_there():
     assert [
         row for row in rows if not re.search(rf"^ *def {row[1]}\(", (ROOT / row[0]).read_text(), re.MULTILINE)
     ] == []
+
+
+def test_contributing_names_where_each_hold_arises():
+    rows = re.findall(r"^\| hold ([a-z-]+)", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert list(dict.fromkeys(rows)) == [hold for hold in Hold if hold is not Hold.FTS_QUEUE]  # which is reserved
 
 
 class Page:

@@ -1,0 +1,129 @@
+"""Holds: why a link got less than it was due.
+
+Each row of a cycle that got less than its due has exactly one hold, the leading one, with the numbers behind it.
+docs/reference/holds.md says what each means and what a user can do; here is what the program has to know of it.
+
+A hold arises in one of four places, in this order of time; CONTRIBUTING names the function of each hold:
+
+1. When dues are written (`engine/opening.py`: `dues`). Whoever is paused is due nothing. Of the holds of time
+   (`planning/pace.py`: `_due`) the one that took most of the cycle leads; it counts where nothing is left to be
+   due. A missed cycle is `not-running` (`engine/engine.py`: `_turn`).
+2. Before planning (`engine/opening.py`: `_held`). The first that applies, in the order of that function: a service
+   that stands still, an availability that could not be read, a closed end, deletions that do not work, an
+   inventory that could not be read.
+3. In planning (`planning/selection.py`: `why`). A hold from before stays. Else it is the limit that cut most bytes
+   (`planning/holds.py`: `cut`), if that is at least half of what is missing; among equals the one that comes first
+   in `Hold`. Else it is what stopped the choice of datasets; else that nothing fitted. Where only old debt is
+   forgiven, it is the hold of the cycle before.
+4. In the middle of the cycle (`engine/context.py`: `trouble`). The first kind of trouble of a link counts.
+
+When the cycle is closed (`engine/closing.py`), trouble replaces what planning said if it cost at least half of
+what is missing (`_leading`). A row that is short without a hold gets one there (`_why_short`). The ledger writes
+them into the rows that got less than their due (`ledger/cycles.py`: `close_cycle`); after that they never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Flag, StrEnum, auto
+
+from dc_inject.model import units
+
+Numbers = Mapping[str, int | float | str]
+
+_COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
+_SIZES = frozenset(  # numbers that are bytes
+    {
+        *(
+            "allowed",
+            "budget",
+            "bytes",
+            "cap",
+            "coming",
+            "debt",
+            "deliverable",
+            "failed_bytes",
+            "forgiven",
+            "free",
+        ),
+        *("injected", "left", "pool_bytes", "probe", "quota_left", "resident", "smallest", "space", "unanswered"),
+        *("wanted", "withdrawn"),
+    }
+)
+
+
+class Trait(Flag):
+    """What distinguishes holds for those that have to judge them."""
+
+    NONE = 0
+    HARMLESS = auto()  # nobody has to do anything: the menu asks for it, or the next cycles make it up
+    HOPELESS = auto()  # nothing can be injected, and no waiting is likely to mend it
+    OUTAGE = auto()  # something did not work, so a step of a mini-challenge says nothing of the link
+    LINK = auto()  # it follows from what the link does
+    OUTRANKS = auto()  # it explains a row by itself, whatever a service says meanwhile
+    ITEMS = auto()  # trouble with single datasets or files, not with calls
+
+
+class Hold(StrEnum):
+    """The holds; of limits that cut equally many bytes the first one leads.
+
+    `words` are those of the sentence about a step of a mini-challenge that was held.
+    """
+
+    words: str
+    traits: Trait
+
+    def __new__(cls, value: str, words: str = "", traits: Trait = Trait.NONE) -> Hold:
+        """Make a member of its name, its words and its traits."""
+        member = str.__new__(cls, value)
+        member._value_, member.words, member.traits = value, words, traits
+        return member
+
+    PAUSED = "paused", "somebody paused it", Trait.OUTRANKS
+    OUTSIDE_WINDOW = "outside-window", "its time was over", Trait.HARMLESS | Trait.OUTRANKS
+    EXCLUDED = "excluded", "the menu excludes it", Trait.HARMLESS | Trait.HOPELESS | Trait.OUTRANKS
+    NOT_RUNNING = "not-running", "no injector ran", Trait.OUTAGE | Trait.OUTRANKS
+    CREDENTIALS = "credentials", "the credentials were refused", Trait.OUTAGE | Trait.OUTRANKS
+    SOURCE_UNAVAILABLE = "source-unavailable", "the source was not available", Trait.OUTAGE
+    DESTINATION_UNAVAILABLE = "destination-unavailable", "the destination was not available", Trait.OUTAGE
+    QUARANTINED = "quarantined", "datasets were set aside", Trait.HOPELESS | Trait.ITEMS
+    FAILING = "failing", "", Trait.LINK
+    BACKLOG = "backlog", "", Trait.LINK
+    DELETION_LAG = "deletion-lag", "the destination does not delete the data of ended rules", Trait.HOPELESS
+    DESTINATION_FULL = (
+        "destination-full",
+        "the destination has no space left (or --space is too small)",
+        Trait.HOPELESS,
+    )
+    QUOTA = "quota", "the account's quota at the destination is used up", Trait.HOPELESS
+    SITE_LIMIT = "site-limit", "a limit of the menu applied", Trait.HOPELESS
+    CAMPAIGN_LIMIT = "campaign-limit", "a limit of the menu applied", Trait.HOPELESS
+    FTS_QUEUE = "fts-queue", "", Trait.LINK
+    POOL_DRY = "pool-dry", "the source has no datasets or files left", Trait.HOPELESS | Trait.ITEMS
+    API_ERRORS = "api-errors", "{service} did not answer, or refused calls", Trait.OUTAGE
+    OVERLOAD = "overload", "{service} did not take all calls in time", Trait.OUTAGE
+    TOO_COARSE = "too-coarse", "", Trait.HARMLESS | Trait.HOPELESS | Trait.ITEMS
+
+    @property
+    def harmless(self) -> bool:
+        """Whether nobody has to do anything."""
+        return Trait.HARMLESS in self.traits
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A hold with the numbers behind it, as it is written in a cycle's row."""
+
+    hold: Hold
+    numbers: Numbers = field(default_factory=dict)
+
+
+def format_numbers(numbers: Numbers) -> str:
+    """Return the numbers of a hold for people: sizes with their units, counts as they are."""
+    counts = {"wanted", "left"} if numbers.get("limit") in _COUNTED or "time_for" in numbers else set()
+
+    def shown(name: str, value: float | str) -> str:
+        return units.format_size(value) if name in _SIZES - counts and isinstance(value, int) else str(value)
+
+    return " ".join(f"{name}={shown(name, value)}" for name, value in numbers.items())
