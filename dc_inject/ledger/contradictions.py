@@ -13,9 +13,9 @@ from dc_inject.ledger.accounts import recomputed
 from dc_inject.ledger.cycles import REPORTED
 from dc_inject.ledger.database import moment
 from dc_inject.ledger.errors import translated
-from dc_inject.ledger.injections import UNIQUE
 from dc_inject.ledger.store import flow_key
 from dc_inject.ledger.types import Finding, Totals
+from dc_inject.ledger.uniqueness import UNIQUE
 from dc_inject.ledger.view import LedgerView
 from dc_inject.model import Bundle, Entry, Hold, State, naming
 

@@ -13,21 +13,18 @@ from dc_inject.ledger import active_entries, entry_rows
 from dc_inject.ledger.accounts import AccountReader
 from dc_inject.ledger.active_entries import Living
 from dc_inject.ledger.database import Database, duration, moment, stored
-from dc_inject.ledger.once_only import OnceOnly, OnceOnlyReader
 from dc_inject.ledger.schema import ENDS
 from dc_inject.ledger.store import flow_key
+from dc_inject.ledger.uniqueness import Uniqueness, UniquenessReader
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.items import ItemId, read_id
 from dc_inject.model.ports import Observation, Outcome
-from dc_inject.model.services import SERVICES
 
-# Services where an item can be at a destination only once, in words of SQL.
-UNIQUE = f"({', '.join(repr(name) for name, service in SERVICES.items() if service.unique)})"
 _MOVING = frozenset({State.CALLED, State.LIVE})
 
 
-class InjectionReader(AccountReader, OnceOnlyReader):
+class InjectionReader(AccountReader, UniquenessReader):
     """What can be read of injections."""
 
     def entries(self, *states: State, cycle: Cycle | None = None, since: datetime | None = None) -> list[Entry]:
@@ -54,16 +51,6 @@ class InjectionReader(AccountReader, OnceOnlyReader):
         """Return entries by their keys, with the names of their files as far as they are kept."""
         rows = self._db.rows_among(entry_rows.WITH_FILES + " WHERE key IN ({})", list(dict.fromkeys(keys)))
         return {row["key"]: entry_rows.entry_of(row) for row in rows}
-
-    def taken(self, now: datetime) -> set[tuple[ItemId, str]]:
-        """Return every (item, destination) that is set aside now, or is or will be where it may be only once."""
-        rows = self._db.rows(
-            "SELECT item, destination FROM injection JOIN account ON account.id = account "  # noqa: S608  our own words
-            f"WHERE state NOT IN {ENDS} AND through IN {UNIQUE} "
-            "UNION SELECT item, destination FROM quarantine WHERE until IS NULL OR until > ?",
-            stored(now),
-        )
-        return {(read_id(row["item"]), row["destination"]) for row in rows}
 
     def leaving(self) -> set[tuple[ItemId, str]]:
         """Return every (item, source) that leaves that source now, or is about to."""
@@ -151,7 +138,7 @@ class InjectionReader(AccountReader, OnceOnlyReader):
             yield entry_rows.entry_of(row)
 
 
-class Injections(InjectionReader, OnceOnly):
+class Injections(InjectionReader, Uniqueness):
     """What happens to injections; each method is one transaction, and doing it twice is doing it once."""
 
     def __init__(self, database: Database) -> None:

@@ -1,0 +1,77 @@
+"""Uniqueness: what may not go out again, in the three meanings that this has.
+
+1. **A call happens once.** The same campaign, scenario, cycle, link and item give the same key (`model/naming.py`:
+   `key`), which Rucio keeps in a rule's comment and FTS with the job. A call whose answer was lost is made again
+   with it, and what an earlier call has made is adopted: by `_duplicate` in `backends/rucio/rules.py`, by `_adopt`
+   in `backends/fts/jobs.py`. A rule of ours with another key is still resident, and anybody else's is left alone:
+   then another item goes out.
+2. **An item is at a destination once**, where the service says so (`Service.unique`): whatever its source and its
+   scenario, a second rule would move nothing. `taken` tells what is there, on its way or set aside; planning keeps
+   to it in `_line` of `planning/link_plan.py`, where a slice blocks its dataset as a whole too. Others may have
+   brought it, so `why_not` in `engine/preflight.py` looks once more before it goes out. Through FTS every copy has
+   a name of its own, so that a file may go out again at once.
+3. **An item goes out once in a scenario** whose goal says so (`Flow.once`: a volume), through any service.
+   `once_only` tells what did; it is kept from the intent on, and let out again by what did not arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from dc_inject.ledger.database import stored
+from dc_inject.ledger.schema import ENDS
+from dc_inject.ledger.store import Store
+from dc_inject.model import Entry, Injection, State
+from dc_inject.model.items import ItemId, read_id, units_of
+from dc_inject.model.services import SERVICES
+
+# Services where an item can be at a destination only once, in words of SQL.
+UNIQUE = f"({', '.join(repr(name) for name, service in SERVICES.items() if service.unique)})"
+_DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
+_OVER = frozenset({State.COMPLETE, State.ENDED, State.GONE})
+
+
+class UniquenessReader(Store):
+    """What can be read of it."""
+
+    def taken(self, now: datetime) -> set[tuple[ItemId, str]]:
+        """Return every (item, destination) that is set aside now, or is or will be where it may be only once."""
+        rows = self._db.rows(
+            "SELECT item, destination FROM injection JOIN account ON account.id = account "  # noqa: S608  our own words
+            f"WHERE state NOT IN {ENDS} AND through IN {UNIQUE} "
+            "UNION SELECT item, destination FROM quarantine WHERE until IS NULL OR until > ?",
+            stored(now),
+        )
+        return {(read_id(row["item"]), row["destination"]) for row in rows}
+
+    def once_only(self) -> set[tuple[str, str]]:
+        """Return every (dataset or file, scenario) that is on its way or has arrived, and goes out once."""
+        rows = self._db.rows(
+            "SELECT once_only.item, scenario FROM once_only JOIN injection USING (key) "
+            "JOIN account ON account.id = account"
+        )
+        return {(row["item"], row["scenario"]) for row in rows}
+
+
+class Uniqueness(UniquenessReader):
+    """What is written of it, inside the transactions of what happens to injections."""
+
+    def _keep_once_only(self, injections: Iterable[Injection]) -> None:
+        self._db.run_many(
+            "INSERT OR IGNORE INTO once_only VALUES (?, ?)",
+            ((one.key, name) for one in injections if one.once for name in units_of(one.item)),
+        )
+
+    def _let_out_again(self, before: Entry, after: Entry, undone: Collection[str] = ()) -> None:
+        """Let go out again what did not arrive, now that an injection is over or was dropped.
+
+        `undone` names the files of it that did not arrive; where nobody told, none of them counts as arrived.
+        """
+        key, item = before.injection.key, after.injection.item
+        dropped = after.state in _DROPPED
+        over = before.state not in _OVER and after.state in _OVER
+        if dropped or (over and after.moved + after.present < item.bytes and not undone):
+            self._db.run("DELETE FROM once_only WHERE key = ?", key)
+        elif over:
+            self._db.run_many("DELETE FROM once_only WHERE key = ? AND item = ?", ((key, name) for name in undone))
