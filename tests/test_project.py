@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dc_inject
-from dc_inject.backends.fts import failure_classes
+from dc_inject.backends.fts import failed_files
 from dc_inject.model import Hold
 from tests import unit
 
@@ -213,7 +213,7 @@ def test_every_hold_is_explained_once_and_in_the_order_of_precedence():
 
 def test_every_class_of_failure_is_explained():
     page = (ROOT / "docs" / "reference" / "fts.md").read_text()
-    assert [word for word in failure_classes.CLASSES if f"\n| `{word}` | " not in page] == []
+    assert [word for word in failed_files.CLASSES if f"\n| `{word}` | " not in page] == []
 
 
 def test_no_path_of_this_machine_is_committed():

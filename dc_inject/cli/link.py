@@ -228,10 +228,10 @@ def _carry_out(
 
 def _classify(reason: str) -> str:
     """Return the class of what Rucio says of files that failed: it quotes FTS."""
-    from dc_inject.backends.fts import failure_classes  # noqa: PLC0415  only when something has failed
+    from dc_inject.backends.fts import failed_files  # noqa: PLC0415  only when something has failed
 
     where = re.search(r"\b(?:SOURCE|DESTINATION|TRANSFER)\b", reason[:1000])
-    return failure_classes.classify("FAILED", reason[where.start() : 1000] if where else reason[:1000])
+    return failed_files.classify("FAILED", reason[where.start() : 1000] if where else reason[:1000])
 
 
 def _tell(campaign: str, fmt: str, code: int | None = None) -> None:

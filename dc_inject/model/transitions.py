@@ -7,7 +7,8 @@ without being complete.
 
 This is the only place that changes the state of an entry; the ledger writes down the result. A rule that exists is
 never forgotten: news that it was accepted or found makes an entry live from whatever state it had before that.
-What has ended stays ended, what was complete stays complete, and an estimate never replaces an exact number.
+What has ended stays ended, what was complete stays complete, and an estimate never replaces an exact number. What
+failed only grows, and is no longer injected: so it comes back to the debt.
 """
 
 from __future__ import annotations

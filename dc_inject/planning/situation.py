@@ -26,7 +26,7 @@ from dc_inject.planning.holds import Destination
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The totals of one flow key up to now, in bytes, this cycle's due included (design: debt).
+    """The totals of one flow key up to now, in bytes, this cycle's due included.
 
     `extra` are the bytes that overheads added to the due of each cycle; None: the overhead was always today's.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dc_inject.backends.fts.connection import Connection
-from dc_inject.backends.fts.failure_classes import UNFIT, VANISHED, classify
+from dc_inject.backends.fts.failed_files import FINISHED, UNFIT, VANISHED, classify, has_failed
 from dc_inject.backends.fts.jobs import Jobs
 from dc_inject.backends.fts.rows import Row, Rows, true_size
 from dc_inject.model import Bundle, Entry, Item, State, units, urls
@@ -20,8 +20,6 @@ log = logging.getLogger(__name__)
 SURE_AFTER = timedelta(minutes=2)  # what FTS says of another node, or of a database at work, is mended by then
 OVER = frozenset({"FINISHED", "FINISHEDDIRTY", "FAILED", "CANCELED"})
 _WAITING = frozenset({"SUBMITTED", "STAGING", "TOKEN_PREP", "ON_HOLD", "ON_HOLD_STAGING"})
-_FINISHED = "FINISHED"  # the only state of a file that has moved
-_FAILED = frozenset({"FAILED", "NOT_USED"})  # also in a job that we cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +102,8 @@ class Observing:
         item, files = entry.injection.item, list(row["files"])
         sizes, size = _sizes(files, item)
         over, asked = status is not Status.MOVING, entry.end_asked_at is not None
-        done = [n for n, file in enumerate(files) if file["file_state"] == _FINISHED]
-        failed = [file for file in files if over and _has_failed(file["file_state"], asked)]
+        done = [n for n, file in enumerate(files) if file["file_state"] == FINISHED]
+        failed = [file for file in files if over and has_failed(file["file_state"], asked)]
         words = {id(file): classify(file["file_state"], str(file.get("reason") or "")) for file in failed}
         missing = max(item.files - len(files), 0) if over and not asked else 0
         total = item.bytes if size is None else size
@@ -170,16 +168,11 @@ def _sources(files: Iterable[Row]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _has_failed(state: str, asked: bool) -> bool:
-    """Whether a file of a job that is over has failed; `asked` says that we cancelled the job."""
-    return state in _FAILED if asked else state != _FINISHED
-
-
 def _undone(item: Item, files: Sequence[Row], missing: int) -> tuple[str, ...]:
     """Return the sources of files that did not arrive; none where FTS leaves some out and we know no names."""
     if not missing:
-        return _sources(file for file in files if file["file_state"] != _FINISHED)
-    done = _sources(file for file in files if file["file_state"] == _FINISHED)
+        return _sources(file for file in files if file["file_state"] != FINISHED)
+    done = _sources(file for file in files if file["file_state"] == FINISHED)
     members = item.members if isinstance(item, Bundle) else ()
     return tuple(sorted({member.name for member in members} - set(done)))
 

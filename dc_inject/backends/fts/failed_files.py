@@ -1,4 +1,22 @@
-"""Why a file failed, in one word of a short list: FTS's reasons are sentences of many storages. Pure."""
+"""Failed files: which files of FTS's jobs have failed, why in one word, and how they come back to the debt. Pure.
+
+FTS tries a file again by itself, so nothing has failed until its job is over; then everything that is not FINISHED
+has, except what we cancelled ourselves. FTS's reasons are sentences of many storages: `classify` makes of each one
+word of a short list.
+
+The way back to the debt:
+
+1. `_with_files` in `observing.py` adds up the bytes of a job's failed files. A job that FTS does not know any more
+   has failed with all that was not seen to move (`_note_missing`). Through Rucio a rule fails as a whole, when it
+   was stalled and is gone: `with_stalled_named` in `planning/reconcile.py`.
+2. `_measured` in `model/transitions.py` keeps those bytes in `Entry.failed`, which only grows.
+3. `Entry.injected` (`model/types.py`) is less by as much; triggers in `ledger/schema.sql` keep the account in the
+   same way. `_lost` in `engine/closing.py` tells it as news of the cycle in which it became known.
+4. `Account.debt` (`planning/situation.py`) is more by as much, and `set_budgets` (`planning/budget.py`) spends it
+   in the next cycles, within the cap.
+5. What would fail again is not given again: files of a class in `UNFIT` are set aside for their destination
+   (`_set_unfit_aside` in `engine/reconciler.py`), and a link of which most fails gets the hold `failing`.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +41,8 @@ CLASSES = (
     VANISHED,
     "other",
 )
+FINISHED = "FINISHED"  # the only state of a file that has moved
+_FAILED = frozenset({"FAILED", "NOT_USED"})  # also in a job that we cancelled
 UNFIT = frozenset({"source-missing", "checksum", "size"})  # the same file would fail again
 
 _READ = 1024  # characters of a reason: what counts stands at its beginning, and storages send whole pages
@@ -59,6 +79,11 @@ _WORDS = (
     ),
     ("connection", re.compile(r"could not connect|connection|network|resolve|unreachable", re.I)),
 )
+
+
+def has_failed(state: str, asked: bool) -> bool:
+    """Whether a file of a job that is over has failed; `asked` says that we cancelled the job."""
+    return state in _FAILED if asked else state != FINISHED
 
 
 def classify(state: str, reason: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject.backends.fts.failure_classes import CLASSES, UNFIT, classify
+from dc_inject.backends.fts.failed_files import CLASSES, UNFIT, classify
 
 
 @pytest.mark.parametrize(
