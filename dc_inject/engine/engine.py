@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from dc_inject.engine import goals
+from dc_inject.engine import second_hops
 from dc_inject.engine.calls import Calls
 from dc_inject.engine.closing import END_OF_RUN, Closing
 from dc_inject.engine.context import EngineContext, Settings
@@ -29,6 +29,7 @@ from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.ports import Backend, Clock, Executor, Identity
 from dc_inject.planning import overrides
 from dc_inject.planning.reconcile import backoff
+from dc_inject.planning.second_hops import onward_flows
 
 log = logging.getLogger(__name__)
 
@@ -180,8 +181,8 @@ class Engine:
         aims = self._context.ledger.goals()  # as the cycle was opened with; a menu may have been edited since
         if any(aims.get(flow.key) != (flow.goal.kind, flow.goal.bytes) for flow in flows if flow.goal):
             return False
-        onward = {flow.key for flow in flows if isinstance(flow.goal, SecondHop)}
-        waiting = goals.going_on(self._context, self._context.ledger.entries(*IN_SERVICE), onward).waiting
+        onward = onward_flows(flows)
+        waiting = second_hops.going_on(self._context, self._context.ledger.entries(*IN_SERVICE), onward).waiting
         if any(waiting[hop] for hop in onward):
             return False
         return not self._context.ledger.entries(State.INTENDED, State.CALLED, State.LIVE)
@@ -216,7 +217,7 @@ class Engine:
             self._rounds.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
             self._hear(deadline)
             live = self._context.ledger.entries(*IN_SERVICE)
-            read = goals.going_on(self._context, live, ()).read
+            read = second_hops.going_on(self._context, live, ()).read
             ready = [e for e in live if e.state is State.COMPLETE and e.injection.key not in read]
             self._rounds.end(ready)
             self._hear(deadline)
@@ -252,10 +253,7 @@ class Engine:
         self._cycle, self._plan_at, self._tries = cycle, None, 0
         self._overriding.say_anew([menu.name for menu in self._campaign.in_force(cycle.start, cycle.end)])
         self._context.troubles.clear()
-        self._rounds.dwell = {flow.key: flow.dwell for flow in self._campaign.flows}
-        onward = [flow for flow in self._campaign.flows if isinstance(flow.goal, SecondHop)]
-        onward.sort(key=lambda flow: flow.end)  # of the same hop in several menus the last one counts
-        self._rounds.hops = {hop.key: (hop.end, hop.lifetime_min) for hop in onward}
+        self._rounds.take_up(self._campaign.flows)
         self._submitting.load(cycle)
         self._rounds.once_a_cycle(self._clock.now())
         if injecting and self._campaign.in_force(cycle.start, cycle.end):

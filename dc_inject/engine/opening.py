@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine import goals, preflight
+from dc_inject.engine import goals, preflight, second_hops
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.inventories import Inventories
@@ -181,7 +181,7 @@ class Opening:
         able = [flow for flow in flows if flow.link.through not in broken]
         wanted = {flow.pool: flow.link.through for flow in able if not isinstance(flow.goal, SecondHop)}
         pools, never = self._inventories.refresh(wanted, deadline)
-        landed = goals.landed(self._context, able)
+        landed = second_hops.landed(self._context, able)
         pools |= {flow.pool: landed[flow.key] for flow in able if flow.key in landed}
         last_try = last_try and bool(pools)
         self._complain(

@@ -12,10 +12,10 @@ from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.model import Bundle, Cycle, Flow, FlowKey, Hold, Injection, Slice
 from dc_inject.model.events import SetAside
-from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import ItemId, units_of
 from dc_inject.model.ports import Candidate, ReplicaStatus
 from dc_inject.planning import lifetime, plan
+from dc_inject.planning.second_hops import onward_flows
 
 ROUNDS = 4  # of looking and taking another one; what is still missing then stays in the debt
 LOOK_AT_ONCE = 400  # candidates in one bulk call, as measured with Rucio
@@ -48,7 +48,7 @@ def replace_unusable(
     good: list[Injection] = []
     unseen: set[FlowKey] = set()
     taken, once_only = set(situation.taken), set(situation.once_only)
-    onward = {d.flow.key: d.flow for d in situation.demands if isinstance(d.flow.goal, SecondHop)}
+    onward = onward_flows(demand.flow for demand in situation.demands)
     for _ in range(ROUNDS):
         if not chosen:
             break

@@ -1,4 +1,4 @@
-"""The lifetime of a rule or job, from the moment it may exist until its service does not have it any more.
+"""Observing and ending: a rule or job from the moment it may exist until its service does not have it any more.
 
 What was asked for is *observed* in rounds: it is found by its key if its answer was lost, it gets on, and it is
 complete. It is *ended* early when it is complete and has dwelt, when it is stalled, or when a person asks for it;
@@ -25,16 +25,17 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from dc_inject.engine import goals
+from dc_inject.engine import second_hops
 from dc_inject.engine.calls import by_service, in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.deleting import DeletionRounds
 from dc_inject.engine.preflight import SET_ASIDE
-from dc_inject.model import Entry, FlowKey, State, transitions
+from dc_inject.model import Entry, Flow, FlowKey, State, transitions
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.events import EndCalled, Ended, Ending, Event, Observed
 from dc_inject.model.ports import Backend, Clock, Observation, Outcome, Status
 from dc_inject.planning import reconcile
+from dc_inject.planning.second_hops import onward_flows
 
 log = logging.getLogger(__name__)
 
@@ -165,9 +166,13 @@ class Rounds:
         self._look_back = AT_FIRST
         # Ends asked for by this process: how often they failed in a row, and when to ask again if so.
         self._asked: dict[str, tuple[int, datetime | None]] = {}
-        self.dwell: dict[FlowKey, timedelta] = {}
-        # Second hops: until when anything goes on with them, and how long it lives.
-        self.hops: dict[FlowKey, tuple[datetime, timedelta]] = {}
+        self._dwell: dict[FlowKey, timedelta] = {}
+        self._hops: dict[FlowKey, Flow] = {}
+
+    def take_up(self, flows: Sequence[Flow]) -> None:
+        """Take what the menus say from now on of dwell and of second hops."""
+        self._dwell = {flow.key: flow.dwell for flow in flows}
+        self._hops = onward_flows(flows)
 
     def round(self, now: datetime, every: timedelta) -> None:
         """Observe all that is in a service, and end what is complete."""
@@ -186,7 +191,7 @@ class Rounds:
         due = reconcile.to_end(
             [self._as_asked(entry, now) for entry in entries if entry.injection.key not in kept],
             now,
-            lambda entry: self.dwell.get(entry.injection.flow, timedelta(0)),
+            lambda entry: self._dwell.get(entry.injection.flow, timedelta(0)),
             max(reconcile.ASK_AGAIN, 2.5 * every),  # the next round but one has seen what became of it
         )
         paced = reconcile.at_a_pace([e for e in due if not e.injection.link.service.cleans_up], every)
@@ -323,11 +328,11 @@ class Rounds:
         What is about to go on reads from its first copy as well as what is on its way. Such a copy may outlive its
         lifetime, by the time that it takes to cancel what reads from it; nothing else does.
         """
-        least = {key: lifetime for key, (end, lifetime) in self.hops.items() if now < end}
-        if not goals.any_hop(self._context, self.hops):
+        least = {key: hop.lifetime_min for key, hop in self._hops.items() if now < hop.end}
+        if not second_hops.any_hop(self._context, self._hops):
             return set()
         intents = self._context.ledger.entries(State.INTENDED)
-        hops = goals.going_on(self._context, [*entries, *intents], self.hops)
+        hops = second_hops.going_on(self._context, [*entries, *intents], self._hops)
         over = {e.injection.key for e in entries if e.expires_at is not None and e.expires_at <= now}
         return (hops.bound(now, least) - over) | hops.read
 

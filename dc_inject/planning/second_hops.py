@@ -2,6 +2,16 @@
 
 Through Rucio a dataset goes on whole. Through FTS each file goes on by itself: what failed in a job is not there,
 and what failed in the second one goes on again with a later job, for as long as the first copy may stay.
+
+1. In the menu (`then:`) a second hop becomes a flow of its own (`second` in `menu/second_hops.py`). Its goal is
+   `SecondHop`: it is due its rate, but no more than has landed at its source and not gone on (`remaining` in
+   `engine/goals.py`).
+2. `second_hops` here matches first copies with second ones. `engine/second_hops.py` feeds it from the ledger:
+   `landed` is the pool of a second hop, of copies that live long enough (`may_go_on` in `planning/lifetime.py`).
+3. A second copy ends before the first one, from which it is read (`_within` in `engine/preflight.py`).
+4. A first copy is not ended while it is read, or may go on still (`_kept_for_second_hops` in
+   `engine/reconciler.py`, by `bound` here); so it is planned to stay for both (`until_ended` in
+   `planning/lifetime.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +22,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from dc_inject.model import Bundle, Entry, File, FlowKey, Item, State, naming
+from dc_inject.model import Bundle, Entry, File, Flow, FlowKey, Item, State, naming
+from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import bundled, units_of
 from dc_inject.planning.lifetime import may_go_on
 
@@ -58,6 +69,12 @@ class Hops:
             if may_go_on(waiting.first, now, shortest)
         }
         return able | self.read | self.kept
+
+
+def onward_flows(flows: Iterable[Flow]) -> dict[FlowKey, Flow]:
+    """Return the second hops among flows; of the same one in several menus, that which ends last."""
+    onward = sorted((flow for flow in flows if isinstance(flow.goal, SecondHop)), key=lambda flow: flow.end)
+    return {flow.key: flow for flow in onward}
 
 
 def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:

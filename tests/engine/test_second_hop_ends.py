@@ -220,7 +220,7 @@ def test_of_more_than_a_cycle_can_have_goes_on_what_will_be_deleted_first(tmp_pa
     """No more files are looked up than that; all that waits is due all the same."""
     first = file_flow("A", "B", 0.8, end=START + 3 * CYCLE, **LONG)
     then = file_hop("B", "T", 8, start=START + 3 * CYCLE)
-    monkeypatch.setattr("dc_inject.engine.goals.MOST_FILES", 40)
+    monkeypatch.setattr("dc_inject.engine.second_hops.MOST_FILES", 40)
     one = world(tmp_path, campaign([first, then]), source_files("A", 400), **FTS)
     one.run(cycles=4)
     (row,) = (row for row in one.ledger.rows() if row.key == then.key and row.cycle.start == START + 3 * CYCLE)
