@@ -283,7 +283,6 @@ class Opening:
             for key, flow in flows.items()
         )
         menus = campaign.in_force(cycle.start, cycle.end)
-        services = {flow.link.through for flow in flows.values()} - set(self._context.broken)
         return plan.Situation(
             campaign=campaign.name,
             contact=campaign.contact,
@@ -303,7 +302,7 @@ class Opening:
             last_hour=last_hour,
             files_in_flight=ledger.files_in_flight(),
             submits={service: count for service, count in submits.items() if count is not None},
-            may_end=all(self._context.identities[service].may_end for service in services),
+            may_end=frozenset(name for name, identity in self._context.identities.items() if identity.may_end),
         )
 
     def _note_last_used(self, cycle: Cycle) -> Mapping[str, Mapping[str, datetime]]:

@@ -4,11 +4,14 @@
 a rule whose lifetime is over. FTS ends nothing, so that `run` and `end` cancel a job that is older than its
 lifetime, and FTS keeps its files in the queue no longer than that.
 
-    lifetime = max                                     where early ending works, or nothing comes in
+    fitting  = max                                     where the space is not known, or nothing comes in
              = clamp(space / ingress - lag, min, max)  else
-    r        = measured time to completion + dwell     where early ending works and the time is known
-             = clamp(space / ingress - lag, min, max)  else
-    space needed in the steady state = ingress x (r + lag)
+    lifetime = max                                     where early ending works
+             = fitting                                 else
+    r        = measured time to completion + dwell     where early ending works and the time is known; at most max
+             = fitting                                 else
+    horizon  = min(r + lag, the flow's window)         a short menu never fills more than it injects
+    space needed in the steady state = ingress x horizon
 
 `min`, `max` and `dwell` are the menu's: an hour, two hours and none unless it says otherwise. Space is in bytes,
 and ingress, what is due to the destination from all links, in bytes per second. The lag is what the
@@ -20,9 +23,10 @@ space, the ingress is cut (hold `destination-full`); what would not arrive withi
 `backlog`). For `volume` and `again` a pool is not paced by how long rules stay: they say how often a dataset
 goes out.
 
-**Complete rules end early** where the account may end them, once their dwell is over (`reconcile.to_end`). A first
-copy stays until its second hop is complete, and a second copy's lifetime ends before that of its first one, from
-which it is read. So a first copy stays for both, and for a cycle in which the second hop waits for its plan.
+**Complete rules end early** where the account may end them, once their dwell is over (`reconcile.to_end`). Each
+service says so for itself: what an account of Rucio may not end changes nothing for jobs of FTS. A first copy
+stays until its second hop is complete, and a second copy's lifetime ends before that of its first one, from which
+it is read. So a first copy stays for both, and for a cycle in which the second hop waits for its plan.
 
 **While `run` is active**, an edited `lifetime` is that of rules made from then on; an edited `dwell` holds for
 all. A rate that is set changes the ingress, and with it what fits.

@@ -140,7 +140,7 @@ class Table:
         life = self._life(demand)
         # While it is not known how soon datasets come back, a pool is not paced: it is no harm when it runs dry.
         # Nor where a goal says how often one goes out: once, or whenever it is back.
-        unknown = s.may_end and demand.completion is None
+        unknown = flow.link.through in s.may_end and demand.completion is None
         bounded = isinstance(flow.goal, Volume | Recycle)
         reusable = None if pool is None or unknown or not unique or bounded else pool.bytes
         return Line(
@@ -181,7 +181,8 @@ class Table:
         # What goes in the course of a cycle is free for planning at the start of the next one only: that counts
         # as lag, or every stay would end with a cycle that gets nothing.
         lag, ingress = destination.deletion_lag + s.cycle.length, self._ingress[flow.link.destination]
-        return lifetime.planned(flow, destination.space, ingress, lag, demand.completion, may_end=s.may_end)
+        may_end = flow.link.through in s.may_end
+        return lifetime.planned(flow, destination.space, ingress, lag, demand.completion, may_end=may_end)
 
     def _pool(self, key: PoolKey) -> _Shelf:
         """Return a pool, and number and bytes of what is taken of it by destination."""

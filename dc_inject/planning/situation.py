@@ -99,7 +99,7 @@ class Situation:
     last_hour: Mapping[Link, int] = field(default_factory=dict)
     files_in_flight: int = 0
     submits: Mapping[str, int] = field(default_factory=dict)  # a cycle, by service
-    may_end: bool = False  # complete rules can be ended early
+    may_end: AbstractSet[str] = frozenset()  # services where what is complete can be ended early
 
 
 @dataclass(frozen=True, slots=True)

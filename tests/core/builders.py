@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dc_inject.model import Cycle, Dataset, DatasetFilter, Flow, Item, Limits, Link, PoolKey
+from dc_inject.model.services import SERVICES
 from dc_inject.planning.plan import Account, Demand, Situation
 
 START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)
@@ -50,6 +51,6 @@ def situation(demands: Sequence[Demand], pool: Sequence[Item], **more: Any) -> S
 
     Rules can be ended early, but it is not known yet how soon: so the pool is not paced.
     """
-    values: dict[str, Any] = {"now": CYCLE.start, "limits": NO_LIMITS, "may_end": True, **more}
+    values: dict[str, Any] = {"now": CYCLE.start, "limits": NO_LIMITS, "may_end": set(SERVICES), **more}
     pools = {PoolKey(d.flow.link.source, d.flow.datasets): pool for d in demands}
     return Situation("camp", "me@example.org", CYCLE, demands=tuple(demands), pools=pools, **values)

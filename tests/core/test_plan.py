@@ -264,22 +264,22 @@ def test_files_in_flight_are_a_brake() -> None:
 def test_lifetimes_follow_the_space_unless_rules_can_be_ended_early() -> None:
     """1 GB/s into 6.3 TB, deletions of half an hour and a cycle until that is seen: one hour."""
     known = {"B": Destination(space=6300 * GB, deletion_lag=H / 2)}
-    now = situation([demand(flow(), DUE)], items(*[10 * GB] * 800), destinations=known, may_end=False)
+    now = situation([demand(flow(), DUE)], items(*[10 * GB] * 800), destinations=known, may_end=set())
     assert {i.lifetime for i in plan(now).injections} == {H}
-    assert {i.lifetime for i in plan(replace(now, may_end=True)).injections} == {2 * H}
+    assert {i.lifetime for i in plan(replace(now, may_end={"rucio"})).injections} == {2 * H}
     assert plan(now).decisions[0].forgiven == 0
 
 
 def test_early_ending_makes_room_once_it_is_known_how_long_rules_take() -> None:
     """A completion of 15 min lets all through where a lifetime of one hour does not."""
     known = {"B": Destination(space=2700 * GB)}
-    slow = plan(situation([demand(flow(), DUE)], items(*[GB] * 4000), destinations=known, may_end=True))
+    slow = plan(situation([demand(flow(), DUE)], items(*[GB] * 4000), destinations=known, may_end={"rucio"}))
     assert slow.decisions[0].held is not None
     assert slow.decisions[0].held.hold is Hold.DESTINATION_FULL
     fast = demand(flow(), DUE, completion=LENGTH)
-    now = situation([fast], items(*[GB] * 4000), destinations=known, may_end=True)
+    now = situation([fast], items(*[GB] * 4000), destinations=known, may_end={"rucio"})
     assert plan(now).decisions[0].held is None
-    assert plan(replace(now, may_end=False)).decisions[0].held is not None
+    assert plan(replace(now, may_end=set())).decisions[0].held is not None
 
 
 def test_a_pool_is_paced_once_it_is_known_how_soon_its_datasets_come_back() -> None:

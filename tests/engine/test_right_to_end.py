@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dc_inject.backends.sim import SimBackend
 from dc_inject.model.errors import NeedsOperator
-from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
+from dc_inject.model.types import LONGEST, SHORTEST
+from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
 
 def _engine(tmp_path, first, later):
@@ -53,6 +57,20 @@ def test_a_check_that_meets_a_broken_call_does_not_stop_a_service_that_works(tmp
     engine._checking._check_at = one.clock.now()
     engine.run(until=START + 9 * CYCLE)
     assert "rucio" in engine._context.broken
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_early_ending_is_planned_with_by_service(tmp_path, right):
+    """Where the space holds an hour's worth, what may be ended early gets the longest lifetime, the rest an hour.
+
+    A job may be cancelled by whoever submitted it, whatever Rucio allows its account.
+    """
+    links = [flow("A", "B", 1.0), file_flow("C", "D", 1.0)]
+    one = world(tmp_path, campaign(links), {"A": items("A", 100, 5 * GB)}, may_end=right, space={"B": 500 * GB})
+    one.join(SimBackend(one.clock, source_files("C", 100), name="fts", space={url("D"): 500 * GB}))
+    one.engine().run(until=START + CYCLE)
+    lifetimes = {(e.injection.link.through, e.injection.lifetime) for e in one.ledger.entries()}
+    assert lifetimes == {("rucio", LONGEST if right else SHORTEST), ("fts", LONGEST)}
 
 
 def _refuse():
