@@ -198,7 +198,7 @@ def test_a_disk_that_is_full_at_the_start_is_said_as_in_a_run(tmp_path, monkeypa
         monkeypatch.undo()
         with ledger.hold("me"):
             assert lock.holder(ledger.path)
-    monkeypatch.setattr("dc_inject.ledger.database.place.make_folder", fail)
+    monkeypatch.setattr("dc_inject.ledger.database.paths.make_folder", fail)
     assert "free some space" in refused("the disk is full", Ledger.open, tmp_path / "new.sqlite").hint
 
 
