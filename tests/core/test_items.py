@@ -19,6 +19,7 @@ PLACES = {  # where names come from outside, and what is read there
     "backends/rucio/rules.py": {"read_id"},  # what a rule says of its slice
     "ledger/entry_rows.py": {"read", "read_bundle"},
     "ledger/injections.py": {"read_id"},
+    "ledger/uniqueness.py": {"read_id"},
 }
 
 words = st.text("abc:/#.-_0123456789", min_size=1, max_size=20)
