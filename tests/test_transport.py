@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import itertools
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,6 +103,42 @@ def test_a_large_answer_that_is_given_up_lets_the_next_one_come(server: Server, 
     for _ in range(2):
         with pytest.raises(TooLarge):
             get(server, seconds=30)
+
+
+THREADS = """
+import sys, threading
+from pathlib import Path
+from dc_inject.system.transport import Adapter, Limits, Session
+
+kept = []
+
+def ask():
+    for _ in range(2):
+        try:
+            session.get(sys.argv[1], timeout=60)
+        except Exception as error:
+            kept.append(error)
+
+session = Session(Adapter(Limits(60)))
+threads = [threading.Thread(target=ask) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(kept) == 16
+print(int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) * 1024)
+"""
+
+
+def test_large_answers_to_many_threads_need_the_memory_of_a_few(server: Server):
+    """Also while the errors about them are kept: each of 16 answers had 64 MB, of which half a GB stayed."""
+    server.answers["/"] = endless(
+        Transfer_Encoding="chunked", start=b"", piece=b"10000\r\n" + b"1" * 65_536 + b"\r\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS, f"{server.url}/x"], capture_output=True, timeout=120, check=True
+    )
+    assert int(done.stdout) < 250 * MB, done.stdout
 
 
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nX: "])
