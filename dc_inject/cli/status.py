@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from dc_inject.cli import common, tables
+from dc_inject.engine import controlling
 from dc_inject.ledger import LedgerView, Line, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
@@ -112,6 +113,14 @@ SUMMARY = (
     tables.Column("harmless", "harmless (cycles)", _holds, spare=6),
     tables.Column("failed_files", "failed files", _holds, spare=3),
     tables.Column("goal", "goal", _goal, spare=2),
+)
+CONTROL = (
+    *LINK,
+    tables.Column("mode", "control"),
+    tables.Column("target", "target", units.format_rate, right=True, spare=2),
+    tables.Column("hold", "hold", lambda hold: hold or "none"),
+    tables.Column("bias", "bias", tables.percent, right=True, spare=3),
+    tables.Column("numbers", "why", numbers, spare=1),
 )
 PAUSES = (
     tables.Column("subject", "stopped", _subject),
@@ -215,6 +224,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
         ],
+        "control": controlling.told(view),
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
         "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
         "overrides": [
@@ -383,6 +393,7 @@ def _print(shown: Mapping[str, Any]) -> None:
     for columns, key in (
         (ROWS, "rows"),
         (BEFORE, "held_before"),  # what trouble cost is in a row only when its cycle is closed
+        (CONTROL, "control"),
         (PAUSES, "pauses"),
         (OVERRIDES, "overrides"),
         (SIGNALS, "signals_missing"),

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine import goals, preflight, second_hops
+from dc_inject.engine import controlling, goals, preflight, second_hops
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
+from dc_inject.engine.controlling import Controlled
 from dc_inject.engine.inventories import Inventories
 from dc_inject.ledger import Pause, Row
 from dc_inject.model import (
@@ -68,6 +69,7 @@ class Opening:
         """Take what the engine's parts share."""
         self._context = context
         self._inventories = Inventories(context)
+        self._controlled = Controlled()  # in the open cycle
         self._used: dict[str, dict[str, datetime]] = {}  # source -> item -> the cycle in which it last went out
         self._used_read: datetime | None = None
 
@@ -89,9 +91,19 @@ class Opening:
             else:
                 amount = remaining[key](part.bytes) if key in remaining else part.bytes
                 dues[key] = amount, hold or (part.held if part.bytes == 0 else None)
-        extras = {key: round(amount * speaking[key].overhead) for key, (amount, _) in dues.items()}
+        amounts = {key: amount for key, (amount, _) in dues.items()}
         goal_of = {key: flow.goal for key, flow in speaking.items()}
-        self._context.ledger.open_cycle(cycle, dues, self._context.clock.now(), extras, goal_of)
+        with self._context.ledger.together():
+            controlled = (
+                controlling.decide(self._context, cycle, speaking, amounts) if hold is None else Controlled()
+            )
+            extras = {
+                key: round(amount * controlled.overhead(speaking[key])) + controlled.added.get(key, 0)
+                for key, amount in amounts.items()
+            }
+            if self._context.ledger.open_cycle(cycle, dues, self._context.clock.now(), extras, goal_of):
+                self._context.ledger.forgive(cycle, controlled.forgiven)
+            self._controlled = controlled
 
     def drain(self, cycle: Cycle) -> None:
         """Open a cycle in which nothing is due, so that what still arrives has a row to be told in."""
@@ -259,11 +271,11 @@ class Opening:
         until_ended = lifetime.until_ended(completion, flows, cycle)
         arriving = self._arriving(cycle, flows)
         failed = ledger.failed_parts(cycle.start - FAILED_CYCLES * cycle.length)
-        dues = {row.key: row.due for row in ledger.rows(cycle=cycle)}
+        rows = {row.key: row for row in ledger.rows(cycle=cycle)}
         demands = tuple(
             plan.Demand(
                 flow=flow,
-                due=dues[key],
+                due=rows[key].due,
                 recent_due=recent[key],
                 account=plan.Account(
                     accounts[key].due,
@@ -279,6 +291,8 @@ class Opening:
                 failed=failed.get(key, 0.0),
                 coming=accounts[key].coming,
                 arriving=arriving.get(key),
+                decision=self._controlled.acting(flow),
+                moved_over=rows[key].forgiven,
             )
             for key, flow in flows.items()
         )

@@ -112,8 +112,10 @@ class Cycles(Injections, CycleReader):
         now: datetime,
         extras: Mapping[FlowKey, int] | None = None,
         goals: Mapping[FlowKey, Goal | None] | None = None,
-    ) -> None:
+    ) -> bool:
         """Write what each flow key is due in a cycle, and the hold of one that will get nothing.
+
+        Returns False where that was done before.
 
         `extras` are the bytes that overheads add to the dues; `goals` is what flow keys are to reach beside their
         rate, for those who look at it.
@@ -128,7 +130,7 @@ class Cycles(Injections, CycleReader):
                 stored(now),
             )
             if not opened:
-                return
+                return False
             accounts = self._open_accounts(dues)
             self._db.run_many(
                 "INSERT INTO cycle_row (cycle, account, due, extra, hold, numbers) VALUES (?, ?, ?, ?, ?, ?)",
@@ -145,6 +147,7 @@ class Cycles(Injections, CycleReader):
                     for key, goal in (goals or {}).items()
                 ),
             )
+        return True
 
     def record_plan(self, plan: Plan, now: datetime) -> None:
         """Write what was decided for each flow key of an open cycle, and the intents, at once."""

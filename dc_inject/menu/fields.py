@@ -17,7 +17,7 @@ from dc_inject.menu.findings import CODES
 from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
 from dc_inject.menu.values import WrongError
-from dc_inject.model import Listing, Order, Verify
+from dc_inject.model import Listing, Mode, Order, Verify
 
 T = TypeVar("T")
 
@@ -122,6 +122,7 @@ SciTag = Annotated[int, _read(values.whole(65, 65535, "a scitag"), Annotated[int
 Checksums = Annotated[str, _word(Verify)]
 Service = Annotated[str, _word(("rucio", "fts"))]
 TakeOrder = Annotated[str, _word(Order)]
+ControlMode = Annotated[str, _word(Mode)]
 Line = Annotated[str, _read(values.line, str)]
 Prose = Annotated[str, _read(str, str)]
 Activity = Annotated[str, _read(values.activity, _example("Data Challenge"))]

@@ -105,6 +105,23 @@ def _constant(value: Node) -> Node:
 Shape = Annotated[ShapeEntry, BeforeValidator(_constant, json_schema_input_type=ShapeEntry | Literal["constant"])]
 
 
+class ControlEntry(MenuModel):
+    """Whether what a link has in flight is controlled; `control: act` is short for `{mode: act}`."""
+
+    mode: f.ControlMode | None = Field(None, description="off, advise (say what would be done) or act")
+    redistribute: f.Switch | None = Field(
+        None, description="What held links leave goes to other links of their scenario"
+    )
+
+
+def _mode(value: Node) -> Node:
+    """Take a mode for `{mode: ...}`."""
+    return Map([(Text("mode", value.place), value)], value.place) if isinstance(value, Text) else value
+
+
+ControlMode = Annotated[ControlEntry, BeforeValidator(_mode, json_schema_input_type=ControlEntry | f.ControlMode)]
+
+
 class Overrides(MenuModel):
     """What may be said for the whole menu (under `defaults`), for a scenario or for a link."""
 
@@ -119,6 +136,9 @@ class Overrides(MenuModel):
     dwell: f.Duration | None = Field(None, description="How long complete data stay")
     overhead: f.Fraction | None = Field(None, description="What is injected on top of the rate")
     grain: f.Part | None = Field(None, description="Part of a cycle's worth that one dataset may have")
+    control: ControlMode | None = Field(
+        None, description="Bound what a link has in flight, so that nothing expires"
+    )
     datasets: Datasets | None = None
     files: Files | None = None
     jobs: Jobs | None = None
@@ -292,6 +312,7 @@ PARTS: dict[str, type[MenuModel]] = {
     "`then`": ThenEntry,
     "`files`": Files,
     "`jobs`": Jobs,
+    "`control`": ControlEntry,
     "`fts`": FtsEntry,
     "an entry of `exclude`": ExcludeEntry,
 }

@@ -98,6 +98,7 @@ def _onward(name: str, entry: ThenEntry, link: Link, first: Iterable[Flow], whol
         lifetime_max=max(flow.lifetime_max for flow in some),
         dwell=max(flow.dwell for flow in some),
         job=first_hop.job,
+        control=first_hop.control,
         menu=entry.place.file,
         line=entry.place.line,
     )

@@ -257,6 +257,7 @@ def _flow(
         overhead=0.0 if ask.goal else terms.overhead,  # a goal is what is to arrive
         job=terms.job,
         slices=terms.slices,
+        control=terms.control,
         menu=place.file,
         line=place.line,
         stated=stated,

@@ -19,7 +19,7 @@ from dc_inject.menu.schema import (
     ShapeEntry,
     Windowed,
 )
-from dc_inject.model import DatasetFilter, FileFilter, JobOptions, Order, Verify, units
+from dc_inject.model import Control, DatasetFilter, FileFilter, JobOptions, Mode, Order, Verify, units
 from dc_inject.model.items import MARK, Slicing
 from dc_inject.model.types import LONGEST, SHORTEST
 
@@ -51,6 +51,7 @@ class Terms:
     job: JobOptions | None
     shape: ShapeEntry | None
     slices: Slicing | None
+    control: Control
 
 
 def terms(document: Document, levels: Sequence[Overrides], place: Place, complain: Complain) -> Terms:
@@ -89,6 +90,7 @@ def terms(document: Document, levels: Sequence[Overrides], place: Place, complai
         job=_job(levels) if through == "fts" else None,
         shape=next((level.shape for level in levels if level.written("shape")), None),
         slices=_slices(levels, through, complain),
+        control=_control(levels),
     )
 
 
@@ -136,6 +138,13 @@ def _lifetime(levels: Sequence[Overrides], place: Place, complain: Complain) -> 
             "write both: lifetime: {min: 1 h, max: 2 h}",
         )
     return shortest, longest
+
+
+def _control(levels: Sequence[Overrides]) -> Control:
+    given = [level.control for level in levels if level.control is not None]
+    mode = next((control.mode for control in given if control.mode is not None), Mode.OFF)
+    shares = next((control.redistribute for control in given if control.redistribute is not None), False)
+    return Control(Mode(mode), shares)
 
 
 def _order(levels: Sequence[Overrides]) -> Order:

@@ -1,5 +1,6 @@
 """The nouns of the tool, and what is said of them without asking anybody: pure, and imported by all."""
 
+from dc_inject.model.goals import Control, Mode
 from dc_inject.model.holds import Held, Hold, Numbers
 from dc_inject.model.items import Bundle, Dataset, File, Item, Slice
 from dc_inject.model.types import (
@@ -30,6 +31,7 @@ __all__ = [
     "EPOCH",
     "Bundle",
     "Campaign",
+    "Control",
     "Cycle",
     "Dataset",
     "DatasetFilter",
@@ -48,6 +50,7 @@ __all__ = [
     "Link",
     "Listing",
     "Menu",
+    "Mode",
     "Numbers",
     "Order",
     "PoolKey",

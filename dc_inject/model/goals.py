@@ -6,11 +6,14 @@
 
 The debt was due and not injected yet. What failed, or expired before it had arrived, is in none of the three, so
 it comes back by itself. A cycle is due its rate's integral, but no more than what is left.
+
+What a link has on its way may be bounded beside that, by what the link carries: `Control` says whether.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 
@@ -93,3 +96,25 @@ class SecondHop(Recycle):
 
 
 Goal = Volume | Keep | Recycle
+
+
+class Mode(StrEnum):
+    """What is done with what the controller says of a link."""
+
+    OFF = "off"  # nothing is asked
+    ADVISE = "advise"  # it is told what would be done
+    ACT = "act"
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Whether what a link has in flight is controlled.
+
+    `redistribute`: what the link leaves while it is held goes to other links of its scenario.
+    """
+
+    mode: Mode = Mode.OFF
+    redistribute: bool = False
+
+
+UNCONTROLLED = Control()

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import Flag, StrEnum, auto
 
 from dc_inject.model import units
@@ -43,14 +44,27 @@ _SIZES = frozenset(  # numbers that are bytes
             "coming",
             "debt",
             "deliverable",
+            "delivered",
             "failed_bytes",
             "forgiven",
             "free",
         ),
-        *("injected", "left", "pool_bytes", "probe", "quota_left", "resident", "smallest", "space", "unanswered"),
-        *("wanted", "withdrawn"),
+        *(
+            "in_flight",
+            "injected",
+            "left",
+            "pool_bytes",
+            "probe",
+            "quota_left",
+            "resident",
+            "smallest",
+            "space",
+            "unanswered",
+        ),
+        *("wanted", "window", "withdrawn"),
     }
 )
+_DURATIONS = frozenset({"age", "completion", "oldest"})  # numbers that are seconds
 
 
 class Trait(Flag):
@@ -124,6 +138,8 @@ def format_numbers(numbers: Numbers) -> str:
     counts = {"wanted", "left"} if numbers.get("limit") in _COUNTED or "time_for" in numbers else set()
 
     def shown(name: str, value: float | str) -> str:
+        if name in _DURATIONS and isinstance(value, int):
+            return units.format_duration(timedelta(seconds=value)).replace(" ", "")
         return units.format_size(value) if name in _SIZES - counts and isinstance(value, int) else str(value)
 
     return " ".join(f"{name}={shown(name, value)}" for name, value in numbers.items())

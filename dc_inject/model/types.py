@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from dc_inject.model.goals import Goal
+from dc_inject.model.goals import UNCONTROLLED, Control, Goal
 from dc_inject.model.items import File, Item, Slicing
 from dc_inject.model.services import DEFAULT, SERVICES, Service
 from dc_inject.model.shape import Shape
@@ -166,6 +166,7 @@ class Flow:
     stated: bool = False  # its rate was written for this link alone, not shared out
     job: JobOptions | None = None  # through FTS
     slices: Slicing | None = None  # its datasets may be cut
+    control: Control = UNCONTROLLED
 
     @property
     def key(self) -> FlowKey:

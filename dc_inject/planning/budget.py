@@ -5,16 +5,17 @@
     cap     = max(2 x largest due of the last three cycles x (1 + overhead), smallest free dataset)
     budget  = clamp(debt - limited, 0, cap) - what others get of what is scarce now
 
-What is beyond the cap is forgiven as well. Lasting limits take from what is due and not from the debt, so that a
-link with coarse datasets, whose debt grows over many cycles, keeps to its part of a limit in the long run, and
-still gets a dataset out when half of it is covered.
+What is beyond the cap is forgiven as well; where the controller acts (`control.py`), the cap is 1.5 cycles' worth.
+Lasting limits take from what is due and not from the debt, so that a link with coarse datasets, whose debt grows
+over many cycles, keeps to its part of a limit in the long run, and still gets a dataset out when half of it is
+covered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dc_inject.planning import holds
+from dc_inject.planning import control, holds
 from dc_inject.planning.holds import Constraint
 from dc_inject.planning.link_plan import Line, with_overhead
 
@@ -40,7 +41,8 @@ def set_budgets(lines: Sequence[Line], constraints: Sequence[Constraint]) -> Non
 def cap(line: Line) -> None:
     """Set what a line is forgiven and its budget, by the smallest dataset that is free at this moment."""
     demand, rest = line.demand, line.want - line.limited
-    line.cap = max(CAP * with_overhead(demand.recent_due, demand.flow), line.smallest)
+    most = CAP if demand.decision is None else control.MOST
+    line.cap = max(round(most * with_overhead(demand.recent_due, demand.flow)), line.smallest)
     # It may have been saved up for half of the dataset that was the smallest then, and a smaller one has come
     # free since: that is no reason to forgive it.
     line.cap = max(line.cap, min(rest, demand.saved + line.due if demand.saved else 0))

@@ -51,7 +51,7 @@ class Claim:
     probe: int | None = None  # bytes that a link whose transfers fail is still given; None: they do not fail
     failed: float = 0.0  # the part of what came to its end of late that failed
     deliverable_bytes: int | None = None  # bytes more that would arrive within their lifetime; None: not known
-    coming: int = 0  # bytes on their way
+    backlog: Numbers = field(default_factory=dict)  # on what that rests
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -219,7 +219,7 @@ def _backlogs(claims: Sequence[Claim]) -> list[Constraint]:
             (i,),
             claim.deliverable_bytes,
             False,
-            {"coming": claim.coming, "deliverable": claim.deliverable_bytes},
+            claim.backlog,
         )
         for i, claim in enumerate(claims)
         if claim.deliverable_bytes is not None

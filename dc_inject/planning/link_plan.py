@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from dc_inject.model import FileFilter, Flow, Held, Item, PoolKey
+from dc_inject.model import FileFilter, Flow, Held, Item, Numbers, PoolKey
 from dc_inject.model.goals import Recycle, SecondHop, Volume
 from dc_inject.model.items import Range, SliceId, blocked
 from dc_inject.planning import lifetime
@@ -142,6 +142,7 @@ class Table:
         # Nor where a goal says how often one goes out: once, or whenever it is back.
         unknown = flow.link.through in s.may_end and demand.completion is None
         bounded = isinstance(flow.goal, Volume | Recycle)
+        deliverable, why = _deliverable(demand, smallest or 0)
         reusable = None if pool is None or unknown or not unique or bounded else pool.bytes
         return Line(
             demand=demand,
@@ -154,8 +155,8 @@ class Table:
                 life.horizon,
                 probe=_probe(demand, smallest),
                 failed=demand.failed,
-                deliverable_bytes=lifetime.deliverable_bytes(flow, demand.arriving, demand.coming),
-                coming=demand.coming,
+                deliverable_bytes=deliverable,
+                backlog=why,
             ),
             pool=pool,
             taken=taken,
@@ -230,6 +231,19 @@ def _probe(demand: Demand, smallest: int | None) -> int | None:
     if demand.failed <= FAILING:
         return None
     return max(int(PROBE * demand.due), smallest or 0)
+
+
+def _deliverable(demand: Demand, smallest: int) -> tuple[int | None, Numbers]:
+    """Return how many bytes more would arrive in time (None: not known), and on what that rests.
+
+    Where the controller acts it is what its window has room for. An empty link may have its smallest dataset.
+    """
+    most = lifetime.deliverable_bytes(demand.flow, demand.arriving, demand.coming)
+    decision = demand.decision
+    if decision is None:
+        return most, {} if most is None else {"coming": demand.coming, "deliverable": most}
+    allowed = decision.allowed if demand.coming else max(decision.allowed, smallest)
+    return allowed, decision.numbers
 
 
 def with_overhead(amount: int, flow: Flow) -> int:

@@ -96,7 +96,7 @@ def _decision(line: Line) -> Decision:
         want=line.want,
         cap=line.cap,
         budget=line.budget,
-        forgiven=line.forgiven,
+        forgiven=line.forgiven + line.demand.moved_over,
         held=why(line),
         lifetime=line.lifetime,
         items=tuple(line.items),

@@ -21,6 +21,7 @@ from dc_inject.model import (
     Site,
 )
 from dc_inject.model.items import ItemId
+from dc_inject.planning import control
 from dc_inject.planning.holds import Destination
 
 
@@ -56,6 +57,8 @@ class Demand:
     `completion` is the measured time from release to completion, None while unknown (first four cycles). `failed`
     is the part of what came to its end in the last cycles that did not arrive. `coming` are bytes on their way;
     `arriving` is the rate at which they came in the last cycles, None unless some were on their way all the time.
+    `decision` is what the controller says, None where it does not act; `moved_over` are bytes of the debt that
+    were forgiven when the cycle was opened, since other links have them.
     """
 
     flow: Flow
@@ -70,6 +73,8 @@ class Demand:
     failed: float = 0.0
     coming: int = 0
     arriving: float | None = None
+    decision: control.Decision | None = None
+    moved_over: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,23 @@ import io
 import json
 import re
 import sqlite3
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dc_inject.engine import controlling
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Held, Hold
+from dc_inject.model import Control, Cycle, Held, Hold, Mode
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.goals import Keep, Volume
 from dc_inject.model.ports import Observation, Status
+from dc_inject.planning.control import Memory, Past, Signals, decide
 from dc_inject.planning.overrides import Kind
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
+from tests.core.builders import flow
 
 TB = 1000 * GB
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "status.md"
@@ -234,6 +238,21 @@ def test_what_is_no_ledger_is_said(tmp_path: Path) -> None:
     assert isinstance(run("status", tmp_path / "x.sqlite").exception, LedgerError)
 
 
+FLOW = replace(flow(KIT.link.source, KIT.link.destination), scenario=KIT.scenario, control=Control(Mode.ADVISE))
+OLD = replace(FLOW, scenario="of-yesterday")  # a link of a menu that is over
+WORTH = 450 * GB
+SEEN = Signals(
+    target=WORTH / 900,
+    length=CYCLE.length,
+    lifetime=timedelta(hours=2),
+    in_flight=800 * GB,
+    past=(Past(WORTH, WORTH, WORTH),) * 4,
+    completion=CYCLE.length,
+    age=CYCLE.length / 5,
+    oldest=2 * CYCLE.length,
+)
+
+
 def keys(value: Any) -> Any:
     """The keys of a JSON value, recursively; of a list, those of its first member."""
     if isinstance(value, dict):
@@ -251,8 +270,25 @@ def test_the_json_is_as_documented(made: Made, kind: str) -> None:
     with Ledger.open(made.path) as ledger, ledger.hold("me@here"):
         if kind == "status":
             ledger.open_cycle(CYCLE.next, {KIT: (450 * GB, None)}, CYCLE.end)
+            controlling.keep(ledger, FLOW, CYCLE.next, Memory(), decide(Memory(), SEEN), CYCLE.end)
         told = json.loads(run("status", made.path, *options, "--format", "json").stdout)
     assert keys(told) == keys(json.loads(example))
+    if kind == "status":
+        assert told["control"][0]["numbers"].keys() == json.loads(example)["control"][0]["numbers"].keys()
+
+
+def test_what_control_advises_is_shown(made: Made) -> None:
+    """The hold that it would have put on the link, and on what that rests."""
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        controlling.keep(ledger, FLOW, CYCLE, Memory(), decide(Memory(), SEEN), START)
+        controlling.keep(
+            ledger, OLD, Cycle(START - CYCLE.length, CYCLE.length), Memory(), decide(Memory(), SEEN), START
+        )
+    shown = run("status", made.path).stdout
+    (line,) = [line for line in shown.splitlines() if "  advise  " in line]
+    assert "backlog" in line
+    assert "in_flight=800 GB window=990 GB" in line
+    assert "completion=15min" in line
 
 
 def test_what_was_held_in_the_cycle_before_is_shown_in_the_next(made: Made) -> None:

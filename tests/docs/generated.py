@@ -11,7 +11,7 @@ from html import escape
 import click
 
 from dc_inject.cli.root import COMMANDS, root
-from tests.docs import ROOT
+from tests.docs import DOCS, ROOT, responses
 
 INTRODUCTION = """\
 # Commands
@@ -144,4 +144,15 @@ def _text(x: float, y: float, words: str, *, middle: bool = False, small: bool =
     return f'<text x="{x:.0f}" y="{y:.0f}"{extra}>{escape(words)}</text>'
 
 
-FILES: dict[str, Callable[[], str]] = {"reference/cli.md": cli, "explanation/layers.svg": layers}
+def control() -> str:
+    """Return the page on control with its table as it is measured now."""
+    page = (DOCS / "explanation" / "control.md").read_text()
+    return re.sub(r"^\| link \| policy.*?\n\n", responses.table() + "\n\n", page, flags=re.MULTILINE | re.DOTALL)
+
+
+FILES: dict[str, Callable[[], str]] = {
+    "reference/cli.md": cli,
+    "explanation/layers.svg": layers,
+    "explanation/control.svg": responses.picture,
+    "explanation/control.md": control,
+}

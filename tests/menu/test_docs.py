@@ -12,6 +12,7 @@ import yaml
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.menu.schema import (
+    ControlEntry,
     Datasets,
     Defaults,
     Document,
@@ -84,6 +85,7 @@ def test_there_are_examples() -> None:
         ShapeEntry,
         ThenEntry,
         SlicesEntry,
+        ControlEntry,
     ],
 )
 def test_every_key_is_on_the_page(part: type[MenuModel]) -> None:

@@ -1,0 +1,247 @@
+"""Controlling: what the controller says of the links of a cycle that begins, on what the ledger tells of them.
+
+The law is `planning/control.py`. Here its signals are read, all from our own ledger, so that they are there for
+every account and service; and what it keeps from cycle to cycle is written beside the other signals, with what it
+decided and on what that rests. So `status` shows it, also where it only advises.
+
+- Acting, it bounds the budget of a link (hold `backlog`), and its bias adds to what the link is due.
+- With `redistribute`, what a link left because it was held in the cycle before goes to the scenario's other links
+  that were not: the due is forgiven there and added here, so that the sum is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from dc_inject.engine.context import EngineContext
+from dc_inject.ledger import Ledger, Row, Totals
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import Cycle, Flow, FlowKey, Hold, Mode, units
+from dc_inject.planning import control
+from dc_inject.planning.control import Decision, Memory, Past, Signals
+
+log = logging.getLogger(__name__)
+
+NAME = "control"  # of the signal that keeps what was decided
+BACK = 8  # cycles of which completions are looked at
+MOST_NAMED = 5  # links that are named in the log, a cycle
+NO_MATTER = frozenset({Hold.TOO_COARSE, Hold.NOT_RUNNING})  # holds that do not limit a link
+# Holds of links whose bytes others may have: what is short there is neither ours nor everybody's.
+LEAVES = frozenset(
+    {
+        Hold.SOURCE_UNAVAILABLE,
+        Hold.DESTINATION_UNAVAILABLE,
+        Hold.FAILING,
+        Hold.BACKLOG,
+        Hold.DELETION_LAG,
+        Hold.DESTINATION_FULL,
+        Hold.QUOTA,
+        Hold.FTS_QUEUE,
+        Hold.POOL_DRY,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Controlled:
+    """What the controller says of a cycle.
+
+    `added` are bytes that links are due in it for others that were held; `forgiven` what those are not any more.
+    """
+
+    decisions: Mapping[FlowKey, Decision] = field(default_factory=dict)
+    added: Mapping[FlowKey, int] = field(default_factory=dict)
+    forgiven: Mapping[FlowKey, int] = field(default_factory=dict)
+
+    def acting(self, flow: Flow) -> Decision | None:
+        """Return what bounds a link in this cycle; None where nothing does."""
+        return self.decisions.get(flow.key) if flow.control.mode is Mode.ACT else None
+
+    def overhead(self, flow: Flow) -> float:
+        """Return the part that is added to what a link is due: that of the menu, and the bias.
+
+        A goal is what is to arrive: it is due again by itself when it does not.
+        """
+        decision = self.acting(flow)
+        bias = 0.0 if decision is None or flow.goal is not None else decision.memory.bias
+        return flow.overhead + bias if flow.overhead + bias > 0 else 0.0
+
+
+def decide(
+    context: EngineContext, cycle: Cycle, flows: Mapping[FlowKey, Flow], dues: Mapping[FlowKey, int]
+) -> Controlled:
+    """Decide for the links of a cycle that is about to be opened, and keep it; twice is the same as once."""
+    wanted = {key: flows[key] for key in dues if flows[key].control.mode is not Mode.OFF}
+    if not wanted:
+        return Controlled()
+    now, kept, decisions = context.clock.now(), _kept(context.ledger), {}
+    added, forgiven = _moved_over(context.ledger, cycle, wanted, dues)
+    asked = {key: dues[key] + added.get(key, 0) for key in wanted}
+    for key, seen in _signals(context.ledger, cycle, wanted, asked, now).items():
+        before = _before(kept.get(_subject(key), {}), cycle)
+        decision = decisions[key] = control.decide(before, seen)
+        keep(context.ledger, flows[key], cycle, before, decision, now)
+    _say({key: made for key, made in decisions.items() if flows[key].control.mode is Mode.ADVISE})
+    return Controlled(decisions, added, forgiven)
+
+
+def _say(advice: Mapping[FlowKey, Decision]) -> None:
+    """Say in one line which links would be held where the controller only advises."""
+    would = {key: made for key, made in advice.items() if made.limits}
+    if would:
+        named = [f"{key} (at most {units.format_size(made.allowed)})" for key, made in would.items()][:MOST_NAMED]
+        more = f" and {len(would) - MOST_NAMED} more" if len(would) > MOST_NAMED else ""
+        log.info("control would hold back %s%s", ", ".join(named), more)
+
+
+def _signals(
+    ledger: Reader, cycle: Cycle, flows: Mapping[FlowKey, Flow], dues: Mapping[FlowKey, int], now: datetime
+) -> dict[FlowKey, Signals]:
+    accounts, oldest = ledger.accounts(), ledger.on_their_way_since()
+    completion = ledger.completion_times(now - BACK * cycle.length, 0.9)
+    rows: dict[FlowKey, list[Row]] = defaultdict(list)
+    for row in ledger.rows(since=cycle.start - control.CYCLES * cycle.length):
+        if row.cycle < cycle:
+            rows[row.key].append(row)
+    signals = {}
+    for key, flow in flows.items():
+        coming = accounts.get(key, Totals()).coming
+        most = max([dues[key], *(row.due for row in rows[key][-2:])])
+        if most == 0:
+            continue
+        first, seen = oldest.get(key, (None, None))
+        signals[key] = Signals(
+            target=most * (1 + flow.overhead) / cycle.length.total_seconds(),
+            length=cycle.length,
+            lifetime=flow.lifetime_max,
+            in_flight=coming,
+            past=_past(rows[key], coming),
+            completion=completion.get(key),
+            age=timedelta(0) if seen is None else max(now - seen, timedelta(0)),
+            oldest=None if first is None else max(now - first, timedelta(0)),
+            limited=bool(rows[key]) and _is_limited(rows[key][-1]),
+        )
+    return signals
+
+
+def _moved_over(
+    ledger: Reader, cycle: Cycle, flows: Mapping[FlowKey, Flow], dues: Mapping[FlowKey, int]
+) -> tuple[dict[FlowKey, int], dict[FlowKey, int]]:
+    """Return what of held links' debts goes to others in this cycle: what is added, and what is forgiven."""
+    scenarios = _sharing(flows)
+    if not scenarios:
+        return {}, {}
+    last = {row.key: row for row in ledger.rows(cycle=Cycle(cycle.start - cycle.length, cycle.length))}
+    accounts, extras = ledger.accounts(), ledger.extras()
+    added: dict[FlowKey, int] = {}
+    forgiven: dict[FlowKey, int] = {}
+    for scenario in scenarios:
+        held = [key for key in scenario if key in last and _leaves(last[key])]
+        left = {key: min(last[key].due, _debt(accounts[key], extras[key])) for key in held}
+        rooms = {key: int((control.MOST - 1) * dues[key]) for key in scenario if key not in left}
+        given = control.shared_out(sum(left.values()), rooms, {key: flows[key].priority for key in rooms})
+        added |= given
+        forgiven |= control.shared_out(sum(given.values()), left, dict.fromkeys(left, 1))
+    return added, forgiven
+
+
+def told(view: Reader) -> list[dict[str, Any]]:
+    """Return what the controller said of each link when the last cycle began; bytes, seconds, bytes per second."""
+    cycle = view.last_cycle()
+    decisions = (
+        json.loads(str(one.value)) for one in view.signals() if one.name == NAME and one.value is not None
+    )
+    return [
+        {name: value for name, value in decision.items() if name not in {"kept", "before"}}
+        for decision in decisions
+        if cycle is not None and decision["cycle"] == cycle.name
+    ]
+
+
+# --------------------------------------------------------------------------- what is kept
+
+
+def _subject(key: FlowKey) -> str:
+    return f"{key.scenario} {key.link} {key.link.through}"
+
+
+def _kept(ledger: Reader) -> dict[str, dict[str, Any]]:
+    return {
+        one.subject: json.loads(str(one.value))
+        for one in ledger.signals()
+        if one.name == NAME and one.value is not None
+    }
+
+
+def _before(kept: Mapping[str, Any], cycle: Cycle) -> Memory:
+    """Return what was known before a cycle; in the cycle that it was decided for, that is decided again."""
+    bias, completion, delivered = kept.get(
+        "before" if kept.get("cycle") == cycle.name else "kept", (0.0, None, None)
+    )
+    return Memory(bias, None if completion is None else timedelta(seconds=completion), delivered)
+
+
+def _written(memory: Memory) -> list[float | None]:
+    completion = None if memory.completion is None else memory.completion.total_seconds()
+    return [memory.bias, completion, memory.delivered]
+
+
+def keep(ledger: Ledger, flow: Flow, cycle: Cycle, before: Memory, decision: Decision, now: datetime) -> None:
+    """Write what was decided for a link in a cycle, from what was known `before` it."""
+    key = flow.key
+    values = {
+        "scenario": key.scenario,
+        "source": key.link.source,
+        "destination": key.link.destination,
+        "service": key.link.through,
+        "cycle": cycle.name,
+        "mode": flow.control.mode.value,
+        "hold": Hold.BACKLOG.value if decision.limits else None,
+        "target": decision.signals.target,
+        "bias": decision.memory.bias,
+        "numbers": dict(decision.numbers),
+        "kept": _written(decision.memory),
+        "before": _written(before),
+    }
+    ledger.signal(NAME, _subject(key), json.dumps(values), now)
+
+
+# --------------------------------------------------------------------------- what the ledger tells
+
+
+def _past(rows: Iterable[Row], coming: int) -> tuple[Past, ...]:
+    """Return the last cycles without a gap of due; what was in flight follows backwards from what is now."""
+    past: list[Past] = []
+    for row in reversed(list(rows)):
+        coming = max(coming + row.moved - row.injected, 0)
+        if row.due == 0:
+            break
+        past.append(Past(row.due, max(row.moved, 0), coming))
+    return tuple(reversed(past))
+
+
+def _is_limited(row: Row) -> bool:
+    return row.held is not None and row.held.hold not in NO_MATTER
+
+
+def _leaves(row: Row) -> bool:
+    return row.held is not None and row.held.hold in LEAVES and row.injected < row.due
+
+
+def _debt(totals: Totals, extra: int) -> int:
+    return max(totals.due + extra - totals.forgiven - totals.injected - totals.in_doubt, 0)
+
+
+def _sharing(flows: Mapping[FlowKey, Flow]) -> list[list[FlowKey]]:
+    """Return the links of each scenario that share what held ones leave."""
+    scenarios: dict[str, list[FlowKey]] = defaultdict(list)
+    for key, flow in sorted(flows.items()):
+        if flow.control.redistribute and flow.control.mode is Mode.ACT and flow.goal is None:
+            scenarios[key.scenario].append(key)
+    return [keys for keys in scenarios.values() if len(keys) > 1]

@@ -1,0 +1,239 @@
+"""Control: how much a link may have in flight, so that it is kept full and its queue is not.
+
+A fixed rate is blind: a link that carries less than its target gets a queue that grows until rules expire
+unsent. A controller of the rate is worse, since what it sees is old: it pushes while the queue hides what it
+did. So what is controlled is the amount in flight, as in a sliding window. A queue is filled, not pushed.
+
+    W = min(R (T + C + A), D (L - T)), at least `floor`
+    u = clip(R T (1 + b), 0, min(1.5 R T, W - F))
+    b += 0.0125 (1 - moved / due)  only while F < 0.8 W, u is not cut by W, and nothing else limits the link;
+    else b *= 0.98
+
+    W  window: the most that may be in flight, in bytes        R  target rate, in bytes per second
+    u  what a cycle may give, in bytes                         T  length of a cycle
+    F  in flight now: asked for, and not seen to arrive        A  age of the oldest observation
+    C  time from release to completion, 90th percentile        L  longest lifetime
+    D  rate at which the link carries bytes, at most R         b  bias, from -0.3 to 0.15
+
+The first term of W is Little's law: a link that carries its target has R C on its way, R T more is released in
+the cycle that begins, and R A may have arrived unseen. The second says that all of W arrives within its
+lifetime at the rate at which bytes arrive now, also what is released at the end of this cycle.
+
+**C is learned while the link keeps up.** Where a link is the bottleneck, C = F / D, whatever its latency is:
+with that C the window would grow by its own queue, without end. So C goes down at once, and goes up only after
+cycles in which the link moved what it had to move. A link whose latency grows while it does not keep up gets
+what W / latency gives, which is less than its target and never a collapse.
+
+**D is measured only where bytes are late**: where there was work all the time, and something is on its way for
+longer than C + T + A (or half of its lifetime). Else the link was short of work, or its latency is all there is
+to see. It is the best of the last cycles (as in BBR's filter of the bandwidth), so that one slow look changes
+little, and at least a tenth of R, so that a link that stood still is tried. Where nothing is late any more, D
+grows a little in each cycle, and at once to what arrives, as acknowledgements clock a sender: a slow link that
+has drained is not filled to the brim again, and one that has recovered has its whole window after two or three
+cycles.
+
+**The bias** makes up for what is lost on the way without being given back to the debt. It is slow on purpose: a
+signal that is four cycles old makes gains near 0.5 swing. It stands still where it cannot help: at a limit and
+at the window, where an integral would wind up.
+
+What the window holds back stays in the debt up to 1.5 cycles' worth and is forgiven beyond it, and F counts
+what is queued: so there is no burst after an outage.
+
+Where a signal is missing the law does without it, and the decision says so: without C the window is bounded by
+the lifetime alone; without A the observation counts as one cycle old. C is not believed in the first four
+cycles, in which only what was quick has completed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from dc_inject.model import FlowKey, Numbers
+
+MOST = 1.5  # cycles' worth that one cycle may give
+GAIN = 0.0125  # of the bias, a cycle
+DECAY = 0.98  # of the bias, a cycle in which it cannot help
+LOWEST, HIGHEST = -0.3, 0.15  # the bias
+ROOM = 0.8  # of the window, up to which it does not limit
+KEEPS_UP = 0.98  # of what it had to move: what a link moves that keeps up
+LEAST = 0.1  # of the target: what D counts as at least
+FASTER = 1.05  # what D grows by where nothing is late, a cycle
+BUSY = 0.25  # of what it is due: what a link has in flight that is not short of work
+BEST_OF = 2  # cycles from which D is taken
+CYCLES = 4  # that are looked back at
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A cycle that is over: what the link was due and what arrived in it, in bytes; `in_flight` when it began."""
+
+    due: int
+    moved: int
+    in_flight: int
+
+    @property
+    def busy(self) -> bool:
+        """Whether there was work: a good part of what it was due to move was in flight from the start."""
+        return self.in_flight >= BUSY * self.due > 0
+
+    @property
+    def to_move(self) -> int:
+        """What a link that carries its target would have moved at least, of what was in flight from the start."""
+        return min(self.due, self.in_flight)
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What is known of a link when a cycle begins; None is a signal that is missing.
+
+    `target` is bytes per second; `in_flight` and `floor` are bytes. `past` are the last cycles in which the link
+    was due anything, without a gap, the last one at the end. `oldest` is for how long the oldest of what is in
+    flight is on its way. `floor` is what the link needs to have under way in any case: a dataset, or what FTS has
+    transfers for. `limited` tells whether something else than this controller held the link in the cycle before.
+    """
+
+    target: float
+    length: timedelta
+    lifetime: timedelta
+    in_flight: int
+    past: Sequence[Past] = ()
+    completion: timedelta | None = None
+    age: timedelta | None = None
+    oldest: timedelta | None = None
+    floor: int = 0
+    limited: bool = False
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Names of the signals that are missing."""
+        known = {"completion": self.completion, "age": self.age, "delivered": self.past or None}
+        return tuple(name for name, value in known.items() if value is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is kept from cycle to cycle: the bias, C as it was when the link kept up, and D where it is below R.
+
+    None is what is not known, or not needed.
+    """
+
+    bias: float = 0.0
+    completion: timedelta | None = None
+    delivered: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a cycle may give (`allowed`) and the `window` behind it, in bytes.
+
+    `delivered` is D in bytes per second; `memory` is what the next cycle is decided with.
+    """
+
+    allowed: int
+    window: int
+    delivered: float
+    memory: Memory
+    signals: Signals
+
+    @property
+    def numbers(self) -> Numbers:
+        """On what it rests, for people and rows: bytes, and seconds; a signal that is missing is named."""
+        seen = self.signals
+        times = {"completion": self.memory.completion, "age": seen.age, "oldest": seen.oldest}
+        return {
+            "in_flight": seen.in_flight,
+            "window": self.window,
+            "allowed": self.allowed,
+            "delivered": round(self.delivered * seen.length.total_seconds()),
+            **{name: round(value.total_seconds()) for name, value in times.items() if value is not None},
+            **({"missing": " ".join(seen.missing)} if seen.missing else {}),
+        }
+
+    @property
+    def limits(self) -> bool:
+        """Whether what is in flight keeps the link from a whole cycle's worth."""
+        return self.allowed < self.signals.target * self.signals.length.total_seconds()
+
+
+def decide(memory: Memory, seen: Signals) -> Decision:
+    """Return what a link may be given in the cycle that begins, and what to keep for the next one."""
+    completion = _completion(memory.completion, seen)
+    arriving = _delivered(memory.delivered, completion, seen)
+    limit = window(completion, arriving, seen)
+    worth = seen.target * seen.length.total_seconds()
+    allowed = min(MOST * worth, limit - seen.in_flight)
+    if seen.in_flight == 0:  # a dataset of more than a cycle's worth goes out every few cycles
+        allowed = max(allowed, seen.floor)
+    kept = Memory(_bias(memory.bias, limit, seen), completion, arriving if arriving < seen.target else None)
+    return Decision(max(int(allowed), 0), int(limit), arriving, kept, seen)
+
+
+def shared_out(amount: int, rooms: Mapping[FlowKey, int], priorities: Mapping[FlowKey, int]) -> dict[FlowKey, int]:
+    """Return how an amount is shared among links with room for it: by priority, then in proportion to the room.
+
+    Nobody gets more than its room; the sum is the amount, or all the room there is.
+    """
+    shares: dict[FlowKey, int] = {}
+    for priority in sorted(set(priorities.values()), reverse=True):
+        members = {key: room for key, room in sorted(rooms.items()) if priorities[key] == priority and room > 0}
+        whole = sum(members.values())
+        part = min(amount, whole)
+        amount -= part
+        done = given = 0
+        for key, room in members.items():
+            done += room
+            shares[key] = part * done // whole - given
+            given += shares[key]
+    return shares
+
+
+def window(completion: timedelta | None, arriving: float, seen: Signals) -> float:
+    """Return W in bytes; `completion` is C, `arriving` is D in bytes per second."""
+    limit = arriving * max(seen.lifetime - seen.length, seen.length).total_seconds()
+    if completion is not None:
+        limit = min(limit, seen.target * (seen.length + completion + _age(seen)).total_seconds())
+    return max(limit, seen.floor)
+
+
+def _delivered(known: float | None, completion: timedelta | None, seen: Signals) -> float:
+    """Return D in bytes per second."""
+    recent = seen.past[-BEST_OF:]
+    # Where it is looked at less than once a cycle, what arrived in several is seen in one.
+    arrived = [past.moved for past in recent] + [sum(past.moved for past in seen.past) / max(len(seen.past), 1)]
+    best = max(arrived) / seen.length.total_seconds()
+    if not recent or not all(past.busy for past in recent) or not _late(completion, seen):
+        best = max(best, seen.target if known is None else FASTER * known)
+    return min(max(best, LEAST * seen.target), seen.target)
+
+
+def _late(completion: timedelta | None, seen: Signals) -> bool:
+    """Whether something is on its way for longer than what is usual."""
+    usual = seen.lifetime / 2
+    if completion is not None:
+        usual = min(usual, completion + seen.length + _age(seen))
+    return seen.oldest is not None and seen.oldest > usual
+
+
+def _age(seen: Signals) -> timedelta:
+    return seen.length if seen.age is None else seen.age
+
+
+def _completion(known: timedelta | None, seen: Signals) -> timedelta | None:
+    """Return C: what was measured, but never more than before while the link does not keep up."""
+    if seen.completion is None or len(seen.past) < CYCLES:
+        return known
+    had, moved = sum(past.to_move for past in seen.past), sum(past.moved for past in seen.past)
+    keeps_up = moved >= KEEPS_UP * had
+    return seen.completion if known is None or keeps_up else min(known, seen.completion)
+
+
+def _bias(bias: float, limit: float, seen: Signals) -> float:
+    """Return b for the next cycle."""
+    due, moved = sum(past.due for past in seen.past), sum(past.moved for past in seen.past)
+    worth = seen.target * seen.length.total_seconds() * (1 + bias)
+    at_window = seen.in_flight >= ROOM * limit or limit - seen.in_flight < worth
+    if seen.limited or at_window or len(seen.past) < CYCLES or due <= 0:
+        return bias * DECAY
+    return min(max(bias + GAIN * (1 - moved / due), LOWEST), HIGHEST)

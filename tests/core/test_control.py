@@ -1,0 +1,225 @@
+"""The law of the controller, on a toy link: what is in flight is bounded, so that a queue does not expire."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dc_inject.planning import control
+from dc_inject.planning.control import HIGHEST, LOWEST, MOST, Memory, Past, Signals, decide
+from tests.core.toy import Toy
+
+DAY = 96  # cycles
+GB = 10**9
+T = timedelta(minutes=15)
+WORTH = 900 * GB  # a cycle's at SEEN's target
+SEEN = Signals(
+    target=GB,
+    length=T,
+    lifetime=8 * T,
+    in_flight=0,
+    past=(Past(WORTH, WORTH, WORTH),) * 4,
+    completion=T,
+    age=T / 5,
+    oldest=T,
+)
+
+
+def steady(capacity: float, **more) -> Toy:
+    return Toy(lambda _t: capacity, **more)
+
+
+# --------------------------------------------------------------------------- what it is for
+
+
+def test_a_link_at_seven_tenths_of_its_target_expires_nothing_with_control_and_a_fifth_without():
+    blind = steady(0.7, policy="fixed").run(DAY)
+    assert blind.expired_part == pytest.approx(0.21, abs=0.015)
+    controlled = steady(0.7).run(DAY)
+    assert controlled.expired_part == 0
+    assert sum(controlled.moved) == pytest.approx(sum(blind.moved)), "and it is full all the time"
+    assert max(controlled.in_flight) <= 4
+
+
+@pytest.mark.parametrize("capacity", [0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98])
+@pytest.mark.parametrize("lifetime", [4.0, 8.0])
+def test_a_link_that_carries_less_than_its_target_is_full_and_its_queue_is_not(capacity, lifetime):
+    toy = steady(capacity, lifetime=lifetime).run(DAY)
+    assert sum(toy.moved) >= 0.99 * capacity * (DAY - 1)
+    assert toy.expired_part < 0.01
+    assert max(toy.in_flight) <= 4
+
+
+@pytest.mark.parametrize("lifetime", [4.0, 8.0])
+def test_a_link_that_carries_very_little_expires_only_what_was_given_before_anything_was_known(lifetime):
+    toy = steady(0.2, lifetime=lifetime).run(DAY)
+    assert toy.expired < lifetime / 2
+    later = replace(toy)
+    later.expired = 0.0
+    assert later.run(DAY).expired == 0
+
+
+@pytest.mark.parametrize("capacity", [1.0, 1.2, 2.0])
+def test_a_link_that_carries_its_target_is_left_alone(capacity):
+    toy = steady(capacity).run(DAY)
+    assert set(toy.injected) <= {1.0, 1.05}
+    assert not any(decision.limits for decision in toy.decisions)
+    assert sum(toy.moved) >= 0.99 * DAY
+
+
+# --------------------------------------------------------------------------- the traps
+
+
+@pytest.mark.parametrize("capacity", [1.05, 1.2])
+def test_after_an_outage_the_target_is_reached_within_three_cycles_and_without_a_burst(capacity):
+    """In flight never is more than the window was before; no cycle gives more than one and a half."""
+    toy = Toy(lambda t: 0.0 if 20 <= t < 28 else capacity).run(60)
+    assert max(toy.in_flight) < 2.5
+    assert max(toy.injected) <= MOST
+    assert min(toy.moved[28:31]) >= 0.9
+    assert toy.expired_part < 0.05, "what was in the queue when it began"
+
+
+def test_the_bias_does_not_wind_up_at_a_limit():
+    """A link that gets half of its due by somebody's limit moves half: more bias would not help."""
+    toy = steady(1.2, pool=lambda t: 0.5 if t < 200 else 9.0).run(230)
+    assert abs(toy.decisions[199].memory.bias) < 0.001
+    assert max(toy.injected) <= MOST, "a debt of half a cycle is made up"
+    assert max(toy.injected[205:]) <= 1.05
+
+
+def test_the_bias_does_not_wind_up_at_the_window():
+    toy = steady(0.7).run(2 * DAY)
+    assert toy.decisions[-1].memory.bias < 0.01
+
+
+def test_the_bias_makes_up_for_what_is_lost():
+    toy = steady(1.2, lost=0.05).run(3 * DAY)
+    late = toy.moved[-DAY:]
+    assert sum(late) / len(late) == pytest.approx(1.0, abs=0.01)
+    assert 0.04 < toy.decisions[-1].memory.bias < 0.07
+
+
+def test_signals_that_are_four_cycles_old_make_high_gains_swing_and_this_one_not(monkeypatch):
+    def biases() -> list[float]:
+        toy = steady(1.2, lost=0.05, latency=4.0, lifetime=12.0).run(3 * DAY)
+        return [decision.memory.bias for decision in toy.decisions[-DAY:]]
+
+    calm = biases()
+    monkeypatch.setattr(control, "GAIN", 0.5)
+    wild = biases()
+    assert max(calm) - min(calm) < 0.03
+    assert max(wild) - min(wild) > 0.15
+
+
+def test_links_shorter_than_the_signals_age_are_not_limited():
+    """What completes in a minute and is looked at every 45 minutes looks as if it were in flight."""
+    toy = steady(3.0, latency=0.05, seen_every=3.0).run(DAY)
+    assert min(toy.injected) >= 0.95
+    assert sum(toy.moved) >= 0.99 * DAY
+
+
+def test_hourly_signals():
+    enough = steady(1.2, seen_every=4.0).run(DAY)
+    assert min(enough.injected) >= 0.95
+    little = steady(0.7, seen_every=4.0).run(DAY)
+    assert little.expired_part == 0
+    assert max(little.in_flight) <= 4
+    assert sum(little.moved) >= 0.69 * DAY
+
+
+@pytest.mark.parametrize("phase", [0, 5])
+def test_a_loop_of_fifteen_minutes_does_not_beat_with_one_of_ten(phase):
+    """Something else on the way (FTS's optimizer, say) turns up and down with a period of its own."""
+    toy = Toy(lambda t: 0.7 if (15 * t + phase) % 20 < 10 else 1.5, seen_every=10 / 15).run(2 * DAY)
+    assert max(toy.injected) <= 1.1
+    assert min(toy.injected) >= 0.95
+    assert abs(toy.decisions[-1].memory.bias) < 0.01
+    assert toy.expired_part == 0
+
+
+def test_it_does_not_grow_while_the_link_is_short_of_work():
+    toy = steady(1.2, pool=lambda t: 0.1 if t < DAY else 9.0).run(DAY)
+    windows = [decision.window for decision in toy.decisions]
+    assert max(windows[DAY // 2 :]) == min(windows[DAY // 2 :])
+    toy.run(20)
+    assert max(toy.injected[DAY:]) <= MOST
+    assert sum(toy.injected[DAY + 2 :]) / 18 <= 1.02
+
+
+@pytest.mark.parametrize("latency", [0.05, 1.0, 2.0, 3.0, 4.0, 5.0])
+def test_a_long_latency_is_no_queue(latency):
+    toy = steady(2.0, latency=latency).run(DAY)
+    assert sum(toy.moved) >= 0.95 * (DAY - latency)
+    assert toy.expired_part == 0
+
+
+def test_a_ramp_is_followed():
+    toy = steady(1.2, wanted=lambda t: min(1.0, (t + 1) / 20)).run(DAY)
+    assert sum(toy.injected) == pytest.approx(sum(min(1.0, (t + 1) / 20) for t in range(DAY)), rel=0.02)
+
+
+def test_a_link_that_becomes_slower_and_faster_again():
+    toy = Toy(lambda t: 0.4 if 30 <= t < 60 else 1.2).run(DAY)
+    assert toy.expired_part < 0.02
+    assert min(toy.moved[63:]) >= 0.9
+
+
+# --------------------------------------------------------------------------- the law itself
+
+
+def test_the_window_is_littles_law_with_a_cycle_and_the_age_on_top():
+    decision = decide(Memory(), SEEN)
+    assert decision.window == pytest.approx(WORTH * (1 + 1 + 0.2))
+    assert decision.allowed == MOST * WORTH
+    assert decide(Memory(), replace(SEEN, in_flight=2 * WORTH)).allowed == pytest.approx(0.2 * WORTH, abs=2)
+
+
+def test_what_is_in_flight_arrives_within_its_lifetime():
+    slow = replace(SEEN, past=(Past(WORTH, WORTH // 10, 3 * WORTH),) * 4, oldest=5 * T, in_flight=3 * WORTH)
+    decision = decide(Memory(completion=T), slow)
+    assert decision.window == pytest.approx(WORTH * 0.1 * 7, rel=0.001)
+    assert decision.allowed == 0
+
+
+def test_the_floor_is_given_to_an_empty_link():
+    coarse = replace(SEEN, floor=20 * WORTH)
+    assert decide(Memory(), coarse).allowed == 20 * WORTH
+    assert decide(Memory(), replace(coarse, in_flight=20 * WORTH)).allowed == 0
+
+
+def test_missing_signals_are_named_and_done_without():
+    blind = replace(SEEN, completion=None, age=None, past=(), oldest=None)
+    decision = decide(Memory(), blind)
+    assert decision.signals.missing == ("completion", "age", "delivered")
+    assert decision.window == 7 * WORTH, "the lifetime alone"
+    assert SEEN.missing == ()
+
+
+@given(
+    st.builds(
+        Signals,
+        target=st.floats(1, 1e12),
+        length=st.just(T),
+        lifetime=st.timedeltas(T, 100 * T),
+        in_flight=st.integers(0, 10**17),
+        past=st.lists(st.builds(Past, *[st.integers(0, 10**16)] * 3), max_size=4),
+        completion=st.none() | st.timedeltas(timedelta(0), 100 * T),
+        age=st.none() | st.timedeltas(timedelta(0), 100 * T),
+        oldest=st.none() | st.timedeltas(timedelta(0), 100 * T),
+        floor=st.integers(0, 10**15),
+        limited=st.booleans(),
+    ),
+    st.floats(LOWEST, HIGHEST),
+)
+def test_whatever_the_signals_say_bounds_are_kept(seen, bias):
+    decision = decide(Memory(bias), seen)
+    worth = seen.target * T.total_seconds()
+    assert 0 <= decision.allowed <= max(MOST * worth, seen.floor)
+    assert decision.allowed <= max(decision.window - seen.in_flight, 0) + 1
+    assert LOWEST <= decision.memory.bias <= HIGHEST
+    assert decision.window >= seen.floor - 1

@@ -1,0 +1,159 @@
+"""What a link has in flight is bounded by what it carries, and what held links leave goes to others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.engine import controlling
+from dc_inject.model import Control, Hold, Mode
+from dc_inject.model.errors import Temporary
+from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
+
+DUE = 112_500_000_000  # a cycle's at 1 Gb/s
+ACT, ADVISE = Control(Mode.ACT), Control(Mode.ADVISE)
+RATE = 1e9 / 8
+
+
+def slow(tmp_path, part: float = 0.7, service: str = "rucio", **more):
+    """A link that carries a part of its target, with small pieces."""
+    if service == "fts":
+        link = file_flow("A", "B", 1.0, **more)
+        return world(tmp_path, campaign([link]), source_files("A", 2000), name="fts", speed=lambda _l: part * RATE)
+    link = flow("A", "B", 1.0, **more)
+    return world(tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, speed=lambda _l: part * RATE)
+
+
+def unsent(one) -> int:
+    """Bytes of rules that ended before they had arrived."""
+    return sum(
+        entry.injection.item.bytes - entry.moved
+        for entry in one.ledger.entries()
+        if entry.ended_at is not None and entry.completed_at is None
+    )
+
+
+@pytest.mark.parametrize("service", ["rucio", "fts"])
+def test_a_link_at_seven_tenths_of_its_target_expires_nothing(tmp_path, service):
+    one = slow(tmp_path, 0.7, service, control=ACT)
+    one.run(cycles=40)
+    totals = next(iter(one.ledger.accounts().values()))
+    assert unsent(one) == 0
+    assert totals.coming <= 4 * DUE
+    assert totals.moved >= 0.69 * 39 * DUE
+    held = [row.held for row in one.ledger.rows() if row.held and row.held.hold is Hold.BACKLOG]
+    assert len(held) > 20
+    assert {"in_flight", "window", "allowed", "completion", "age", "wanted", "budget"} <= set(held[-1].numbers)
+
+
+def test_without_the_key_the_queue_is_as_long_as_the_lifetime_allows(tmp_path):
+    one = slow(tmp_path, 0.7)
+    one.run(cycles=40)
+    assert next(iter(one.ledger.accounts().values())).coming > 4.5 * DUE
+    assert controlling.told(one.ledger) == []
+
+
+def test_advice_changes_nothing_and_says_what_would_be_done(tmp_path, caplog):
+    caplog.set_level("INFO", "dc_inject")
+    (tmp_path / "off").mkdir()
+    (tmp_path / "on").mkdir()
+    off, on = slow(tmp_path / "off", 0.7), slow(tmp_path / "on", 0.7, control=ADVISE)
+    off.run(cycles=20)
+    on.run(cycles=20)
+    assert [replace(row) for row in on.ledger.rows()] == [replace(row) for row in off.ledger.rows()]
+    (advice,) = controlling.told(on.ledger)
+    assert (advice["mode"], advice["hold"]) == ("advise", "backlog")
+    assert advice["numbers"]["allowed"] < DUE
+    assert any(line.startswith("control would hold back test A -> B (at most ") for line in caplog.messages)
+
+
+def test_a_link_that_carries_its_target_is_left_alone(tmp_path):
+    one = slow(tmp_path, 1.3, control=ACT)
+    one.run(cycles=30)
+    assert Hold.BACKLOG not in {row.held.hold for row in one.ledger.rows() if row.held}
+    totals = next(iter(one.ledger.accounts().values()))
+    assert totals.injected == pytest.approx(30 * DUE, rel=0.01)
+
+
+def test_after_an_outage_there_is_no_burst(tmp_path):
+    one = slow(tmp_path, 1.3, control=ACT)
+    speed = one.backend.speed
+    down = START + 10 * CYCLE, START + 16 * CYCLE
+    one.backend.speed = lambda link: 0.0 if down[0] <= one.clock.now() < down[1] else speed(link)
+    one.run(cycles=30)
+    rows = one.ledger.rows()
+    assert max(row.injected for row in rows) <= 1.55 * DUE
+    assert sum(row.moved for row in rows[17:20]) >= 0.9 * 3 * DUE
+    assert sum(row.forgiven for row in rows) > 2 * DUE, "what could not be given then is not made up"
+
+
+def test_a_start_in_the_middle_of_a_cycle_decides_the_same_again(tmp_path):
+    one = slow(tmp_path, 0.7, control=ACT)
+    one.run(cycles=12)
+    kept = {s.subject: json.loads(s.value) for s in one.ledger.signals() if s.name == controlling.NAME}
+    one.clock.advance(one.clock.now() + timedelta(minutes=1))
+    one.run(cycles=1)
+    one.run(cycles=0)
+    again = {s.subject: json.loads(s.value) for s in one.ledger.signals() if s.name == controlling.NAME}
+    assert kept.keys() == again.keys()
+    (value,) = again.values()
+    assert value["kept"] != value["before"] or value["bias"] == 0
+
+
+def test_the_bias_is_due_on_top_and_the_ledger_still_adds_up(tmp_path):
+    """A twentieth vanishes without a word: it is injected again, and no total is wrong."""
+    one = slow(tmp_path, 2.0, control=ACT)
+    one.run(cycles=12)
+    (key,) = one.ledger.accounts()
+    assert one.ledger.accounts() == one.ledger.totals_from_rows()
+    assert one.ledger.extras()[key] >= 0
+
+
+def test_what_a_held_link_leaves_goes_to_the_others_and_the_sum_is_kept(tmp_path):
+    share = Control(Mode.ACT, redistribute=True)
+    links = [flow("A", place, 1.0, control=share) for place in ("B", "C", "D")]
+    one = world(tmp_path, campaign(links), {"A": items("A", 9000, 5 * GB)}, unwritable={"B"})
+    one.run(cycles=20)
+    injected = {key.link.destination: t.injected for key, t in one.ledger.accounts().items()}
+    assert injected["B"] == 0
+    assert injected["C"] == pytest.approx(1.5 * 19 * DUE + DUE, rel=0.02)
+    assert sum(injected.values()) == pytest.approx(3 * 19 * DUE + 2 * DUE, rel=0.02)
+    assert max(row.injected for row in one.ledger.rows()) <= 1.55 * DUE
+    assert one.ledger.accounts() == one.ledger.totals_from_rows()
+
+
+def test_a_link_that_is_back_is_not_given_what_the_others_had(tmp_path):
+    share = Control(Mode.ACT, redistribute=True)
+    links = [flow("A", place, 1.0, control=share) for place in ("B", "C", "D")]
+    one = world(tmp_path, campaign(links), {"A": items("A", 9000, 5 * GB)}, unwritable={"B"})
+    one.run(cycles=10)
+    one.backend.unwritable.clear()
+    one.run(cycles=10)
+    late = [row for row in one.ledger.rows() if row.cycle.start >= START + 11 * CYCLE]
+    assert max(row.injected for row in late) <= 1.1 * DUE
+    assert sum(row.injected for row in late) == pytest.approx(3 * 9 * DUE, rel=0.03)
+
+
+def test_only_links_that_share_give_and_take(tmp_path):
+    links = [flow("A", place, 1.0, control=ACT) for place in ("B", "C")]
+    one = world(tmp_path, campaign(links), {"A": items("A", 9000, 5 * GB)}, unwritable={"B"})
+    one.run(cycles=8)
+    injected = {key.link.destination: t.injected for key, t in one.ledger.accounts().items()}
+    assert injected["C"] == pytest.approx(8 * DUE, rel=0.03)
+
+
+def test_a_service_that_is_not_seen_is_no_backlog(tmp_path):
+    """What was not looked at says nothing of what the link carries."""
+    one = slow(tmp_path, 1.3, control=ACT)
+
+    def fault(method, _subject):
+        if method == "observe" and START + 6 * CYCLE <= one.clock.now() < START + 8 * CYCLE:
+            raise Temporary("504")
+
+    one.backend.fault = fault
+    one.run(cycles=14)
+    rows = one.ledger.rows()
+    assert sum(row.injected for row in rows[9:]) == pytest.approx(5 * DUE, rel=0.35)

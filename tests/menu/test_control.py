@@ -1,0 +1,52 @@
+"""`control:` says for a menu, a scenario or a link whether what is in flight is bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from dc_inject.model import Control, Mode
+from tests.menu.texts import problems, read, text
+
+OFF, ADVISE, ACT = Control(), Control(Mode.ADVISE), Control(Mode.ACT)
+DEFAULTS = 'defaults: {{datasets: {{did: "cms:*"}}, control: {}}}'
+
+
+def control(defaults: str, scenario: str = "", link: str = "") -> Control:
+    """What holds for a link that has these at its three levels."""
+    inner = f"control: {scenario}, " if scenario else ""
+    own = f", control: {link}" if link else ""
+    one = f"one: {{{inner}links: [{{from: A, to: B, rate: 1 Gb/s{own}}}]}}"
+    (flow,) = read(text(defaults=DEFAULTS.format(defaults), scenarios=f"scenarios:\n  {one}")).flows
+    return flow.control
+
+
+def test_nothing_is_controlled_where_nothing_is_said():
+    assert read(text()).flows[0].control == OFF
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        (("off",), OFF),
+        (("advise",), ADVISE),
+        (("act",), ACT),
+        (("{mode: act, redistribute: true}",), Control(Mode.ACT, redistribute=True)),
+        (("advise", "act"), ACT),
+        (("act", "advise", "off"), OFF),
+        (("{redistribute: yes}", "act"), Control(Mode.ACT, redistribute=True)),
+        (("{mode: act, redistribute: yes}", "", "{redistribute: no}"), ACT),
+    ],
+)
+def test_the_nearest_level_counts_for_each_key(levels, expected):
+    assert control(*levels) == expected
+
+
+def test_a_second_hop_has_that_of_its_first():
+    scenarios = "scenarios:\n  one: {from: A, to: B, rate: 1 Gb/s, control: act, then: {to: C}}"
+    assert {flow.control for flow in read(text(scenarios=scenarios)).flows} == {ACT}
+
+
+def test_what_is_not_known_is_refused_with_the_words_that_are():
+    (problem,) = problems(text(defaults=DEFAULTS.format("on")))
+    assert "'on' is not known here" in problem.message
+    assert problem.hint == "write off or advise or act"
