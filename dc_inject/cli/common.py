@@ -30,6 +30,7 @@ from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
 if TYPE_CHECKING:
+    from dc_inject.backends.fts import FtsBackend
     from dc_inject.backends.rucio import RucioBackend
 
 ENDPOINT = "DC_INJECT_FTS_ENDPOINT"
@@ -285,7 +286,6 @@ def backends(
     `endpoint` is that of FTS, where a menu or a ledger names it.
     """
     # ruff: noqa: PLC0415  each client costs half a second
-    made: dict[str, Backend] = {}
 
     def rucio() -> RucioBackend:
         from dc_inject.backends.rucio import RucioBackend
@@ -294,29 +294,28 @@ def backends(
         _warn_once(made.warnings())
         return made
 
-    for service in sorted(set(services)):
-        if service == RUCIO.name:
-            made[service] = rucio()
-        else:
-            from dc_inject.backends.fts import FtsBackend
-            from dc_inject.credentials import Credentials
+    def fts() -> FtsBackend:
+        from dc_inject.backends.fts import FtsBackend
+        from dc_inject.credentials import Credentials
 
-            credentials = Credentials(os.environ, clock)
-            _warn_once(credentials.warnings())
-            endpoint = fts_endpoint(endpoint)
-            trusted = trusting.destinations()
-            trusted.require(endpoint, "your token or proxy")
-            made[service] = FtsBackend(
-                endpoint,
-                campaign=campaign,
-                timeout=timeout,
-                observer=observer,
-                clock=clock,
-                credentials=credentials,
-                trusted=trusted.allow,
-                replicas=lambda source, datasets: rucio().replicas(source, datasets),
-            )
-    return made
+        credentials = Credentials(os.environ, clock)
+        _warn_once(credentials.warnings())
+        address = fts_endpoint(endpoint)
+        trusted = trusting.destinations()
+        trusted.require(address, "your token or proxy")
+        return FtsBackend(
+            address,
+            campaign=campaign,
+            timeout=timeout,
+            observer=observer,
+            clock=clock,
+            credentials=credentials,
+            trusted=trusted.allow,
+            replicas=lambda source, datasets: rucio().replicas(source, datasets),
+        )
+
+    make: Mapping[str, Callable[[], Backend]] = {RUCIO.name: rucio, FTS.name: fts}
+    return {service: make[service]() for service in sorted(set(services))}
 
 
 def configured_services() -> set[str]:

@@ -12,6 +12,7 @@ from dc_inject.menu import addresses, values
 from dc_inject.menu.fields import Endpoint
 from dc_inject.menu.nodes import Complain
 from dc_inject.menu.schema import Document
+from dc_inject.model.services import SERVICES, Service, by_end
 
 
 class EndpointResolver:
@@ -28,19 +29,20 @@ class EndpointResolver:
         self._prefixes: dict[str, str] = {}  # what was written -> its canonical form
         self.expressions: dict[tuple[str, str], None] = {}  # an ordered set of (through, expression)
 
-    def rses(self, end: Endpoint, through: str) -> tuple[str, ...]:
+    def rses(self, end: Endpoint, service: Service) -> tuple[str, ...]:
         """Return the RSEs (through FTS: the URL prefixes) that an end means, none after a complaint."""
         text = end.text
         if text in self._sites and text not in self._rses:
-            return self._of_site(end, through)
-        if through == "fts":
-            return self._prefix(end)
+            return self._of_site(end, service)
+        if service.ends_are_urls:
+            return self._prefix(end, service)
         if addresses.is_url(text):
-            self._complain(end.place, "a URL as an end through Rucio", "write `through: fts`, or name an RSE")
+            hint = f"write `through: {by_end(is_url=True).name}`, or name an RSE"
+            self._complain(end.place, f"a URL as an end through {service.title}", hint)
             return ()
         if text in self._rses or values.is_name(text):
             return (text,)
-        self.expressions[through, text] = None
+        self.expressions[service.name, text] = None
         if self._meanings is None:
             return (text,)
         rses = self._meanings.get(text)
@@ -54,15 +56,16 @@ class EndpointResolver:
 
     def is_open(self, name: str) -> bool:
         """Tell whether a name is an expression that stands for itself: it may mean several RSEs."""
-        return self._meanings is None and ("rucio", name) in self.expressions
+        return self._meanings is None and any((service, name) in self.expressions for service in SERVICES)
 
-    def _prefix(self, end: Endpoint) -> tuple[str, ...]:
-        """Return the canonical URL of an end through FTS."""
+    def _prefix(self, end: Endpoint, service: Service) -> tuple[str, ...]:
+        """Return the canonical URL of an end that is one."""
         text = end.text
         if text not in self._prefixes:
             if not addresses.is_url(text):
-                what = f"{values.shown(text)} is no URL, but the link goes through FTS"
-                self._complain(end.place, what, f"such as {addresses.EXAMPLE}, or write `through: rucio`")
+                what = f"{values.shown(text)} is no URL, but the link goes through {service.title}"
+                other = by_end(is_url=False).name
+                self._complain(end.place, what, f"such as {addresses.EXAMPLE}, or write `through: {other}`")
                 return ()
             try:
                 self._prefixes[text] = addresses.prefix(text)
@@ -71,14 +74,14 @@ class EndpointResolver:
                 return ()
         return (self._prefixes[text],)
 
-    def _of_site(self, end: Endpoint, through: str) -> tuple[str, ...]:
-        noun = "URL prefix" if through == "fts" else "RSE"
-        names = tuple(n for n in self._sites[end.text].rses if addresses.is_url(n) == (through == "fts"))
+    def _of_site(self, end: Endpoint, service: Service) -> tuple[str, ...]:
+        noun, nouns = ("URL prefix", "URL prefixes") if service.ends_are_urls else ("RSE", "RSEs")
+        names = tuple(n for n in self._sites[end.text].rses if addresses.is_url(n) == service.ends_are_urls)
         if len(names) == 1 or self._sites[end.text].has_refused("rses"):
             return names[:1]
         if names:
-            several = f"several {noun}{'es' if through == 'fts' else 's'}"
-            self._complain(end.place, f"the site {end.text} has {several}: {', '.join(names)}", "name one of them")
+            what = f"the site {end.text} has several {nouns}: {', '.join(names)}"
+            self._complain(end.place, what, "name one of them")
         else:
             self._complain(
                 end.place,

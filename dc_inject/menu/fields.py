@@ -5,7 +5,7 @@ A type raises WrongError for a text that it cannot read; dc_inject.menu.validati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, TypeVar, cast
@@ -17,7 +17,7 @@ from dc_inject.menu.findings import CODES
 from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
 from dc_inject.menu.values import WrongError
-from dc_inject.model import Listing, Mode, Order, Verify
+from dc_inject.model import Listing, Mode, Order, Verify, services
 
 T = TypeVar("T")
 
@@ -63,15 +63,14 @@ def _example(*examples: object) -> Any:  # noqa: ANN401  a type, as pydantic has
     return Annotated[str, Field(examples=list(examples))]
 
 
-def _word(words: Iterable[str]) -> PlainValidator:
-    """Return what reads one of a few words."""
-    known = [str(word) for word in words]
-    enum: list[JsonValue] = [*known]
+def _word(words: Mapping[str, T]) -> PlainValidator:
+    """Return what reads one of a few words, with what each stands for."""
+    enum: list[JsonValue] = [*words]
 
-    def read(text: str) -> str:
-        if text not in known:
-            raise WrongError(f"{values.shown(text)!r} is not known here", f"write {' or '.join(known)}")
-        return text
+    def read(text: str) -> T:
+        if text not in words:
+            raise WrongError(f"{values.shown(text)!r} is not known here", f"write {' or '.join(words)}")
+        return words[text]
 
     return _read(read, Annotated[str, Field(json_schema_extra={"enum": enum})])
 
@@ -119,10 +118,10 @@ JobFiles = Annotated[
 ]
 Retries = Annotated[int, _read(values.whole(0, 10, "a number of tries"), Annotated[int, Field(ge=0, le=10)])]
 SciTag = Annotated[int, _read(values.whole(65, 65535, "a scitag"), Annotated[int, Field(ge=65, le=65535)])]
-Checksums = Annotated[str, _word(Verify)]
-Service = Annotated[str, _word(("rucio", "fts"))]
-TakeOrder = Annotated[str, _word(Order)]
-ControlMode = Annotated[str, _word(Mode)]
+Checksums = Annotated[Verify, _word({way.value: way for way in Verify})]
+Service = Annotated[services.Service, _word(services.SERVICES)]
+TakeOrder = Annotated[Order, _word({order.value: order for order in Order})]
+ControlMode = Annotated[Mode, _word({mode.value: mode for mode in Mode})]
 Line = Annotated[str, _read(values.line, str)]
 Prose = Annotated[str, _read(str, str)]
 Activity = Annotated[str, _read(values.activity, _example("Data Challenge"))]

@@ -18,6 +18,7 @@ from dc_inject.menu.round_trip import Position, RoundTrip
 from dc_inject.menu.validation import MenuModel
 from dc_inject.model import Flow, rates, units, urls
 from dc_inject.model.errors import UsageError
+from dc_inject.model.services import DEFAULT
 
 EXPAND = "add --expand, which writes every link out first"
 
@@ -120,10 +121,10 @@ def _entries(draft: MenuDraft, name: str, link: str) -> Iterator[int]:
     scenario = document.scenarios[name]
     for index, entry in enumerate(scenario.links or ()):
         levels = (entry, scenario, document.defaults)
-        through = next((one.through for one in levels if one is not None and one.through is not None), "rucio")
+        service = next((one.through for one in levels if one is not None and one.through is not None), DEFAULT)
         if entry.from_ is None or entry.to is None:
             continue
-        pairs = [(a, b) for a in endpoints.rses(entry.from_, through) for b in endpoints.rses(entry.to, through)]
+        pairs = [(a, b) for a in endpoints.rses(entry.from_, service) for b in endpoints.rses(entry.to, service)]
         turned = [(b, a) for a, b in pairs] if entry.both_ways else []
         if _all_or_none([f"{a}:{b}" for a, b in (*pairs, *turned)], link, name):
             yield index

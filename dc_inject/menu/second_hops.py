@@ -9,6 +9,7 @@ from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Scenario, ThenEntry
 from dc_inject.model import DatasetFilter, FileFilter, Flow, Link
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.services import SERVICES, Service, titles
 
 
 def second(
@@ -23,17 +24,20 @@ def second(
         return []
     services = {flow.link.through for flow in flows}
     if len(services) > 1:
-        what = "`then`: some of what lands came through Rucio, and some through FTS"
-        complain(entry.place, what, "write a scenario for each of the two")
+        names = titles(service for service in SERVICES.values() if service.name in services)
+        what = f"`then`: what lands comes through {names}"
+        complain(entry.place, what, "write a scenario for each service")
         return []
-    (through,) = services
+    service = SERVICES[services.pop()]
     into: dict[str, list[Flow]] = {}
     for flow in flows:
         into.setdefault(flow.link.destination, []).append(flow)
-    targets = dict(_targets(entry, into, through, endpoints, complain))
+    targets = dict(_targets(entry, into, service, endpoints, complain))
     whole = sum(flow.rate for place in targets for flow in into[place])
     return [
-        _onward(name, entry, Link(place, end, through), into[place], whole if entry.rate is not None else None)
+        _onward(
+            name, entry, Link(place, end, service.name), into[place], whole if entry.rate is not None else None
+        )
         for place, end in targets.items()
     ]
 
@@ -57,17 +61,17 @@ def check_one_way(flows: Iterable[Flow], complain: Complain) -> None:
 def _targets(
     entry: ThenEntry,
     into: Mapping[str, Sequence[Flow]],
-    through: str,
+    service: Service,
     endpoints: EndpointResolver,
     complain: Complain,
 ) -> Iterator[tuple[str, str]]:
     """Yield where what lands at a place goes on to; what cannot be is complained of."""
     for first, last in entry.to or ():
-        ends = endpoints.rses(last, through)
+        ends = endpoints.rses(last, service)
         if len(ends) > 1 or any(endpoints.is_open(end) for end in ends):
             complain(last.place, f"`then`: {last.text} is no single RSE", "name the one RSE that it goes on to")
             continue
-        landing = list(into) if first is None else endpoints.rses(first, through)
+        landing = list(into) if first is None else endpoints.rses(first, service)
         for place in landing if ends else ():
             if place == ends[0]:
                 complain(last.place, f"`then`: {place} is where the first hop ends", "name another RSE")
@@ -87,7 +91,7 @@ def _onward(name: str, entry: ThenEntry, link: Link, first: Iterable[Flow], whol
         rate=rate if whole is None or entry.rate is None else entry.rate * rate / whole,
         start=min(flow.start for flow in some),
         end=max(flow.end for flow in some),
-        datasets=DatasetFilter((), landed=name) if first_hop.job is None else FileFilter(landed=name),
+        datasets=FileFilter(landed=name) if link.service.takes_files else DatasetFilter((), landed=name),
         goal=SecondHop(),
         order=first_hop.order,
         grain=first_hop.grain,

@@ -20,8 +20,9 @@ from dc_inject.menu.fields import Endpoints
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, LinkEntry, Scenario
 from dc_inject.menu.terms import Terms, terms
-from dc_inject.model import Flow, FlowKey, Link, Order
+from dc_inject.model import Flow, FlowKey, Link
 from dc_inject.model.goals import Goal, Keep, Recycle, Volume
+from dc_inject.model.services import Service
 from dc_inject.model.shape import Shape
 
 MOST_LINKS = 100_000  # of one menu
@@ -101,9 +102,9 @@ class FlowWriter:
         terms = self._terms(scenario)
         pairs: Pairs = {}
         if scenario.mesh:
-            pairs = self._mesh(scenario.mesh, terms.through)
+            pairs = self._mesh(scenario.mesh, terms.service)
         elif scenario.from_ and scenario.to:
-            pairs = self._products(scenario.from_, scenario.to, terms.through, scenario.at("to"))
+            pairs = self._products(scenario.from_, scenario.to, terms.service, scenario.at("to"))
         total = sum(pairs.values())
         if turned:
             pairs = self._both_ways(pairs, scenario.at("both_ways"))
@@ -128,7 +129,7 @@ class FlowWriter:
     def _link(self, name: str, link: LinkEntry, terms: Terms) -> Iterator[Flow]:
         if link.from_ is None or link.to is None:
             return
-        sources, destinations = (self._endpoints.rses(end, terms.through) for end in (link.from_, link.to))
+        sources, destinations = (self._endpoints.rses(end, terms.service) for end in (link.from_, link.to))
         pairs: Pairs = {(a, b): 1.0 for a in sources for b in destinations if a != b or self._endpoints.is_open(a)}
         if sources and destinations and not pairs:
             self._complain(link.place, f"{sources[0]} is source and destination", "a link has two different ends")
@@ -155,15 +156,15 @@ class FlowWriter:
         above = () if defaults is None else (defaults,)
         return terms(self._document, (*levels, *above), levels[0].place, self._complain)
 
-    def _weights(self, ends: Endpoints, through: str) -> dict[str, float]:
+    def _weights(self, ends: Endpoints, service: Service) -> dict[str, float]:
         """Return RSEs with their shares: those of a map, divided among the RSEs of an expression; else 1 each."""
         weights: dict[str, float] = {}
         written: set[str] = set()
         for end in ends:
-            names = self._endpoints.rses(end, through)
+            names = self._endpoints.rses(end, service)
             for name in names:
                 if name in weights and (
-                    through == "fts" or end.share is not None or end.text in written or end.text == name
+                    service.ends_are_urls or end.share is not None or end.text in written or end.text == name
                 ):
                     self._complain(
                         end.place, f"{name} is named twice", "name it once; `expression\\NAME` leaves it out"
@@ -172,9 +173,9 @@ class FlowWriter:
             written.add(end.text)
         return weights
 
-    def _products(self, sources: Endpoints, destinations: Endpoints, through: str, place: Place) -> Pairs:
+    def _products(self, sources: Endpoints, destinations: Endpoints, service: Service, place: Place) -> Pairs:
         """Return all pairs but self-pairs, with the products of their shares."""
-        left, right = self._weights(sources, through), self._weights(destinations, through)
+        left, right = self._weights(sources, service), self._weights(destinations, service)
         if self._too_many(len(left) * len(right), place):
             return {}
         pairs = {
@@ -189,9 +190,9 @@ class FlowWriter:
             self._complain(place, what, "a link has two different ends, and a share above 0")
         return pairs
 
-    def _mesh(self, ends: Endpoints, through: str) -> Pairs:
+    def _mesh(self, ends: Endpoints, service: Service) -> Pairs:
         """Return every ordered pair, in equal shares."""
-        names = list(self._weights(ends, through))
+        names = list(self._weights(ends, service))
         if self._too_many(len(names) ** 2, ends[0].place):
             return {}
         if len(names) == 1 and not self._endpoints.is_open(names[0]):
@@ -239,14 +240,14 @@ def _flow(
 ) -> Flow:
     return Flow(
         scenario=scenario,
-        link=Link(*pair, terms.through),
+        link=Link(*pair, terms.service.name),
         rate=ask.rate,
         shape=ask.shape,
         goal=ask.goal,
         start=terms.start,
         end=terms.end,
         datasets=terms.datasets,
-        order=Order(terms.order),
+        order=terms.order,
         grain=terms.grain,
         activity=terms.activity,
         priority=terms.priority,
@@ -278,8 +279,9 @@ def _asked(entry: Scenario | LinkEntry, terms: Terms, zone: ZoneInfo, complain: 
         goal = Keep(entry.keep)
     elif entry.again:
         goal = Recycle()
-        if terms.through == "fts":
-            what = "`again` is for datasets of Rucio: through FTS a file may always go out again at once"
+        if not terms.service.unique:
+            what = f"`again` has no effect: through {terms.service.title} the same {terms.service.items} may go "
+            what += "out again at once"
             complain(entry.at("again"), what, "remove it")
     rate = entry.rate if entry.rate is not None else _even(entry, terms, complain)
     if rate is None:

@@ -19,8 +19,9 @@ from dc_inject.menu.schema import (
     ShapeEntry,
     Windowed,
 )
-from dc_inject.model import Control, DatasetFilter, FileFilter, JobOptions, Mode, Order, Verify, units
+from dc_inject.model import Control, DatasetFilter, FileFilter, JobOptions, Mode, Order, units
 from dc_inject.model.items import MARK, Slicing
+from dc_inject.model.services import DEFAULT, SERVICES, Service, titles
 from dc_inject.model.types import LONGEST, SHORTEST
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ HIGHEST_SERVICE_PRIORITY = 3  # the default of Rucio and FTS: production is not 
 class Terms:
     """What a menu says of a link beside its ends and its rate; the fields are those of model.Flow."""
 
-    through: str
+    service: Service
     start: datetime
     end: datetime
     datasets: DatasetFilter | FileFilter
@@ -58,9 +59,9 @@ def terms(document: Document, levels: Sequence[Overrides], place: Place, complai
     """Put the terms of a link or scenario together; `levels` begin with the most special one."""
     start, end = _window(document, levels, complain)
     shortest, longest = _lifetime(levels, place, complain)
-    through = _or(_first(levels, lambda level: level.through), "rucio")
-    if through == "rucio":
-        _refuse_fts_keys(levels[0], complain)
+    service = _or(_first(levels, lambda level: level.through), DEFAULT)
+    if not service.takes_files:
+        _refuse_keys_of_files(levels[0], complain)
     service_priority = _first(levels, lambda level: level.service_priority)
     if (
         service_priority is not None
@@ -74,10 +75,10 @@ def terms(document: Document, levels: Sequence[Overrides], place: Place, complai
             f"take {HIGHEST_SERVICE_PRIORITY} or less, or agree on it and write `above_production: true`",
         )
     return Terms(
-        through=through,
+        service=service,
         start=start,
         end=end,
-        datasets=_files(levels, place, complain) if through == "fts" else _datasets(levels, place, complain),
+        datasets=_files(levels, place, complain) if service.takes_files else _datasets(levels, place, complain),
         order=_order(levels),
         grain=_or(_first(levels, lambda level: level.grain), 0.25),
         activity=_or(_first(levels, lambda level: level.activity), "Data Challenge"),
@@ -87,9 +88,9 @@ def terms(document: Document, levels: Sequence[Overrides], place: Place, complai
         lifetime_max=longest,
         dwell=_or(_first(levels, lambda level: level.dwell), timedelta(0)),
         overhead=_or(_first(levels, lambda level: level.overhead), 0.0),
-        job=_job(levels) if through == "fts" else None,
+        job=_job(levels) if service.takes_files else None,
         shape=next((level.shape for level in levels if level.written("shape")), None),
-        slices=_slices(levels, through, complain),
+        slices=_slices(levels, service, complain),
         control=_control(levels),
     )
 
@@ -144,24 +145,25 @@ def _control(levels: Sequence[Overrides]) -> Control:
     given = [level.control for level in levels if level.control is not None]
     mode = next((control.mode for control in given if control.mode is not None), Mode.OFF)
     shares = next((control.redistribute for control in given if control.redistribute is not None), False)
-    return Control(Mode(mode), shares)
+    return Control(mode, shares)
 
 
 def _order(levels: Sequence[Overrides]) -> Order:
     order = _first(levels, lambda level: level.datasets.order if level.datasets is not None else None)
-    return Order.LARGEST_FIRST if order is None else Order(order)
+    return _or(order, Order.LARGEST_FIRST)
 
 
-def _slices(levels: Sequence[Overrides], through: str, complain: Complain) -> Slicing | None:
+def _slices(levels: Sequence[Overrides], service: Service, complain: Complain) -> Slicing | None:
     """Return how datasets may be cut: not at all unless the menu says so."""
     level = next((one for one in levels if one.datasets is not None and one.datasets.slices is not None), None)
     slices = level.datasets.slices if level is not None and level.datasets is not None else None
     if level is None or slices is None or slices.never:
         return None
-    if through == "fts":
+    if not service.cuts:
         if not isinstance(level, Defaults):
-            hint = "FTS is given files as it is, and so many as fit: remove `slices`"
-            complain(slices.place, "`slices` is only for links through Rucio", hint)
+            able = titles(one for one in SERVICES.values() if one.cuts)
+            hint = f"{service.title} takes as many {service.items} as fit: remove `slices`"
+            complain(slices.place, f"`slices` is only for links through {able}", hint)
         return None
     if slices.scope is None and not slices.written("scope"):
         hint = "slices: {scope: user.dcops}, a scope in which the account may make datasets"
@@ -229,14 +231,13 @@ def _job(levels: Sequence[Overrides]) -> JobOptions:
     """Return how files become FTS jobs; what no level says has the default of JobOptions."""
     given: list[Jobs] = [level.jobs for level in levels if level.jobs is not None]
     options = {key: value for jobs in reversed(given) for key, value in jobs if value is not None}
-    if "verify" in options:
-        options["verify"] = Verify(options["verify"])
     return JobOptions(**options)
 
 
-def _refuse_fts_keys(level: Overrides, complain: Complain) -> None:
-    """Complain of what only FTS has, said for a link or scenario through Rucio; `defaults` may serve both."""
+def _refuse_keys_of_files(level: Overrides, complain: Complain) -> None:
+    """Complain of files and jobs for a link or scenario that takes datasets; `defaults` may serve both."""
+    able = [service for service in SERVICES.values() if service.takes_files]
     for key in ("files", "jobs"):
         if level.written(key) and not isinstance(level, Defaults):
-            hint = f"write `through: fts`, or remove `{key}`"
-            complain(level.at(key), f"`{key}` is only for links through FTS", hint)
+            hint = f"write `through: {able[0].name}`, or remove `{key}`"
+            complain(level.at(key), f"`{key}` is only for links through {titles(able)}", hint)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from dc_inject.menu.nodes import Map, Node, Seq
 from dc_inject.model import Limits, units
+from dc_inject.model.services import DEFAULT, SERVICES
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.](?:[A-Za-z0-9_.@+/ %-]*[A-Za-z0-9_.@+/%-])?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d)?)?(?:Z|[+-]\d\d:\d\d)?")
@@ -24,7 +25,7 @@ class Heading:
     end: str
     timezone: str = "UTC"
     description: str = ""
-    through: str = "rucio"
+    through: str = DEFAULT.name
     datasets: Sequence[str] = ()  # patterns of DIDs
     folder: str = ""  # of sources through FTS
     endpoint: str = ""
@@ -93,8 +94,8 @@ def menu(heading: Heading, comments: Iterable[str], total: str, scenarios: Itera
 
 
 def _defaults(heading: Heading) -> list[str]:
-    lines = ["defaults:", f"  through: {heading.through}"]
-    if heading.through == "fts" and not heading.datasets:
+    lines, takes_files = ["defaults:", f"  through: {heading.through}"], SERVICES[heading.through].takes_files
+    if takes_files and not heading.datasets:
         said = "  # assumed: the source itself" if "folder" in heading.assumed else ""
         return [*lines, f"  files: {{folder: {scalar(heading.folder)}}}{said}"]
     if "datasets" in heading.assumed:
@@ -102,7 +103,7 @@ def _defaults(heading: Heading) -> list[str]:
             "  # assumed: any dataset of these sizes; name those that may be injected, such as cms:/*/RAW#*"
         )
     patterns = ", ".join(scalar(one) for one in heading.datasets)
-    bounds = "" if heading.through == "fts" else ", files: 1..1000, mean_file: 1..20 GB"
+    bounds = "" if takes_files else ", files: 1..1000, mean_file: 1..20 GB"
     return [*lines, f"  datasets: {{did: [{patterns}]{bounds}}}"]
 
 

@@ -70,6 +70,11 @@ def by_end(*, is_url: bool) -> Service:
     return next(service for service in SERVICES.values() if service.ends_are_urls is is_url)
 
 
+def titles(services: Iterable[Service]) -> str:
+    """Return the titles of services, for people: `Rucio`, or `Rucio and FTS`."""
+    return " and ".join(service.title for service in services)
+
+
 def injections(names: Iterable[str]) -> str:
     """Return what these services make of what is injected, for people: `rules`, `jobs`, or `rules and jobs`."""
     some = set(names) & set(SERVICES) or set(SERVICES)

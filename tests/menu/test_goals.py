@@ -125,7 +125,7 @@ def test_files_through_fts_go_out_again_anyway() -> None:
     """So that nobody believes that it does something there."""
     body = RIGHT.replace("rate:", "again: true, rate:")
     (found,) = problems(fts(body), LIST)
-    assert "through FTS a file may always go out again" in found.message
+    assert "through FTS the same files may go out again" in found.message
     made = read(scenarios("one: {from: A, to: [B, C], again: true, rate: 2 Gb/s}"))
     assert [flow.goal for flow in made.flows] == [Recycle()] * 2
 
