@@ -18,7 +18,9 @@ from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
+from dc_inject.model.findings import ERRORS
 from dc_inject.model.services import FTS
+from dc_inject.model.transfers import FILE_SPEED
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -50,8 +52,8 @@ class Speed(click.ParamType[float]):
 @click.option(
     "--file-speed",
     type=Speed(),
-    default=menu.FILE_SPEED,
-    show_default=f"{units.format_size(menu.FILE_SPEED)}/s, as in DC24",
+    default=FILE_SPEED,
+    show_default=f"{units.format_size(FILE_SPEED)}/s, as in DC24",
     help="The speed of one file through FTS.",
 )
 @common.TIMEOUT
@@ -157,7 +159,7 @@ def _standing(campaign: str) -> list[str]:
 
 
 def _is_error(problem: Problem) -> bool:
-    return not problem.code or problem.code in menu.ERRORS
+    return not problem.code or problem.code in ERRORS
 
 
 def _emit(fmt: str, problems: Iterable[Problem], notes: Iterable[str]) -> None:

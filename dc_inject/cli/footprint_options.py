@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from dc_inject.analysis.footprint import Assumptions
-from dc_inject.menu import LIMITS_OF
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError
+from dc_inject.model.transfers import LIMITS_OF
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT = Assumptions()

@@ -19,7 +19,9 @@ from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import DatasetFilter, PoolKey, units
 from dc_inject.model.errors import Problem, ServiceError, UsageError
+from dc_inject.model.findings import ERRORS
 from dc_inject.model.ports import Backend, Clock, Endpoint
+from dc_inject.model.transfers import FILE_SPEED
 from dc_inject.planning.saturation import FEW
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
@@ -68,11 +70,11 @@ def ready(asked: MiniChallenge, clock: Clock, timeout: float) -> tuple[MiniChall
         timeout=timeout,
         endpoint=asked.endpoint,
     )
-    told = online.ask([draft], campaign, backends, menu.FILE_SPEED)
+    told = online.ask([draft], campaign, backends, FILE_SPEED)
     for said in told.said:
         click.echo(said, err=True)
     backend = backends[asked.link.through]
-    found = {*lint.findings(told.campaign, menu.FILE_SPEED, told.limits), *told.problems}
+    found = {*lint.findings(told.campaign, FILE_SPEED, told.limits), *told.problems}
     problems = [problem for problem in sorted(found) if problem.code not in OURS]
     _refuse(asked, problems, backend, draft, told)
     _weigh(asked, told, draft)
@@ -101,7 +103,7 @@ def _refuse(
     """Warn of findings, and raise the error of what stands in the way."""
     blocking = []
     for problem in problems:
-        if problem.code and problem.code not in BLOCKS and problem.code not in menu.ERRORS:
+        if problem.code and problem.code not in BLOCKS and problem.code not in ERRORS:
             click.echo(f"warning: {problem.message} [{problem.code}] ({_hint(problem, asked)})", err=True)
         else:
             blocking.append(problem)

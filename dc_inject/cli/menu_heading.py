@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from dc_inject import menu
+from dc_inject.analysis import lint
 from dc_inject.cli import common, menu_files
 from dc_inject.menu import MenuDraft, addresses, values
 from dc_inject.menu.writing import Heading
@@ -148,7 +149,7 @@ def checked(text: str, output: Path) -> MenuDraft:
         draft = menu.read(text, name, files.load)
     except MenuError as error:
         raise MenuError(alike(error.problems)) from None
-    findings = menu.findings(menu.campaign([draft.preview]))
+    findings = lint.findings(menu.campaign([draft.preview]))
     menu_files.say(*(f"warning: {finding}" for finding in findings[:TOLD]))
     if len(findings) > TOLD:
         menu_files.say(f"warning: and {len(findings) - TOLD} more, which `dc-inject check` lists")

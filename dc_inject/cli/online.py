@@ -16,6 +16,7 @@ from dc_inject.model.errors import MenuError, Permanent, Problem, ServiceError, 
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Backend, Identity
 from dc_inject.model.services import FTS, RUCIO
+from dc_inject.model.transfers import LIMITS_OF, LINK_LIMIT, STORAGE_LIMIT
 from dc_inject.storage.types import Missing
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ FEW = 20  # files of a list that are looked at
 LIMITS = {
     "config": "from its configuration",
     "optimizer": "from its optimizer, as they are just now",
-    "default": f"not told, so that the defaults of {menu.LIMITS_OF} are assumed: {menu.LINK_LIMIT} transfers at "
-    f"a time on a link, {menu.STORAGE_LIMIT} into and out of a storage",
+    "default": f"not told, so that the defaults of {LIMITS_OF} are assumed: {LINK_LIMIT} transfers at "
+    f"a time on a link, {STORAGE_LIMIT} into and out of a storage",
 }
 
 
@@ -246,7 +247,7 @@ def _ask_limits(told: Answers, uses: Sequence[Use], fts: FtsBackend, file_speed:
         told.said.append(f"FTS's limits cannot be told: {error.message}")
         return
     told.limits.add(fts.name)
-    told.problems += menu.throttled(told.campaign, limits, file_speed)
+    told.take(lint.throttled(told.campaign, limits, file_speed))
     kinds = Counter(limit.told for limit in limits)
     counts = ", ".join(f"{number} {LIMITS[kind]}" for kind, number in kinds.items())
     told.said.append(f"FTS's limits of links and storages: {counts}")

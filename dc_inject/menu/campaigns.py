@@ -49,7 +49,7 @@ def campaign(menus: Sequence[Menu]) -> Campaign:
         checks.copies_apart(every, complain)
         check_twice(every, complain)
         second_hops.check_one_way(every, complain)
-        _check_limits(menus, complain)
+        checks.over_total(menus, complain)
     if problems:
         raise MenuError(problems)
     return Campaign(first.campaign, first.contact, first.cycle, tuple(menus))
@@ -97,16 +97,3 @@ def _check_endpoints(menus: Sequence[Menu], complain: Complain) -> None:
         if menu.endpoint != named[0].endpoint:
             what = f"FTS is {menu.endpoint}, but {named[0].endpoint} in {named[0].name}"
             complain(Place(menu.name, 1), what, "a campaign has one FTS; run others on their own")
-
-
-def _check_limits(menus: Sequence[Menu], complain: Complain) -> None:
-    """Where windows overlap the lowest limit holds for the sum."""
-    together: dict[tuple[str, ...], tuple[Menu, list[Menu]]] = {}
-    for menu in menus:
-        others = [other for other in menus if other.start <= menu.start < other.end]
-        together[tuple(other.name for other in others)] = menu, others
-    for menu, others in together.values():
-        if len(others) > 1:
-            limit = min(other.limits.total for other in others)
-            at_once = [flow for other in others for flow in other.flows]
-            checks.above_total(at_once, limit, Place(menu.name, 1), complain)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from dc_inject.menu import addresses, source_lists, values
 from dc_inject.menu.nodes import Complain, Place, Text
 from dc_inject.menu.schema import Document, ExcludeEntry
 from dc_inject.model import FileFilter, Flow, Listing, Menu, naming, rates, units, urls
-
-ROUNDING = 1e-6  # of sums of rates, relative
 
 
 def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, open_ends: bool) -> None:
@@ -29,7 +27,7 @@ def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, op
         _written_once(site.keys_in("rses"), complain)
     if whole:
         place = document.limits.at("total") if document.limits else document.place
-        above_total(menu.flows, menu.limits.total, place, complain)
+        over_total([menu], complain, place)
 
 
 def _sites(document: Document, complain: Complain) -> None:
@@ -65,7 +63,7 @@ def _wan(menu: Menu, complain: Complain) -> None:
     for flow in menu.flows:
         for rse in flow.link[:2]:
             site, wan = wans.get(rse, ("", None))
-            if wan is not None and flow.rate > wan * (1 + ROUNDING):
+            if wan is not None and rates.exceeds(flow.rate, wan):
                 complain(
                     Place(flow.menu, flow.line),
                     f"{flow.link.shown} has {units.format_rate(flow.rate)}, "
@@ -161,12 +159,9 @@ def _exclusion(
         )
 
 
-def above_total(flows: Iterable[Flow], limit: float, place: Place, complain: Complain) -> None:
-    """Complain when rates sum to more than limits.total."""
-    total = rates.peak(flows).rate
-    if total > limit * (1 + ROUNDING):
-        complain(
-            place,
-            f"the rates sum to {units.format_rate(total)}, above limits.total, {units.format_rate(limit)}",
-            f"if that is agreed, write `limits: {{total: {units.format_rate(total)}}}`",
-        )
+def over_total(menus: Sequence[Menu], complain: Complain, place: Place | None = None) -> None:
+    """Complain when rates sum to more than limits.total; several menus only where they are in force together."""
+    for excess in rates.over_total(menus):
+        if len(menus) == 1 or len(excess.together) > 1:
+            hint = f"if that is agreed, write `limits: {{total: {units.format_rate(excess.rate)}}}`"
+            complain(place or Place(excess.menu.name, 1), str(excess), hint)

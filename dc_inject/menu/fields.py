@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal, TypeVar, cast
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, PlainValidator, ValidationInfo
 
 from dc_inject.menu import addresses, values
-from dc_inject.menu.findings import CODES
 from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
 from dc_inject.menu.values import WrongError
 from dc_inject.model import Listing, Mode, Order, Verify, services
+from dc_inject.model.findings import CODES
 
 T = TypeVar("T")
 

@@ -13,11 +13,10 @@ from dc_inject.menu.nodes import Complain
 from dc_inject.menu.schema import ShapeEntry
 from dc_inject.menu.terms import Terms
 from dc_inject.menu.values import Level
-from dc_inject.model import units
+from dc_inject.model import rates, units
 from dc_inject.model.shape import Point, Shape
 
 MOST_ROUNDS = 10_000  # of pulses or repeated steps in one window
-ROUNDING = 1e-9  # of a level that is told as a rate, relative
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 
 _WAYS = ("constant", "ramp", "steps", "burst", "daily")
@@ -77,7 +76,7 @@ class _Levels:
         for level in levels:
             part = otherwise if level is None else level.part
             if level is not None and level.rate is not None:
-                if level.rate > self._rate * (1 + ROUNDING):
+                if rates.exceeds(level.rate, self._rate):
                     what = f"{units.format_rate(level.rate)} is above the rate, {units.format_rate(self._rate)}"
                     self.complain(key, what, "`rate` is the highest that a shape comes to: raise it")
                 part = min(level.rate / self._rate, 1.0)

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import NamedTuple
 
-from dc_inject.model import shape
+from dc_inject.model import shape, units
 from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.shape import Piece, Shape
-from dc_inject.model.types import Flow, Site
+from dc_inject.model.types import Flow, Menu, Site
 
 _MICROSECOND = timedelta(microseconds=1)
 _ONE = Fraction(1)
+_ROUNDING = 1e-6  # of sums of rates and sizes, relative
 
 
 class Peak(NamedTuple):
@@ -110,6 +111,36 @@ def peak(flows: Iterable[Flow], start: datetime | None = None, end: datetime | N
     rates = [at(flow, moment, before=before) for flow in some]
     # Summed anew: the running total has gathered the rounding of all changes before.
     return Peak(math.fsum(rates), some[max(range(len(some)), key=lambda index: rates[index])])
+
+
+class Excess(NamedTuple):
+    """Rates of menus in force when one begins, above the lowest `limits.total` of them; bytes per second."""
+
+    menu: Menu
+    together: tuple[Menu, ...]
+    rate: float
+    limit: float
+
+    def __str__(self) -> str:
+        return (
+            f"the rates sum to {units.format_rate(self.rate)}, above limits.total, {units.format_rate(self.limit)}"
+        )
+
+
+def exceeds(value: float, limit: float) -> bool:
+    """Tell whether a rate or size is above a limit by more than rounding may add."""
+    return value > limit * (1 + _ROUNDING)
+
+
+def over_total(menus: Sequence[Menu]) -> Iterator[Excess]:
+    """Yield what exceeds `limits.total`: where windows overlap, the lowest limit holds for the sum."""
+    starts: dict[tuple[str, ...], Excess] = {}
+    for menu in menus:
+        together = tuple(one for one in menus if one is menu or one.start <= menu.start < one.end)
+        rate = peak(flow for one in together for flow in one.flows).rate
+        limit = min(one.limits.total for one in together)
+        starts[tuple(one.name for one in together)] = Excess(menu, together, rate, limit)
+    yield from (excess for excess in starts.values() if exceeds(excess.rate, excess.limit))
 
 
 def site_of(sites: Iterable[Site]) -> dict[str, str]:

@@ -13,12 +13,12 @@ from click.testing import Result
 
 pytest.importorskip("fts3", reason="needs the extra `fts`: apt install gcc libssl-dev python3-dev")
 
-from dc_inject import menu
 from dc_inject.backends.rucio import Survey
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.cli import common
 from dc_inject.model import Dataset, File
 from dc_inject.model.errors import NeedsOperator, Permanent, Temporary
+from dc_inject.model.findings import CODES, ERRORS
 from dc_inject.model.ports import Backend, RseFacts
 from tests.backends.fts.service import FakeFts
 from tests.cli.ledgers import START, run
@@ -447,4 +447,4 @@ def test_one_service_that_is_down_does_not_keep_the_other_from_being_asked(check
 
 def test_every_code_of_an_error_is_a_code() -> None:
     """Those that are errors can be accepted like the others."""
-    assert set(menu.CODES) > menu.ERRORS
+    assert set(CODES) > ERRORS

@@ -24,7 +24,9 @@ from dc_inject.model import (
     Site,
 )
 from dc_inject.model.errors import Problem
+from dc_inject.model.findings import CODES
 from dc_inject.model.shape import Point, Shape
+from dc_inject.model.transfers import FILE_SPEED
 from tests.menu.texts import draft, text
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
@@ -139,7 +141,7 @@ def test_of_a_scenario_the_link_is_named_that_needs_the_most_transfers():
 
 def test_how_fast_a_file_moves_can_be_told():
     """As the footprint has it; without a word, with the same speed."""
-    assert Assumptions().file_speed == menu.FILE_SPEED
+    assert Assumptions().file_speed == FILE_SPEED
     assert codes(day(flow("A", "B", 26.1)), file_speed=25e6) == ["fts-link-limit"]
     assert codes(day(flow("A", "B", 26)), file_speed=25e6) == []
 
@@ -311,7 +313,6 @@ def test_what_a_menu_accepts_is_no_finding():
 def test_findings_of_menus_are_among_all():
     menus = days((0, 24), (25, 48))
     slow = day(*(flow(f"S{n}", "B", 1 if n else 30, stated=True) for n in range(5)))
-    assert {p.code for p in menu.findings(Campaign("dc27", "nobody", HOUR / 4, (slow,)))} == {"rate-outlier"}
     assert "rate-outlier" in codes(slow, *menus[1:])
 
 
@@ -330,4 +331,4 @@ def test_every_code_that_is_given_is_known():
         "target-differs",
         "site-over-limit",
     }
-    assert given <= set(menu.CODES)
+    assert given <= set(CODES)

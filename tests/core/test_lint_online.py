@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.analysis.lint import PoolSize
 from dc_inject.model import Campaign, Dataset, RseSpec, Site
+from dc_inject.model.findings import CODES, ERRORS
 from dc_inject.model.goals import Keep, Recycle, SecondHop, Volume
 from tests.core.test_lint import DAY, GB, HOUR, START, TB, day, flow
 
@@ -34,7 +34,7 @@ def test_a_room_that_is_too_small(told, code, enough):
     ((found, message),) = rooms(**{told: {"B": enough + less * GB}})
     assert found == code
     assert "B" in message
-    assert code in menu.CODES
+    assert code in CODES
 
 
 def test_rses_of_which_nothing_is_told_and_sources_are_not_blamed():
@@ -101,7 +101,7 @@ def test_a_source_that_has_nothing():
     """Told once, whatever its links; it is an error."""
     ((code, message),) = stocked(PoolSize(0, 0, 0))
     assert (code, message) == ("no-source-files", "A has no dataset that the menu takes")
-    assert code in menu.ERRORS
+    assert code in ERRORS
 
 
 def test_datasets_that_are_there_are_too_coarse_for_a_link():

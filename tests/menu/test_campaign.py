@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dc_inject import menu
+from dc_inject.analysis import lint
 from dc_inject.model import Campaign
 from dc_inject.model.errors import MenuError, Problem
 from tests.menu.texts import read, scenarios, text
@@ -61,7 +62,7 @@ def test_no_menu_is_no_campaign() -> None:
 
 
 def findings(*contents: str) -> list[Problem]:
-    return list(menu.findings(campaign(*contents)))
+    return list(lint.findings(campaign(*contents), file_speed=1e10))
 
 
 def links(*gbps: float) -> str:
@@ -126,4 +127,4 @@ def test_findings_do_not_depend_on_the_order_of_menus() -> None:
     """They come by file and line."""
     contents = [scenarios(links(7.8, 7.8, 50, 7.8)), text(**SECOND, limits="limits: {per_site: 9 Gb/s}")]
     menus = [read(content, name=f"{number}.yaml") for number, content in enumerate(contents)]
-    assert menu.findings(menu.campaign(menus)) == menu.findings(menu.campaign(menus[::-1]))
+    assert lint.findings(menu.campaign(menus)) == lint.findings(menu.campaign(menus[::-1]))

@@ -29,6 +29,7 @@ from dc_inject.menu.schema import (
 )
 from dc_inject.menu.validation import MenuModel
 from dc_inject.model import DatasetFilter, Limits
+from dc_inject.model.findings import CODES
 from tests.menu.texts import draft, text
 
 ROOT = Path(__file__).parents[2]
@@ -103,9 +104,9 @@ def test_every_key_is_on_the_page(part: type[MenuModel]) -> None:
 def test_every_code_is_on_the_page() -> None:
     """No finding without its section, and a row that leads there, in the order of the code."""
     page = (ROOT / "docs" / "reference" / "checks.md").read_text()
-    assert re.findall(r"^## (\S+)\n\n\S", page, re.MULTILINE) == list(menu.CODES)
+    assert re.findall(r"^## (\S+)\n\n\S", page, re.MULTILINE) == list(CODES)
     row = r"^\| \[`([a-z-]+)`\]\(#\1\) \| (?:yes|no) \| (?:offline|online|both) \| \S"
-    assert re.findall(row, page, re.MULTILINE) == list(menu.CODES)
+    assert re.findall(row, page, re.MULTILINE) == list(CODES)
 
 
 def test_the_defaults_on_the_page_are_those_of_the_code() -> None:

@@ -7,7 +7,7 @@ import pytest
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.model import DatasetFilter, JobOptions, Link, RseSpec
-from dc_inject.model.errors import MenuError
+from dc_inject.model.errors import MenuError, Problem
 from tests.menu.texts import LIST, RIGHT, A, B, C, draft, fts, problems, rates, read, text
 
 # --------------------------------------------------------------------------- ends
@@ -272,19 +272,25 @@ def test_limits_targets_and_sums_hold_for_urls():
     assert [one.code for one in found] == ["unused-files", "target-differs"]
     assert "limits.total" in problems(fts(scenario, limits="limits: {total: 9 Gb/s}"), LIST)[0].message
     sites = f'sites: {{S: {{wan: 9 Gb/s, rses: {{"{A}": {{}}}}}}}}'
-    found = menu.findings(menu.campaign([read(fts(scenario, x=sites), LIST)]))
+    found = lint.findings(menu.campaign([read(fts(scenario, x=sites), LIST)]))
     assert [one.code for one in found] == ["site-over-wan", "unused-files"]
+
+
+def of_lists(content: str, files: dict[str, str]) -> list[Problem]:
+    """The findings about source lists."""
+    codes = {"unsized-files", "unused-files"}
+    return [one for one in lint.findings(menu.campaign([read(content, files)])) if one.code in codes]
 
 
 def test_files_without_a_size_are_a_finding():
     """One for each list, which says how many; it may be accepted, and is no outlier."""
     content = fts(f"{{from: '{A}', to: ['{B}', '{C}'], rate: 10 Gb/s}}\n  two: {RIGHT}")
     files = {"s.csv": f"url,size\n{A}/1,\n{A}/2,1 GB\n{A}/3,\n"}
-    (found,) = menu.findings(menu.campaign([read(content, files)]))
+    (found,) = of_lists(content, files)
     assert (found.code, found.outlier, found.line) == ("unsized-files", False, 12)
     assert "s.csv has no size for 2 of its 3 files" in found.message
-    assert not menu.findings(menu.campaign([read(content + "accept: unsized-files\n", files)]))
-    (other,) = menu.findings(menu.campaign([read(content, LIST)]))
+    assert not of_lists(content + "accept: unsized-files\n", files)
+    (other,) = of_lists(content, LIST)
     assert other.code == "unused-files"
 
 
@@ -292,6 +298,6 @@ def test_files_that_no_source_has_are_a_finding():
     """A typo in a host is seen, and a path counts for every source."""
     content = fts(f"{{from: '{A}', to: ['{B}', '{C}'], rate: 10 Gb/s}}")
     files = {"s.csv": f"url,size\n{A}/1,1 GB\n{A.replace('example', 'exmaple')}/2,1 GB\n3,1 GB\n"}
-    (found,) = menu.findings(menu.campaign([read(content, files)]))
+    (found,) = lint.findings(menu.campaign([read(content, files)]))
     assert (found.code, found.outlier) == ("unused-files", False)
     assert "below no source: 1 of its 3 files" in found.message

@@ -8,6 +8,7 @@ from collections.abc import Mapping as Files_
 from hypothesis import strategies as st
 
 from dc_inject import menu
+from dc_inject.analysis import lint
 from dc_inject.menu.schema import (
     Datasets,
     Defaults,
@@ -130,7 +131,7 @@ def only_menu_errors(text: str | bytes, files: Files_[str, str | bytes] = FILES)
     found: tuple[Problem, ...] = ()
     try:
         made = draft(text, files)
-        menu.findings(
+        lint.findings(
             menu.campaign([made.resolve({expression: ("X", "Y") for _, expression in made.expressions})])
         )
     except MenuError as error:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dc_inject import menu
 from dc_inject.model import DatasetFilter, Flow, Item
+from dc_inject.model.transfers import FILE_SPEED, LINK_LIMIT
 
 MEAN_FILE = 5 * 10**9
 FILES = 1000
@@ -29,16 +29,16 @@ class Assumptions:
     - `deletion_seconds`, of one file: 1 s at RAL, 20 s there under load, 0.3 s elsewhere.
     - `deletion_lag`, from the end of a rule to free space: what the menu says of the RSE (None), plus one cycle.
     - `lifetime` of rules and jobs: the longest that the menu lets them have (None).
-    - `link_limit`, transfers at a time that FTS allows on a link: the default of its release, which `menu` names.
+    - `link_limit`, transfers at a time that FTS allows on a link: the default of LIMITS_OF.
     """
 
     mean_file: int | None = None
     dataset_files: int = FILES
-    file_speed: float = menu.FILE_SPEED
+    file_speed: float = FILE_SPEED
     deletion_seconds: float = 1.0
     deletion_lag: timedelta | None = None
     lifetime: timedelta | None = None
-    link_limit: int = menu.LINK_LIMIT
+    link_limit: int = LINK_LIMIT
 
 
 def dataset_files(flow: Flow, assumed: int) -> int:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import NamedTuple
 
-from dc_inject import menu
 from dc_inject.analysis.footprint.assumptions import CALLS_PER_RULE, TOKENS_PER_END, Assumptions, dataset_files
 from dc_inject.model import Flow
 from dc_inject.model.goals import Keep
+from dc_inject.model.transfers import transfers_needed
 from dc_inject.planning import lifetime
 
 
@@ -67,7 +67,7 @@ def ends(flow: Flow, lag: timedelta, file: float, assumed: Assumptions, *, insid
         for life, after in ((longest, lag), (flow.lifetime_min, lag), (longest, timedelta(0)))
     )
     rules = 1 / (file * dataset_files(flow, assumed.dataset_files))
-    transfers = menu.needed(1.0, assumed.file_speed)
+    transfers = transfers_needed(1.0, assumed.file_speed)
     tokens = TOKENS_PER_END / file
     return Ends(
         Load(egress=0.0 if inside else 1.0, transfers_out=transfers, tokens=tokens),

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from dc_inject.analysis.footprint.rows import Group
-from dc_inject.menu import site_of
 from dc_inject.model import Campaign, RseSpec, Site
+from dc_inject.model.rates import site_of
 
 
 class Told(NamedTuple):

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
-from dc_inject.menu import site_of
 from dc_inject.model import Campaign, Flow, FlowKey, rates
+from dc_inject.model.rates import site_of
 from dc_inject.planning import pace
 
 _MICROSECOND, _SECOND = timedelta(microseconds=1), timedelta(seconds=1)

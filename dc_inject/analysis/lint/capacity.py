@@ -1,26 +1,23 @@
-"""What a campaign asks of spaces, of datasets and of FTS, and whether they can give it."""
+"""What a campaign asks of spaces and of datasets, and whether they can give it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from dc_inject import menu
 from dc_inject.analysis.footprint import Assumptions, footprint, known_items
-from dc_inject.model import Campaign, DatasetFilter, Flow, Menu, Site, rates, units, urls
+from dc_inject.model import Campaign, DatasetFilter, Flow, Menu, Site, rates, units
 from dc_inject.model.errors import Problem
 
-ROUNDING = 1e-6
 Found = tuple[Menu, Problem]
 Use = tuple[Menu, Flow]
 
 
-def findings(campaign: Campaign, file_speed: float, told: Collection[str]) -> Iterator[Found]:
-    """Yield findings with the menu that may accept each; `told` are services whose limits are known."""
+def findings(campaign: Campaign) -> Iterator[Found]:
+    """Yield findings with the menu that may accept each."""
     uses = [(of, flow) for of in campaign.menus for flow in of.flows]
     yield from _spaces(campaign, uses)
     yield from coarse(uses, smallest)
-    yield from _transfers([use for use in uses if use[1].link.through not in told], file_speed)
 
 
 def _spaces(campaign: Campaign, uses: Sequence[Use]) -> Iterator[Found]:
@@ -29,7 +26,7 @@ def _spaces(campaign: Campaign, uses: Sequence[Use]) -> Iterator[Found]:
     if all(spec.space is None for spec in specs):
         return
     for row in footprint([by_rse(campaign)], Assumptions()).by("site"):
-        if row.space is None or row.peak.shortest <= row.space * (1 + ROUNDING):
+        if row.space is None or not rates.exceeds(row.peak.shortest, row.space):
             continue
         of, flow = largest(use for use in uses if use[1].link.destination == row.group.name)
         needed = f"{units.format_size(row.peak.shortest)} of {units.format_size(row.space)}"
@@ -57,7 +54,7 @@ def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[
     for use in uses:
         flow, least = use[1], smallest_of(use[1])
         hour = rates.peak([flow]).rate * (1 + flow.overhead) * 3600
-        if flow.slices is None and 0 < hour < least * (1 - ROUNDING):
+        if flow.slices is None and hour > 0 and rates.exceeds(least, hour):
             slow.setdefault((flow.menu, flow.scenario), []).append((hour, least, use))
     for (_, scenario), some in slow.items():
         hour, least, (of, flow) = min(some, key=lambda one: one[0] / one[1])
@@ -78,35 +75,6 @@ def smallest(flow: Flow) -> int:
     if isinstance(flow.datasets, DatasetFilter):
         return flow.datasets.files[0] * flow.datasets.mean_file[0]
     return flow.datasets.size[0]
-
-
-def _transfers(uses: Sequence[Use], file_speed: float) -> Iterator[Found]:
-    """Find links that need more transfers at a time than FTS allows by default, all scenarios together."""
-    links: dict[tuple[str, str], list[Use]] = {}
-    for use in uses:
-        source, destination = use[1].link[:2]
-        if use[1].link.service.ends_are_urls:
-            source, destination = urls.host_key(source), urls.host_key(destination)
-        links.setdefault((source, destination), []).append(use)
-    most = Assumptions().link_limit
-    found: dict[tuple[str, str], list[tuple[float, str, Use]]] = {}
-    for (source, destination), some in links.items():
-        rate = rates.peak(replace(flow, rate=flow.rate * (1 + flow.overhead)) for _, flow in some).rate
-        if menu.needed(rate, file_speed) > most * (1 + ROUNDING):
-            of, flow = largest(some)
-            found.setdefault((flow.menu, flow.scenario), []).append(
-                (rate, f"{source} -> {destination}", (of, flow))
-            )
-    for (_, scenario), more in found.items():
-        rate, link, (of, flow) = max(more, key=lambda one: one[0])
-        others = f" (and {units.counted(len(more) - 1, 'more links')} of {scenario})" if len(more) > 1 else ""
-        what = (
-            f"{link}{others}: {units.format_rate(rate)} need {menu.needed(rate, file_speed):.0f} transfers at a "
-            f"time, and {menu.LIMITS_OF} allows {most} by default; "
-            f"{most} files at {units.format_size(file_speed)}/s are {units.format_rate(most * file_speed)}"
-        )
-        hint = "ask FTS's operators to raise the limit of this link; if they did: `accept: [fts-link-limit]`"
-        yield of, Problem(flow.menu, flow.line, what, hint, "fts-link-limit")
 
 
 def largest(uses: Iterable[Use]) -> Use:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
-from dc_inject.analysis.lint.capacity import ROUNDING, Found, Use, coarse, smallest
+from dc_inject.analysis.lint.capacity import Found, Use, coarse, smallest
 from dc_inject.model import Campaign, Flow, Item, PoolKey, RseSpec, rates, units
 from dc_inject.model.errors import Problem
 from dc_inject.model.goals import Keep, SecondHop, Volume
@@ -78,7 +78,7 @@ def _small(
         lag = specs.get(flow.link.destination, RseSpec()).deletion_lag + campaign.cycle
         stay = lifetime.horizon(flow.lifetime_min if may_end else flow.lifetime_max, lag, flow.end - flow.start)
         need = rates.peak([flow]).rate * (1 + flow.overhead) * stay.total_seconds()
-        if need > sizes[flow.pool].bytes * (1 + ROUNDING):
+        if rates.exceeds(need, sizes[flow.pool].bytes):
             found.setdefault((flow.menu, flow.scenario), []).append((need, stay, (menu, flow)))
     for (_, scenario), some in found.items():
         need, stay, (menu, flow) = max(some, key=lambda one: one[0] / sizes[one[2][1].pool].bytes)
@@ -100,7 +100,7 @@ def _volumes(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator
             found.setdefault((use[1].scenario, use[1].pool), []).append(use)
     for (scenario, pool), some in found.items():
         need, there = sum({use[1].key: use[1].goal.bytes for use in some if use[1].goal}.values()), sizes[pool]
-        if need > there.bytes * (1 + ROUNDING):
+        if rates.exceeds(need, there.bytes):
             menu, flow = some[0]
             what = (
                 f"the volumes of {scenario} from {pool.source} are {units.format_size(need)}, "

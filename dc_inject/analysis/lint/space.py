@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dc_inject.analysis.footprint import footprint
-from dc_inject.analysis.lint.capacity import ROUNDING, Found, by_rse, largest
-from dc_inject.model import Campaign, units
+from dc_inject.analysis.lint.capacity import Found, by_rse, largest
+from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import Problem
 
 HOUR = 3600.0
@@ -28,11 +28,11 @@ def rooms(
         of, flow = largest(use for use in uses if use[1].link.destination == rse)
         needs = f"{units.format_rate(peak.arriving)} into {rse} need"
         found = []
-        if rse in free and free[rse] * (1 + ROUNDING) < peak.shortest:
+        if rse in free and rates.exceeds(peak.shortest, free[rse]):
             what = f"{needs} {units.format_size(peak.shortest)} even with the shortest lifetime, and "
             what += f"{units.format_size(free[rse])} are free"
             found.append(("free-space", what, "ask the site to free space, or lower the rates"))
-        if rse in quota and quota[rse] * (1 + ROUNDING) < peak.quota:
+        if rse in quota and rates.exceeds(peak.quota, quota[rse]):
             what = f"{needs} a quota of {units.format_size(peak.quota)} and one dataset more, and "
             what += f"{units.format_size(quota[rse])} of it are left"
             found.append(("account-limit", what, "ask for a larger limit there, or shorten the rules' lifetime"))

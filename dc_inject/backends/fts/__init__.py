@@ -20,7 +20,6 @@ from dc_inject.backends.fts.removing import Removing
 from dc_inject.backends.fts.rows import Rows
 from dc_inject.backends.fts.sites import Sites
 from dc_inject.credentials.destinations import hint, refusal
-from dc_inject.menu import TransferLimit
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, urls
 from dc_inject.model.errors import Permanent, ServiceError, Temporary, UsageError
 from dc_inject.model.events import Observer
@@ -39,6 +38,7 @@ from dc_inject.model.ports import (
 )
 from dc_inject.model.redaction import scrub
 from dc_inject.model.services import FTS
+from dc_inject.model.transfers import TransferLimit
 from dc_inject.storage import AnyStorage, Look, Refused, Storage, WebDav, Xrootd, trust
 from dc_inject.system.executor import Workers
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dc_inject.backends.fts.connection import Connection
-from dc_inject.menu import LINK_LIMIT, STORAGE_LIMIT, TransferLimit
 from dc_inject.model import Link, urls
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.transfers import LINK_LIMIT, STORAGE_LIMIT, TransferLimit
 
 _ANY = "*"
 

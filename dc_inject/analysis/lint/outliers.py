@@ -1,0 +1,68 @@
+"""Likely mistakes: a rate far above those beside it, as a wrong unit makes it, and small datasets taken first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dc_inject.model import Campaign, Flow, Menu, Order, units
+from dc_inject.model.errors import Problem
+
+OUTLIER = 5.0  # times the median of the other links
+NEIGHBOURS = 3  # fewest other links that a rate is compared with
+
+
+def findings(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
+    """Yield findings with the menu that may accept each."""
+    for menu in campaign.menus:
+        yield from ((menu, problem) for problem in (*_outliers(menu), *_smallest_first(menu)))
+
+
+def _outliers(menu: Menu) -> Iterator[Problem]:
+    scenarios: dict[str, list[Flow]] = {}
+    for flow in menu.flows:
+        if flow.stated:
+            scenarios.setdefault(flow.scenario, []).append(flow)
+    for flows in scenarios.values():
+        if len(flows) <= NEIGHBOURS:
+            continue
+        flows.sort(key=lambda flow: flow.rate)
+        ordered = [flow.rate for flow in flows]
+        for index in range(len(ordered) - 1, -1, -1):
+            median = _median_without(ordered, index)
+            if ordered[index] <= OUTLIER * median:
+                break  # those below it are nearer still
+            flow = flows[index]
+            yield _problem(
+                flow,
+                "rate-outlier",
+                f"{flow.link.shown} has {units.format_rate(flow.rate)}, {flow.rate / median:.1f} times the median "
+                f"of its neighbours in {flow.scenario}, {units.format_rate(median)}",
+                "is the unit right? if it is meant: `accept: [rate-outlier]`",
+            )
+
+
+def _smallest_first(menu: Menu) -> Iterator[Problem]:
+    seen = set()
+    for flow in menu.flows:
+        if flow.order == Order.SMALLEST_FIRST and flow.scenario not in seen:
+            seen.add(flow.scenario)
+            yield _problem(
+                flow,
+                "smallest-first",
+                f"the scenario {flow.scenario} takes the smallest datasets first",
+                "many small files move slowly; if it is meant: `accept: [smallest-first]`",
+            )
+
+
+def _problem(flow: Flow, code: str, message: str, hint: str) -> Problem:
+    return Problem(flow.menu, flow.line, message, hint, code, outlier=True)
+
+
+def _median_without(ordered: list[float], index: int) -> float:
+    """Return the median of sorted numbers, one of them left out."""
+
+    def other(place: int) -> float:
+        return ordered[place if place < index else place + 1]
+
+    rest = len(ordered) - 1
+    return (other((rest - 1) // 2) + other(rest // 2)) / 2

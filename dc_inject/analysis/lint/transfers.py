@@ -1,0 +1,90 @@
+"""More transfers at a time than FTS allows: what is above a limit of FTS waits in its queue.
+
+A rate needs (rate / speed of one file) transfers at a time. FTS limits them on each link of two storages, out of a
+storage, and into one. Where FTS does not say, its defaults are assumed, and one finding stands for all links of a
+scenario; a limit that FTS gave has a finding of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from dc_inject.model import Campaign, Flow, Link, Menu, rates, units, urls
+from dc_inject.model.errors import Problem
+from dc_inject.model.transfers import LIMITS_OF, LINK_LIMIT, TransferLimit, transfers_needed
+
+Found = tuple[Menu, Problem]
+_ALLOWS = {
+    "config": "FTS allows {} (by its configuration)",
+    "optimizer": "FTS allows {} (by its optimizer, just now)",
+    "default": f"{LIMITS_OF} allows {{}} by default",
+}
+_OPTIMIZER = "the optimizer allows more while transfers succeed; "
+_HINT = "ask FTS's operators for more, lower the rates, or tell how fast files are there with --file-speed"
+
+
+def findings(campaign: Campaign, file_speed: float, told: Collection[str]) -> Iterator[Found]:
+    """Yield findings about FTS's default limits; `told` are services whose real limits are known."""
+    uses = [(of, flow) for of in campaign.menus for flow in of.flows if flow.link.through not in told]
+    limits = [TransferLimit(*pair, LINK_LIMIT, "default") for pair in dict.fromkeys(map(_pair, _links(uses)))]
+    yield from _exceeded(uses, limits, file_speed)
+
+
+def throttled(campaign: Campaign, limits: Iterable[TransferLimit], file_speed: float) -> Iterator[Found]:
+    """Yield a finding for each limit of FTS that is below what the menus need at some time.
+
+    The rates of all flows between the same storages count together, as they do for FTS.
+    """
+    uses = [(of, flow) for of in campaign.menus for flow in of.flows if flow.link.service.ends_are_urls]
+    yield from _exceeded(uses, limits, file_speed)
+
+
+def _links(uses: Iterable[tuple[Menu, Flow]]) -> Iterator[Link]:
+    return (flow.link for _, flow in uses)
+
+
+def _pair(link: Link) -> tuple[str, str]:
+    """Return the storages of a link, as FTS has them where they are known."""
+    if not link.service.ends_are_urls:
+        return link.source, link.destination
+    return urls.host_key(link.source), urls.host_key(link.destination)
+
+
+def _exceeded(
+    uses: Iterable[tuple[Menu, Flow]], limits: Iterable[TransferLimit], file_speed: float
+) -> Iterator[Found]:
+    menu_of: dict[int, Menu] = {}
+    flows: dict[tuple[str, str], list[Flow]] = {}  # by source and destination; an empty one stands for any
+    for menu, flow in uses:
+        injected = replace(flow, rate=flow.rate * (1 + flow.overhead))
+        menu_of[id(injected)] = menu
+        source, destination = _pair(flow.link)
+        for key in ((source, destination), (source, ""), ("", destination)):
+            flows.setdefault(key, []).append(injected)
+    found: dict[object, list[tuple[float, TransferLimit, Flow]]] = {}
+    for limit in limits:
+        rate, largest = rates.peak(flows.get((limit.source, limit.destination), ()))
+        if largest is not None and rates.exceeds(transfers_needed(rate, file_speed), limit.most):
+            assumed = limit.told == "default" and _is_link(limit) and (largest.menu, largest.scenario)
+            found.setdefault(assumed or limit, []).append((rate, limit, largest))
+    for some in found.values():
+        rate, limit, flow = max(some, key=lambda one: one[0])
+        yield menu_of[id(flow)], _problem(limit, rate, flow, len(some) - 1, file_speed)
+
+
+def _problem(limit: TransferLimit, rate: float, flow: Flow, others: int, file_speed: float) -> Problem:
+    code = "fts-link-limit" if _is_link(limit) else "fts-storage-limit"
+    what = f"{limit} (and {units.counted(others, 'more links')} of {flow.scenario})" if others else str(limit)
+    what += f": {units.format_rate(rate)} need {transfers_needed(rate, file_speed):.0f} transfers at a time, and "
+    what += f"{_ALLOWS[limit.told].format(limit.most)}; {limit.most} files at {units.format_size(file_speed)}/s "
+    what += f"are {units.format_rate(limit.most * file_speed)}"
+    hint = (_OPTIMIZER if limit.told == "optimizer" else "") + _HINT
+    if limit.told == "default":
+        noun = "link" if _is_link(limit) else "storage"
+        hint = f"ask FTS's operators to raise the limit of this {noun}; if they did: `accept: [{code}]`"
+    return Problem(flow.menu, flow.line, what, hint, code)
+
+
+def _is_link(limit: TransferLimit) -> bool:
+    return bool(limit.source and limit.destination)

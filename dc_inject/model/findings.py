@@ -1,0 +1,40 @@
+"""The codes of findings: what may look wrong in menus that can work. A menu accepts a finding by its code.
+
+`analysis.lint` finds what menus alone tell; `check --online` asks services for the rest.
+"""
+
+from __future__ import annotations
+
+CODES = {
+    "site-over-wan": "the rates at a site sum to more than its WAN",
+    "site-over-limit": "the rates at a site sum to more than our own limit there, so that some are held",
+    "rate-outlier": "a link has a rate far above its neighbours in the scenario",
+    "smallest-first": "small datasets are taken first, which makes many small files",
+    "space-overfilled": "an RSE has too little space even for the shortest lifetime",
+    "coarse-datasets": "a link moves less than the smallest dataset that it may take in an hour",
+    "fts-link-limit": "a link needs more transfers at a time than FTS allows on it",
+    "scenarios-overlap": "two scenarios use a link at one time, so that monitoring cannot tell them apart",
+    "window-gap": "between two menus of a campaign nothing is in force",
+    "window-overlap": "a menu begins before the one before it ends",
+    "target-differs": "the rates of a menu do not sum to its target",
+    "idle-exclusion": "an exclusion takes nothing out: it is outside of the menu's dates, or no link is meant",
+    "unsized-files": "a source list has files without a size, which has to be asked for at the storage",
+    "unused-files": "a source list has files that are below no source of the menu",
+    # Those below need answers of services: `check --online` finds them.
+    "fts-storage-limit": "the links of a storage need more transfers at a time than FTS allows into or out of it",
+    "storage-unreachable": "a storage does not answer, or Rucio says that its RSE is not available",
+    "storage-verbs": "a storage does not allow what copies, or their deletion, need",
+    "wrong-size": "a source file that is listed has another size at the storage",
+    "no-distance": "Rucio has no distance for a link, so that it moves nothing there",
+    "no-third-party-copy": "the ends of a link have no protocols for third-party copy that go together",
+    "unknown-activity": "an activity is not in the schema of the Rucio client",
+    "account-limit": "the account's limit at an RSE is too small",
+    "free-space": "an RSE has too little free space even for the shortest lifetime",
+    "expired-data": "an RSE has much that has expired and is not deleted yet",
+    "pool-small": "a source has too few different datasets for a link",
+    "credentials-expire": "credentials expire before the menus end",
+    "no-source-files": "a source has no file that may be injected",
+    "nothing-usable": "a last look finds no dataset of a source that can be injected",
+}
+# Nothing can work, unless the menu accepts them.
+ERRORS = frozenset({"no-source-files", "nothing-usable"})
