@@ -1,4 +1,4 @@
-"""Goals: what flows with a goal are due toward it in a cycle, as the ledger has their accounts."""
+"""Goals: what flows with a goal, second hops among them, are due in a cycle, as their accounts stand."""
 
 from __future__ import annotations
 

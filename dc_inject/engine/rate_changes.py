@@ -1,8 +1,14 @@
-"""Overriding: what a person sets while it runs is taken up, and the past does not change.
+"""A rate set while running: what a person sets is taken up, and the past does not change.
 
-What was booked as due in the open cycle stays; the next cycle is due what is set then. A lower rate is heeded at
-once: intents that still wait are dropped to what the rest of the cycle is now due, and the difference is forgiven,
-so that due less forgiven is the integral of the rates as they were in force, to a byte.
+`dc-inject set` and `unset` write an override into the ledger (`ledger/overrides.py`), also while no run is active.
+A run looks for them every few seconds. What they make of the menus is in `planning/overrides.py`:
+
+- The next cycle is due what is set when it begins (`over`), and a missed one what was set then (`missed`).
+- What was booked as due in the open cycle stays. A higher rate waits for the next cycle. A lower one is heeded
+  at once (`brake`): intents that still wait are dropped to what the rest of the cycle is now due, and the
+  difference is forgiven. So due less forgiven is the integral of the rates as they were in force, to a byte.
+- A flow with a goal is forgiven only what was dropped, since its due is not the integral of a rate alone: what it
+  is short of its goal is due again.
 """
 
 from __future__ import annotations

@@ -24,15 +24,13 @@ from dc_inject.engine.context import EngineContext
 from dc_inject.model import Bundle, Cycle, Entry, FlowKey, Hold, Injection, State, transitions
 from dc_inject.model.errors import NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.events import Answered, Called, Calling, Refused
-from dc_inject.model.ports import Outcome
+from dc_inject.model.ports import FILES_AT_ONCE, INJECTIONS_AT_ONCE, Outcome
 from dc_inject.planning import plan
 from dc_inject.planning.reconcile import backoff
 from dc_inject.planning.release import release_times
 
 log = logging.getLogger(__name__)
 
-FILES_AT_ONCE = 2000  # in one call: a batch is one transaction behind a front end with little patience
-RULES_AT_ONCE = 100
 WRONG_JOBS = 3  # refused for good, after which a link waits for the next cycle
 LONGEST_WAIT = timedelta(hours=6)  # of a pair that was refused again and again
 
@@ -385,7 +383,7 @@ def first_batch(entries: dict[str, Entry]) -> list[Entry]:
     files = 0
     for entry in entries.values():
         files += entry.injection.item.files
-        if first and (files > FILES_AT_ONCE or len(first) == RULES_AT_ONCE):
+        if first and (files > FILES_AT_ONCE or len(first) == INJECTIONS_AT_ONCE):
             break
         first.append(entry)
     return first

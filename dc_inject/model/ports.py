@@ -35,6 +35,11 @@ class Identity:
     credentials_until: datetime | None = None
 
 
+# What `submit` takes in one call: a batch is one transaction, behind a front end with little patience.
+FILES_AT_ONCE = 2000
+INJECTIONS_AT_ONCE = 100
+
+
 class Candidate(NamedTuple):
     """An item that is about to be chosen for a link."""
 

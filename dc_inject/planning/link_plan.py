@@ -1,4 +1,8 @@
-"""A line: one demand while it is decided on; and the table of all lines of a situation."""
+"""A line: one demand while it is decided on; and the table of all lines of a situation.
+
+A line begins with what is known of its link: what the link may not take (uniqueness), the lifetime of its rules,
+and what constraints have to know of it. Budgets and items are filled in by `budget.py` and `selection.py`.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Account:
     extra: int | None = None
 
     def debt(self, overhead: float) -> int:
-        """Return due x (1 + overhead) - forgiven - injected - in doubt; negative when ahead of it."""
+        """Return the debt: due x (1 + overhead) - forgiven - injected - in doubt; negative when ahead of it."""
         extra = round(self.due * overhead) if self.extra is None else self.extra
         return self.due + extra - self.forgiven - self.injected - self.in_doubt
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,15 +101,50 @@ def test_the_readme_fits_on_two_screens():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 80
 
 
+def where_is_x() -> list[tuple[str, str, str]]:
+    """Return the rows of CONTRIBUTING's table: what it is about, file and function."""
+    rows = r"^\| (.+) \| `(\S+\.py)` \| `(\w+)` \|$"
+    return re.findall(rows, (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+
+
+SMALL = {"what", "that", "when", "with", "this", "from", "there", "which", "inject", "engine"}
+
+
+def words(text: str) -> set[str]:
+    """Return the words of a text that mean something, the plural as the singular."""
+    return {word.rstrip("s") for word in re.findall(r"[a-z]{4,}", text.lower())} - SMALL
+
+
 def test_what_contributing_names_is_there():
-    """Each row of `Where is X`: the file has the function."""
-    rows = re.findall(
-        r"^\| .+ \| `(\S+\.py)` \| `(\w+)` \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE
-    )
-    assert len(rows) >= 20
-    assert [
-        row for row in rows if not re.search(rf"^ *def {row[1]}\(", (ROOT / row[0]).read_text(), re.MULTILINE)
-    ] == []
+    """Each row of `Where is X`: the file has the function, and one of them says that it is about that.
+
+    The function in which a hold arises makes it.
+    """
+    assert len(where_is_x()) >= 20
+    for feature, path, function in where_is_x():
+        text = (ROOT / path).read_text()
+        tree = ast.parse(text)
+        found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == function]
+        assert found, (path, function)
+        if hold := re.match("hold ([a-z-]+)", feature):
+            name = rf"\bHold(\.{hold[1].replace('-', '_').upper()}\b|\()"  # or made of what an error says
+            assert any(re.search(name, ast.get_source_segment(text, node) or "") for node in found), feature
+        else:
+            said = [ast.get_docstring(tree) or "", *(ast.get_docstring(node) or "" for node in found)]
+            assert words(feature) & words(" ".join(said)), (feature, path, function)
+
+
+def test_a_feature_begins_in_a_file_named_after_it_and_has_few_of_them():
+    features: dict[str, list[str]] = {}
+    for feature, path, _ in where_is_x():
+        features.setdefault(feature.partition(":")[0], []).append(path)
+    assert len(features) > 10
+    for feature, paths in features.items():
+        assert len(set(paths)) <= 6, feature
+        if not feature.startswith("hold "):  # what all of them have in common has a row of its own
+            text = ast.get_docstring(ast.parse((ROOT / paths[0]).read_text())) or ""
+            assert words(feature) & words(paths[0]), (feature, paths[0])
+            assert len(text.splitlines()) >= 5, (paths[0], "has no essay")
 
 
 def test_contributing_names_where_each_hold_arises():

@@ -7,9 +7,10 @@ from itertools import permutations
 
 import pytest
 
-from dc_inject.engine.submitting import FILES_AT_ONCE, RULES_AT_ONCE, Waiting, first_batch, moment
+from dc_inject.engine.submitting import Waiting, first_batch, moment
 from dc_inject.model import Cycle, Dataset, Entry, Injection, Link, State
 from dc_inject.model.errors import Temporary
+from dc_inject.model.ports import FILES_AT_ONCE, INJECTIONS_AT_ONCE
 from dc_inject.planning import pace
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
@@ -98,7 +99,7 @@ def test_there_is_time_for_what_there_was_time_for_and_a_little_more(counts, mos
 def test_calls_are_bounded_by_files_and_by_rules():
     few = {f"{n:03}": entry(n, files=FILES_AT_ONCE // 4 + 1) for n in range(10)}
     assert [one.injection.key for one in first_batch(few)] == ["000", "001", "002"]
-    assert len(first_batch({f"{n:03}": entry(n) for n in range(2 * RULES_AT_ONCE)})) == RULES_AT_ONCE
+    assert len(first_batch({f"{n:03}": entry(n) for n in range(2 * INJECTIONS_AT_ONCE)})) == INJECTIONS_AT_ONCE
     assert len(first_batch({"large": entry(0, files=10 * FILES_AT_ONCE)})) == 1
 
 

@@ -165,6 +165,7 @@ class Client:
 
 
 def _job(injection: Injection, tokens: tuple[str, str] | None) -> dict[str, Any]:
+    """Return the job of an injection; its files wait in FTS's queue for no longer than its lifetime."""
     options = injection.job or JobOptions()
     members = injection.item.members if isinstance(injection.item, Bundle) else ()
     opens = {} if tokens is None else {"source_token": tokens[0], "destination_token": tokens[1]}

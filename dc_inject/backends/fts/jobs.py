@@ -1,4 +1,4 @@
-"""FTS jobs of ours: their ids, making them, cancelling them."""
+"""FTS jobs of ours: their ids, submitting them, adopting those of an earlier call, cancelling them."""
 
 from __future__ import annotations
 

@@ -17,13 +17,15 @@ from dc_inject.backends.rucio.observing import Observing
 from dc_inject.backends.rucio.replica_check import Looking
 from dc_inject.backends.rucio.replicas import replicas
 from dc_inject.backends.rucio.rules import Rules
-from dc_inject.backends.rucio.slices import Slices
+from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.backends.rucio.survey import Survey, surveyed
 from dc_inject.backends.rucio.write_endpoints import endpoints
 from dc_inject.model import DatasetFilter, Entry, File, FileFilter, Injection, Item
 from dc_inject.model.errors import Permanent
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import (
+    FILES_AT_ONCE,
+    INJECTIONS_AT_ONCE,
     Candidate,
     Clock,
     Endpoint,
@@ -52,8 +54,8 @@ class RucioBackend:
         clock: Clock,
         observer: Observer,
         timeout: float = 60.0,
-        batch_files: int = 2000,
-        batch_rules: int = 100,
+        batch_files: int = FILES_AT_ONCE,
+        batch_rules: int = INJECTIONS_AT_ONCE,
         estimates: int = 15,
         make: Callable[[Notes, float], Any] = quiet_client,
         sleep: Callable[[float], None] = time.sleep,

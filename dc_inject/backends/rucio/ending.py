@@ -14,7 +14,7 @@ from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.identity import account_of
 from dc_inject.backends.rucio.replica_check import locks_of
 from dc_inject.backends.rucio.rules import Rules, read
-from dc_inject.backends.rucio.slices import Slices
+from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Entry
 from dc_inject.model.deletion import NotOurs, Rule, RuleSeen
 from dc_inject.model.errors import Permanent, ServiceError, Temporary

@@ -11,7 +11,7 @@ from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did, bulk, metadata
 from dc_inject.backends.rucio.inventory import complete
-from dc_inject.backends.rucio.slices import Slices
+from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Dataset, Item
 from dc_inject.model.errors import Permanent
 from dc_inject.model.items import SliceId

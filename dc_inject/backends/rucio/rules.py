@@ -14,7 +14,7 @@ from dc_inject.backends.answers import count, name, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.dids import Did
 from dc_inject.backends.rucio.identity import account_of
-from dc_inject.backends.rucio.slices import Slices
+from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Injection, Link, Slice, items, naming
 from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.items import ItemId, SliceId

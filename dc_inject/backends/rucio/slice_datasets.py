@@ -1,4 +1,4 @@
-"""Slices: temporary datasets of ours, with some of the files of a dataset that is too coarse for a link."""
+"""Slices in Rucio: temporary datasets of ours, with some of the files of a dataset that is too coarse."""
 
 from __future__ import annotations
 
