@@ -92,16 +92,18 @@ class Credentials:
         return "Credentials(...)"
 
     def access(self, purpose: Purpose, *, needed: bool = False) -> Credential:
-        """Return what opens a service or storage now; raises Fatal with hold `credentials` and a hint.
+        """Return what opens a service or storage now; raises NeedsOperator with hold `credentials` and a hint.
 
         That is when it cannot be read, is no credential, has expired, or is `needed` and not there.
         """
         found = self._find(purpose)
         if found.until is not None and found.until <= self._clock.now():
             hint = _NEW_TOKEN if found.kind == "token" else _NEW_PROXY
-            raise _fatal(f"the {found.kind} of {found.origin} expired at {found.until:%Y-%m-%dT%H:%M:%SZ}", hint)
+            raise _needs_operator(
+                f"the {found.kind} of {found.origin} expired at {found.until:%Y-%m-%dT%H:%M:%SZ}", hint
+            )
         if needed and found.kind == "nothing":
-            raise _fatal("no credentials were found", _NONE)
+            raise _needs_operator("no credentials were found", _NONE)
         return found
 
     def until(self, purpose: Purpose) -> datetime | None:
@@ -159,7 +161,7 @@ class Credentials:
         """Return the token file that is named for a purpose; those of sources and destinations go together."""
         ends = [TOKEN_FILES[end] for end in ("source", "destination")]
         if TOKEN_FILES[purpose] in ends and len({bool(self._environ.get(name)) for name in ends}) == 2:
-            raise _fatal(f"only one of {' and '.join(ends)} is set", "set both or neither")
+            raise _needs_operator(f"only one of {' and '.join(ends)} is set", "set both or neither")
         return self._environ.get(TOKEN_FILES[purpose], "")
 
     def _proxies_found(self) -> list[Path]:
@@ -187,7 +189,7 @@ class Credentials:
         try:
             return self._with(read_token(text.encode("utf-8", "replace")), "BEARER_TOKEN")
         except ValueError as error:
-            raise _fatal(f"BEARER_TOKEN is not a credential: {error}", _NEW_TOKEN) from None
+            raise _needs_operator(f"BEARER_TOKEN is not a credential: {error}", _NEW_TOKEN) from None
 
     def _with(self, token: str, origin: str, file: str = "", stamp: Hashable = None) -> Credential:
         if token not in self._known:
@@ -204,7 +206,9 @@ class Credentials:
     def _certificate(self) -> Credential:
         paths = [self._environ.get(name, "") for name in ("X509_USER_CERT", "X509_USER_KEY")]
         if not all(paths):
-            raise _fatal("only one of X509_USER_CERT and X509_USER_KEY is set", "set both, or create a proxy")
+            raise _needs_operator(
+                "only one of X509_USER_CERT and X509_USER_KEY is set", "set both, or create a proxy"
+            )
         certificate, key = Path(paths[0]), Path(paths[1])
         stamp, pem = self._file(certificate, f"X509_USER_CERT {certificate}", read_pem, _NEW_PROXY)
         key_stamp, key_pem = self._file(key, f"X509_USER_KEY {key}", read_pem, _NEW_PROXY)
@@ -226,11 +230,11 @@ class Credentials:
                 content = file.read(LARGEST)
             self._read[path, parse] = stamp, parse(content)
         except OSError as error:
-            raise _fatal(
+            raise _needs_operator(
                 f"{origin} cannot be read: {error.strerror or error}", f"check path and rights, or {hint}"
             ) from None
         except ValueError as error:
-            raise _fatal(f"{origin} is not a credential: {error}", hint) from None
+            raise _needs_operator(f"{origin} is not a credential: {error}", hint) from None
         return self._read[path, parse]
 
     def _is_ours(self, path: Path) -> bool:
@@ -264,12 +268,12 @@ def _mode(path: Path) -> int:
 
 def _check_pem(origin: str, pem: Pem, *, certificate: bool, key: bool) -> None:
     if certificate and pem.until is None:
-        raise _fatal(f"{origin} contains no certificate", _NEW_PROXY)
+        raise _needs_operator(f"{origin} contains no certificate", _NEW_PROXY)
     if key and not pem.key:
-        raise _fatal(f"{origin} contains no private key", _NEW_PROXY)
+        raise _needs_operator(f"{origin} contains no private key", _NEW_PROXY)
     if key and pem.encrypted:
-        raise _fatal(f"the key in {origin} needs a password, which nobody can type here", _NEW_PROXY)
+        raise _needs_operator(f"the key in {origin} needs a password, which nobody can type here", _NEW_PROXY)
 
 
-def _fatal(message: str, hint: str) -> NeedsOperator:
+def _needs_operator(message: str, hint: str) -> NeedsOperator:
     return NeedsOperator(message, hint, hold="credentials")

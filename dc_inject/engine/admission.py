@@ -13,7 +13,7 @@ from dc_inject.model.ports import Backend, Identity, RseFacts
 
 
 def identities(backends: Mapping[str, Backend], *, allow_admin: bool) -> dict[str, Identity]:
-    """Ask every service who we are; raises Fatal when one cannot work, UsageError for an admin account."""
+    """Ask every service who we are; raises NeedsOperator when one cannot work, UsageError for an admin account."""
     found = {service: backend.check() for service, backend in backends.items()}
     for service, identity in found.items():
         if identity.admin and not allow_admin:

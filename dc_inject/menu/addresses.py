@@ -1,7 +1,7 @@
 """Storage URLs in the texts of a menu: prefixes, paths below them, links of two URLs, and the address of FTS.
 
-All are written in the canonical form of dc_inject.urls, so that two spellings of one place are equal. What is
-wrong is said without quoting the URL, which may carry a password.
+All are written in the canonical form of dc_inject.model.urls, so that two spellings of one place are equal.
+Messages never quote the URL, which may carry a password.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the texts of a menu mean: numbers, bounds, shares, local times, names; every error says how to mend it.
 
-Rates, sizes and durations themselves are read by dc_inject.units.
+Rates, sizes and durations themselves are read by dc_inject.model.units.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def shown(text: str, longest: int = 60) -> str:
 
 
 def explain(error: ValueError) -> tuple[str, str]:
-    """Return message and hint of an error from here or from dc_inject.units (`what is wrong; what is right`)."""
+    """Return message and hint of an error from here or from model/units.py (`what is wrong; what is right`)."""
     if isinstance(error, WrongError):
         return error.message, error.hint
     message, _, hint = str(error).rpartition("; ")

@@ -214,7 +214,7 @@ class Backend(Protocol):
     name: str  # of its entry in `services.SERVICES`
 
     def check(self) -> Identity:
-        """Tell who we are and what we may do; raises Fatal with a hint when nothing will work."""
+        """Tell who we are and what we may do; raises NeedsOperator with a hint when nothing will work."""
         ...
 
     def resolve(self, expression: str) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """From what a storage or the network answers to what has to happen next; no secret gets through.
 
-What the storage says of one file is Permanent; what may pass is Temporary; what only new credentials mend is
-Fatal, and Refused where it is this storage that does not take them. No request here is ever in doubt: each of them
-can be made again.
+A failure of one file is Permanent; one that may pass is Temporary; one that only new credentials cure is
+NeedsOperator, and Refused where this storage does not accept them. No request here is ever in doubt: each can be
+repeated.
 """
 
 from __future__ import annotations

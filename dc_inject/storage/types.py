@@ -86,8 +86,8 @@ class Storage(Protocol):
     """What the tool itself does at a storage; from any thread, and every call may be made again.
 
     URLs are canonical or can be made so (`dc_inject.model.urls`). What goes wrong is a ServiceError: Temporary,
-    Permanent (`Missing` where there is nothing), or Fatal with hold `credentials`: `Refused` when the storage says
-    so, else our own files are what is wrong. No message shows a secret.
+    Permanent (`Missing` where there is nothing), or NeedsOperator with hold `credentials`: `Refused` when the
+    storage refuses them, else our own files are what is wrong. No message shows a secret.
     """
 
     def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[Found]:

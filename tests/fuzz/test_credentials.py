@@ -101,7 +101,7 @@ def test_whatever_is_given_as_a_certificate(content: bytes) -> None:
 @fuzz(40, content=FILES | TOKENS.map(lambda text: text.encode("utf-8", "surrogatepass")), variable=st.sampled_from(
     ["X509_USER_PROXY", "BEARER_TOKEN_FILE", "DC_INJECT_FTS_TOKEN_FILE"]))  # fmt: skip
 def test_whatever_a_credential_file_holds(content: bytes, variable: str) -> None:
-    """A file is a credential, or Fatal with a hint; neither shows what is in it."""
+    """A file is a credential, or NeedsOperator with a hint; neither shows what is in it."""
     with tempfile.TemporaryDirectory(prefix="dc_inject-fuzz-") as folder:
         file = Path(folder) / "file"
         file.write_bytes(content)

@@ -116,7 +116,7 @@ class FtsBackend:
     def check(self) -> Identity:
         """Tell who we are; credentials are read anew, and a proxy is delegated where that is needed.
 
-        Raises Fatal also when what opens the storages cannot be used: no job could be made, or be deleted.
+        Raises NeedsOperator also when what opens the storages cannot be used: no job could be made, or be deleted.
         """
         purposes: tuple[Purpose, ...] = ("fts", "source", "destination")
         with _understood():

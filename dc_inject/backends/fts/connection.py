@@ -28,7 +28,7 @@ class Credentials(Protocol):
     """What opens FTS and the storages, such as `dc_inject.credentials.Credentials`."""
 
     def access(self, purpose: Purpose) -> Access:
-        """Return what opens a service or storage now; raises Fatal when that cannot be used."""
+        """Return what opens a service or storage now; raises NeedsOperator when that cannot be used."""
         ...
 
     def until(self, purpose: Purpose) -> datetime | None:
@@ -67,7 +67,7 @@ Make = Callable[[str, Access, Notes, float, str], Any]
 
 
 def real_client(endpoint: str, access: Access, notes: Notes, timeout: float, authorities: str) -> Any:  # noqa: ANN401  fts3 has no types
-    """Make a client for this thread; raises Fatal when the `fts3` package is not there."""
+    """Make a client for this thread; raises NeedsOperator when the `fts3` package is not there."""
     try:
         # Only here: the package is an extra, and compiled where it is installed.
         from dc_inject.backends.fts.client import Client  # noqa: PLC0415  as said
@@ -162,7 +162,7 @@ class Connection(Calling[Notes]):
         return local.client
 
     def _prove(self, client: Any) -> None:  # noqa: ANN401  fts3 has no types
-        """Ask who we are, if the credentials of this client are new; raises Fatal if we are somebody else."""
+        """Check who we are if this client's credentials are new; raises NeedsOperator if we are somebody else."""
         with self._lock:
             was = None if self._local.stamp in self._recognised else self._me
         if was is None:

@@ -30,7 +30,7 @@ def delegation(connection: Connection) -> Delegation:
 
 
 def check(connection: Connection, service: str, until: datetime | None) -> Identity:
-    """Return who we are; raises Fatal with address and hint when nothing will work.
+    """Return who we are; raises NeedsOperator with address and hint when nothing will work.
 
     With a certificate, FTS is given a proxy that lasts for some hours. No right to configure FTS makes an
     administrator of us: it only shows its limits.
@@ -62,7 +62,7 @@ def check(connection: Connection, service: str, until: datetime | None) -> Ident
 
 
 def _known(told: Mapping[str, Any]) -> Me:
-    """Return our name and VO as FTS has them; raises Fatal when it does not know us, or lets us do nothing."""
+    """Return our name and VO as FTS has them; raises NeedsOperator if it does not know us or grants us nothing."""
     me = Me.of(told)
     if me.account in {"", _NOBODY} or not me.vo:
         message = "it does not know us, or no virtual organisation of ours"

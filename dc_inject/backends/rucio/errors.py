@@ -1,8 +1,8 @@
 """From what Rucio, its client and the network raise to what has to happen next; no secret gets through.
 
-One principle decides between the classes: what is wrong with the item is AnotherNow or Permanent, what is wrong
+One principle decides between the classes: what is wrong with the item is TryOtherItem or Permanent, what is wrong
 with anything else (quota, space, a site's brake, the database) is Temporary, and what only a person can repair
-is Fatal.
+is NeedsOperator.
 """
 
 from __future__ import annotations

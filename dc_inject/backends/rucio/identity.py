@@ -23,7 +23,7 @@ _FOR_GOOD = timedelta.max
 
 
 def check(connection: Connection, service: str) -> Identity:
-    """Return who we are; raises Fatal with address and hint when nothing will work."""
+    """Return who we are; raises NeedsOperator with address and hint when nothing will work."""
     connection.renew()
     try:
         version = name(connection.call("ping")["version"])

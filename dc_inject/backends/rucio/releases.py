@@ -20,7 +20,7 @@ METADATA_PLUGIN = "DID_COLUMN"
 
 
 def check_client(installed: str = "") -> None:
-    """Raise Fatal unless the installed rucio-clients is of a release that this tool works with."""
+    """Raise NeedsOperator unless the installed rucio-clients is of a release that this tool works with."""
     installed = installed or version("rucio-clients")
     release = installed.partition(".")[0]
     if not (release.isdigit() and OLDEST <= int(release) <= NEWEST):

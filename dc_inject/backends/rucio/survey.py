@@ -57,7 +57,7 @@ class Survey:
 def surveyed(connection: Connection, pairs: Iterable[Pair]) -> Survey:
     """Ask about links and their ends, a few at a time; what cannot be told is missing, and stops nothing.
 
-    Raises Fatal when Rucio does not let us ask at all.
+    Raises NeedsOperator when Rucio does not let us ask at all.
     """
     links = sorted(set(pairs))
     rses = sorted({rse for pair in links for rse in pair})

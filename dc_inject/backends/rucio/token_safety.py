@@ -13,7 +13,7 @@ CREDENTIALS = "credentials"
 
 
 def check_trust(authorities: object, *hosts: str) -> None:
-    """Raise Fatal where the client would not verify TLS: that is what it makes of an empty path."""
+    """Raise NeedsOperator where the client would not verify TLS: that is what it makes of an empty path."""
     if authorities or not any(host.startswith("https:") for host in hosts):
         return
     empty = "X509_CERT_DIR" if os.environ.get("X509_CERT_DIR") == "" else "ca_cert in rucio.cfg"
@@ -24,7 +24,7 @@ def check_trust(authorities: object, *hosts: str) -> None:
 
 
 def check_place(places: Sequence[str | None]) -> None:
-    """Raise Fatal where others could give us their token, or read ours; `places` are the client's.
+    """Raise NeedsOperator where others could give us their token, or read ours; `places` are the client's.
 
     They are the configured file, the file of the expiry, the file of the token, and their folder. The folder may
     belong to root, and be open to all as /tmp is: there only its owner can replace a file.
@@ -34,21 +34,21 @@ def check_place(places: Sequence[str | None]) -> None:
     for place in _up_to_shared(folder):
         about = _about(place, follow=True)
         if about is not None and (about.st_uid not in {me, 0} or (about.st_mode & 0o022 and not _shared(about))):
-            raise _fatal(place)
+            raise _needs_operator(place)
     for file in (token, expiry):
         about = _about(file, follow=False)
         if about is not None and (about.st_uid != me or not stat.S_ISREG(about.st_mode) or about.st_mode & 0o022):
-            raise _fatal(file)
+            raise _needs_operator(file)
 
 
 def check_found(proxy: object) -> None:
-    """Raise Fatal for a proxy in the place where anybody can put one, if it is somebody else's."""
+    """Raise NeedsOperator for a proxy in the place where anybody can put one, if it is somebody else's."""
     if proxy == f"/tmp/x509up_u{os.geteuid()}":  # noqa: S108  where the client looks
         _check_owner(Path(str(proxy)))
 
 
 def check_discovery(shared: Path = Path("/tmp")) -> None:  # noqa: S108  where the client looks
-    """Raise Fatal where the client would find a bearer token of somebody else."""
+    """Raise NeedsOperator where the client would find a bearer token of somebody else."""
     if not (os.environ.get("BEARER_TOKEN") or os.environ.get("BEARER_TOKEN_FILE")):
         _check_owner(shared / f"bt_u{os.geteuid()}")
 
@@ -86,7 +86,7 @@ def _about(path: Path, *, follow: bool) -> os.stat_result | None:
         return None
 
 
-def _fatal(path: Path) -> NeedsOperator:
+def _needs_operator(path: Path) -> NeedsOperator:
     return NeedsOperator(
         f"Rucio's token is not taken from {path}: others own it or can write there",
         "remove it, or set auth_token_file_path in rucio.cfg to a file in a folder that only you can write to",
