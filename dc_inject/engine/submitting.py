@@ -1,10 +1,10 @@
 """Submitting a batch: intents whose moment has come go out together, and each answer is written down.
 
 What is planned waits on disk as an intent until its moment of release (`planning/release.py`). Then the intents of
-a link whose moment has come go out in one call: that they are called is written before it leaves (`Ledger.call`),
-so that a lost answer leaves them in doubt and never makes them twice. How many calls a service is given at once
-follows how it answers (`call_limits.py`). What an answer makes of an entry is decided in `model/transitions.py`;
-what follows on a refusal here: another item in the same cycle, a later try, or none.
+a link whose moment has come go out in one call. That they are called is written before the call leaves
+(`Injections.call`), so that a lost answer leaves them in doubt and never makes them twice. How many calls a
+service gets at once follows how it answers (`call_limits.py`). What an answer makes of an entry is decided in
+`model/transitions.py`; what follows a refusal here: another item in the same cycle, a later try, or none.
 
 The call itself is `submit` of a back end, such as `backends/rucio/rules.py`.
 """

@@ -51,7 +51,7 @@ def matches(item: Item, datasets: DatasetFilter, *, in_container: bool = False) 
 def passes(file: Item, source: str, files: FileFilter) -> bool:
     """Whether a source file passes a filter: by its path below the source's prefix, and its size.
 
-    Where `files.datasets` choose among datasets, what is asked here is a replica of one of them already.
+    Where `datasets` below `files` choose among datasets, what is asked here is a replica of one of them already.
     """
     smallest, largest = files.size
     path = file.name.removeprefix(f"{source}/")

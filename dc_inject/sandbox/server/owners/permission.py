@@ -13,7 +13,7 @@ OWNER_MAY_CHANGE = {"lifetime", "comment"}
 
 
 def has_permission(issuer: InternalAccount, action: str, kwargs: dict[str, Any], session: Session) -> bool:
-    """Rucio's hook: may `issuer` do `action`? Raises RuleNotFound for a rule that does not exist."""
+    """Rucio's hook: may `issuer` do `action`? For a missing rule the answer is RuleNotFound."""
     if generic.has_permission(issuer, action, kwargs, session=session):
         return True
     if action == "update_rule":

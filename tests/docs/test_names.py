@@ -1,0 +1,169 @@
+"""Pages and docstrings name only what exists: files, functions, exceptions, and the numbers behind a hold."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dc_inject.model import Hold
+from tests.docs import DOCS, ROOT
+
+SOURCES = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "dc_inject").rglob("*.py"))}
+FILES = [path.relative_to(ROOT) for folder in ("dc_inject", "tests") for path in (ROOT / folder).rglob("*.py")]
+PAGES = [
+    page
+    for page in [*sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+    if "\nReplaced by" not in page.read_text() and page.name != "changelog.md"
+]
+OTHERS = (".toml", ".json", ".cfg", ".conf", ".pem", ".key", ".md", ".yaml", ".done")  # files that are not code
+
+
+def tails(dotted: str) -> Iterator[str]:
+    """Yield a dotted name, and what is left of it without its first parts."""
+    parts = dotted.split(".")
+    return (".".join(parts[first:]) for first in range(len(parts)))
+
+
+def defined(body: Iterable[ast.stmt]) -> Iterator[str]:
+    """Yield the names that a module or class has, with the attributes of its classes."""
+    for node in body:
+        match node:
+            case ast.FunctionDef(name=name):
+                yield name
+            case ast.ClassDef(name=name):
+                for inner in ("", *(f".{attribute}" for attribute in defined(node.body))):
+                    yield from (name + inner, name.lower() + inner)  # `Limits.total`, and `limits.total` in prose
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+            case ast.ImportFrom(names=names):
+                yield from (alias.asname or alias.name for alias in names)
+
+
+def known_names() -> set[str]:
+    """Return the modules of dc_inject and what they define, by the full dotted name and each end of it."""
+    names = set()
+    for path, tree in SOURCES.items():
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        names |= set(tails(module)).union(*(tails(f"{module}.{name}") for name in defined(tree.body)))
+    return names
+
+
+KNOWN = known_names()
+CLASSES = {node.name for tree in SOURCES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def exists(name: str) -> bool:
+    """Tell whether a file (`planning/pace.py`) or a dotted name (`planning.pace.due`) is in the project."""
+    if name.endswith(".py"):
+        wanted = Path(name).parts
+        return any(path.parts[-len(wanted) :] == wanted for path in FILES)
+    return name in KNOWN
+
+
+def named(text: str) -> Iterator[str]:
+    """Yield the names of files and functions between backticks, and whatever begins as ours does."""
+    for quoted in re.findall(r"`([^`\n]+)`", text):
+        if re.fullmatch(r"[a-z_0-9/.]+\.py|[A-Za-z_]\w*(\.[A-Za-z_]\w+)+", quoted) and not quoted.endswith(OTHERS):
+            yield quoted  # and `cli/NAME.py` stands for any
+    yield from (name for name in re.findall(r"\bdc_inject(?:\.\w+)+", text) if not name.endswith(OTHERS))
+
+
+def docstrings() -> Iterator[tuple[Path, str]]:
+    """Yield every docstring of the code, with its file."""
+    for path, tree in SOURCES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                yield path.relative_to(ROOT), ast.get_docstring(node) or ""
+
+
+def test_a_name_of_nothing_is_seen():
+    assert list(named("`planning/pace.py`, `pace.due`, `dc_inject.toml`, `a.b c` and dc_inject.units.")) == [
+        "planning/pace.py",
+        "pace.due",
+        "dc_inject.units",
+    ]
+    assert exists("planning/pace.py")
+    assert exists("pace.due")
+    assert exists("limits.total")
+    assert not exists("plan/pace.py")
+    assert not exists("pace.dues")
+
+
+def test_pages_of_the_explanation_name_what_exists():
+    """The other pages are for users: dotted names there are keys and files of theirs, so only ours are read."""
+    wrong = []
+    for page in PAGES:
+        names = set(named(page.read_text()))
+        if "explanation" not in page.parts:
+            names = {name for name in names if name.endswith(".py") or name.startswith("dc_inject.")}
+        wrong += [f"{page.relative_to(ROOT)}: {name}" for name in sorted(names) if not exists(name)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("package", ["engine", "planning"])
+def test_the_architecture_has_each_file_of_the_engine_and_of_planning(package: str):
+    page = (DOCS / "explanation" / "architecture.md").read_text()
+    table = page.partition(f"| file in `{package}/` |")[2].partition("\n\n")[0]
+    files = {path.name for path in (ROOT / "dc_inject" / package).glob("*.py")} - {"__init__.py"}
+    assert sorted(re.findall(r"^\| `(\w+\.py)` \| \S", table, re.MULTILINE)) == sorted(files)
+
+
+def test_docstrings_name_what_exists():
+    elsewhere = {"concurrent.futures"}
+    wrong = [
+        f"{path}: {name}"
+        for path, text in docstrings()
+        for name in [*named(text), *re.findall(r"\b[a-z_/]+/[a-z_]+\.py\b", text)]
+        if name not in elsewhere and not exists(name)
+    ]
+    assert wrong == []
+
+
+def test_docstrings_name_exceptions_that_exist():
+    wrong = [
+        f"{path}: {name}"
+        for path, text in docstrings()
+        for name in re.findall(r"\b[Rr]aises? ([A-Z]\w+)", text)
+        if name.removesuffix("s") not in CLASSES and name not in CLASSES and not hasattr(builtins, name)
+    ]
+    assert wrong == []
+
+
+# The numbers behind a hold
+
+
+def quoted_numbers() -> set[str]:
+    """Return the words between backticks on the page about holds, in the sections of holds."""
+    text = (DOCS / "reference" / "holds.md").read_text()
+    sections = re.findall(r"^## (\S+)\n(.+?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    about = "".join(section for name, section in sections if name in {hold.value for hold in Hold})
+    return set(re.findall(r"`([a-z_]+)`", about))
+
+
+def test_the_page_about_holds_names_numbers_that_exist():
+    """A number is a key of a dictionary, a key of a menu is a field of its schema."""
+    nodes = [node for tree in SOURCES.values() for node in ast.walk(tree)]
+    words = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    words |= {ast.unparse(node.target) for node in nodes if isinstance(node, ast.AnnAssign)}
+    assert quoted_numbers() - words == set()
+
+
+def test_every_number_behind_a_hold_is_explained():
+    emitted = set()
+    for tree in SOURCES.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"Held", "Constraint"}:
+                dictionaries = [inner for inner in ast.walk(node) if isinstance(inner, ast.Dict)]
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "numbers":
+                dictionaries = [node.value] if isinstance(node.value, ast.Dict) else []
+            else:
+                continue
+            emitted |= {key.value for inner in dictionaries for key in inner.keys if isinstance(key, ast.Constant)}
+    page = (DOCS / "reference" / "holds.md").read_text()
+    assert len(emitted) > 20
+    assert [name for name in sorted(emitted) if f"`{name}" not in page] == []
