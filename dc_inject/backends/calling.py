@@ -13,7 +13,7 @@ from dc_inject.model.events import Observer, RequestMade
 from dc_inject.model.ports import Clock
 
 
-class Noting(Protocol):
+class CallNotes(Protocol):
     """What is noted of the calls of one thread."""
 
     requests: int  # since the beginning
@@ -23,7 +23,7 @@ class Noting(Protocol):
         ...
 
 
-N = TypeVar("N", bound=Noting)
+N = TypeVar("N", bound=CallNotes)
 
 
 class Calling(Generic[N]):

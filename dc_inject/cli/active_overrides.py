@@ -21,7 +21,7 @@ def standing(view: Reader) -> Iterator[str]:
     for stop in view.pauses():
         yield f"stopped since {_by(stop)}: {overrides.shown(stop.subject)}; `dc-inject resume` lifts it"
     for one in view.overrides():
-        what = overrides.said(one.kind, one.value)
+        what = overrides.describe(one.kind, one.value)
         yield f"set since {_by(one)}: {overrides.shown(one.subject)}: {what}; `dc-inject unset` deletes it"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from dc_inject.cli import campaigns, common, end_files, end_sweep, subjects, trusting
-from dc_inject.engine.ending import THREADS, Ending, Standing, files_left
+from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
@@ -136,7 +136,7 @@ def end(
         entries = ours(*IN_SERVICE)
         executor = ThreadExecutor(clock, THREADS)
         stack.callback(executor.close)
-        ending = Ending(
+        ending = ManualEnd(
             backends=backends,
             clock=clock,
             executor=executor,
@@ -194,14 +194,14 @@ def _read(ledger: Ledger, doomed: Sequence[Entry]) -> AbstractSet[str]:
     return second_hops([e for e in ledger.entries(*IN_SERVICE) if e.injection.key not in ends], onward).read
 
 
-def _sparing(standing: Standing, read: AbstractSet[str]) -> tuple[Standing, int]:
+def _sparing(standing: RulesByStage, read: AbstractSet[str]) -> tuple[RulesByStage, int]:
     """Return how things stand without complete ones that are read, and how many those are."""
     some = tuple(entry for entry in standing.complete if entry.injection.key not in read)
     return replace(standing, complete=some), len(standing.complete) - len(some)
 
 
 def _say(
-    standing: Standing, noun: str, left: int, spared: int, *, campaign: str, cancel: bool, rate: float
+    standing: RulesByStage, noun: str, left: int, spared: int, *, campaign: str, cancel: bool, rate: float
 ) -> None:
     """Say what is there, and what would be done, before anything is."""
     lines = []
@@ -286,7 +286,7 @@ def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, cl
     click.echo(f"{units.counted(ended, noun)} ended", err=True)
 
 
-def _settle(ending: Ending) -> None:
+def _settle(ending: ManualEnd) -> None:
     """Write down, before it leaves early, what is gone by now; interrupted once more, it leaves at once."""
     try:
         ending.settle(SETTLE_WITHIN)
@@ -296,7 +296,7 @@ def _settle(ending: Ending) -> None:
         raise click.exceptions.Exit(130) from None
 
 
-def _look_again(ending: Ending, ours: end_files.Ours, clock: Clock) -> None:
+def _look_again(ending: ManualEnd, ours: end_files.Ours, clock: Clock) -> None:
     """Write down what is gone by now; the rest is seen by the next start of `run`, or of this.
 
     Jobs whose end was asked for are waited for: their files can be deleted only when nothing writes any more.

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.engine.ending import Ending
+from dc_inject.engine.ending import ManualEnd
 from dc_inject.ledger import Ledger
 from dc_inject.model import Entry, Injection, State, units
 from dc_inject.model.errors import ServiceError
@@ -50,7 +50,7 @@ def under_way(ours: Ours) -> list[Entry]:
     ]
 
 
-def remove(ending: Ending, ours: Ours, clock: Clock) -> None:
+def remove(ending: ManualEnd, ours: Ours, clock: Clock) -> None:
     """Delete the files of ended jobs, and say what is known of them; raises ServiceError for those that stay."""
     entries = {entry.injection.key: entry for entry in _to_remove(ours)}
     if not entries:

@@ -99,7 +99,7 @@ def show(
             click.echo()
     else:
         tables.emit(fmt, COLUMNS, rows)
-    for sentence in (options.said(assumed), *_unresolved(drafts)):
+    for sentence in (options.describe(assumed), *_unresolved(drafts)):
         click.echo(sentence, err=True)
 
 

@@ -107,7 +107,7 @@ def refuse(ctx: click.Context, names: Sequence[str], why: str) -> None:
         raise UsageError(f"{', '.join(given)} {why}", "see `dc-inject plan --help`")
 
 
-def said(assumed: Assumptions) -> str:
+def describe(assumed: Assumptions) -> str:
     """Say what was assumed, in one sentence."""
     file = (
         "files of 5 GB where none is known" if assumed.mean_file is None else units.format_size(assumed.mean_file)

@@ -164,7 +164,7 @@ def link(ctx: click.Context, /, source: str | None, destination: str | None, **w
     if wanted["resume"]:
         path = common.existing_ledger(wanted["resume"])
         with Ledger.open(path) as ledger:
-            asked, progress = link_options.again(ledger, path, wanted["lasting"], clock.now())
+            asked, progress = link_options.resume_challenge(ledger, path, wanted["lasting"], clock.now())
     else:
         asked = link_options.challenge(source, destination, wanted, clock.now())
         progress = Progress(asked.ladder, asked.until)
@@ -194,8 +194,8 @@ def _carry_out(
     climbs: list[Climbing] = []
     named = [*asked.link[:2], asked.endpoint] if asked.link.service.ends_are_urls else []
 
-    def around(menus: Callable[[], Campaign], ledger: Ledger, clock: Clock) -> Callable[[], Campaign]:
-        ledger.keep_challenge("asked", asked.kept(), clock.now())
+    def wrap_menus(menus: Callable[[], Campaign], ledger: Ledger, clock: Clock) -> Callable[[], Campaign]:
+        ledger.keep_challenge("asked", asked.for_ledger(), clock.now())
         ledger.trust(trusting.hosts(named), common.who(), clock.now())  # for `end`, if it has to be called for it
         climbs.append(
             Climbing(
@@ -204,7 +204,7 @@ def _carry_out(
                 clock=clock,
                 progress=progress,
                 who=f"dc-inject link of {common.who()}",
-                heard=lambda: _show(ledger, asked),
+                on_cycle=lambda: _show(ledger, asked),
                 patience=link_menu.PATIENCE,
                 classify=_classify,
                 down=storages.down,
@@ -214,7 +214,7 @@ def _carry_out(
 
     timeout = wanted["timeout"]
     with storages.watched(max(asked.cycle / LOOKS, OFTEN)):
-        inject([menu], no_drain=True, timeout=timeout, around=around, stopping="{noun} will be ended")
+        inject([menu], no_drain=True, timeout=timeout, wrap_menus=wrap_menus, stopping="{noun} will be ended")
     hangup.mind()
     with Ledger.open(ledger_path) as ledger:
         climbs[0].finish(ledger, asked.key)
@@ -238,11 +238,11 @@ def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
     """Print the verdict of a mini-challenge from its ledger, and leave with what it means."""
     path = common.existing_ledger(campaign)
     with LedgerView.open(path) as view, view.snapshot():
-        asked, progress = link_options.kept(view, path)
+        asked, progress = link_options.load_challenge(view, path)
         holder = view.holder()
         if holder is None and progress.step is not None and progress.step.readings and progress.over is None:
             progress.stopped(progress.step.readings[-1])  # of one that was killed
-        told = link_verdict.told(asked, progress, view, _menu_file(asked.campaign))
+        told = link_verdict.verdict_json(asked, progress, view, _menu_file(asked.campaign))
         if holder is not None:
             so_far = "; ".join(filter(None, (f"{holder} is still running it", link_verdict.under_way(progress))))
             click.echo(f"preliminary: {so_far}", err=True)

@@ -94,7 +94,7 @@ class MiniChallenge:
         bounds = "" if self.link.service.takes_files else f", files: 1..1000, mean_file: {scalar(self.mean_file)}"
         return f"datasets: {{did: [{patterns}]{bounds}}}"
 
-    def kept(self) -> dict[str, Any]:
+    def for_ledger(self) -> dict[str, Any]:
         """Return it as the ledger keeps it."""
         some = {name: value for name, value in asdict(self).items() if name in _PLAIN}
         times = {"cycle": self.cycle.total_seconds(), "start": self.start.isoformat()}
@@ -115,7 +115,7 @@ _PLAIN = (
 )
 
 
-def kept(values: Mapping[str, Any], ladder: Ladder) -> MiniChallenge:
+def challenge_from_ledger(values: Mapping[str, Any], ladder: Ladder) -> MiniChallenge:
     """Return a mini-challenge as the ledger has kept it."""
     some = values["menu"]
     plain: dict[str, Any] = {

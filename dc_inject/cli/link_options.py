@@ -19,7 +19,7 @@ from dc_inject.model.errors import UsageError
 from dc_inject.model.services import by_end
 from dc_inject.planning import saturation
 from dc_inject.planning.saturation import Ladder, Next, Progress
-from dc_inject.planning.verdict import EARLY, Outcome
+from dc_inject.planning.verdict import EARLY, StepOutcome
 
 BRAKE = 10e9 / 8  # bytes per second: above it somebody has to say that it is meant
 DEFAULT_STEP = timedelta(minutes=30)
@@ -55,7 +55,7 @@ def challenge(
         top = first + step * max(-(-lasting // every) - 1, 0)
         top = min(top, highest) if highest else top
     ladder = Ladder(first, every, step, top, saturate=saturate)
-    _brake(top, given=bool(highest), yes=wanted["yes"])
+    _confirm_rate(top, given=bool(highest), yes=wanted["yes"])
     return MiniChallenge(
         campaign=wanted["campaign"] or _name(destination, start),
         contact=wanted["contact"] or common.who(),
@@ -114,7 +114,7 @@ def _rates(ladder: Ladder, lasting: timedelta) -> Iterator[float]:
         rate = ladder.above(rate)
 
 
-def _brake(top: float, *, given: bool, yes: bool) -> None:
+def _confirm_rate(top: float, *, given: bool, yes: bool) -> None:
     """Ask whether a high rate is meant; raises UsageError when it is not, or nobody can be asked."""
     if top <= BRAKE or given or yes:
         return
@@ -134,7 +134,7 @@ def _name(destination: str, now: datetime) -> str:
 # --------------------------------------------------------------------------- one that was begun
 
 
-def kept(view: Reader, path: Path) -> tuple[MiniChallenge, Progress]:
+def load_challenge(view: Reader, path: Path) -> tuple[MiniChallenge, Progress]:
     """Return a mini-challenge and how far it is, as its ledger tells; raises UsageError when it is none."""
     told = view.challenge()
     progress = readings.progress(told)
@@ -143,18 +143,20 @@ def kept(view: Reader, path: Path) -> tuple[MiniChallenge, Progress]:
             f"{path} is not the ledger of a mini-challenge", "`dc-inject status` shows other campaigns"
         )
     last = next(values for _, kind, values in reversed(told) if kind == "asked")
-    return link_menu.kept(last, progress.ladder), progress
+    return link_menu.challenge_from_ledger(last, progress.ladder), progress
 
 
-def again(view: Reader, path: Path, more: timedelta | None, now: datetime) -> tuple[MiniChallenge, Progress]:
+def resume_challenge(
+    view: Reader, path: Path, more: timedelta | None, now: datetime
+) -> tuple[MiniChallenge, Progress]:
     """Return what is left of a mini-challenge that was stopped, from now on; `more` is how long, if not the rest.
 
     Raises UsageError when nothing is left of it.
     """
-    asked, progress = kept(view, path)
+    asked, progress = load_challenge(view, path)
     name, stopped = asked.campaign, view.challenge()[-1].at
     known = saturation.conclusion(progress.ladder, progress.verdicts, progress.decisions).outcome
-    if progress.over is not None and known is not Outcome.INCONCLUSIVE and not _cut_short(progress):
+    if progress.over is not None and known is not StepOutcome.INCONCLUSIVE and not _cut_short(progress):
         raise UsageError(f"{name} is over, and has a verdict", f"`dc-inject link --verdict {name}` prints it")
     left = more or max(progress.until - stopped, timedelta(0))
     least = units.format_duration(2 * asked.cycle)

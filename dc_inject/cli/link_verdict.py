@@ -16,7 +16,7 @@ from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed,
 from dc_inject.model.services import SERVICES
 from dc_inject.planning import saturation
 from dc_inject.planning.saturation import Progress
-from dc_inject.planning.verdict import COARSE, EARLY, Outcome
+from dc_inject.planning.verdict import COARSE, EARLY, StepOutcome
 
 
 def _time_of_day(moment: str) -> str:
@@ -54,7 +54,7 @@ HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{s
 LATER = "when it works again, repeat the step with `dc-inject link --resume {name} --for 30m`"
 
 
-def told(asked: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> dict[str, Any]:
+def verdict_json(asked: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> dict[str, Any]:
     """Return the verdict; the keys are an interface, described in docs/reference/link.md."""
     ladder, verdicts, decisions = asked.ladder, progress.verdicts, progress.decisions
     found = saturation.conclusion(ladder, verdicts, decisions)
@@ -142,7 +142,7 @@ def emit(fmt: str, told: Mapping[str, Any]) -> None:
     if failed or any(step["failed"] for step in told["steps"]):
         click.echo(f"failed files: {failed or '(reasons not reported)'}", err=True)
     for step in told["steps"]:
-        if step["outcome"] != Outcome.REACHED.value and step["reason"] not in told["reason"]:
+        if step["outcome"] != StepOutcome.REACHED.value and step["reason"] not in told["reason"]:
             click.echo(f"step {step['step']}, {step['outcome']}: {step['reason']}", err=True)
         if step["disturbed"]:
             click.echo(f"step {step['step']}, {step['outcome']} although {step['disturbed']}", err=True)
@@ -172,7 +172,7 @@ def removed_by(told: Mapping[str, Any]) -> str:
 
 def sentence(told: Mapping[str, Any]) -> str:
     """Say the verdict in one sentence."""
-    known = told["outcome"] == Outcome.REACHED.value
+    known = told["outcome"] == StepOutcome.REACHED.value
     rate = "" if told["stands"] is None else units.format_rate(told["stands"])
     if not rate:
         return f"{told['outcome']}: {told['reason']}"
@@ -183,11 +183,11 @@ def sentence(told: Mapping[str, Any]) -> str:
 
 def left_with(told: Mapping[str, Any], selection: str) -> DcInjectError | None:
     """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change."""
-    if told["outcome"] == Outcome.REACHED.value:
+    if told["outcome"] == StepOutcome.REACHED.value:
         return None
     name = told["campaign"]
     message = f"{name}: {told['outcome']} ({told['cause']})"  # the reason has just been told
-    if told["outcome"] == Outcome.NOT_REACHED.value:
+    if told["outcome"] == StepOutcome.NOT_REACHED.value:
         return ThresholdMissed(message, f"see `dc-inject status {name}`")
     if told["outage"]:
         return ServiceError(message, LATER.format(name=name))

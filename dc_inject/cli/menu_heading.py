@@ -134,7 +134,7 @@ def time_in(timezone: str) -> Time:
     return Time(values.zone(timezone))
 
 
-def told(heading: Heading) -> str:
+def describe_assumptions(heading: Heading) -> str:
     """Say what was assumed, or nothing."""
     known = {key: getattr(heading, key) for key in _TEXTS} | {"datasets": " ".join(heading.datasets)}
     options = {"datasets": "--did"}

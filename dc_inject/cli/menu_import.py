@@ -91,7 +91,7 @@ def import_(
     )
     draft = menu_heading.checked(text, output)
     menu_files.say(*found.remarks, f"imported {menu_heading.together(draft)}, from {found.form}")
-    if assumed := menu_heading.told(heading):
+    if assumed := menu_heading.describe_assumptions(heading):
         menu_files.say(assumed)
     menu_files.write(text, output, force=force)
 

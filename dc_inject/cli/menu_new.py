@@ -137,7 +137,7 @@ def new(
     text = _text(given, wanted)
     draft = menu_heading.checked(text, output)
     menu_files.say(menu_heading.together(draft))
-    if assumed := menu_heading.told(menu_heading.heading(given, wanted[0].name)):
+    if assumed := menu_heading.describe_assumptions(menu_heading.heading(given, wanted[0].name)):
         menu_files.say(assumed)
     menu_files.write(text, output, force=force)
 

@@ -50,8 +50,8 @@ def carry_out(action: OperatorAction, path: Path, subject: str, why: str) -> Non
         else:
             kind, due = Kind(action.verb), _due_now(ledger, subject)
             done = ledger.override(subject, kind, action.value, who, why, now)
-            what = f"{overrides.shown(subject)}: {overrides.said(kind, action.value)}{due}"
-            said = f"{what}; {heard(path)}" if done else f"{what}: already set"
+            what = f"{overrides.shown(subject)}: {overrides.describe(kind, action.value)}{due}"
+            said = f"{what}; {when_applied(path)}" if done else f"{what}: already set"
             limits = tuple(active_overrides.held_by(ledger, subject, kind, now))
         left = ledger.pauses()
     click.echo(f"{name}: {said}", err=True)
@@ -61,7 +61,7 @@ def carry_out(action: OperatorAction, path: Path, subject: str, why: str) -> Non
         say_stopped(left)
 
 
-def heard(path: Path, more: str = HIGHER) -> str:
+def when_applied(path: Path, more: str = HIGHER) -> str:
     """Return who applies a change, when, and what it does then."""
     with LedgerView.open(path) as view:
         holder, cycle = view.holder(), view.last_cycle()
@@ -79,7 +79,7 @@ def say_stopped(pauses: Iterable[Pause]) -> None:
 
 def _paused(subject: str, path: Path, before: Iterable[Pause], *, done: bool) -> str:
     if done:
-        return f"{_injection(subject)} is stopped; {heard(path, STOPPED)}"
+        return f"{_injection(subject)} is stopped; {when_applied(path, STOPPED)}"
     first = next(pause for pause in before if pause.subject == subject)
     return f"{_injection(subject)} is already stopped, {_since(first)}" + (f" ({first.why})" if first.why else "")
 

@@ -33,7 +33,7 @@ from dc_inject.system.executor import ThreadExecutor
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Around = Callable[[Callable[[], Campaign], Ledger, Clock], Callable[[], Campaign]]
+WrapMenus = Callable[[Callable[[], Campaign], Ledger, Clock], Callable[[], Campaign]]
 
 START_PATIENCE = timedelta(minutes=1)  # at most; how long a service may fail at the start before we give up
 ONCE_MORE = timedelta(seconds=5)  # how long at least credentials are tried again that were refused once
@@ -115,14 +115,14 @@ def inject(
     allow_admin: bool = False,
     threads: int = 8,
     timeout: float = 60.0,
-    around: Around | None = None,
+    wrap_menus: WrapMenus | None = None,
     stopping: str = "{noun} stay live",
     closing: Callable[[str, Ledger], None] | None = None,
 ) -> None:
     """Do what `run` does; the options are its own.
 
-    `around` may stand between the menus and the engine, which asks for them at each turn of a cycle. `stopping`
-    is said at the first Ctrl-C. `closing` shows at the end how the campaign stands.
+    `wrap_menus` may return another source of menus, which the engine then asks at each turn of a cycle. `stopping`
+    is printed at the first Ctrl-C. `closing` shows at the end how the campaign stands.
     """
     for number in hangup.signals():  # before there is anything to stop: as Ctrl-C
         signal.signal(number, signal.default_int_handler)
@@ -177,7 +177,7 @@ def inject(
         executor = ThreadExecutor(clock, threads)
         stack.callback(executor.close)
         engine = Engine(
-            menus=around(source, ledger, clock) if around else source,
+            menus=wrap_menus(source, ledger, clock) if wrap_menus else source,
             ledger=ledger,
             backends=backends,
             identities=identities,

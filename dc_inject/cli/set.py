@@ -37,11 +37,11 @@ def set_(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     Example: dc-inject set T2_CH_CERN T1_US_FNAL_Disk rate 40Gb/s --why "FNAL asks for more"
     Example: dc-inject set dc27-rehearsal us-mesh scale 0.5
     """
-    names, action = spoken(words)
+    names, action = parse_words(words)
     operator_actions.carry_out(action, *subjects.found(names, ledger_path), why)
 
 
-def spoken(words: Sequence[str]) -> tuple[tuple[str, ...], OperatorAction]:
+def parse_words(words: Sequence[str]) -> tuple[tuple[str, ...], OperatorAction]:
     """Read the words of a command: names, a verb, and its value; raises UsageError."""
     place = max((number for number, word in enumerate(words) if word in VERBS), default=None)
     if place is None:

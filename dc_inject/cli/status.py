@@ -15,7 +15,7 @@ import click
 
 from dc_inject.cli import common, tables
 from dc_inject.engine import controlling
-from dc_inject.ledger import LedgerView, Line, Row
+from dc_inject.ledger import LedgerView, Row, SummaryLine
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, State, units
@@ -228,7 +228,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
         "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
         "overrides": [
-            _timed({**asdict(one), "what": overrides.said(one.kind, one.value)}) for one in view.overrides()
+            _timed({**asdict(one), "what": overrides.describe(one.kind, one.value)}) for one in view.overrides()
         ],
         "signals_missing": [
             {"signal": s.name, "subject": s.subject, "since": tables.moment(s.at), "why": s.why}
@@ -309,7 +309,7 @@ def _injector(view: LedgerView) -> dict[str, Any] | None:
     return {"who": who, "since": tables.moment(datetime.fromtimestamp(since, UTC))}
 
 
-def _sums(lines: Sequence[Line], failures: Mapping[FlowKey, Mapping[str, int]]) -> dict[str, Any]:
+def _sums(lines: Sequence[SummaryLine], failures: Mapping[FlowKey, Mapping[str, int]]) -> dict[str, Any]:
     """Add up links; of ratios, those of the sums. Cycles are those in which any of them was due something."""
     due, injected = sum(line.due for line in lines), sum(line.injected for line in lines)
     moved, estimated = sum(line.moved for line in lines), sum(line.estimated for line in lines)

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dc_inject.cli import common, subjects
-from dc_inject.cli.operator_actions import heard, say_stopped
+from dc_inject.cli.operator_actions import say_stopped, when_applied
 from dc_inject.ledger import Ledger
 from dc_inject.model.errors import UsageError
 from dc_inject.planning import overrides
@@ -38,12 +38,16 @@ def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     with Ledger.open(path) as ledger, ledger.together():
         subjects.known(ledger, subject)
         deleted = [
-            overrides.said(one.kind, one.value) for one in ledger.unset(subject, kind, common.who(), why, now)
+            overrides.describe(one.kind, one.value) for one in ledger.unset(subject, kind, common.who(), why, now)
         ]
         name, left, pauses = ledger.campaign or path.stem, ledger.overrides(), ledger.pauses()
-    done = f"deleted {', '.join(deleted)}; {heard(path)}" if deleted else f"no {kind or 'rate or scale'} was set"
+    done = (
+        f"deleted {', '.join(deleted)}; {when_applied(path)}"
+        if deleted
+        else f"no {kind or 'rate or scale'} was set"
+    )
     click.echo(f"{name}: {overrides.shown(subject)}: {done}", err=True)
     for one in left:
-        still = f"{overrides.shown(one.subject)}: {overrides.said(one.kind, one.value)}"
+        still = f"{overrides.shown(one.subject)}: {overrides.describe(one.kind, one.value)}"
         click.echo(f"still set: {still}, since {one.since:%Y-%m-%d %H:%M:%SZ} by {one.who}", err=True)
     say_stopped(pauses)

@@ -12,7 +12,7 @@ from dc_inject.engine.calls import Calls
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Held, Hold
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
-from dc_inject.model.events import BreakerSwitched, Event, LinkTroubled, Observer, ServiceFailed, SightLost
+from dc_inject.model.events import BreakerSwitched, Event, LinkTroubled, ObservationLost, Observer, ServiceFailed
 from dc_inject.model.ports import Backend, Clock, Identity
 from dc_inject.planning.plan import Demand
 
@@ -106,7 +106,7 @@ class EngineContext:
         """Remember that nothing has been seen of a service for a while."""
         if service not in self.unseen:
             log.warning("%s", error.message)
-            self.tell(SightLost(service, lost=True))
+            self.tell(ObservationLost(service, lost=True))
         self.unseen[service] = error
         self.ledger.signal("observation", service, None, self.clock.now(), error.message)
 
@@ -116,7 +116,7 @@ class EngineContext:
         self.ledger.signal("observation", service, "seen", self.clock.now())
         if was_silent:
             log.info("what was injected through %s is observed again", service)
-            self.tell(SightLost(service, lost=False))
+            self.tell(ObservationLost(service, lost=False))
 
     def warn(self, subject: Hashable, message: str) -> bool:
         """Say in the log what is wrong, of one subject at most every few minutes; returns whether it was said."""

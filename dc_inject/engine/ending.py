@@ -4,8 +4,8 @@ Ending an incomplete rule cancels its transfers; millions of cancelled transfers
 each cancel comes an exact look at what the rule has moved, and between cancels a look at those that are left:
 what has become complete meanwhile ends at once, what is gone needs no cancel.
 
-`Ending` drives the `Reconciler` (see there for the lifetime of a rule) and waits for the answers. It works without
-a ledger as well; then nothing is written down.
+`ManualEnd` drives the `Reconciler` (see there for the lifetime of a rule) and waits for the answers. It works
+without a ledger as well; then nothing is written down.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RulesByStage:
     """Our rules as a service sees them now, by how far they are (`planning/reconcile.py`)."""
 
     complete: tuple[Entry, ...]
@@ -57,7 +57,7 @@ def files_left(entries: Iterable[Entry]) -> int:
     return sum(entry.injection.item.files - entry.files_done for entry in entries)
 
 
-class Ending:
+class ManualEnd:
     """Ends rules of ours, with the record written before each call and after what is seen of it."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Ending:
         self._reconciler = Reconciler(backends, clock, record)
         self._asked: dict[str, Entry] = {}  # asked to end, and not seen to be gone
 
-    def look(self, entries: Sequence[Entry], missed: Missed | None = None) -> Standing:
+    def look(self, entries: Sequence[Entry], missed: Missed | None = None) -> RulesByStage:
         """Ask how entries stand and write it down; raises the ServiceError of a service that does not tell.
 
         A service that does not know what it had accepted may be wrong for a moment. With `missed`, which is told
@@ -102,7 +102,7 @@ class Ending:
         never = [entry.injection.key for entry in at[Stage.NEVER_CARRIED_OUT]]
         if never and self._record is not None:
             self._record.withdraw(never, "the request was lost and not carried out", self._clock.now())
-        return Standing(
+        return RulesByStage(
             complete=tuple(at[Stage.COMPLETE]),
             unfinished=tuple(at[Stage.UNFINISHED]),
             overdue=tuple(at[Stage.OVERDUE]),

@@ -341,7 +341,7 @@ class Engine:
             log.info("%s resumes with the next cycle", overrides.shown(subject, "the campaign"))
         self._paused = {pause.subject for pause in pauses}
         if self._cycle is not None and self._plan_at is None:  # a plan that is still to be made is heeded then
-            self._overriding.brake(self._in_menus, self._cycle, self._clock.now())
+            self._overriding.heed_lower_rates(self._in_menus, self._cycle, self._clock.now())
         if pauses and self._cycle is not None:
             flows = {flow.key for flow in self._campaign.flows if paused(pauses, flow.key)}
             dropped = self._submitting.withdraw(flows, "paused")

@@ -8,13 +8,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from dc_inject.engine import readings
-from dc_inject.engine.readings import Classify, Reads
+from dc_inject.engine.readings import Classify, LinkReader
 from dc_inject.ledger import Ledger, Row
 from dc_inject.model import Campaign, Cycle, FlowKey, State, units
 from dc_inject.model.ports import Clock
 from dc_inject.planning import saturation
 from dc_inject.planning.overrides import Kind
-from dc_inject.planning.saturation import Decision, Next, Progress
+from dc_inject.planning.saturation import Next, NextStep, Progress
 from dc_inject.planning.verdict import Reading, Verdict
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Climbing:
         clock: Clock,
         progress: Progress,
         who: str,
-        heard: Callable[[], None] = lambda: None,
+        on_cycle: Callable[[], None] = lambda: None,
         patience: int = 2,
         classify: Classify = lambda _reason: "other",
         down: Callable[[], str] = lambda: "",
@@ -54,7 +54,7 @@ class Climbing:
         self._clock = clock
         self._progress = progress
         self._who = who
-        self._heard = heard
+        self._on_cycle = on_cycle
         self._patience = patience
         self._classify = classify
         self._down = down
@@ -67,7 +67,7 @@ class Climbing:
         return self._progress.verdicts
 
     @property
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[NextStep]:
         """What came after each of them."""
         return self._progress.decisions
 
@@ -84,7 +84,7 @@ class Climbing:
             if reading.at > self._last.at:
                 self._take(key, reading)
                 self._weigh(key)
-                self._heard()
+                self._on_cycle()
         over = self._progress.over
         return made if over is None else self._ended(made, over, now)
 
@@ -169,7 +169,7 @@ class Climbing:
     def _read(self, key: FlowKey, now: datetime) -> Reading:
         step = self._progress.step
         since = step.readings[0].at if step and step.readings else None
-        reading = Reads(key, self._classify).now(self._ledger, now, self._last, since)
+        reading = LinkReader(key, self._classify).now(self._ledger, now, self._last, since)
         return replace(reading, down=self._down())
 
     def _rows(self) -> Sequence[Row]:
@@ -177,7 +177,7 @@ class Climbing:
         return () if cycle is None else self._ledger.rows(cycle=cycle)
 
 
-def sentence(number: int, verdict: Verdict, decision: Decision) -> str:
+def sentence(number: int, verdict: Verdict, decision: NextStep) -> str:
     """Say in one line what a step has shown, and what comes next."""
     moved, rate = units.format_rate(verdict.moved_rate), units.format_rate(verdict.rate)
     why = f" ({verdict.why})" if verdict.why else ""

@@ -82,8 +82,8 @@ class Opening:
         flows = tuple(flow for menu in menus for flow in menu.flows)
         exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
         due = pace.due(flows, exclusions, site_of(campaign), cycle.start, cycle.end, since)
-        speaking = pace.flows_now(flows, cycle)
-        remaining = goals.remaining(self._context, speaking, exclusions, site_of(campaign), cycle, since)
+        current_flows = pace.flows_now(flows, cycle)
+        remaining = goals.remaining(self._context, current_flows, exclusions, site_of(campaign), cycle, since)
         for key, part in due.items():
             pause = paused(pauses, key)
             if pause is not None:
@@ -92,13 +92,13 @@ class Opening:
                 amount = remaining[key](part.bytes) if key in remaining else part.bytes
                 dues[key] = amount, hold or (part.held if part.bytes == 0 else None)
         amounts = {key: amount for key, (amount, _) in dues.items()}
-        goal_of = {key: flow.goal for key, flow in speaking.items()}
+        goal_of = {key: flow.goal for key, flow in current_flows.items()}
         with self._context.ledger.together():
             controlled = (
-                controlling.decide(self._context, cycle, speaking, amounts) if hold is None else Controlled()
+                controlling.decide(self._context, cycle, current_flows, amounts) if hold is None else Controlled()
             )
             extras = {
-                key: round(amount * controlled.overhead(speaking[key])) + controlled.added.get(key, 0)
+                key: round(amount * controlled.overhead(current_flows[key])) + controlled.added.get(key, 0)
                 for key, amount in amounts.items()
             }
             if self._context.ledger.open_cycle(cycle, dues, self._context.clock.now(), extras, goal_of):
@@ -128,9 +128,9 @@ class Opening:
         """
         context, now = self._context, self._context.clock.now()
         dues = {row.key: row for row in context.ledger.rows(cycle=cycle)}
-        speaking = pace.flows_now(campaign.flows, cycle)
+        current_flows = pace.flows_now(campaign.flows, cycle)
         # A menu may have lost a link since its due was written: then nothing speaks for it any more.
-        flows = {key: speaking[key] for key in dues if key in speaking}
+        flows = {key: current_flows[key] for key in dues if key in current_flows}
         deadline = max(now + cycle.length * context.settings.planning_part, now + timedelta(seconds=1))
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         facts = self._ask_facts(flows.values(), deadline, last_try=last_try)

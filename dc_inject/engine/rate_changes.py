@@ -5,7 +5,7 @@ A run looks for them every few seconds. What they make of the menus is in `plann
 
 - The next cycle is due what is set when it begins (`over`), and a missed one what was set then (`missed`).
 - What was booked as due in the open cycle stays. A higher rate waits for the next cycle. A lower one is heeded
-  at once (`brake`): intents that still wait are dropped to what the rest of the cycle is now due, and the
+  at once (`heed_lower_rates`): intents that still wait are dropped to what the rest of the cycle is now due, and the
   difference is forgiven. So due less forgiven is the integral of the rates as they were in force, to a byte.
 - A flow with a goal is forgiven only what was dropped, since its due is not the integral of a rate alone: what it
   is short of its goal is due again.
@@ -56,7 +56,7 @@ class Overriding:
         """Return the campaign as it was at the begin of a cycle in which nobody ran."""
         return overrides.overlaid(menus, self._context.ledger.overrides(cycle.start))
 
-    def brake(self, menus: Campaign, cycle: Cycle, now: datetime) -> None:
+    def heed_lower_rates(self, menus: Campaign, cycle: Cycle, now: datetime) -> None:
         """Heed in the open cycle what was lowered since it was planned."""
         after = self._context.ledger.overrides()
         if self._seen == after:
@@ -105,5 +105,5 @@ def _say(before: Iterable[Override], after: Iterable[Override]) -> None:
 
 def sentence(one: Override, verb: str) -> str:
     """Say in a line what is set, by whom and why."""
-    subject = overrides.shown(one.subject, "the campaign")
-    return f"{subject}: {overrides.said(one.kind, one.value)} {verb} ({one.who}{': ' if one.why else ''}{one.why})"
+    subject, value = overrides.shown(one.subject, "the campaign"), overrides.describe(one.kind, one.value)
+    return f"{subject}: {value} {verb} ({one.who}{': ' if one.why else ''}{one.why})"

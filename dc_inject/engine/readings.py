@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dc_inject.ledger import Totals
-from dc_inject.ledger.challenge import Told
+from dc_inject.ledger.challenge import ChallengeRecord
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Entry, FlowKey, Held, Hold, State
 from dc_inject.model.holds import Trait
@@ -21,7 +21,7 @@ Classify = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class LinkReader:
     """Reads the account of one link. `classify` tells the class of what a service says of files that failed."""
 
     key: FlowKey
@@ -137,7 +137,7 @@ def asked(ladder: Ladder, until: datetime) -> dict[str, Any]:
     }
 
 
-def progress(told: Iterable[Told]) -> Progress | None:
+def progress(told: Iterable[ChallengeRecord]) -> Progress | None:
     """Return how far a mini-challenge is, made again from what was kept of it; None when there is none."""
     made: Progress | None = None
     for at, kind, values in told:

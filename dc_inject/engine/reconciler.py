@@ -11,7 +11,7 @@ else it ends with its lifetime. What it leaves at its destination is *deleted* (
 
 `Reconciler` is the one way to do this. That an end is asked for is written down before the call leaves, and what
 was seen before anything follows on it, so that a process may die between any two steps. `Rounds` drives it in a
-run, where calls must not keep the engine waiting. `Ending` (`ending.py`) drives it for `dc-inject end`, where a
+run, where calls must not keep the engine waiting. `ManualEnd` (`ending.py`) drives it for `dc-inject end`, where a
 person waits for each answer.
 """
 
@@ -32,7 +32,7 @@ from dc_inject.engine.deleting import DeletionRounds
 from dc_inject.engine.preflight import SET_ASIDE
 from dc_inject.model import Entry, Flow, FlowKey, State, transitions
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
-from dc_inject.model.events import EndCalled, Ended, Ending, Event, Observed
+from dc_inject.model.events import EndCalled, Ended, EndRequested, Event, Observed
 from dc_inject.model.ports import Backend, Clock, Observation, Outcome, Status
 from dc_inject.planning import reconcile
 from dc_inject.planning.second_hops import onward_flows
@@ -125,7 +125,7 @@ class Reconciler:
                 now, keys = self._clock.now(), tuple(entry.injection.key for entry in part)
                 if self._record is not None:
                     self._record.end_asked(keys, now)
-                self._tell(Ending(keys))
+                self._tell(EndRequested(keys))
                 asked = [transitions.end_asked(entry, now) for entry in part]
                 yield Batch(service, asked, partial(_end, self._backends[service], asked))
 

@@ -15,7 +15,7 @@ from dc_inject.engine.context import EngineContext
 from dc_inject.model import Bundle, Entry, Flow, FlowKey, Item, State
 from dc_inject.model.goals import SecondHop
 from dc_inject.planning import lifetime
-from dc_inject.planning.second_hops import Hops, Waiting, left, onward_flows, second_hops
+from dc_inject.planning.second_hops import Hops, WaitingCopy, left, onward_flows, second_hops
 from dc_inject.planning.selection import MOST_FILES
 
 FAR = datetime.max.replace(tzinfo=UTC)
@@ -34,7 +34,7 @@ def landed(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[
     return onward
 
 
-def able(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[Waiting]]:
+def able(context: EngineContext, flows: Iterable[Flow]) -> dict[FlowKey, list[WaitingCopy]]:
     """Return what waits for second hops and lives long enough to go on."""
     onward = onward_flows(flows)
     if not onward:
@@ -74,7 +74,7 @@ def _had(context: EngineContext) -> set[FlowKey]:
     return {key for key, (kind, _) in context.ledger.goals().items() if kind == SecondHop.kind}
 
 
-def _left(context: EngineContext, hop: FlowKey, waiting: Sequence[Waiting]) -> list[tuple[Waiting, Item]]:
+def _left(context: EngineContext, hop: FlowKey, waiting: Sequence[WaitingCopy]) -> list[tuple[WaitingCopy, Item]]:
     """Return those of which anything has not gone on and may, with what that is."""
     if not waiting:
         return []

@@ -35,7 +35,7 @@ WRONG_JOBS = 3  # refused for good, after which a link waits for the next cycle
 LONGEST_WAIT = timedelta(hours=6)  # of a pair that was refused again and again
 
 
-class Waiting:
+class IntentQueue:
     """Intents of the current cycle by their keys, none of which has been called for."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Submitting:
     def __init__(self, context: EngineContext) -> None:
         """Take what the engine's parts share."""
         self._context = context
-        self._waiting = Waiting()
+        self._waiting = IntentQueue()
         self._called: set[str] = set()  # asked for by this process, and not answered yet
         self._submits: Counter[str] = Counter()  # calls under way, by service
         self._cycle: Cycle | None = None

@@ -11,7 +11,7 @@ from dc_inject.ledger.database import moment, stored
 from dc_inject.ledger.store import Store
 
 
-class Told(NamedTuple):
+class ChallengeRecord(NamedTuple):
     """One thing that is kept of a mini-challenge: `asked`, a `reading`, or `stopped` with a last reading."""
 
     at: datetime
@@ -22,10 +22,10 @@ class Told(NamedTuple):
 class ChallengeReader(Store):
     """What can be read of it."""
 
-    def challenge(self) -> tuple[Told, ...]:
+    def challenge(self) -> tuple[ChallengeRecord, ...]:
         """Return all that is kept, in the order in which it was written; nothing for other campaigns."""
         found = self._db.rows("SELECT * FROM challenge ORDER BY id")
-        return tuple(Told(moment(row["at"]), row["kind"], json.loads(row["text"])) for row in found)
+        return tuple(ChallengeRecord(moment(row["at"]), row["kind"], json.loads(row["text"])) for row in found)
 
 
 class Challenge(ChallengeReader):

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from dc_inject.ledger.database import moment, stored
 from dc_inject.ledger.records import RecordReader, Records
-from dc_inject.planning.overrides import EVERYTHING, Kind, Override, said, shown
+from dc_inject.planning.overrides import EVERYTHING, Kind, Override, describe, shown
 
 
 class OverrideReader(RecordReader):
@@ -45,7 +45,7 @@ class Overrides(Records, OverrideReader):
                 why,
                 stored(now),
             )
-            self.change(who, f"set {shown(subject, EVERYTHING)} {said(kind, value)}", why, now)
+            self.change(who, f"set {shown(subject, EVERYTHING)} {describe(kind, value)}", why, now)
         return True
 
     def unset(self, subject: str, kind: Kind | None, who: str, why: str, now: datetime) -> tuple[Override, ...]:
@@ -54,7 +54,7 @@ class Overrides(Records, OverrideReader):
             ours = tuple(o for o in self.overrides() if o.subject == subject and kind in {None, o.kind})
             for one in ours:
                 self._lift(subject, one.kind, now)
-                self.change(who, f"unset {shown(subject, EVERYTHING)} {said(one.kind, one.value)}", why, now)
+                self.change(who, f"unset {shown(subject, EVERYTHING)} {describe(one.kind, one.value)}", why, now)
         return ours
 
     def _lift(self, subject: str, kind: Kind, now: datetime) -> None:

@@ -11,7 +11,7 @@ from dc_inject.ledger.challenge import ChallengeReader
 from dc_inject.ledger.cycles import CycleReader
 from dc_inject.ledger.inventory import InventoryReader
 from dc_inject.ledger.overrides import OverrideReader
-from dc_inject.ledger.types import Line, Totals
+from dc_inject.ledger.types import SummaryLine, Totals
 
 
 class Reader(CycleReader, OverrideReader, InventoryReader, ChallengeReader):
@@ -36,12 +36,13 @@ class Reader(CycleReader, OverrideReader, InventoryReader, ChallengeReader):
         """Let all that is read inside be of one instant, whatever an injector writes meanwhile; may be nested."""
         return self._db.snapshot()
 
-    def summary(self) -> tuple[Line, ...]:
+    def summary(self) -> tuple[SummaryLine, ...]:
         """Return the closing table: a line for every flow key, by scenario and link."""
         with self.snapshot():
             holds, cycles = self.hold_counts(), self.cycle_counts()
             return tuple(
-                Line(key, totals, cycles[key], holds.get(key, {})) for key, totals in self.accounts().items()
+                SummaryLine(key, totals, cycles[key], holds.get(key, {}))
+                for key, totals in self.accounts().items()
             )
 
     def totals(self) -> Totals:

@@ -68,7 +68,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SummaryLine:
     """A flow key in the closing table: its totals, its cycles with a due, how often each hold led."""
 
     key: FlowKey

@@ -122,7 +122,7 @@ class Observed(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending(Event):
+class EndRequested(Event):
     """It is written that a service is about to be asked to end these."""
 
     keys: Sequence[str]
@@ -203,7 +203,7 @@ class BreakerSwitched(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class SightLost(Event):
+class ObservationLost(Event):
     """Nothing has been seen of what a service has for some rounds (`lost`), or it is seen again."""
 
     service: str

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class GoalAccount:
     """How an account stands when a cycle begins, in bytes; `debt` may be negative when it is ahead."""
 
     moved: int = 0
@@ -39,7 +39,7 @@ class Volume:
     kind: ClassVar[str] = "volume"
     once: ClassVar[bool] = True
 
-    def due(self, asked: int, ahead: int, at: Standing) -> int:
+    def due(self, asked: int, ahead: int, at: GoalAccount) -> int:
         """Return what a cycle is due whose rate asks for `asked`, and for `ahead` until its window ends."""
         left = max(self.bytes - at.moved - at.coming - at.debt, 0)
         if not self.steady:
@@ -59,7 +59,7 @@ class Keep:
     kind: ClassVar[str] = "keep"
     once: ClassVar[bool] = False
 
-    def due(self, asked: int, ahead: int, at: Standing) -> int:
+    def due(self, asked: int, ahead: int, at: GoalAccount) -> int:
         """Return what a cycle is due whose rate allows `asked`."""
         del ahead
         return min(asked, max(self.bytes - at.coming - at.debt, 0))
@@ -77,7 +77,7 @@ class Recycle:
     kind: ClassVar[str] = "again"
     once: ClassVar[bool] = False
 
-    def due(self, asked: int, ahead: int, at: Standing) -> int:
+    def due(self, asked: int, ahead: int, at: GoalAccount) -> int:
         """Return what a cycle is due whose rate allows `asked`."""
         del ahead
         return asked if at.free is None else min(asked, max(at.free - at.debt, 0))

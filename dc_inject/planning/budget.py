@@ -17,12 +17,12 @@ from collections.abc import Sequence
 
 from dc_inject.planning import control, holds
 from dc_inject.planning.holds import Constraint
-from dc_inject.planning.link_plan import Line, with_overhead
+from dc_inject.planning.link_plan import LinkPlan, with_overhead
 
 CAP = 2  # cycles' worth of debt that a cycle may make up
 
 
-def set_budgets(lines: Sequence[Line], constraints: Sequence[Constraint]) -> None:
+def set_budgets(lines: Sequence[LinkPlan], constraints: Sequence[Constraint]) -> None:
     """Turn debts into budgets, and share what is scarce by priority, then in proportion."""
     claims = [line.claim for line in lines]
     dues = [0 if line.demand.held else line.due for line in lines]
@@ -38,7 +38,7 @@ def set_budgets(lines: Sequence[Line], constraints: Sequence[Constraint]) -> Non
         cap(line)
 
 
-def cap(line: Line) -> None:
+def cap(line: LinkPlan) -> None:
     """Set what a line is forgiven and its budget, by the smallest dataset that is free at this moment."""
     demand, rest = line.demand, line.want - line.limited
     most = CAP if demand.decision is None else control.MOST
@@ -52,7 +52,7 @@ def cap(line: Line) -> None:
     line.left = line.budget - demand.intended
 
 
-def _claimed(line: Line, part_of_due: int) -> int:
+def _claimed(line: LinkPlan, part_of_due: int) -> int:
     """Return what a budget may use up of limits in this cycle.
 
     The debt of a coarse link grows until half a dataset is covered: that part of it is not asked of a limit in

@@ -53,7 +53,7 @@ class Taken(AbstractSet[str]):
 
 
 @dataclass(slots=True)
-class Line:
+class LinkPlan:
     """What is known and decided of one demand; bytes everywhere."""
 
     demand: Demand
@@ -126,7 +126,7 @@ class Table:
             self._ingress[demand.flow.link.destination] += recent / seconds
         self.lines = [self._line(demand) for demand in sorted(demands, key=_key)]
 
-    def _line(self, demand: Demand) -> Line:
+    def _line(self, demand: Demand) -> LinkPlan:
         flow, s = demand.flow, self._s
         name, unique = flow.link.destination, flow.link.service.unique
         pool, at_places = self._pool(flow.pool)
@@ -148,7 +148,7 @@ class Table:
         bounded = isinstance(flow.goal, Volume | Recycle)
         deliverable, why = _deliverable(demand, smallest or 0)
         reusable = None if pool is None or unknown or not unique or bounded else pool.bytes
-        return Line(
+        return LinkPlan(
             demand=demand,
             lifetime=life.lifetime,
             claim=Claim(

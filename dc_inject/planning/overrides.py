@@ -42,7 +42,7 @@ class Override:
     since: datetime
 
 
-def said(kind: Kind, value: float) -> str:
+def describe(kind: Kind, value: float) -> str:
     """Return in words what an override does: `rate 40 Gb/s`, `scale 0.5`."""
     return f"{kind} {units.format_rate(value) if kind is Kind.RATE else f'{value:g}'}"
 

@@ -15,9 +15,9 @@ from dc_inject.model.items import label
 from dc_inject.planning import holds
 from dc_inject.planning.budget import set_budgets
 from dc_inject.planning.holds import Constraint, Destination
-from dc_inject.planning.link_plan import Line, Table
+from dc_inject.planning.link_plan import LinkPlan, Table
 from dc_inject.planning.release import releases
-from dc_inject.planning.selection import brake, choose, rules_left_of, why
+from dc_inject.planning.selection import choose, drop_beyond_limits, rules_left_of, why
 from dc_inject.planning.situation import Account, Decision, Demand, Plan, Situation
 
 __all__ = ["Account", "Decision", "Demand", "Destination", "Plan", "Situation", "plan", "refill"]
@@ -32,7 +32,7 @@ def plan(situation: Situation) -> Plan:
     constraints = _constraints(situation, table.lines, intended)
     set_budgets(table.lines, constraints)
     choose(table.lines, constraints, table.leaving, _rules_left(situation))
-    _brake(situation, table.lines)
+    _drop_beyond_limits(situation, table.lines)
     return Plan(situation.cycle, tuple(map(_decision, table.lines)), _injections(situation, table.lines))
 
 
@@ -53,11 +53,11 @@ def refill(
         line.left = room[line.demand.flow.key]
     constraints = _constraints(situation, table.lines, used)
     choose(table.lines, constraints, table.leaving, _rules_left(situation, len(standing)), budgets_stand=True)
-    _brake(situation, table.lines, standing)
+    _drop_beyond_limits(situation, table.lines, standing)
     return _injections(situation, table.lines)
 
 
-def _constraints(situation: Situation, lines: Sequence[Line], used: Mapping[Link, int]) -> list[Constraint]:
+def _constraints(situation: Situation, lines: Sequence[LinkPlan], used: Mapping[Link, int]) -> list[Constraint]:
     """Return the limits for these lines, less what links have `used` of them in this cycle already."""
     gone: dict[str, int] = defaultdict(int)
     spent = defaultdict(int, situation.last_hour)
@@ -81,15 +81,17 @@ def _rules_left(situation: Situation, made: int = 0) -> int:
     return rules_left_of(situation.limits, situation.cycle.length, situation.rules_last_hour, made)
 
 
-def _brake(situation: Situation, lines: Sequence[Line], standing: Sequence[Injection] = ()) -> None:
+def _drop_beyond_limits(
+    situation: Situation, lines: Sequence[LinkPlan], standing: Sequence[Injection] = ()
+) -> None:
     spent = situation.rules_last_hour, situation.files_in_flight
     now = len(standing), sum(injection.item.files for injection in standing)
     made = Counter(injection.link.through for injection in standing)
     submits = {service: count - made[service] for service, count in situation.submits.items()}
-    brake(lines, situation.limits, situation.cycle.length, spent, now, submits)
+    drop_beyond_limits(lines, situation.limits, situation.cycle.length, spent, now, submits)
 
 
-def _decision(line: Line) -> Decision:
+def _decision(line: LinkPlan) -> Decision:
     return Decision(
         key=line.demand.flow.key,
         due=line.demand.due,
@@ -105,7 +107,7 @@ def _decision(line: Line) -> Decision:
     )
 
 
-def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection, ...]:
+def _injections(situation: Situation, lines: Sequence[LinkPlan]) -> tuple[Injection, ...]:
     """Return the intents of all lines, mixed so that every link and all together are given bytes evenly.
 
     Where there is no time for all calls, those of a line go out together, and only all links together evenly.
@@ -138,7 +140,7 @@ def _injections(situation: Situation, lines: Sequence[Line]) -> tuple[Injection,
     return tuple(result)
 
 
-def _named(situation: Situation, line: Line, index: int) -> Item:
+def _named(situation: Situation, line: LinkPlan, index: int) -> Item:
     """Return an item that was chosen, with what its name takes from the moment at which it is intended."""
     flow, item = line.demand.flow, line.items[index]
     if isinstance(item, Bundle):

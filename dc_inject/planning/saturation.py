@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from dc_inject.model import units
 from dc_inject.model.holds import Trait
-from dc_inject.planning.verdict import Cause, Outcome, Reading, Verdict, judge
+from dc_inject.planning.verdict import Cause, Reading, StepOutcome, Verdict, judge
 
 COMPLETIONS = 2  # a step lasts at least so many times the time to completion
 FEW = 10  # datasets or files in a step: with so many, half a one is 10 % of the half by which a step is judged
@@ -91,30 +91,30 @@ class Next(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class NextStep:
     """What comes next, and at which rate (bytes per second; 0 after a stop)."""
 
     what: Next
     rate: float = 0.0
 
 
-def after(ladder: Ladder, verdicts: Sequence[Verdict], left: timedelta = timedelta.max) -> Decision:
+def after(ladder: Ladder, verdicts: Sequence[Verdict], left: timedelta = timedelta.max) -> NextStep:
     """Return what comes after the last of the steps so far, with so much time `left`."""
     last = verdicts[-1]
     higher = ladder.above(last.rate)
     if last.outage and _spoilt(verdicts) <= REPEATS and left >= _needed(ladder, last):
-        return Decision(Next.REPEAT, last.rate)
+        return NextStep(Next.REPEAT, last.rate)
     if not ladder.saturate:
-        return Decision(Next.UP, higher) if higher > last.rate else Decision(Next.SAME, last.rate)
-    if last.outcome is Outcome.INCONCLUSIVE:
-        return Decision(Next.STOP)
+        return NextStep(Next.UP, higher) if higher > last.rate else NextStep(Next.SAME, last.rate)
+    if last.outcome is StepOutcome.INCONCLUSIVE:
+        return NextStep(Next.STOP)
     if last.good:
-        tops = [one for one in verdicts if one.outcome is Outcome.NOT_REACHED] or last.rate >= ladder.highest
-        return Decision(Next.STOP) if tops else Decision(Next.UP, higher)
+        tops = [one for one in verdicts if one.outcome is StepOutcome.NOT_REACHED] or last.rate >= ladder.highest
+        return NextStep(Next.STOP) if tops else NextStep(Next.UP, higher)
     lower = max(
         (one.rate for one in verdicts if one.good and one.rate < last.rate), default=last.rate - ladder.step
     )
-    return Decision(Next.BACK, lower) if lower > 0 else Decision(Next.STOP)
+    return NextStep(Next.BACK, lower) if lower > 0 else NextStep(Next.STOP)
 
 
 def _spoilt(verdicts: Sequence[Verdict]) -> int:
@@ -145,7 +145,7 @@ class Progress:
         self.step: Step | None = None
         self.over: datetime | None = None
         self.verdicts: list[Verdict] = []
-        self.decisions: list[Decision] = []
+        self.decisions: list[NextStep] = []
 
     @property
     def rate(self) -> float:
@@ -163,16 +163,16 @@ class Progress:
         unknown = [
             number
             for number, one in enumerate(self.verdicts)
-            if one.outcome is Outcome.INCONCLUSIVE and self.decisions[number].what is not Next.REPEAT
+            if one.outcome is StepOutcome.INCONCLUSIVE and self.decisions[number].what is not Next.REPEAT
         ]
         place = unknown[-1] if unknown else -1
-        repeat = Decision(Next.REPEAT, self.verdicts[place].rate)
+        repeat = NextStep(Next.REPEAT, self.verdicts[place].rate)
         decision = repeat if unknown else after(self.ladder, self.verdicts, left)
         self.decisions[place] = decision
         if decision.what is not Next.STOP:
             self.step = Step(decision.rate, ())
 
-    def take(self, reading: Reading) -> Decision | None:
+    def take(self, reading: Reading) -> NextStep | None:
         """Take a reading; returns what comes next where a step has ended with it."""
         if self.over is not None:
             return None
@@ -197,13 +197,13 @@ class Progress:
             self.step = replace(self.step, readings=(*self.step.readings, reading))
         early = reading.at < self.until and not self.step.over(self.ladder)
         self.verdicts.append(judge(self.step.rate, self.step.readings, early=early))
-        self.decisions.append(Decision(Next.STOP))
+        self.decisions.append(NextStep(Next.STOP))
 
-    def _decide(self, made: Verdict, reading: Reading, *, stop: bool) -> Decision:
+    def _decide(self, made: Verdict, reading: Reading, *, stop: bool) -> NextStep:
         self.verdicts.append(made)
         decision = after(self.ladder, self.verdicts, self.until - reading.at)
         if stop or reading.at >= self.until:
-            decision = Decision(Next.STOP)
+            decision = NextStep(Next.STOP)
         self.decisions.append(decision)
         if decision.what is Next.STOP:
             self.over = reading.at
@@ -222,7 +222,7 @@ class Conclusion:
     With a search `stands` without the outcome "reached" is what the link takes at least.
     """
 
-    outcome: Outcome
+    outcome: StepOutcome
     reason: str
     cause: Cause | None = None
     stands: float | None = None
@@ -234,42 +234,44 @@ def stands(verdicts: Sequence[Verdict]) -> float | None:
     return min(good[-1].rate, good[-1].moved_rate) if good else None
 
 
-def conclusion(ladder: Ladder, verdicts: Sequence[Verdict], decisions: Sequence[Decision] = ()) -> Conclusion:
+def conclusion(ladder: Ladder, verdicts: Sequence[Verdict], decisions: Sequence[NextStep] = ()) -> Conclusion:
     """Return what all steps have shown; one that was repeated counts by its repetition."""
     last = len(verdicts) - 1  # what is to be repeated and has not been yet counts as it is
     repeated = [number for number, one in enumerate(decisions[:last]) if one.what is Next.REPEAT]
     some = [one for number, one in enumerate(verdicts) if number not in repeated]
     if not some:
-        return Conclusion(Outcome.INCONCLUSIVE, "no result: no step was long enough", Cause("time", "no step"))
+        return Conclusion(StepOutcome.INCONCLUSIVE, "no result: no step was long enough", Cause("time", "no step"))
     return _found(ladder, some) if ladder.saturate else _fixed(some)
 
 
 def _fixed(verdicts: Sequence[Verdict]) -> Conclusion:
-    missed = [one for one in verdicts if one.outcome is Outcome.NOT_REACHED]
-    unknown = [one for one in verdicts if one.outcome is Outcome.INCONCLUSIVE]
+    missed = [one for one in verdicts if one.outcome is StepOutcome.NOT_REACHED]
+    unknown = [one for one in verdicts if one.outcome is StepOutcome.INCONCLUSIVE]
     steps = units.counted(len(verdicts), "steps")
     if missed:
         said = f"{len(missed)} of {steps} not reached: {_seen(missed[0])}"
-        return Conclusion(Outcome.NOT_REACHED, said, missed[0].cause)
+        return Conclusion(StepOutcome.NOT_REACHED, said, missed[0].cause)
     if unknown:
         said = f"{len(unknown)} of {steps} inconclusive: {_seen(unknown[0])}"
-        return Conclusion(Outcome.INCONCLUSIVE, said, unknown[0].cause)
-    return Conclusion(Outcome.REACHED, "every step was reached")
+        return Conclusion(StepOutcome.INCONCLUSIVE, said, unknown[0].cause)
+    return Conclusion(StepOutcome.REACHED, "every step was reached")
 
 
 def _found(ladder: Ladder, verdicts: Sequence[Verdict]) -> Conclusion:
     place, last = stands(verdicts), verdicts[-1]
-    bad = [one for one in verdicts if one.outcome is Outcome.NOT_REACHED]
-    if last.outcome is Outcome.INCONCLUSIVE:
-        return Conclusion(Outcome.INCONCLUSIVE, _seen(last), last.cause, place)
+    bad = [one for one in verdicts if one.outcome is StepOutcome.NOT_REACHED]
+    if last.outcome is StepOutcome.INCONCLUSIVE:
+        return Conclusion(StepOutcome.INCONCLUSIVE, _seen(last), last.cause, place)
     if place is None:
-        return Conclusion(Outcome.NOT_REACHED, f"the lowest rate failed: {_seen(bad[-1])}", bad[-1].cause)
+        return Conclusion(StepOutcome.NOT_REACHED, f"the lowest rate failed: {_seen(bad[-1])}", bad[-1].cause)
     if bad and last.good:
-        return Conclusion(Outcome.REACHED, _seen(bad[0]), bad[0].cause, place)
+        return Conclusion(StepOutcome.REACHED, _seen(bad[0]), bad[0].cause, place)
     if last.good and last.rate >= ladder.highest:
-        return Conclusion(Outcome.REACHED, "it can carry at least the highest rate that was tried", None, place)
+        return Conclusion(
+            StepOutcome.REACHED, "it can carry at least the highest rate that was tried", None, place
+        )
     said = "there was not enough time to find out"
-    return Conclusion(Outcome.INCONCLUSIVE, said, Cause("time", said), place)
+    return Conclusion(StepOutcome.INCONCLUSIVE, said, Cause("time", said), place)
 
 
 def _seen(verdict: Verdict) -> str:

@@ -31,17 +31,17 @@ _Place = tuple[str, str, str]  # scenario, where something landed, service
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingCopy:
     """A first copy, the bytes of it that wait, and complete second ones with which a part has gone on already."""
 
     first: Entry
     bytes: int
     gone_on: tuple[Entry, ...] = ()
 
-    def named(self, entries: Mapping[str, Entry]) -> Waiting:
+    def named(self, entries: Mapping[str, Entry]) -> WaitingCopy:
         """Return it with these entries, by their keys, instead: with the names of their files, say."""
         gone_on = tuple(entries[second.injection.key] for second in self.gone_on)
-        return Waiting(entries[self.first.injection.key], self.bytes, gone_on)
+        return WaitingCopy(entries[self.first.injection.key], self.bytes, gone_on)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Hops:
     that are complete: they stay until the first is ended, so that what has gone on is known by what exists.
     """
 
-    waiting: Mapping[FlowKey, Sequence[Waiting]]
+    waiting: Mapping[FlowKey, Sequence[WaitingCopy]]
     read: AbstractSet[str]
     kept: AbstractSet[str]
 
@@ -95,7 +95,7 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
             seconds[(scenario, source, through), made_of].append(entry)
         elif entry.state is State.COMPLETE and (scenario, destination, through) in onward:
             firsts.append(((scenario, destination, through), entry))
-    waiting: dict[FlowKey, list[Waiting]] = {hop: [] for hop in hops}
+    waiting: dict[FlowKey, list[WaitingCopy]] = {hop: [] for hop in hops}
     read: set[str] = set()
     kept: set[str] = set()
     for place, first in firsts:
@@ -108,11 +108,11 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
             read.add(first.injection.key)  # all that waits goes on together
         elif size := _lacking(first, gone_on):
             for hop in onward[place]:
-                waiting[hop].append(Waiting(first, size, tuple(gone_on)))
+                waiting[hop].append(WaitingCopy(first, size, tuple(gone_on)))
     return Hops(waiting, read, kept)
 
 
-def left(waiting: Waiting, destination: str, unfit: AbstractSet[tuple[str, str]] = frozenset()) -> Item | None:
+def left(waiting: WaitingCopy, destination: str, unfit: AbstractSet[tuple[str, str]] = frozenset()) -> Item | None:
     """Return what has not gone on, together; None when there is nothing.
 
     The files of its entries have to be named. Those that are `unfit` for a destination do not wait for it: they

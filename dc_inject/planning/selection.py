@@ -11,7 +11,7 @@ from dc_inject.model.goals import Recycle, SecondHop
 from dc_inject.model.items import blocked, bundled
 from dc_inject.planning.budget import cap
 from dc_inject.planning.holds import HOUR, Constraint
-from dc_inject.planning.link_plan import Line, with_overhead
+from dc_inject.planning.link_plan import LinkPlan, with_overhead
 from dc_inject.planning.pool import Pool, SelectionPolicy
 from dc_inject.planning.slices import Cuts, cut
 
@@ -21,7 +21,7 @@ MOST_FILES = 100_000  # that one link is given in one cycle, however small they 
 
 
 def choose(
-    lines: Sequence[Line],
+    lines: Sequence[LinkPlan],
     constraints: Sequence[Constraint],
     leaving: Mapping[str, set[str]],
     jobs: int,
@@ -50,7 +50,7 @@ def choose(
             rooms[constraint] -= size
 
 
-def _look_again(line: Line) -> None:
+def _look_again(line: LinkPlan) -> None:
     """Cap the budget by what lines before this one have left over: it may have to save up for a larger item."""
     smallest = line.next_size
     if smallest is not None and smallest != line.smallest:
@@ -58,7 +58,7 @@ def _look_again(line: Line) -> None:
         cap(line)
 
 
-def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: int) -> int:
+def _take(line: LinkPlan, tightest: Constraint, room: int, leaving: set[str], jobs: int) -> int:
     """Choose the items of one line, note by what it was stopped, and return their bytes."""
     flow, pool = line.demand.flow, line.pool
     if pool is None:
@@ -91,7 +91,7 @@ def _take(line: Line, tightest: Constraint, room: int, leaving: set[str], jobs: 
 
 
 def _take_whole_and_cut(
-    line: Line, pool: Pool, cuts: Cuts, policy: SelectionPolicy, room: int, leaving: set[str], jobs: int
+    line: LinkPlan, pool: Pool, cuts: Cuts, policy: SelectionPolicy, room: int, leaving: set[str], jobs: int
 ) -> list[Item]:
     """Take the datasets that fit a budget, and slices of others for what is left of it; return both."""
     items = pool.take(line.left, 0, policy, room=room, taken=line.taken, leaving=leaving, over=False)
@@ -105,7 +105,7 @@ def _take_whole_and_cut(
     return items
 
 
-def _copies(pool: Pool, line: Line, slack: int, policy: SelectionPolicy, room: int) -> list[File]:
+def _copies(pool: Pool, line: LinkPlan, slack: int, policy: SelectionPolicy, room: int) -> list[File]:
     """Return the files to copy for a budget; when a pool has too few, they go out more than once.
 
     Every copy has a name of its own at the destination. Files go out again only as long as all of them fit: what
@@ -146,8 +146,8 @@ def _bundles(files: Sequence[File], files_at_most: int, at_most: int, *, apart: 
         yield bundled(members)
 
 
-def brake(
-    lines: Sequence[Line],
+def drop_beyond_limits(
+    lines: Sequence[LinkPlan],
     limits: Limits,
     length: timedelta,
     spent: tuple[int, int],
@@ -189,7 +189,7 @@ def brake(
         line.items = [item for index, item in enumerate(line.items) if index in kept[i]]
 
 
-def _turn(line: Line, index: int, submits: Mapping[str, int]) -> float:
+def _turn(line: LinkPlan, index: int, submits: Mapping[str, int]) -> float:
     """Return when it is an item's turn, from 0 to 1: drawn for the line, and by its place in the line."""
     drawn = line.seed / 2**128
     return drawn if line.claim.link.through in submits else (index + drawn) / len(line.items)
@@ -204,7 +204,7 @@ def rules_left_of(limits: Limits, length: timedelta, spent: int, made: int) -> i
     return max(0, min(limits.rules_per_hour - spent, paced) - made)
 
 
-def why(line: Line) -> Held | None:
+def why(line: LinkPlan) -> Held | None:
     """Return the one reason why a line gets less than its due, or why some of its debt is forgiven."""
     demand = line.demand
     if demand.held is not None:
@@ -226,7 +226,7 @@ def why(line: Line) -> Held | None:
     return _lacks(line)
 
 
-def _lacks(line: Line) -> Held:
+def _lacks(line: LinkPlan) -> Held:
     """Return why nothing more was chosen for a budget: nothing is free, or all that is free is too large."""
     next_one = line.next_size
     if next_one is None:
@@ -236,7 +236,7 @@ def _lacks(line: Line) -> Held:
     return Held(Hold.TOO_COARSE, {"budget": line.budget, "left": line.left, "smallest": next_one})
 
 
-def _starved(line: Line) -> Held | None:
+def _starved(line: LinkPlan) -> Held | None:
     """Return why a link that was due nothing more stays short of its goal, if it does.
 
     What it is short of was due before. Of a volume the rest may be less than half a dataset: then it is done.

@@ -50,7 +50,7 @@ OUTAGES = {  # classes of failed files that say nothing of the link
 FULL = "destination-full"
 
 
-class Outcome(StrEnum):
+class StepOutcome(StrEnum):
     """What a step, or all of them, has shown."""
 
     REACHED = "reached"
@@ -124,7 +124,7 @@ class Verdict:
     moved: int
     failed: float
     hold: Hold | None
-    outcome: Outcome = Outcome.INCONCLUSIVE
+    outcome: StepOutcome = StepOutcome.INCONCLUSIVE
     cause: Cause | None = None
     early: bool = False  # it was ended before its time
     disturbed: Cause | None = None  # what did not work for a while, though it was reached
@@ -143,12 +143,12 @@ class Verdict:
     @property
     def good(self) -> bool:
         """Whether the link follows, and hardly anything fails."""
-        return self.outcome is Outcome.REACHED
+        return self.outcome is StepOutcome.REACHED
 
     @property
     def outage(self) -> bool:
         """Whether it is worth repeating: something did not work that may work the next time."""
-        return self.outcome is Outcome.INCONCLUSIVE and self.cause is not None and self.cause.outage
+        return self.outcome is StepOutcome.INCONCLUSIVE and self.cause is not None and self.cause.outage
 
     @property
     def why(self) -> str:
@@ -183,17 +183,17 @@ def judge(rate: float, readings: Sequence[Reading], *, early: bool = False, idle
     if made.ratio < FOLLOWS and own >= FOLLOWS * whole > 0:
         made = replace(made, measured=first.at, asked=whole, moved=own)
     outcome, cause = _spoilt(made, readings, idle=idle) if made.early else _outcome(made, readings)
-    broken = next(_broken(readings, 0.0, readings), None) if outcome is Outcome.REACHED else None
+    broken = next(_broken(readings, 0.0, readings), None) if outcome is StepOutcome.REACHED else None
     return replace(made, outcome=outcome, cause=cause, disturbed=broken)
 
 
-def _spoilt(made: Verdict, readings: Sequence[Reading], *, idle: bool) -> tuple[Outcome, Cause | None]:
+def _spoilt(made: Verdict, readings: Sequence[Reading], *, idle: bool) -> tuple[StepOutcome, Cause | None]:
     """Say why a step that did not last as long as it should says nothing of the link, whatever moved in it."""
     whole = readings if idle else readings[:-1]  # the last one was not read at the turn of a cycle
     broken = next(_broken(readings, made.failed * _excused(readings), whole), None)
     if broken is not None:
-        return Outcome.INCONCLUSIVE, broken
-    return _missing(made, readings) if idle else (Outcome.INCONCLUSIVE, _ended(made, readings))
+        return StepOutcome.INCONCLUSIVE, broken
+    return _missing(made, readings) if idle else (StepOutcome.INCONCLUSIVE, _ended(made, readings))
 
 
 def _ended(made: Verdict, readings: Sequence[Reading]) -> Cause:
@@ -206,21 +206,21 @@ def _ended(made: Verdict, readings: Sequence[Reading]) -> Cause:
     return Cause(EARLY, f"it ended early, after {time}: {moved} of {asked} had moved{failed}")
 
 
-def _outcome(made: Verdict, readings: Sequence[Reading]) -> tuple[Outcome, Cause | None]:
+def _outcome(made: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome, Cause | None]:
     excused = _excused(readings)
     of_link = made.failed * (1 - excused)
     if made.ratio >= FOLLOWS and of_link <= FAILS:
-        return Outcome.REACHED, None
+        return StepOutcome.REACHED, None
     broken = next(_broken(readings, made.failed * excused, readings), None)
     if broken is not None:
-        return Outcome.INCONCLUSIVE, broken
+        return StepOutcome.INCONCLUSIVE, broken
     if of_link > FAILS:
         classes = ", ".join(_more(readings)) or "reasons not told"
-        return Outcome.NOT_REACHED, Cause("failing", f"{100 * of_link:.0f} % failed: {classes}")
+        return StepOutcome.NOT_REACHED, Cause("failing", f"{100 * of_link:.0f} % failed: {classes}")
     return _missing(made, readings)
 
 
-def _missing(made: Verdict, readings: Sequence[Reading]) -> tuple[Outcome, Cause | None]:
+def _missing(made: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome, Cause | None]:
     """Say where the bytes are that did not move, of a step in which nothing was broken."""
     last, since = readings[-1], _measured(readings)
     waiting = last.waiting - since.waiting
@@ -230,13 +230,13 @@ def _missing(made: Verdict, readings: Sequence[Reading]) -> tuple[Outcome, Cause
     of_link = hold is not None and Trait.LINK in hold.traits
     if waiting >= short or of_link:
         if not of_link and waiting <= dataset:
-            return Outcome.INCONCLUSIVE, _coarse(made, dataset)
+            return StepOutcome.INCONCLUSIVE, _coarse(made, dataset)
         moved = units.format_rate(made.moved_rate)
         words = f"only {moved} moved, and {units.format_size(max(last.waiting, 0))} are still on their way"
-        return Outcome.NOT_REACHED, Cause("saturated", words)
+        return StepOutcome.NOT_REACHED, Cause("saturated", words)
     if hold is not None and hold.words:
-        return Outcome.INCONCLUSIVE, Cause(str(hold), _held(readings, hold))
-    return Outcome.INCONCLUSIVE, _coarse(made, dataset)
+        return StepOutcome.INCONCLUSIVE, Cause(str(hold), _held(readings, hold))
+    return StepOutcome.INCONCLUSIVE, _coarse(made, dataset)
 
 
 def _coarse(made: Verdict, dataset: int) -> Cause:

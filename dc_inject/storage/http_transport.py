@@ -192,7 +192,7 @@ class HttpTransport:
             response.close()
             if not follow:
                 raise Permanent(f"{method} {asked}: the storage answered {response.status_code}; not followed")
-            url = _next(method, asked, first, here, response.status_code, target)
+            url = _redirect_target(method, asked, first, here, response.status_code, target)
         raise Permanent(f"{method} {asked}: more than {MOST_REDIRECTS} redirects")
 
     def _session(self, stamp: Hashable) -> requests.Session:
@@ -220,23 +220,29 @@ def _origin(url: SplitResult) -> tuple[Any, ...]:
     return url.scheme, url.hostname, url.port
 
 
-def _next(method: str, asked: str, first: SplitResult, here: SplitResult, status: int, location: str) -> str:
-    """Return where a redirect leads, if we may go there; no part of a Location is ever shown but its host."""
+def _redirect_target(
+    method: str, asked: str, requested: SplitResult, current: SplitResult, status: int, location: str
+) -> str:
+    """Return the URL that a redirect leads to; raises Permanent if it may not be followed.
+
+    `requested` is the first URL of the exchange, `current` the one that answered. Messages show only the host of a
+    Location.
+    """
     what = f"{method} {asked}: the storage answered {status}"
     if status not in _SAME_METHOD or not location:
         raise Permanent(f"{what}, which cannot be followed with the same method")
     try:
-        target = urlsplit(urljoin(here.geturl(), location))
+        target = urlsplit(urljoin(current.geturl(), location))
         host, _ = target.hostname or "", target.port
     except ValueError:
         raise Permanent(f"{what} with a Location that is no URL") from None
     if not host or target.username is not None or target.password is not None:
         raise Permanent(f"{what} with a Location that is not followed (no host, or a password in it)")
-    loops = urls.is_loopback(host) and urls.is_loopback(first.hostname or "")
+    loops = urls.is_loopback(host) and urls.is_loopback(requested.hostname or "")
     if target.scheme != "https" and not (target.scheme == "http" and loops):
         raise Permanent(f"{what} with a Location on {host} that is not https")
     if method not in _READS:
-        _refuse_elsewhere(f"{what} with a Location on {host}", first.path, target.path)
+        _refuse_elsewhere(f"{what} with a Location on {host}", requested.path, target.path)
     return target._replace(fragment="").geturl()
 
 

@@ -40,7 +40,7 @@ from typing import Any
 from dc_inject.cli import root
 from dc_inject.ledger.database import Database
 from dc_inject.metrics import Metrics
-from dc_inject.model.events import Calling, Ending, Event
+from dc_inject.model.events import Calling, EndRequested, Event
 from dc_inject.system.clock import SystemClock
 
 HERE = Path(__file__).parents[2]
@@ -126,7 +126,7 @@ def listen(driver: Driver) -> None:
 
     def event(self: Metrics, event: Event) -> None:
         tell(self, event)
-        driver.hear(type(event).__name__, len(event.keys) if isinstance(event, Calling | Ending) else 0)
+        driver.hear(type(event).__name__, len(event.keys) if isinstance(event, Calling | EndRequested) else 0)
 
     @contextlib.contextmanager
     def watched(self: Database) -> Iterator[None]:

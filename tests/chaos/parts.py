@@ -93,7 +93,7 @@ def classes(ground: Ground, size: Size) -> None:
 def accidents(ground: Ground, size: Size) -> None:
     """Let the machine fail: frozen, a wrong clock, a full disk, torn writes, no memory."""
     world, dice = ground.world, random.Random(f"{ground.seed} accidents {ground.world.label}")
-    steps = [("Planned", 1), ("Calling", 1), ("Answered", 1), ("Observed", 1), ("Ending", 1)]
+    steps = [("Planned", 1), ("Calling", 1), ("Answered", 1), ("Observed", 1), ("EndRequested", 1)]
     row = ground.row("SIGSTOP for three cycles")
     for _ in range(size.each):
         ground.campaign(row, Weather(), cycles=8, frozen=3)

@@ -228,14 +228,14 @@ def test_deleting_tells_how_far_it_got(world: Files) -> None:
 
 
 def test_interrupting_keeps_what_is_gone(world: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    removed = command.Ending.remove
+    removed = command.ManualEnd.remove
 
     def cut(self: Any, *arguments: Any) -> Iterator[Removal]:
         yield next(removed(self, *arguments))
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(command.Ending, "remove", cut)
+        patch.setattr(command.ManualEnd, "remove", cut)
         done = world.end("--yes")
     assert done.exit_code == 130
     assert "interrupted: 10 of 30 files gone; run it again to continue" in done.stderr

@@ -225,7 +225,7 @@ def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
     """It says who runs it, and how far it is."""
     service()
     run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
-    reading = link_options.kept
+    reading = link_options.load_challenge
 
     def under_way(view: LedgerView, path: Path) -> tuple[MiniChallenge, Progress]:
         asked, whole = reading(view, path)
@@ -234,7 +234,7 @@ def test_the_verdict_of_one_that_still_runs_is_not_that_it_was_ended(
         progress.take(Reading(START + timedelta(minutes=10), moved=150 * GB))
         return asked, progress
 
-    monkeypatch.setattr(link_options, "kept", under_way)
+    monkeypatch.setattr(link_options, "load_challenge", under_way)
     ended = run("link", "--verdict", "mini")
     assert ended.exception.message == "mini: inconclusive (ended-early)"
     monkeypatch.setattr(LedgerView, "holder", lambda _view: "ops, process 7 on vobox")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dc_inject.model import Held, Hold
 from dc_inject.planning import saturation
-from dc_inject.planning.saturation import REPEATS, Decision, Ladder, Next, Progress, Step
-from dc_inject.planning.verdict import Cause, Outcome, Reading, Verdict, judge
+from dc_inject.planning.saturation import REPEATS, Ladder, Next, NextStep, Progress, Step
+from dc_inject.planning.verdict import Cause, Reading, StepOutcome, Verdict, judge
 from tests.engine.world import START
 
 MINUTE = timedelta(minutes=1)
@@ -135,9 +135,9 @@ def test_a_step_is_judged_by_what_moved_after_the_time_to_completion():
     assert not judge(GB, readings[:1]).good
 
 
-def made(rate, outcome=Outcome.REACHED, *, outage=False, moved=None):
+def made(rate, outcome=StepOutcome.REACHED, *, outage=False, moved=None):
     """A step of half an hour at a rate."""
-    cause = None if outcome is Outcome.REACHED else Cause("api-errors" if outage else "pool-dry", "it", outage)
+    cause = None if outcome is StepOutcome.REACHED else Cause("api-errors" if outage else "pool-dry", "it", outage)
     asked = 1800 * rate
     half = START + 15 * MINUTE
     return Verdict(
@@ -148,50 +148,50 @@ def made(rate, outcome=Outcome.REACHED, *, outage=False, moved=None):
 
 def test_what_was_not_asked_for_says_nothing_of_the_link():
     """The pool was dry: the climb stops, and the link takes at least what the last good step took."""
-    dry = made(2 * GB, Outcome.INCONCLUSIVE)
-    assert saturation.after(LADDER, [made(GB), dry]) == Decision(Next.STOP)
+    dry = made(2 * GB, StepOutcome.INCONCLUSIVE)
+    assert saturation.after(LADDER, [made(GB), dry]) == NextStep(Next.STOP)
     told = saturation.conclusion(LADDER, [made(GB), dry])
     assert (told.outcome, told.stands, told.cause and told.cause.code) == ("inconclusive", GB, "pool-dry")
 
 
 def test_what_an_outage_has_spoilt_is_repeated_but_not_for_ever():
-    spoilt = made(2 * GB, Outcome.INCONCLUSIVE, outage=True)
+    spoilt = made(2 * GB, StepOutcome.INCONCLUSIVE, outage=True)
     verdicts = [made(GB)]
     for _ in range(REPEATS):
         verdicts.append(spoilt)
-        assert saturation.after(LADDER, verdicts) == Decision(Next.REPEAT, 2 * GB)
-    assert saturation.after(LADDER, [*verdicts, spoilt]) == Decision(Next.STOP)
-    assert saturation.after(LADDER, [spoilt], 29 * MINUTE) == Decision(Next.STOP)
-    assert saturation.after(LADDER, [*verdicts, made(2 * GB)]) == Decision(Next.UP, 3 * GB)
+        assert saturation.after(LADDER, verdicts) == NextStep(Next.REPEAT, 2 * GB)
+    assert saturation.after(LADDER, [*verdicts, spoilt]) == NextStep(Next.STOP)
+    assert saturation.after(LADDER, [spoilt], 29 * MINUTE) == NextStep(Next.STOP)
+    assert saturation.after(LADDER, [*verdicts, made(2 * GB)]) == NextStep(Next.UP, 3 * GB)
 
 
 def test_a_repetition_takes_no_time_from_steps_that_are_to_come():
     ladder = Ladder(GB, 30 * MINUTE, GB, 3 * GB)
-    spoilt = made(GB, Outcome.INCONCLUSIVE, outage=True)
-    assert saturation.after(ladder, [spoilt], 60 * MINUTE) == Decision(Next.UP, 2 * GB)
-    assert saturation.after(ladder, [spoilt], 90 * MINUTE) == Decision(Next.REPEAT, GB)
+    spoilt = made(GB, StepOutcome.INCONCLUSIVE, outage=True)
+    assert saturation.after(ladder, [spoilt], 60 * MINUTE) == NextStep(Next.UP, 2 * GB)
+    assert saturation.after(ladder, [spoilt], 90 * MINUTE) == NextStep(Next.REPEAT, GB)
 
 
 def test_a_step_that_was_repeated_counts_by_its_repetition():
     ladder = Ladder(GB, 30 * MINUTE)
-    spoilt = made(GB, Outcome.INCONCLUSIVE, outage=True)
-    repeat = [Decision(Next.REPEAT, GB), Decision(Next.STOP)]
-    assert saturation.conclusion(ladder, [spoilt, made(GB)], repeat).outcome is Outcome.REACHED
-    assert saturation.conclusion(ladder, [spoilt], repeat[1:]).outcome is Outcome.INCONCLUSIVE
-    bad = made(GB, Outcome.NOT_REACHED)
-    assert saturation.conclusion(ladder, [spoilt, bad], repeat).outcome is Outcome.NOT_REACHED
+    spoilt = made(GB, StepOutcome.INCONCLUSIVE, outage=True)
+    repeat = [NextStep(Next.REPEAT, GB), NextStep(Next.STOP)]
+    assert saturation.conclusion(ladder, [spoilt, made(GB)], repeat).outcome is StepOutcome.REACHED
+    assert saturation.conclusion(ladder, [spoilt], repeat[1:]).outcome is StepOutcome.INCONCLUSIVE
+    bad = made(GB, StepOutcome.NOT_REACHED)
+    assert saturation.conclusion(ladder, [spoilt, bad], repeat).outcome is StepOutcome.NOT_REACHED
 
 
 @pytest.mark.parametrize(
     ("verdicts", "outcome", "stands"),
     [
-        ([made(GB), made(2 * GB, Outcome.NOT_REACHED), made(GB)], Outcome.REACHED, GB),
-        ([made(GB), made(10 * GB)], Outcome.REACHED, 10 * GB),
-        ([made(GB, Outcome.NOT_REACHED)], Outcome.NOT_REACHED, None),
-        ([made(GB), made(2 * GB)], Outcome.INCONCLUSIVE, 2 * GB),
-        ([made(GB), made(2 * GB, Outcome.NOT_REACHED)], Outcome.INCONCLUSIVE, GB),
-        ([made(GB, Outcome.INCONCLUSIVE, outage=True)], Outcome.INCONCLUSIVE, None),
-        ([], Outcome.INCONCLUSIVE, None),
+        ([made(GB), made(2 * GB, StepOutcome.NOT_REACHED), made(GB)], StepOutcome.REACHED, GB),
+        ([made(GB), made(10 * GB)], StepOutcome.REACHED, 10 * GB),
+        ([made(GB, StepOutcome.NOT_REACHED)], StepOutcome.NOT_REACHED, None),
+        ([made(GB), made(2 * GB)], StepOutcome.INCONCLUSIVE, 2 * GB),
+        ([made(GB), made(2 * GB, StepOutcome.NOT_REACHED)], StepOutcome.INCONCLUSIVE, GB),
+        ([made(GB, StepOutcome.INCONCLUSIVE, outage=True)], StepOutcome.INCONCLUSIVE, None),
+        ([], StepOutcome.INCONCLUSIVE, None),
     ],
 )
 def test_where_a_link_stands_is_known_or_not(verdicts, outcome, stands):
@@ -234,12 +234,12 @@ def test_the_reason_of_a_step_is_that_of_most_of_its_cycles():
 
 def test_fixed_steps_go_up_whatever_comes_and_stay_at_the_highest():
     ladder = Ladder(GB, 30 * MINUTE, 2 * GB, 4 * GB)
-    bad = made(GB, Outcome.NOT_REACHED)
-    assert saturation.after(ladder, [bad]) == Decision(Next.UP, 3 * GB)
-    assert saturation.after(ladder, [replace(bad, rate=3 * GB)]) == Decision(Next.UP, 4 * GB)
-    assert saturation.after(ladder, [replace(bad, rate=4 * GB)]) == Decision(Next.SAME, 4 * GB)
+    bad = made(GB, StepOutcome.NOT_REACHED)
+    assert saturation.after(ladder, [bad]) == NextStep(Next.UP, 3 * GB)
+    assert saturation.after(ladder, [replace(bad, rate=3 * GB)]) == NextStep(Next.UP, 4 * GB)
+    assert saturation.after(ladder, [replace(bad, rate=4 * GB)]) == NextStep(Next.SAME, 4 * GB)
     told = saturation.conclusion(ladder, [bad])
-    assert told.outcome is Outcome.NOT_REACHED
+    assert told.outcome is StepOutcome.NOT_REACHED
     assert told.reason.startswith("1 of 1 step not reached: at 8 Gb/s")
 
 
@@ -251,10 +251,10 @@ def test_a_step_of_which_nothing_was_read_is_not_left_out():
     some.take(Reading(START + 10 * MINUTE, 600 * GB, 600 * GB))
     some.stopped(some.step.readings[-1])
     told = saturation.conclusion(ladder, some.verdicts, some.decisions)
-    assert (told.outcome, told.cause.code) == (Outcome.INCONCLUSIVE, "ended-early")
+    assert (told.outcome, told.cause.code) == (StepOutcome.INCONCLUSIVE, "ended-early")
     some.resume(START + 60 * MINUTE)
     told = saturation.conclusion(ladder, some.verdicts, some.decisions)
-    assert told.outcome is Outcome.INCONCLUSIVE, "it is to be repeated, and has not been yet"
+    assert told.outcome is StepOutcome.INCONCLUSIVE, "it is to be repeated, and has not been yet"
 
 
 def test_a_step_at_the_end_of_all_time_is_not_early():
@@ -262,7 +262,7 @@ def test_a_step_at_the_end_of_all_time_is_not_early():
     some = Progress(Ladder(GB, 10 * MINUTE, GB, 2 * GB), START + 5 * MINUTE)
     some.take(Reading(START))
     some.stopped(Reading(START + 5 * MINUTE, 300 * GB, 300 * GB))
-    assert [one.outcome for one in some.verdicts] == [Outcome.REACHED]
+    assert [one.outcome for one in some.verdicts] == [StepOutcome.REACHED]
 
 
 def test_who_goes_on_begins_the_step_anew():
@@ -287,4 +287,4 @@ def test_who_goes_on_begins_the_step_anew():
     for one in moments[5:]:
         some.take(one)
     assert [one.good for one in some.verdicts] == [False, True]
-    assert saturation.conclusion(ladder, some.verdicts, some.decisions).outcome is Outcome.REACHED
+    assert saturation.conclusion(ladder, some.verdicts, some.decisions).outcome is StepOutcome.REACHED

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dc_inject.model import Bundle, Dataset, Entry, File, FlowKey, Injection, JobOptions, Link, State, naming
 from dc_inject.model.items import bundled, label
-from dc_inject.planning.second_hops import Hops, Waiting, left, second_hops
+from dc_inject.planning.second_hops import Hops, WaitingCopy, left, second_hops
 from tests.core.builders import CYCLE, START
 
 FIRST, OTHER = FlowKey("one", Link("A", "B")), FlowKey("two", Link("A", "B"))
@@ -38,7 +38,7 @@ def test_what_is_complete_waits_and_is_kept_until_it_has_gone_on() -> None:
     for state in (None, *OPEN):
         second = [] if state is None else [entry(HOP, state)]
         hops = second_hops([first, *second], [HOP])
-        assert hops.waiting == {HOP: [Waiting(first, 5)] if state is None else []}
+        assert hops.waiting == {HOP: [WaitingCopy(first, 5)] if state is None else []}
         assert bound(hops) == {second[0].injection.key if state is State.COMPLETE else first.injection.key}
     assert bound(second_hops([entry(HOP, State.COMPLETE)], [HOP])) == set()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dc_inject.model import Held, Hold
 from dc_inject.model.holds import format_numbers
-from dc_inject.planning.verdict import Outcome, Reading, judge, shortened
+from dc_inject.planning.verdict import Reading, StepOutcome, judge, shortened
 from tests.engine.world import START
 
 GB = 10**9
@@ -166,7 +166,7 @@ def test_a_step_that_is_reached_in_spite_of_an_outage_says_so():
     """The link made up for it, and nobody would know otherwise."""
     down = Held(Hold.API_ERRORS, DATABASE)
     made = Story(injected=[DUE, 0, 2 * DUE, DUE, DUE, DUE], held={1: down}).judged()
-    assert made.outcome is Outcome.REACHED
+    assert made.outcome is StepOutcome.REACHED
     assert made.disturbed is not None
     assert (made.disturbed.code, made.disturbed.since) == ("api-errors", START + CYCLE)
     assert made.why == ""
@@ -209,7 +209,7 @@ def test_a_message_that_is_cut_ends_with_a_word_and_says_so(message, said):
 def test_a_step_that_was_ended_early_says_how_long_it_lasted_and_what_moved():
     """Two minutes of half an hour, in which everything moved: nobody knows what would have followed."""
     made = judge(GB, [Reading(START), Reading(START + 2 * MINUTE, 108 * GB, 120 * GB)], early=True)
-    assert made.outcome is Outcome.INCONCLUSIVE
+    assert made.outcome is StepOutcome.INCONCLUSIVE
     assert made.why == "it ended early, after 2 min: 108 GB of 120 GB had moved"
 
 
@@ -228,7 +228,7 @@ def test_what_is_judged_by_all_of_a_step_shows_the_numbers_of_all_of_it():
     readings = [Reading(START + n * CYCLE, size * GB, (n + 1) * DUE) for n, size in enumerate(moved)]
     readings[0] = replace(readings[0], injected=0)
     made = judge(RATE, readings)
-    assert (made.outcome, made.measured) == (Outcome.REACHED, START)
+    assert (made.outcome, made.measured) == (StepOutcome.REACHED, START)
     assert made.ratio == pytest.approx(0.9)
 
 
@@ -240,7 +240,7 @@ def test_a_step_that_was_given_up_is_not_reached_by_what_was_on_its_way_before()
         for n in range(3)
     ]
     made = judge(RATE, readings, idle=True)
-    assert (made.outcome, made.cause and made.cause.code) == (Outcome.INCONCLUSIVE, "pool-dry")
+    assert (made.outcome, made.cause and made.cause.code) == (StepOutcome.INCONCLUSIVE, "pool-dry")
 
 
 def test_a_few_failures_of_an_outage_do_not_excuse_a_slow_link():
@@ -251,7 +251,7 @@ def test_a_few_failures_of_an_outage_do_not_excuse_a_slow_link():
 def test_slow_files_are_no_standstill():
     """Where few files arrive in a cycle, one without any is nothing strange."""
     made = Story(capacity=[20 * GB, 0, 20 * GB, 0, 20 * GB, 20 * GB], file=20 * GB).judged()
-    assert made.outcome is Outcome.NOT_REACHED
+    assert made.outcome is StepOutcome.NOT_REACHED
 
 
 def test_a_long_silence_of_a_link_with_few_files_a_cycle_is_a_standstill():
@@ -270,12 +270,12 @@ cycles = st.lists(st.floats(0, 2 * DUE), min_size=6, max_size=6)
 )
 def test_a_link_that_moves_all_it_gets_is_never_blamed(injected, hold):
     """Whatever the holds, and however much was injected."""
-    assert Story(injected=injected, held=every(hold)).judged().outcome is not Outcome.NOT_REACHED
+    assert Story(injected=injected, held=every(hold)).judged().outcome is not StepOutcome.NOT_REACHED
 
 
 @given(st.floats(0.05, 0.8), st.sampled_from([None, Hold.TOO_COARSE, Hold.BACKLOG, Hold.POOL_DRY]))
 def test_a_link_that_is_slower_than_what_it_gets_is_never_praised(part, hold):
     story = Story(capacity=[part * DUE] * 6, held=every(hold) if hold else {})
     made = story.judged()
-    assert made.outcome is Outcome.NOT_REACHED
+    assert made.outcome is StepOutcome.NOT_REACHED
     assert made.moved_rate == pytest.approx(part * RATE, rel=0.01)

@@ -23,7 +23,7 @@ BOUNDARIES = {
     "call": "Calling:2:SIGKILL",
     "answer": "Called:2:SIGKILL",
     "outcome": "Answered:2:SIGKILL",
-    "end": "Ending:1:SIGKILL",
+    "end": "EndRequested:1:SIGKILL",
     "end-answer": "EndCalled:1:SIGKILL",
     "interrupt-planned": "Intended:1:SIGINT",
     "interrupt-calling": "Calling:2:SIGINT",

@@ -116,7 +116,7 @@ BOUNDARIES = {
     "submit": "Calling:2",
     "answer": "Called:2",
     "outcome": "Answered:2",
-    "cancel": "Ending:1",
+    "cancel": "EndRequested:1",
     "cancelled": "EndCalled:1",
     "delete": "Removing:1",
     "deleted": "RemoveCalled:1",

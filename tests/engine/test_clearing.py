@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dc_inject.backends.sim import SimBackend, SimClock
-from dc_inject.engine.ending import THREADS, Ending
+from dc_inject.engine.ending import THREADS, ManualEnd
 from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Finished, Observation, Removal
@@ -166,7 +166,7 @@ def clear(entries: Sequence[Entry], change: Callable[[Service], None] | None = N
     if change is not None:
         change(service)
     executor, waits = Slow(clock, lambda: service.lasts), []
-    ending = Ending(backends={"fts": service}, clock=clock, executor=executor, record=book)
+    ending = ManualEnd(backends={"fts": service}, clock=clock, executor=executor, record=book)
     told = list(ending.remove(entries, PATIENCE, lambda where, why: waits.append((clock.now(), where, why))))
     assert len(told) == len({removal.key for removal in told}) == len(entries)
     by_key = {removal.key: removal for removal in told}

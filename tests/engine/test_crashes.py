@@ -19,7 +19,7 @@ STEPS = [
     events.Called,
     events.Answered,
     events.Observed,
-    events.Ending,
+    events.EndRequested,
     events.EndCalled,
     events.Ended,
 ]

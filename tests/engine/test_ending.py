@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.engine.ending import Ending, files_left
+from dc_inject.engine.ending import ManualEnd, files_left
 from dc_inject.model import Cycle, Dataset, Entry, Injection, Link, State, naming
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.ports import Observation, Status
@@ -48,7 +48,7 @@ class World:
     backend: SimBackend
     book: Book
     entries: list[Entry]
-    ending: Ending
+    ending: ManualEnd
 
 
 def world(count: int, *, moved: float = 0.0) -> World:
@@ -81,7 +81,7 @@ def world(count: int, *, moved: float = 0.0) -> World:
         Entry(injection, State.LIVE, outcome.external_id, accepted_at=START)
         for injection, outcome in zip(injections, outcomes, strict=True)
     ]
-    ending = Ending(backends={"rucio": backend}, clock=clock, executor=InlineExecutor(clock), record=book)
+    ending = ManualEnd(backends={"rucio": backend}, clock=clock, executor=InlineExecutor(clock), record=book)
     return World(clock, backend, book, entries, ending)
 
 
@@ -116,7 +116,7 @@ class SteppingClock(SimClock):
 def test_a_clock_that_is_put_back_while_we_wait_does_not_make_the_wait_longer() -> None:
     """But for what of it had passed."""
     clock = SteppingClock(START)
-    ending = Ending(backends={}, clock=clock, executor=InlineExecutor(clock), record=None)
+    ending = ManualEnd(backends={}, clock=clock, executor=InlineExecutor(clock), record=None)
     ending.wait(START + timedelta(minutes=2))
     assert START - 5 * HOUR <= clock.now() <= START - 5 * HOUR + timedelta(minutes=12)
 

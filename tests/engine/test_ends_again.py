@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from dc_inject.model import State
 from dc_inject.model.errors import Temporary
-from dc_inject.model.events import Ending
+from dc_inject.model.events import EndRequested
 from dc_inject.planning import reconcile
 from tests.engine.world import GB, START, campaign, flow, items, opened, world
 
@@ -43,7 +43,7 @@ def test_an_end_that_a_dead_process_wrote_down_and_may_not_have_asked_for_is_ask
     def die():
         raise KeyboardInterrupt
 
-    one.heard.at[Ending] = die
+    one.heard.at[EndRequested] = die
     try:
         one.run()
     except KeyboardInterrupt:

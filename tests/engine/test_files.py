@@ -411,7 +411,14 @@ def test_an_empty_source_is_a_dry_pool(tmp_path):
 
 
 STEPS = [events.Intended, events.Calling, events.Called, events.Answered]
-STEPS += [events.Ending, events.EndCalled, events.Ended, events.Removing, events.RemoveCalled, events.Removed]
+STEPS += [
+    events.EndRequested,
+    events.EndCalled,
+    events.Ended,
+    events.Removing,
+    events.RemoveCalled,
+    events.Removed,
+]
 
 
 @pytest.mark.parametrize("time", [0, 1])

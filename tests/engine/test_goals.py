@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dc_inject.model import Exclusion, Hold, State
 from dc_inject.model.errors import Permanent
 from dc_inject.model.events import CycleClosed
-from dc_inject.model.goals import Keep, Recycle, Standing, Volume
+from dc_inject.model.goals import GoalAccount, Keep, Recycle, Volume
 from dc_inject.model.items import units_of
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
@@ -39,7 +39,7 @@ def names(one):
 
 @given(bytes_, bytes_, bytes_, bytes_, st.integers(-(10**15), 10**15))
 def test_never_more_than_the_rate_nor_than_what_is_left(goal, asked, moved, coming, debt):
-    at = Standing(moved, coming, debt)
+    at = GoalAccount(moved, coming, debt)
     for made, left in ((Volume(goal), goal - moved - coming - debt), (Keep(goal), goal - coming - debt)):
         due = made.due(asked, asked, at)
         assert 0 <= due <= asked
@@ -51,11 +51,11 @@ def test_a_steady_volume_is_spread_over_what_is_left_and_complete_at_the_end(goa
     made, given_ = Volume(goal, steady=True), 0
     for number, asked in enumerate(cycles):
         ahead = sum(cycles[number:])
-        due = made.due(asked, ahead, Standing(moved=given_))
+        due = made.due(asked, ahead, GoalAccount(moved=given_))
         assert abs(due - (goal - given_) * asked / ahead) <= 1 + 1e-9 * goal
         given_ += due
     assert given_ == goal
-    assert made.due(1, 0, Standing()) == 0
+    assert made.due(1, 0, GoalAccount()) == 0
 
 
 # --------------------------------------------------------------------------- volumes

@@ -13,7 +13,7 @@ from dc_inject.model import Campaign, State
 from dc_inject.model.errors import Temporary
 from dc_inject.planning import saturation
 from dc_inject.planning.saturation import Ladder, Next, Progress
-from dc_inject.planning.verdict import Outcome
+from dc_inject.planning.verdict import StepOutcome
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, url, world
 
 HOUR = timedelta(hours=1)  # four cycles
@@ -104,7 +104,7 @@ def test_source_files_that_are_missing_do_not_count_against_the_link(tmp_path):
         until=START + HOUR, **fts,
     )  # fmt: skip
     (only,) = climbs.verdicts
-    assert only.outcome is Outcome.REACHED
+    assert only.outcome is StepOutcome.REACHED
     assert 0.2 < only.failed < 0.4
 
 
@@ -122,7 +122,7 @@ def test_a_step_that_was_cut_short_says_so_where_it_was_not_reached(tmp_path):
     one.run(cycles=2)
     climbs.finish(one.ledger, link.key)
     (last,) = climbs.verdicts
-    assert (last.early, last.outcome, last.cause.code) == (True, Outcome.INCONCLUSIVE, "ended-early")
+    assert (last.early, last.outcome, last.cause.code) == (True, StepOutcome.INCONCLUSIVE, "ended-early")
 
 
 def test_a_stop_in_the_middle_of_a_cycle_is_no_silence_of_the_service(tmp_path):
@@ -139,7 +139,7 @@ def test_a_stop_in_the_middle_of_a_cycle_is_no_silence_of_the_service(tmp_path):
     climbs.finish(one.ledger, link.key)
     (last,) = climbs.verdicts
     assert (last.early, last.outcome, last.cause.code, last.outage) == (
-        True, Outcome.INCONCLUSIVE, "ended-early", False,
+        True, StepOutcome.INCONCLUSIVE, "ended-early", False,
     )  # fmt: skip
 
 
@@ -168,9 +168,9 @@ def test_a_service_that_is_away_is_no_verdict_on_the_link(tmp_path, methods):
         arrange=lambda one: fault_between(one, START + 80 * MINUTE, START + 125 * MINUTE, *methods),
     )
     told = saturation.conclusion(steps, climbs.verdicts, climbs.decisions)
-    assert told.outcome is Outcome.REACHED
+    assert told.outcome is StepOutcome.REACHED
     assert told.stands / GBPS == pytest.approx(8, abs=0.5)
-    spoilt = [one for one in climbs.verdicts if one.outcome is Outcome.INCONCLUSIVE]
+    spoilt = [one for one in climbs.verdicts if one.outcome is StepOutcome.INCONCLUSIVE]
     assert all(one.cause.code in {"api-errors", "no-answer", "standstill"} for one in spoilt), spoilt
     assert spoilt or "submit" not in methods
     if spoilt:
@@ -195,7 +195,7 @@ def test_coarse_datasets_are_not_the_links_fault(tmp_path):
     stock = {"A": items("A", 300, 700 * GB)}
     _, climbs = climbing(tmp_path, capacity=1000, ladder=steps, stock=stock, until=START + HOUR)
     (only,) = climbs.verdicts
-    assert only.outcome is Outcome.INCONCLUSIVE
+    assert only.outcome is StepOutcome.INCONCLUSIVE
     assert only.cause.code == "coarse-datasets"
 
 

@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pytest
 
-from dc_inject.engine.submitting import Waiting, first_batch, moment
+from dc_inject.engine.submitting import IntentQueue, first_batch, moment
 from dc_inject.model import Cycle, Dataset, Entry, Injection, Link, State
 from dc_inject.model.errors import Temporary
 from dc_inject.model.ports import FILES_AT_ONCE, INJECTIONS_AT_ONCE
@@ -106,7 +106,7 @@ def test_calls_are_bounded_by_files_and_by_rules():
 def test_they_come_when_their_moment_has_come_and_the_longest_waiting_first():
     some = [entry(n, n, destination=f"B{n % 3}") for n in range(9)]
     for order in list(permutations(range(9), 9))[::40321]:
-        waiting = Waiting()
+        waiting = IntentQueue()
         for number in order:
             waiting.put(some[number])
         assert waiting.next_moment() == START
@@ -118,7 +118,7 @@ def test_they_come_when_their_moment_has_come_and_the_longest_waiting_first():
 
 
 def test_one_that_is_put_off_or_taken_is_not_ready():
-    waiting = Waiting()
+    waiting = IntentQueue()
     for number in range(4):
         waiting.put(entry(number))
     assert len(waiting.ready(START)) == 1

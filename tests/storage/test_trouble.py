@@ -362,7 +362,9 @@ def test_nobody_from_outside_leads_us_to_this_machine():
     """What may be plain on loopback may be so only for what began there."""
     first = wire_module.urlsplit("https://se.example.org/dc/a")
     with pytest.raises(Permanent, match="not https"):
-        wire_module._next("DELETE", "davs://se.example.org/dc/a", first, first, 307, "http://127.0.0.1:80/dc/a")
+        wire_module._redirect_target(
+            "DELETE", "davs://se.example.org/dc/a", first, first, 307, "http://127.0.0.1:80/dc/a"
+        )
 
 
 def test_a_listing_that_was_redirected_is_told_under_the_asked_url(server, other, storage):

@@ -9,7 +9,7 @@ from datetime import datetime
 from math import ceil
 
 from dc_inject.backends.fts.connection import Connection, Credentials, Make, Purpose, real_client
-from dc_inject.backends.fts.endpoint_probe import Ends, StorageEnd
+from dc_inject.backends.fts.endpoint_probe import EndpointProbe, StorageEnd
 from dc_inject.backends.fts.identity import Delegation, check, delegation
 from dc_inject.backends.fts.inventory import Inventory, Replicas
 from dc_inject.backends.fts.jobs import Jobs
@@ -111,7 +111,7 @@ class FtsBackend:
         source, destination = (reached(end, quick, 2 * quick) for end in ("source", "destination"))
         asking = Workers(threads, "storage")
         self._sites = Sites(source, destination, self._alike, asking, clock)
-        self._ends = Ends(source, destination, asking)
+        self._ends = EndpointProbe(source, destination, asking)
 
     def check(self) -> Identity:
         """Tell who we are; credentials are read anew, and a proxy is delegated where that is needed.

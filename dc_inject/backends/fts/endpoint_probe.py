@@ -33,7 +33,7 @@ class StorageEnd:
         return True if self.reach else False if isinstance(self.error, Temporary) else None
 
 
-class Ends:
+class EndpointProbe:
     """Asks storages questions that change nothing; what goes wrong is part of the answer."""
 
     def __init__(self, source: Storage, destination: Storage, workers: Workers) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from dc_inject.backends.rucio.connection import Connection, quiet_client, understood
-from dc_inject.backends.rucio.ending import Ending
+from dc_inject.backends.rucio.ending import RuleEnding
 from dc_inject.backends.rucio.errors import Notes
 from dc_inject.backends.rucio.facts import Facts, resolve
 from dc_inject.backends.rucio.identity import check
@@ -72,7 +72,7 @@ class RucioBackend:
         self._rules = Rules(self.connection, self.name, slices, batch_files=batch_files, batch_rules=batch_rules)
         self._looking = Looking(self.connection, slices)
         self._observing = Observing(self.connection, self._rules, estimates)
-        self._ending = Ending(self.connection, self._rules, slices)
+        self._ending = RuleEnding(self.connection, self._rules, slices)
         self._facts = Facts(self.connection)
 
     def warnings(self) -> Iterator[str]:

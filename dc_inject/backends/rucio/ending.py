@@ -26,7 +26,7 @@ _NO_RIGHT = "rules end with their lifetime; ask for the right to update rules of
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RuleEnding:
     """Ends rules, one call for each: Rucio has none for many."""
 
     connection: Connection
