@@ -11,7 +11,7 @@ import click
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli import active_overrides, common, online, tables, trusting
+from dc_inject.cli import active_overrides, common, online, params, tables, trusting
 from dc_inject.cli.online_report import Answers
 from dc_inject.ledger import LedgerView
 from dc_inject.menu import MenuDraft
@@ -29,32 +29,15 @@ COLUMNS = tuple(
 )
 
 
-class Speed(click.ParamType[float]):
-    """A rate with its unit, above 0, as menus write it."""
-
-    name = "rate"
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return bytes per second."""
-        if isinstance(value, float):
-            return value
-        try:
-            rate = units.parse_rate(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        return rate if rate > 0 else self.fail("a speed has to be above 0", param, ctx)
-
-
 @click.command()
 @common.MENUS
 @click.option("--strict", is_flag=True, help="Treat warnings as errors (exit code 2).")
 @click.option("--online", "asking", is_flag=True, help="Also ask the services and storages; this changes nothing.")
 @click.option(
     "--file-speed",
-    type=Speed(),
+    type=params.RATE,
     default=FILE_SPEED,
-    show_default=f"{units.format_size(FILE_SPEED)}/s, as in DC24",
-    help="The speed of one file through FTS.",
+    help=f"The speed of one file through FTS [default: {units.format_size(FILE_SPEED)}/s, as in DC24].",
 )
 @common.TIMEOUT
 @common.FORMAT

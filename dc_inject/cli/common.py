@@ -10,24 +10,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from dc_inject import ledger
-from dc_inject.cli import tables, trusting
+from dc_inject.cli import params, tables, trusting
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
-from dc_inject.menu import MenuDraft, addresses, values
+from dc_inject.menu import MenuDraft
 from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.redaction import clean, scrub
 from dc_inject.model.services import DEFAULT, FTS, RUCIO, SERVICES
 from dc_inject.system import files
-from dc_inject.system.clock import SystemClock
 
 if TYPE_CHECKING:
     from dc_inject.backends.fts import FtsBackend
@@ -37,53 +35,7 @@ ENDPOINT = "DC_INJECT_FTS_ENDPOINT"
 F = TypeVar("F", bound=Callable[..., object])
 
 
-class Moment(click.ParamType[datetime]):
-    """A point in time with its zone: `2027-02-08T10:00Z`, `2027-02-08 11:00+01:00`, or `now`."""
-
-    name = "time"
-
-    def convert(self, value: str | datetime, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read ISO 8601 with an offset; a time without one is refused, since its zone would be a guess."""
-        if isinstance(value, datetime):
-            return value
-        try:
-            moment = SystemClock().now() if value == "now" else datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a time; write 2027-02-08T10:00Z", param, ctx)
-        if moment.tzinfo is None:
-            self.fail(f"{value!r} has no zone; write {value}Z for UTC, or an offset such as +01:00", param, ctx)
-        return moment.astimezone(UTC)
-
-
-class Ends(click.ParamType[str]):
-    """A link, `SOURCE:DESTINATION` or `SOURCE->DESTINATION`, in the one form that menus and ledgers have of it."""
-
-    name = "link"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read two RSEs or two URL prefixes; two URLs are told apart where the second one begins."""
-        try:
-            return addresses.link(value)
-        except ValueError as error:
-            message, hint = values.explain(error)
-            self.fail(f"{message} ({hint})" if hint else message, param, ctx)
-
-
-class Prefix(click.ParamType[str]):
-    """A URL prefix, an end of a link through FTS, in the one form that menus and ledgers have of it."""
-
-    name = "prefix"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Read a URL prefix as a menu does; what is wrong is said without showing what it may carry."""
-        try:
-            return addresses.prefix(value)
-        except ValueError as error:
-            message, hint = values.explain(error)
-            self.fail(f"{message} ({hint})" if hint else message, param, ctx)
-
-
-class Campaign(click.Argument):
+class CampaignArgument(click.Argument):
     """A campaign that has a ledger, or the ledger itself; who names none is told which there are."""
 
     def process_value(self, ctx: click.Context, value: object) -> object:
@@ -103,7 +55,6 @@ def MENUS(command: F) -> F:  # noqa: N802  it stands where options do
     return INCLUDE_FROM(_MENUS(command))
 
 
-TIME = Moment()
 INCLUDE_FROM = click.option(
     "--include-from",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -113,7 +64,7 @@ INCLUDE_FROM = click.option(
     help="Let menus also include files of this folder [default: only of their own folder].",
 )
 _MENUS = click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path))
-CAMPAIGN = click.argument("campaign", cls=Campaign, metavar="CAMPAIGN|LEDGER")
+CAMPAIGN = click.argument("campaign", cls=CampaignArgument, metavar="CAMPAIGN|LEDGER")
 LEDGER = click.option(
     "--ledger",
     "ledger_path",
@@ -150,7 +101,7 @@ def FORMAT(command: F) -> F:  # noqa: N802  it stands beside the options
 LINKS = click.option(
     "--link",
     "links",
-    type=Ends(),
+    type=params.LINK,
     multiple=True,
     metavar="SRC:DST",
     help="Only this link, also written 'SRC->DST' (may be repeated).",

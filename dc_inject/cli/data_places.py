@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dc_inject.cli import common
+from dc_inject.cli import params
 from dc_inject.credentials import Credentials
 from dc_inject.metrics import Silent
 from dc_inject.model import urls
@@ -34,7 +34,7 @@ def place(source: str, **rucio_only: object) -> str:
     """Return a source in its one form; raises UsageError for options that a storage has no use for."""
     if "://" not in source:
         return source
-    found = common.Prefix().convert(source, None, None)
+    found = params.PREFIX.convert(source, None, None)
     if urls.parse(found).scheme == "root":
         raise UsageError(
             "test data are written and deleted over WebDAV", "use a prefix that starts with davs:// or https://"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import campaigns, common, end_files, end_sweep, subjects, trusting
+from dc_inject.cli import campaigns, common, end_files, end_sweep, params, subjects, trusting
 from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger
@@ -34,36 +33,20 @@ TELL_EVERY = timedelta(seconds=10)
 SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, once it was interrupted
 
 
-class Pace(click.ParamType[float]):
-    """Rules per time, `600/h` or `10/min`; gives rules per hour."""
-
-    name = "pace"
-    _HOURS = {"h": 1, "min": 60}  # noqa: RUF012  never changed
-
-    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read a number above 0 with its unit; a bare number is refused."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]+)?)\s*/\s*(h|min)", value)
-        if match is None or float(match[1]) == 0:
-            self.fail(f"{value!r} is not a pace; write 600/h or 10/min", param, ctx)
-        return float(match[1]) * self._HOURS[match[2]]
-
-
 @click.command()
 @common.CAMPAIGN
 @subjects.PART
 @click.option("--cancel", is_flag=True, help="Also end unfinished rules, which cancels their transfers.")
 @click.option(
     "--rate",
-    type=Pace(),
+    type=params.PER_HOUR,
     default="600/h",
     show_default=True,
     help="Maximum number of cancellations per hour or minute.",
 )
 @click.option(
     "--sweep",
-    type=common.Prefix(),
+    type=params.PREFIX,
     metavar="PREFIX",
     help="Also find and delete our files below a destination's URL that are not in the ledger.",
 )

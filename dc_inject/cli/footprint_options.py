@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from dc_inject.analysis.footprint import Assumptions
+from dc_inject.cli import params
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError
 from dc_inject.model.transfers import LIMITS_OF
@@ -18,33 +19,13 @@ DEFAULT = Assumptions()
 NAMES = tuple(part.name for part in fields(Assumptions))
 
 
-class Quantity(click.ParamType[Any]):
-    """A size, a rate or a duration with its unit, as menus write it."""
-
-    def __init__(self, name: str, parse: Callable[[str], Any], *, zero: bool = False) -> None:
-        """Take the name, what reads it, and whether it may be 0."""
-        self.name = name
-        self._parse = parse
-        self._zero = zero
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401  of any kind
-        """Read a text with its unit; a default is read already."""
-        if not isinstance(value, str):
-            return value
-        try:
-            read = self._parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        return read if read or self._zero else self.fail(f"a {self.name} has to be above 0", param, ctx)
-
-
 _OPTIONS = (
     click.option(
         "--footprint", "whole", is_flag=True, help="Show what whole menus require of each site; works offline."
     ),
     click.option(
         "--mean-file",
-        type=Quantity("size", units.parse_size),
+        type=params.SIZE,
         help="For --footprint: mean file size [default: from the inventory or list, else 5 GB].",
     ),
     click.option(
@@ -56,7 +37,7 @@ _OPTIONS = (
     ),
     click.option(
         "--file-speed",
-        type=Quantity("rate", units.parse_rate),
+        type=params.RATE,
         default="6 MB/s",
         show_default=True,
         help="For --footprint: the speed of one file.",
@@ -70,12 +51,12 @@ _OPTIONS = (
     ),
     click.option(
         "--deletion-lag",
-        type=Quantity("duration", units.parse_duration, zero=True),
+        type=params.LAG,
         help="For --footprint: time from a rule's end to free space; a cycle is added [default: the menu's].",
     ),
     click.option(
         "--lifetime",
-        type=Quantity("duration", units.parse_duration),
+        type=params.DURATION,
         help="For --footprint: the lifetime of rules [default: the menu's longest].",
     ),
     click.option(

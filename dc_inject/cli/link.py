@@ -18,20 +18,17 @@ from dc_inject.cli import (
     link_menu,
     link_options,
     link_verdict,
-    menu_heading,
+    params,
     status,
     tables,
     trusting,
 )
-from dc_inject.cli.check import Speed
-from dc_inject.cli.end import Pace
 from dc_inject.cli.end import end as end_command
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.cli.run import inject
 from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.ledger import Ledger, LedgerView, default_folder
 from dc_inject.ledger.paths import make_folder
-from dc_inject.menu import addresses
 from dc_inject.model import Campaign, units
 from dc_inject.model.errors import LedgerError, ServiceError, UsageError
 from dc_inject.model.ports import Clock
@@ -45,93 +42,56 @@ LOOKS = 10  # in a cycle, whether storages accept connections
 OFTEN = timedelta(seconds=1)  # between two of them, at least
 
 
-class Lasting(click.ParamType[timedelta]):
-    """A duration above 0 with its unit: `2h`, `30m`, `1 h 30 min`, `90 s`."""
-
-    name = "duration"
-
-    def convert(
-        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
-    ) -> timedelta:
-        """Read it as menus do, and `m` for minutes too."""
-        if isinstance(value, timedelta):
-            return value
-        try:
-            lasting = units.parse_duration(re.sub(r"(?<=[0-9 ])m\b", "min", value))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        return lasting if lasting > timedelta(0) else self.fail("the duration has to be above 0", param, ctx)
-
-
-class Size(click.ParamType[int]):
-    """A size above 0 with its unit: `500 GB`, `2TB`."""
-
-    name = "size"
-
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return bytes."""
-        if isinstance(value, int):
-            return value
-        try:
-            size = units.parse_size(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        return size if size > 0 else self.fail("a size has to be above 0", param, ctx)
-
-
 @click.command()
-@click.argument("source", required=False, type=menu_heading.Written("end", addresses.end_name), metavar="SRC")
-@click.argument("destination", required=False, type=menu_heading.Written("end", addresses.end_name), metavar="DST")
-@click.option("--rate", type=Speed(), help="The rate of the first step, such as 5Gb/s.")
+@click.argument("source", required=False, type=params.LINK_END, metavar="SRC")
+@click.argument("destination", required=False, type=params.LINK_END, metavar="DST")
+@click.option("--rate", type=params.RATE, help="The rate of the first step, such as 5Gb/s.")
 @click.option(
-    "--for", "lasting", type=Lasting(), help="The total duration, such as 2h; with --until-saturated, the longest."
+    "--for",
+    "lasting",
+    type=params.DURATION,
+    help="The total duration, such as 2h; with --until-saturated, the longest.",
 )
-@click.option("--step", type=Speed(), help="The increase from one step to the next, such as 1Gb/s.")
-@click.option("--every", type=Lasting(), help="The duration of a step [default: 30m].")
+@click.option("--step", type=params.RATE, help="The increase from one step to the next, such as 1Gb/s.")
+@click.option("--every", type=params.DURATION, help="The duration of a step [default: 30m].")
 @click.option(
     "--until-saturated",
     "saturate",
     is_flag=True,
     help="Raise the rate until throughput stops following, then step back; needs --max.",
 )
-@click.option("--max", "highest", type=Speed(), help="The highest rate to try [default: ask above 10Gb/s].")
+@click.option("--max", "highest", type=params.RATE, help="The highest rate to try [default: ask above 10Gb/s].")
 @click.option(
-    "--space", type=Size(), help="The most space to use at DST at a time [default: half of the free space]."
+    "--space", type=params.SIZE, help="The most space to use at DST at a time [default: half of the free space]."
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation of a high rate.")
-@click.option(
-    "--campaign", type=menu_heading.NAME, help="The campaign's name [default: made from DST and the time]."
-)
+@click.option("--campaign", type=params.NAME, help="The campaign's name [default: made from DST and the time].")
 @click.option(
     "--contact",
-    type=menu_heading.LINE,
+    type=params.LINE,
     help="The contact that rules name [default: your account here].",
 )
 @click.option(
-    "--did", "datasets", type=menu_heading.DID, multiple=True, metavar="PATTERN",
+    "--did", "datasets", type=params.DID, multiple=True, metavar="PATTERN",
     help="Datasets to inject, scope:name with wildcards (may be repeated) [default: *:*].",
 )  # fmt: skip
 @click.option(
     "--mean-file", default="0.1..20 GB", show_default=True, help="Bounds on the mean file size of a dataset."
 )
-@click.option(
-    "--folder", type=menu_heading.FOLDER, help="Through FTS: files of this folder below SRC [default: .]."
-)
-@click.option("--fts", "endpoint", type=menu_heading.ENDPOINT, help="The address of FTS.")
+@click.option("--folder", type=params.FOLDER, help="Through FTS: files of this folder below SRC [default: .].")
+@click.option("--fts", "endpoint", type=params.ENDPOINT, help="The address of FTS.")
 @click.option(
     "--accept", multiple=True, metavar="CODE", help="Accept a finding of `check` with this code (may be repeated)."
 )
 @click.option(
-    "--cycle", type=Lasting(), help="The length of a cycle [default: a sixth of a step, 15 min at most]."
+    "--cycle", type=params.DURATION, help="The length of a cycle [default: a sixth of a step, 15 min at most]."
 )
 @click.option(
-    "--cancel-rate", type=Pace(), default="600/h", show_default=True,
+    "--cancel-rate", type=params.PER_HOUR, default="600/h", show_default=True,
     help="Maximum number of unfinished rules that are ended per hour or minute, afterwards.",
 )  # fmt: skip
-@click.option("--resume", type=menu_heading.NAME, metavar="NAME", help="Continue a test that was stopped.")
-@click.option(
-    "--verdict", "judged", type=menu_heading.NAME, metavar="NAME", help="Print the verdict of a test again."
-)
+@click.option("--resume", type=params.NAME, metavar="NAME", help="Continue a test that was stopped.")
+@click.option("--verdict", "judged", type=params.NAME, metavar="NAME", help="Print the verdict of a test again.")
 @common.TIMEOUT
 @common.FORMAT
 @click.pass_context

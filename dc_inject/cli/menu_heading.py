@@ -14,7 +14,8 @@ import click
 from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.cli import common, menu_files
-from dc_inject.menu import MenuDraft, addresses, values
+from dc_inject.cli.params import DID, ENDPOINT, FOLDER, LINE, NAME, ZONE, menu_time
+from dc_inject.menu import MenuDraft, values
 from dc_inject.menu.writing import Heading
 from dc_inject.model import rates, units
 from dc_inject.model.errors import MenuError, Problem, UsageError
@@ -28,47 +29,7 @@ TOLD = 10  # findings of a new menu
 START_HOUR = 10  # of tomorrow, where nobody says when
 
 
-class Written(click.ParamType[str]):
-    """A text of the menu format, checked as the format has it, and kept as it was written."""
-
-    def __init__(self, name: str, read: Callable[[str], object]) -> None:
-        """Take what the text is called, and what reads it or raises ValueError."""
-        self.name = name
-        self._read = read
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text, without blanks around it."""
-        try:
-            self._read(value.strip())
-        except ValueError as error:
-            message, hint = values.explain(error)
-            self.fail(f"{message} ({hint})" if hint else message, param, ctx)
-        return value.strip()
-
-
-class Time(Written):
-    """A time of the menu format, or `now`, which is written as the time that it is."""
-
-    def __init__(self, zone: ZoneInfo) -> None:
-        """Take the zone of times without an offset."""
-        super().__init__("time", lambda text: values.moment(text, zone))
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text; `now` becomes a time with its offset, since the menu's zone may not be known yet."""
-        now = value.strip().lower() == "now"
-        text = SystemClock().now().isoformat(" ", "seconds") if now else value
-        return super().convert(text, param, ctx)
-
-
-NAME = Written("name", values.name)
-LINE = Written("text", values.line)
-TIME = Time(ZoneInfo("UTC"))
-RATE = Written("rate", values.rate)
-END = Written("end", addresses.end)
-ZONE = Written("zone", values.zone)
-DID = Written("pattern", values.did)
-FOLDER = Written("path", addresses.path)
-ENDPOINT = Written("url", addresses.endpoint)
+TIME = menu_time(ZoneInfo("UTC"))
 
 _OPTIONS = (
     click.option("--campaign", type=NAME, help="The name of the campaign [default: the scenario's name]."),
@@ -127,11 +88,6 @@ def usual_window(timezone: str, start: str = "") -> tuple[str, str]:
         return start, _local(values.moment(start, zone) + timedelta(days=1), zone)
     except values.WrongError as error:
         raise UsageError(error.message, error.hint) from None
-
-
-def time_in(timezone: str) -> Time:
-    """Return the type of a time in a zone, where not every one exists."""
-    return Time(values.zone(timezone))
 
 
 def describe_assumptions(heading: Heading) -> str:

@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from dc_inject import menu
-from dc_inject.cli import common, menu_files, menu_heading, spreadsheet
-from dc_inject.cli.menu_heading import NAME
+from dc_inject.cli import common, menu_files, menu_heading, params, spreadsheet
 from dc_inject.menu import importing, writing
 from dc_inject.menu.cells import Amount
 from dc_inject.model import units
@@ -22,7 +21,7 @@ UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
 @click.command(name="import", short_help="Make a menu from lines `src, dst, Mbps` or a matrix.")
 @common.INCLUDE_FROM
 @click.argument("file", type=menu_files.PATH)
-@click.option("--scenario", type=NAME, help="The name of the scenario [default: the file's name].")
+@click.option("--scenario", type=params.NAME, help="The name of the scenario [default: the file's name].")
 @click.option(
     "--as", "form", type=click.Choice(["lines", "matrix"]), help="The form of FILE [default: recognised]."
 )

@@ -13,7 +13,19 @@ import click
 
 from dc_inject import menu
 from dc_inject.cli import common, menu_files, menu_heading
-from dc_inject.cli.menu_heading import DID, END, ENDPOINT, FOLDER, LINE, NAME, RATE, ZONE, Time, Written
+from dc_inject.cli.params import (
+    DID,
+    ENDPOINT,
+    FOLDER,
+    LINE,
+    MENU_END,
+    MENU_RATE,
+    NAME,
+    ZONE,
+    Parsed,
+    as_written,
+    menu_time,
+)
 from dc_inject.menu import addresses, values, writing
 from dc_inject.model import units
 from dc_inject.model.errors import MenuError, UsageError
@@ -42,7 +54,7 @@ def _destination(text: str) -> None:
         values.share(match["share"])
 
 
-def _several(read: Written) -> Written:
+def _several(read: Parsed[str]) -> Parsed[str]:
     """Return the type of one or several texts with blanks between."""
 
     def each(text: str) -> None:
@@ -51,10 +63,10 @@ def _several(read: Written) -> Written:
         for one in text.split():
             read.convert(one, None, None)
 
-    return Written(f"{read.name}s", each)
+    return as_written(f"{read.name}s", each)
 
 
-DESTINATION = Written("end", _destination)
+DESTINATION = as_written("end", _destination)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +90,7 @@ class Wanted:
 
 @click.command(short_help="Write a new menu; asks for what it needs.")
 @click.option("--scenario", type=NAME, help="The name of the scenario [default: main].")
-@click.option("--from", "sources", type=END, multiple=True, metavar="END", help="A source (may be repeated).")
+@click.option("--from", "sources", type=MENU_END, multiple=True, metavar="END", help="A source (may be repeated).")
 @click.option(
     "--to",
     "destinations",
@@ -89,12 +101,12 @@ class Wanted:
 )
 @click.option(
     "--mesh",
-    type=END,
+    type=MENU_END,
     multiple=True,
     metavar="END",
     help="A member of a mesh, a link for each pair (may be repeated).",
 )
-@click.option("--rate", type=RATE, help="The total rate of all links, such as 250Gb/s.")
+@click.option("--rate", type=MENU_RATE, help="The total rate of all links, such as 250Gb/s.")
 @click.option("--ask/--no-ask", default=None, help="Ask for what the options leave open [default: on a terminal].")
 @menu_heading.options
 @menu_files.OUTPUT
@@ -211,13 +223,13 @@ def _heading_steps(said: dict[str, object]) -> list[Step]:
     def zone() -> str:
         return str(said["timezone"])
 
-    def time() -> Time:
-        return menu_heading.time_in(zone())
+    def time() -> Parsed[str]:
+        return menu_time(values.zone(zone()))
 
     steps = [
         ask("campaign", "Campaign, which binds menus into one exercise", lambda: NAME, str),
         ask("contact", "Contact, whom others ask about the traffic", lambda: LINE, common.who),
-        ask("timezone", "Time zone of all times here", lambda: ZONE, lambda: "UTC"),
+        ask("timezone", "Parsed[str] zone of all times here", lambda: ZONE, lambda: "UTC"),
         ask("start", "Start, or now", time, lambda: menu_heading.usual_window(zone())[0]),
         ask("end", "End", time, lambda: menu_heading.usual_window(zone(), str(said["start"]))[1]),
     ]
@@ -262,15 +274,15 @@ def _ask_scenario(name: str | None) -> Wanted:
     said: dict[str, str] = {"name": name or ""}
     questions: list[tuple[str, str, click.ParamType[str], str]] = [
         ("name", "Scenario, a group of links", NAME, "main"),
-        ("sources", "Sources, blanks between (or `mesh`: all pairs of some)", _several(END), ""),
-        ("mesh", "Which are the mesh", _several(END), ""),
+        ("sources", "Sources, blanks between (or `mesh`: all pairs of some)", _several(MENU_END), ""),
+        ("mesh", "Which are the mesh", _several(MENU_END), ""),
         (
             "destinations",
             "Destinations, blanks between, with shares as T1_DE_KIT_Disk@40 if they differ",
             _several(DESTINATION),
             "",
         ),
-        ("rate", "Rate of all its links together", RATE, ""),
+        ("rate", "Rate of all its links together", MENU_RATE, ""),
     ]
     at, asked = 0, list[int]()
     while at < len(questions):

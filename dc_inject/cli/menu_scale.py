@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 from pathlib import Path
 
 import click
 
 from dc_inject import menu
-from dc_inject.cli import common, menu_files
+from dc_inject.cli import common, menu_files, params
 from dc_inject.cli.menu_expand import written_out
-from dc_inject.cli.menu_heading import NAME
 from dc_inject.menu import scaling
 from dc_inject.menu.expanding import moved
 from dc_inject.model import rates, units
 from dc_inject.system import files
 
-_FACTOR = re.compile(r"(?P<number>[0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?P<percent>%?)")
-
-
-class Factor(click.ParamType[Fraction]):
-    """A number above 0, or percent: `0.5` or `50%`."""
-
-    name = "factor"
-
-    def convert(self, value: str | Fraction, param: click.Parameter | None, ctx: click.Context | None) -> Fraction:
-        """Return the factor, exact."""
-        if isinstance(value, Fraction):
-            return value
-        match = _FACTOR.fullmatch(value.strip())
-        factor = Fraction(match["number"]) / (100 if match["percent"] else 1) if match else Fraction(0)
-        return factor if factor > 0 else self.fail(f"{value!r} is not a factor; write 0.5 or 50%", param, ctx)
-
 
 @click.command(short_help="Multiply rates; all else stays as it was.")
 @common.INCLUDE_FROM
-@click.argument("factor", type=Factor())
+@click.argument("factor", type=params.FACTOR)
 @click.argument("file", metavar="MENU", type=menu_files.PATH)
-@click.option("--scenario", type=NAME, help="Only the rates of this scenario.")
-@click.option(
-    "--link", type=common.Ends(), metavar="SRC:DST", help="Only the rates of this link, also 'SRC->DST'."
-)
+@click.option("--scenario", type=params.NAME, help="Only the rates of this scenario.")
+@click.option("--link", type=params.LINK, metavar="SRC:DST", help="Only the rates of this link, also 'SRC->DST'.")
 @click.option(
     "--expand", "expanding", is_flag=True, help="First list every link separately, each with its own rate."
 )

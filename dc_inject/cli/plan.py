@@ -16,7 +16,7 @@ import click
 from dc_inject.analysis.footprint import Assumptions
 from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli import active_overrides, common, footprint, footprint_options, plots, tables, trusting
+from dc_inject.cli import active_overrides, common, footprint, footprint_options, params, plots, tables, trusting
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row
@@ -65,7 +65,7 @@ CYCLES_ONLY = ("at", "cycles", "datasets", "ledger_path", "allow_admin", "timeou
 
 @click.command()
 @common.MENUS
-@click.option("--at", type=common.TIME, default="now", show_default=True, help="The time to plan for.")
+@click.option("--at", type=params.TIME, default="now", show_default=True, help="The time to plan for.")
 @click.option("--cycles", default=1, show_default=True, type=click.IntRange(1, 2000), help="The number of cycles.")
 @click.option(
     "--inventory",

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.cli import common, end_files, trusting
+from dc_inject.cli import common, end_files, params, trusting
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.engine.rebuilding import Rebuilding, Rebuilt
@@ -50,7 +50,7 @@ class Searchable(Protocol):
 @click.argument("campaign")
 @common.MENUS
 @common.LEDGER
-@click.option("--since", type=common.TIME, help="Ignore rules and jobs older than this [default: none].")
+@click.option("--since", type=params.TIME, help="Ignore rules and jobs older than this [default: none].")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @common.TIMEOUT

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from dc_inject.backends.dry import DryBackend
-from dc_inject.cli import active_overrides, common, hangup, status, tables, trusting
+from dc_inject.cli import active_overrides, common, hangup, params, status, tables, trusting
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
@@ -44,7 +44,7 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 @click.command()
 @common.MENUS
 @click.option("--once", is_flag=True, help="Inject only the current cycle, and exit at its end; for cron.")
-@click.option("--until", type=common.TIME, help="Stop injecting at this time, such as 2027-02-08T10:00Z.")
+@click.option("--until", type=params.TIME, help="Stop injecting at this time, such as 2027-02-08T10:00Z.")
 @click.option("--dry-run", is_flag=True, help="Run in real time without changing anything; `plan` is quicker.")
 @common.LEDGER
 @common.LINKS

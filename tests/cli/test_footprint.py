@@ -141,7 +141,7 @@ def test_rse_expressions_are_told(tmp_path):
         (["--footprint", "--datasets"], "--datasets cannot be together with --footprint"),
         (["--mean-file", "1 GB"], "--mean-file needs --footprint"),
         (["--footprint", "--mean-file", "5"], "'5' has no unit"),
-        (["--footprint", "--mean-file", "0 GB"], "a size has to be above 0"),
+        (["--footprint", "--mean-file", "0 GB"], "a size must be above 0"),
         (["--footprint", "--file-speed", "5 GB"], "is not a rate"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.backends.sim import SimClock
-from dc_inject.cli import menu_heading
+from dc_inject.cli import params
 from dc_inject.cli.menu_new import MORE
 from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.system import files
@@ -211,7 +211,7 @@ def test_back_leads_out_of_another_scenario() -> None:
 
 def test_a_menu_may_start_now(monkeypatch: pytest.MonkeyPatch) -> None:
     now = datetime(2027, 2, 8, 10, 11, 12, tzinfo=UTC)
-    monkeypatch.setattr(menu_heading, "SystemClock", lambda: SimClock(now))
+    monkeypatch.setattr(params, "SystemClock", lambda: SimClock(now))
     done = run("menu", "new", "--no-ask", *LINK, "--timezone", "Europe/Zurich", "--start", "now")
     assert done.exit_code == 0, done.stderr
     assert draft(done.stdout).preview.start == now

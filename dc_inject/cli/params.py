@@ -1,0 +1,136 @@
+"""The types of arguments and options: texts that a function reads, in the words and forms that menus use.
+
+Values with a unit (`RATE`, `SIZE`, `DURATION`) become numbers. Texts that are copied into a menu (`NAME`, `DID`,
+`menu_time`) are checked as a menu would be, and stay as they were written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
+
+import click
+
+from dc_inject.menu import addresses, values
+from dc_inject.menu.values import WrongError
+from dc_inject.model import units
+from dc_inject.system.clock import SystemClock
+
+T = TypeVar("T")
+
+
+class Parsed(click.ParamType[T]):
+    """A text that `parse` reads, or refuses with a ValueError; `name` is what the help calls it."""
+
+    def __init__(self, name: str, parse: Callable[[str], T]) -> None:
+        """Take the name and the function."""
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:  # noqa: ANN401  as click has it
+        """Return what the text means; a default that is a value already stays so."""
+        if not isinstance(value, str):
+            parsed: T = value
+            return parsed
+        try:
+            return self._parse(value.strip())
+        except ValueError as error:
+            message, hint = values.explain(error)
+            self.fail(f"{message} ({hint})" if hint else message, param, ctx)
+
+
+# --------------------------------------------------------------------------- values
+
+
+def _moment(text: str) -> datetime:
+    """Read ISO 8601 with an offset, or `now`; a time without an offset is refused: its zone would be a guess."""
+    try:
+        moment = SystemClock().now() if text == "now" else datetime.fromisoformat(text)
+    except ValueError:
+        raise WrongError(f"{text!r} is not a time", "such as 2027-02-08T10:00Z") from None
+    if moment.tzinfo is None:
+        raise WrongError(f"{text!r} has no zone", f"{text}Z for UTC, or an offset such as +01:00")
+    return moment.astimezone(UTC)
+
+
+def _duration(text: str) -> timedelta:
+    """Read a duration as menus write it, and `m` for minutes too."""
+    return units.parse_duration(re.sub(r"(?<=[0-9 ])m\b", "min", text))
+
+
+def _per_hour(text: str) -> float:
+    """Read a number above 0 per hour or minute; a bare number is refused."""
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]+)?)\s*/\s*(h|min)", text)
+    if match is None or float(match[1]) == 0:
+        raise WrongError(f"{text!r} is not a number per time", "such as 600/h or 10/min")
+    return float(match[1]) * {"h": 1, "min": 60}[match[2]]
+
+
+def _factor(text: str) -> Fraction:
+    match = re.fullmatch(r"(?P<number>[0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(?P<percent>%?)", text)
+    factor = Fraction(match["number"]) / (100 if match["percent"] else 1) if match else Fraction(0)
+    if factor <= 0:
+        raise WrongError(f"{text!r} is not a factor", "such as 0.5 or 50%")
+    return factor
+
+
+def _positive(name: str, parse: Callable[[str], T]) -> Parsed[T]:
+    """Return the type of a value with a unit that may not be 0."""
+
+    def above_zero(text: str) -> T:
+        value = parse(text)
+        if not value:
+            raise WrongError(f"a {name} must be above 0", "")
+        return value
+
+    return Parsed(name, above_zero)
+
+
+TIME = Parsed("time", _moment)
+RATE = _positive("rate", units.parse_rate)  # bytes per second
+SIZE = _positive("size", units.parse_size)  # bytes
+DURATION = _positive("duration", _duration)
+LAG = Parsed("duration", _duration)
+PER_HOUR = Parsed("rate", _per_hour)
+FACTOR = Parsed("factor", _factor)
+LINK = Parsed("link", addresses.link)  # two RSEs or two URL prefixes, in the one form that menus and ledgers have
+PREFIX = Parsed("prefix", addresses.prefix)  # an end of a link through FTS, in the same form
+
+
+# --------------------------------------------------------------------------- texts of a menu
+
+
+def as_written(name: str, check: Callable[[str], object]) -> Parsed[str]:
+    """Return the type of a text that is checked as menus have it, and kept as it was written."""
+
+    def checked(text: str) -> str:
+        check(text)
+        return text
+
+    return Parsed(name, checked)
+
+
+def menu_time(zone: ZoneInfo) -> Parsed[str]:
+    """Return the type of a time of a menu in a zone; `now` becomes a time with its offset."""
+
+    def checked(text: str) -> str:
+        time = SystemClock().now().isoformat(" ", "seconds") if text.lower() == "now" else text
+        values.moment(time, zone)
+        return time
+
+    return Parsed("time", checked)
+
+
+NAME = as_written("name", values.name)
+LINE = as_written("text", values.line)
+MENU_RATE = as_written("rate", values.rate)
+LINK_END = as_written("end", addresses.end_name)  # an RSE or a URL prefix
+MENU_END = as_written("end", addresses.end)  # or an RSE expression
+ZONE = as_written("zone", values.zone)
+DID = as_written("pattern", values.did)
+FOLDER = as_written("path", addresses.path)
+ENDPOINT = as_written("url", addresses.endpoint)
