@@ -38,18 +38,16 @@ COLUMNS = (
     help="Delete the ledger of this campaign (may be repeated).",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option(
-    "--even-unended", is_flag=True, help="Forget it even if some of its rules, jobs or files may be left."
-)
+@click.option("--force", is_flag=True, help="Forget it even if some of its rules, jobs or files may be left.")
 @common.FORMAT
-def campaigns(forgotten: tuple[str, ...], yes: bool, even_unended: bool, fmt: str) -> None:
+def campaigns(forgotten: tuple[str, ...], yes: bool, force: bool, fmt: str) -> None:
     r"""List the campaigns with a ledger in the default folder, or delete ledgers with --forget.
 
     The table shows the times of the menus in force, the start of the last cycle, whether an injector runs now, and
     how many rules and jobs have not ended (through FTS, also those whose files are not known to be deleted).
 
     --forget refuses a campaign with a running injector, or with rules or jobs that have not ended; end them with
-    `dc-inject end NAME`. With --even-unended it forgets the campaign anyway: rules then end with their lifetime,
+    `dc-inject end NAME`. With --force it forgets the campaign anyway: rules then end with their lifetime,
     and copies that FTS jobs made stay until `dc-inject end NAME --sweep PREFIX` deletes them.
 
     \b
@@ -58,7 +56,7 @@ def campaigns(forgotten: tuple[str, ...], yes: bool, even_unended: bool, fmt: st
     """
     folder = ledger.default_folder(os.environ)
     if forgotten:
-        _forget(forgotten, yes=yes, even_unended=even_unended)
+        _forget(forgotten, yes=yes, force=force)
         return
     rows = [_row(name) for name in common.campaigns()]
     if rows or fmt != "table":
@@ -97,13 +95,13 @@ def _window(view: Reader) -> tuple[str | None, str | None]:
     return tables.moment(min(one.start for one in menus)), tables.moment(max(one.end for one in menus))
 
 
-def _forget(names: Sequence[str], *, yes: bool, even_unended: bool) -> None:
+def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:
     """Delete the ledgers of campaigns; all are looked at before the first one goes."""
     paths = {name: common.existing_ledger(name) for name in dict.fromkeys(names)}
     for name, path in paths.items():
         left = _left(path)
-        if left and not even_unended:
-            hint = f"end them with `dc-inject end {name}`, or use --even-unended"
+        if left and not force:
+            hint = f"end them with `dc-inject end {name}`, or use --force"
             raise UsageError(f"campaign {name} still has {left}", hint)
         if left:
             click.echo(f"warning: campaign {name} still has {left}", err=True)

@@ -24,6 +24,7 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Clock, Outcome
 from dc_inject.model.services import FTS, injections
 from dc_inject.planning import overrides
+from dc_inject.planning.overrides import EVERYTHING
 from dc_inject.planning.second_hops import second_hops
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
@@ -31,6 +32,7 @@ from dc_inject.system.executor import ThreadExecutor
 JOBS_END_WITHIN = timedelta(minutes=1)
 TELL_EVERY = timedelta(seconds=10)
 SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, once it was interrupted
+INTERRUPTED = 130  # the exit code
 
 
 @click.command()
@@ -38,11 +40,11 @@ SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, onc
 @subjects.PART
 @click.option("--cancel", is_flag=True, help="Also end unfinished rules, which cancels their transfers.")
 @click.option(
-    "--rate",
+    "--cancel-rate",
     type=params.PER_HOUR,
     default="600/h",
     show_default=True,
-    help="Maximum number of cancellations per hour or minute.",
+    help="The most unfinished rules or jobs to end per hour or minute.",
 )
 @click.option(
     "--sweep",
@@ -51,20 +53,24 @@ SETTLE_WITHIN = timedelta(seconds=30)  # how long it takes at most to leave, onc
     help="Also find and delete our files below a destination's URL that are not in the ledger.",
 )
 @click.option(
-    "--even-new", is_flag=True, help="With --sweep: also delete files of cycles that began less than a day ago."
+    "--include-recent",
+    is_flag=True,
+    help="With --sweep: also delete files of cycles that began less than a day ago.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common.WHY
 @common.LEDGER
 @click.option("--no-ledger", is_flag=True, help="Find the rules in Rucio, by their comments.")
 @common.TIMEOUT
+@click.pass_context
 def end(
+    ctx: click.Context,
     campaign: str,
     part: tuple[str, ...],
     cancel: bool,
-    rate: float,
+    cancel_rate: float,
     sweep: str | None,
-    even_new: bool,
+    include_recent: bool,
     yes: bool,
     why: str,
     ledger_path: Path | None,
@@ -80,16 +86,51 @@ def end(
 
     Rucio deletes the replicas of ended rules. FTS deletes nothing, so this command deletes the files of ended jobs
     at their destinations until they are known to be gone. It deletes only files whose whole path and mark show
-    that they are ours. --sweep leaves files of active jobs, and, without --even-new, files of the last day's
-    cycles.
+    that they are ours. --sweep leaves files of active jobs, and, without --include-recent, files of the last
+    day's cycles.
 
     \b
     Example: dc-inject end dc27-rehearsal
-    Example: dc-inject end dc27-rehearsal us-mesh --cancel --rate 300/h
+    Example: dc-inject end dc27-rehearsal us-mesh --cancel --cancel-rate 300/h
     Example: dc-inject end dc27-rehearsal --sweep davs://se.example.org/dc
     """
+    finished = end_campaign(
+        campaign,
+        subjects.part(part),
+        cancel=cancel,
+        cancel_rate=cancel_rate,
+        sweep=sweep,
+        include_recent=include_recent,
+        yes=yes,
+        why=why,
+        ledger_path=ledger_path,
+        no_ledger=no_ledger,
+        timeout=timeout,
+    )
+    ctx.exit(0 if finished else INTERRUPTED)
+
+
+def end_campaign(
+    campaign: str,
+    subject: str = EVERYTHING,
+    *,
+    cancel: bool,
+    cancel_rate: float,
+    sweep: str | None = None,
+    include_recent: bool = False,
+    yes: bool = False,
+    why: str = "",
+    ledger_path: Path | None = None,
+    no_ledger: bool = False,
+    timeout: float,
+) -> bool:
+    """Do what `end` does; the arguments are its options.
+
+    Return whether it got to its end: it is False if Ctrl-C interrupted it. Raises ServiceError if something could
+    not be ended or deleted.
+    """
     common.talk(quiet=True)
-    clock, subject = SystemClock(), subjects.part(part)
+    clock = SystemClock()
     with contextlib.ExitStack() as stack:
         ledger, name = campaigns.opened(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))
         if ledger is not None:
@@ -109,53 +150,72 @@ def end(
             endpoint=common.known_endpoint(ledger),
         )
         campaigns.admit(backends.values(), ledger, clock)
-
         searched = partial(campaigns.found, backends.values(), name, may_be_none=bool(no_ledger or sweep))
 
         def ours(*states: State) -> list[Entry]:
             known = searched() if ledger is None else ledger.entries(*states)
             return [e for e in known if overrides.covers(subject, e.injection.flow)]
 
-        entries = ours(*IN_SERVICE)
         executor = ThreadExecutor(clock, THREADS)
         stack.callback(executor.close)
-        ending = ManualEnd(
-            backends=backends,
-            clock=clock,
-            executor=executor,
-            record=ledger,
-            patience=timedelta(seconds=3 * timeout),
-        )
-        noun = injections(services)
-        standing = ending.look(entries, partial(_missed, noun, clock))
+        patience = timedelta(seconds=3 * timeout)
+        ending = ManualEnd(backends=backends, clock=clock, executor=executor, record=ledger, patience=patience)
+        work = _Work(name, injections(services), ledger, ending, ours, clock)
+        if not work.end(cancel=cancel, cancel_rate=cancel_rate, yes=yes, why=why):
+            return False
+        if ledger is not None:
+            if not end_files.remove(ending, ours, clock):
+                return False
+            end_files.tidy(ledger, name, backends)
+            end_files.say_what_lives_on(ours, work.noun, clock)
+        if sweep:
+            end_sweep.sweep(backends[FTS.name], sweep, name, ledger, clock, include_recent=include_recent, yes=yes)
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The rules or jobs of a campaign, and what ends them."""
+
+    campaign: str
+    noun: str  # what its services call them
+    ledger: Ledger | None
+    ending: ManualEnd
+    ours: end_files.Ours
+    clock: Clock
+
+    def end(self, *, cancel: bool, cancel_rate: float, yes: bool, why: str) -> bool:
+        """Say what there is, ask, and end it; return False if Ctrl-C interrupted it."""
+        entries = self.ours(*IN_SERVICE)
+        standing = self.ending.look(entries, partial(_missed, self.noun, self.clock))
         doomed = standing.overdue + (standing.unfinished if cancel else ())
-        standing, spared = _sparing(standing, _read(ledger, doomed) if ledger is not None else set())
-        files = end_files.left(ours) if ledger is not None else 0
-        _say(standing, noun, files, spared, campaign=name, cancel=cancel, rate=rate)
+        standing, spared = _sparing(standing, _read(self.ledger, doomed) if self.ledger is not None else set())
+        files = end_files.left(self.ours) if self.ledger is not None else 0
+        _say(standing, self.noun, files, spared, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
         work = [*standing.complete, *doomed]
         if work or files:
             _confirm(yes=yes)
-        if work:
-            if ledger is not None:
-                what = f"end {units.counted(len(standing.complete), noun)}" + (
-                    f", cancel {len(doomed)}" if doomed else ""
-                )
-                ledger.change(common.who(), what, why, clock.now())
-            last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
-            outcomes = itertools.chain(ending.end(standing.complete), ending.cancel(doomed, rate, last))
-            try:
-                _carry_out(outcomes, work, noun, clock)
-            except (click.exceptions.Exit, ServiceError):
-                _settle(ending)
-                raise
-        if ledger is not None:
-            if work:
-                _look_again(ending, ours, clock)
-            end_files.remove(ending, ours, clock)
-            end_files.tidy(ledger, name, backends)
-            end_files.say_what_lives_on(ours, noun, clock)
-        if sweep:
-            end_sweep.sweep(backends[FTS.name], sweep, name, ledger, clock, even_new=even_new, yes=yes)
+        if not work:
+            return True
+        if self.ledger is not None:
+            what = f"end {units.counted(len(standing.complete), self.noun)}"
+            what += f", cancel {len(doomed)}" if doomed else ""
+            self.ledger.change(common.who(), what, why, self.clock.now())
+        last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
+        outcomes = itertools.chain(
+            self.ending.end(standing.complete), self.ending.cancel(doomed, cancel_rate, last)
+        )
+        try:
+            if not _carry_out(outcomes, work, self.noun, self.clock):
+                _settle(self.ending)
+                return False
+        except ServiceError:
+            if not _settle(self.ending):
+                return False
+            raise
+        if self.ledger is not None:
+            _look_again(self.ending, self.ours, self.clock)
+        return True
 
 
 def _trust(ledger: Ledger, campaign: str, clock: Clock) -> None:
@@ -246,8 +306,11 @@ class _Tally:
     ended: set[str] = field(default_factory=set)
 
 
-def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, clock: Clock) -> None:
-    """End them one after the other, and say how far it got; raises ServiceError when some could not be ended."""
+def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, clock: Clock) -> bool:
+    """End them one after the other, and say how far it got; return False if Ctrl-C interrupted it.
+
+    Raises ServiceError when some could not be ended.
+    """
     tally, told = _Tally(), clock.now()
     try:
         for outcome in outcomes:
@@ -261,22 +324,24 @@ def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, cl
         left = [entry for entry in work if entry.injection.key not in tally.ended]
         rest = f"{len(left)} {_left(left)}" if left else "none left"
         click.echo(f"interrupted: {len(tally.ended)} ended, {rest}; run it again to continue", err=True)
-        raise click.exceptions.Exit(130) from None
+        return False
     ended, all_of_them = len(tally.ended), units.counted(len(work), noun)
     if tally.error is not None:
         message = f"{ended} of {all_of_them} ended, {len(work) - ended} not: {tally.error.message}"
         raise ServiceError(message, tally.error.hint or "run it again to continue")
     click.echo(f"{units.counted(ended, noun)} ended", err=True)
+    return True
 
 
-def _settle(ending: ManualEnd) -> None:
-    """Write down, before it leaves early, what is gone by now; interrupted once more, it leaves at once."""
+def _settle(ending: ManualEnd) -> bool:
+    """Write down, before it leaves early, what is gone by now; return False if Ctrl-C interrupts that, too."""
     try:
         ending.settle(SETTLE_WITHIN)
     except ServiceError as error:
         click.echo(f"the result is not known yet: {error.message}", err=True)
     except KeyboardInterrupt:
-        raise click.exceptions.Exit(130) from None
+        return False
+    return True
 
 
 def _look_again(ending: ManualEnd, ours: end_files.Ours, clock: Clock) -> None:

@@ -50,11 +50,14 @@ def under_way(ours: Ours) -> list[Entry]:
     ]
 
 
-def remove(ending: ManualEnd, ours: Ours, clock: Clock) -> None:
-    """Delete the files of ended jobs, and say what is known of them; raises ServiceError for those that stay."""
+def remove(ending: ManualEnd, ours: Ours, clock: Clock) -> bool:
+    """Delete the files of ended jobs, and say what is known of them; return False if Ctrl-C interrupted it.
+
+    Raises ServiceError for those that stay.
+    """
     entries = {entry.injection.key: entry for entry in _to_remove(ours)}
     if not entries:
-        return
+        return True
     tally = _Tally(sum(entry.injection.item.files for entry in entries.values()))
     told = clock.now()
     try:
@@ -68,7 +71,7 @@ def remove(ending: ManualEnd, ours: Ours, clock: Clock) -> None:
             f"interrupted: {tally.gone} of {units.counted(tally.files, 'files')} gone; run it again to continue",
             err=True,
         )
-        raise click.exceptions.Exit(130) from None
+        return False
     click.echo(f"known to be gone from their destinations: {units.counted(tally.gone, 'files')}", err=True)
     if tally.later:
         click.echo(_once_more(tally.later, next(iter(entries.values())).injection.campaign), err=True)
@@ -81,6 +84,7 @@ def remove(ending: ManualEnd, ours: Ours, clock: Clock) -> None:
             f"files of {units.counted(jobs, 'jobs')} are still at their destinations; of {most.jobs}: {most.why}",
             "they stay in the ledger: run it again when the problem is solved",
         )
+    return True
 
 
 def _waits(destination: str, why: str) -> None:

@@ -57,12 +57,12 @@ def sweep(
     ledger: Ledger | None,
     clock: Clock,
     *,
-    even_new: bool,
+    include_recent: bool,
     yes: bool,
 ) -> None:
     """Find files of a campaign that no ledger answers for, ask, and delete them.
 
-    Files that, or whose cycles, are younger than a day are left unless `even_new`; those of a job at work always.
+    Files that, or whose cycles, are younger than a day stay unless `include_recent`; those of active jobs always.
     """
     if not isinstance(backend, Sweeper):
         raise UsageError(f"{backend.name} leaves no files to sweep")
@@ -72,16 +72,16 @@ def sweep(
         click.echo(f"no files of {campaign} below {prefix} except those in the ledger", err=True)
         return
     since = clock.now() - YOUNG
-    young = [stray for stray in found if not even_new and _newest(stray) > since]
-    old = [stray for stray in found if even_new or _newest(stray) <= since]
+    young = [stray for stray in found if not include_recent and _newest(stray) > since]
+    old = [stray for stray in found if include_recent or _newest(stray) <= since]
     free = _without_work(backend, old, prefix)
     click.echo(f"{_sum(found)} of {campaign} below {prefix} that are in no ledger", err=True)
     if young:
-        _say(young, "less than a day old, kept (--even-new deletes them too):")
+        _say(young, "less than a day old, kept (--include-recent deletes them too):")
     if not free:
         if young:
             raise UsageError(
-                "nothing was deleted", "make sure that nobody injects this campaign, then use --even-new"
+                "nothing was deleted", "make sure that nobody injects this campaign, then use --include-recent"
             )
         return
     _say(free, "to be deleted:")

@@ -23,8 +23,9 @@ from dc_inject.cli import (
     tables,
     trusting,
 )
-from dc_inject.cli.end import end as end_command
+from dc_inject.cli.end import INTERRUPTED, end_campaign
 from dc_inject.cli.link_menu import MiniChallenge
+from dc_inject.cli.link_options import LinkOptions
 from dc_inject.cli.run import inject
 from dc_inject.engine.mini_challenge import Climbing
 from dc_inject.ledger import Ledger, LedgerView, default_folder
@@ -88,14 +89,13 @@ OFTEN = timedelta(seconds=1)  # between two of them, at least
 )
 @click.option(
     "--cancel-rate", type=params.PER_HOUR, default="600/h", show_default=True,
-    help="Maximum number of unfinished rules that are ended per hour or minute, afterwards.",
+    help="The most unfinished rules or jobs to end per hour or minute, afterwards.",
 )  # fmt: skip
 @click.option("--resume", type=params.NAME, metavar="NAME", help="Continue a test that was stopped.")
 @click.option("--verdict", "judged", type=params.NAME, metavar="NAME", help="Print the verdict of a test again.")
 @common.TIMEOUT
 @common.FORMAT
-@click.pass_context
-def link(ctx: click.Context, /, source: str | None, destination: str | None, **wanted: Any) -> None:
+def link(source: str | None, destination: str | None, **given: Any) -> None:
     r"""Test one link: inject at a constant or rising rate, and report how much moved.
 
     Checks that the test is possible, writes a menu, runs it, shows each cycle, ends the rules, and prints a
@@ -117,37 +117,36 @@ def link(ctx: click.Context, /, source: str | None, destination: str | None, **w
     Example: dc-inject link --resume link-IC-20270208T100000
     """
     common.talk()
-    clock = SystemClock()
-    if wanted["judged"]:
-        _tell(wanted["judged"], wanted["fmt"])
+    clock, options = SystemClock(), LinkOptions(**given)
+    if options.judged:
+        _tell(options.judged, options.fmt)
         return
-    if wanted["resume"]:
-        path = common.existing_ledger(wanted["resume"])
+    if options.resume:
+        path = common.existing_ledger(options.resume)
         with Ledger.open(path) as ledger:
-            asked, progress = link_options.resume_challenge(ledger, path, wanted["lasting"], clock.now())
+            asked, progress = link_options.resume_challenge(ledger, path, options.lasting, clock.now())
     else:
-        asked = link_options.challenge(source, destination, wanted, clock.now())
+        asked = link_options.challenge(source, destination, options, clock.now())
         progress = Progress(asked.ladder, asked.until)
         _refuse_known(asked.campaign)
     trusting.name(asked.link.source, asked.link.destination, asked.endpoint)  # by whoever called, here or before
-    asked, storages = link_check.ready(asked, clock, wanted["timeout"])
-    menu = _written(asked, force=bool(wanted["resume"]))
+    asked, storages = link_check.ready(asked, clock, options.timeout)
+    menu = _written(asked, force=bool(options.resume))
     try:
-        code = _carry_out(ctx, asked, progress, menu, storages, wanted)
+        code = _carry_out(asked, progress, menu, storages, options)
     except BaseException:
         if not common.ledger_file(None, asked.campaign).exists():
             menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
         raise
-    _tell(asked.campaign, wanted["fmt"], code)
+    _tell(asked.campaign, options.fmt, code)
 
 
 def _carry_out(
-    ctx: click.Context,
     asked: MiniChallenge,
     progress: Progress,
     menu: Path,
     storages: Reachability,
-    wanted: dict[str, Any],
+    options: LinkOptions,
 ) -> int | None:
     """Inject, judge the step that was cut short, and end what is left; returns the exit code of that, if any."""
     ledger_path = common.ledger_file(None, asked.campaign)
@@ -172,18 +171,16 @@ def _carry_out(
         )
         return climbs[0]
 
-    timeout = wanted["timeout"]
+    timeout = options.timeout
     with storages.watched(max(asked.cycle / LOOKS, OFTEN)):
         inject([menu], no_drain=True, timeout=timeout, wrap_menus=wrap_menus, stopping="{noun} will be ended")
     hangup.mind()
     with Ledger.open(ledger_path) as ledger:
         climbs[0].finish(ledger, asked.key)
-    try:
-        _end(ctx, asked.campaign, ledger_path, wanted["cancel_rate"], timeout)
-    except click.exceptions.Exit as left:
-        click.echo(f"end what is left with `dc-inject end {asked.campaign} --cancel`", err=True)
-        return int(left.exit_code)
-    return None
+    if _end(asked.campaign, ledger_path, options):
+        return None
+    click.echo(f"end what is left with `dc-inject end {asked.campaign} --cancel`", err=True)
+    return INTERRUPTED
 
 
 def _classify(reason: str) -> str:
@@ -263,20 +260,23 @@ def _show(ledger: Ledger, asked: MiniChallenge) -> None:
         click.echo(f"our data at or on the way to {asked.link.destination}: {here} of {most}", err=True)
 
 
-def _end(ctx: click.Context, campaign: str, ledger_path: Path, rate: float, timeout: float) -> None:
-    """End what is left of it; where that cannot be, say so: everything ends with its lifetime."""
+def _end(campaign: str, ledger_path: Path, options: LinkOptions) -> bool:
+    """End what is left of it, and return whether that was not interrupted.
+
+    Where something cannot be ended, say so: everything ends with its lifetime.
+    """
     try:
-        ctx.invoke(
-            end_command,
-            campaign=campaign,
+        return end_campaign(
+            campaign,
             cancel=True,
-            rate=rate,
+            cancel_rate=options.cancel_rate,
             yes=True,
             ledger_path=ledger_path,
-            timeout=timeout,
+            timeout=options.timeout,
         )
     except ServiceError as error:
         click.echo(
             f"not everything has ended: {error.message}; continue with `dc-inject end {campaign} --cancel`",
             err=True,
         )
+        return True

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from dc_inject.cli import common, end_files, link_menu
 from dc_inject.cli.link_menu import MiniChallenge
@@ -26,39 +25,55 @@ DEFAULT_STEP = timedelta(minutes=30)
 ROUNDS = 2  # how much longer than the steps up a search may take, unless --for says it
 
 
-def challenge(
-    source: str | None, destination: str | None, wanted: Mapping[str, Any], now: datetime
-) -> MiniChallenge:
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """The options of `dc-inject link`: rates in bytes per second, sizes in bytes, None where one was not given.
+
+    `lasting` is --for, `highest` --max, `saturate` --until-saturated, and `judged` the campaign of --verdict.
+    """
+
+    rate: float | None
+    lasting: timedelta | None
+    step: float | None
+    every: timedelta | None
+    saturate: bool
+    highest: float | None
+    space: int | None
+    yes: bool
+    campaign: str | None
+    contact: str | None
+    datasets: tuple[str, ...]
+    mean_file: str
+    folder: str | None
+    endpoint: str | None
+    accept: tuple[str, ...]
+    cycle: timedelta | None
+    cancel_rate: float
+    resume: str | None
+    judged: str | None
+    timeout: float
+    fmt: str
+
+
+def challenge(source: str | None, destination: str | None, options: LinkOptions, now: datetime) -> MiniChallenge:
     """Return what is asked for; raises UsageError for options that do not go together."""
-    if source is None or destination is None or wanted["rate"] is None:
-        needed = {"SRC": source, "DST": destination, "--rate": wanted["rate"]}
+    if source is None or destination is None or options.rate is None:
+        needed = {"SRC": source, "DST": destination, "--rate": options.rate}
         missing = [name for name, value in needed.items() if value is None]
         raise UsageError(
             f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
             "`dc-inject link SRC DST --rate 5Gb/s --for 1h`",
         )
     _refuse_ends(source, destination)
-    _refuse_odd(wanted)
-    first, step, highest = wanted["rate"], wanted["step"] or 0.0, wanted["highest"]
-    saturate, lasting = wanted["saturate"], wanted["lasting"]
-    every = (wanted["every"] or DEFAULT_STEP) if step else lasting
-    if lasting and not saturate:
-        every = min(every, lasting)
-    cycle = wanted["cycle"] or link_menu.cycle_for(every)
-    if 2 * cycle > every:
+    ladder, lasting = _ladder(options, options.rate)
+    cycle = options.cycle or link_menu.cycle_for(ladder.every)
+    if 2 * cycle > ladder.every:
         raise UsageError("a step has less than two cycles", "lengthen --every (or --for), or shorten --cycle")
     start = now.replace(microsecond=0)
-    if saturate:
-        lasting = lasting or ROUNDS * (int((highest - first) / step) + 2) * every
-        top = highest
-    else:
-        top = first + step * max(-(-lasting // every) - 1, 0)
-        top = min(top, highest) if highest else top
-    ladder = Ladder(first, every, step, top, saturate=saturate)
-    _confirm_rate(top, given=bool(highest), yes=wanted["yes"])
+    _confirm_rate(ladder.highest, given=bool(options.highest), yes=options.yes)
     return MiniChallenge(
-        campaign=wanted["campaign"] or _name(destination, start),
-        contact=wanted["contact"] or common.who(),
+        campaign=options.campaign or _name(destination, start),
+        contact=options.contact or common.who(),
         link=Link(
             addresses.end_name(source),
             addresses.end_name(destination),
@@ -68,14 +83,14 @@ def challenge(
         cycle=cycle,
         start=start,
         until=link_menu.end_of(start, lasting, cycle),
-        highest=top,
-        volume=sum(rate * every.total_seconds() for rate in _rates(ladder, lasting)),
-        datasets=wanted["datasets"],
-        mean_file=wanted["mean_file"],
-        folder=wanted["folder"] or "",
-        endpoint=wanted["endpoint"] or "",
-        accept=wanted["accept"],
-        space=wanted["space"] or 0,
+        highest=ladder.highest,
+        volume=sum(rate * ladder.every.total_seconds() for rate in _rates(ladder, lasting)),
+        datasets=options.datasets,
+        mean_file=options.mean_file,
+        folder=options.folder or "",
+        endpoint=options.endpoint or "",
+        accept=options.accept,
+        space=options.space or 0,
     )
 
 
@@ -87,20 +102,27 @@ def _refuse_ends(source: str, destination: str) -> None:
         raise UsageError(f"{source} is source and destination", "name two different ends")
 
 
-def _refuse_odd(wanted: Mapping[str, Any]) -> None:
-    """Raise UsageError for options that do not go together."""
-    first, step, highest = wanted["rate"], wanted["step"], wanted["highest"]
-    saturate, lasting = wanted["saturate"], wanted["lasting"]
-    if saturate and not (step and highest):
+def _ladder(options: LinkOptions, first: float) -> tuple[Ladder, timedelta]:
+    """Return the rates to ask for and the total duration; raises UsageError for options that do not fit."""
+    step, highest, lasting = options.step or 0.0, options.highest or 0.0, options.lasting
+    if options.saturate and not (step and highest):
         raise UsageError("--until-saturated needs --step and --max", "such as --step 10Gb/s --max 100Gb/s")
     if highest and highest < first:
         raise UsageError("--max is below --rate", "raise --max, or lower --rate")
-    if wanted["every"] and not step:
+    if options.every and not step:
         raise UsageError("--every is for steps", "add --step 10Gb/s, or leave it out")
-    if not (saturate or lasting):
-        raise UsageError("the duration is missing", "such as --for 2h")
-    if step and lasting and (wanted["every"] or DEFAULT_STEP) >= lasting:
+    every = options.every or DEFAULT_STEP
+    if step and lasting and every >= lasting:
         raise UsageError("there is time for one step only", "shorten --every, lengthen --for, or leave out --step")
+    if options.saturate:
+        longest = ROUNDS * (int((highest - first) / step) + 2) * every
+        return Ladder(first, every, step, highest, saturate=True), lasting or longest
+    if lasting is None:
+        raise UsageError("the duration is missing", "such as --for 2h")
+    if not step:
+        return Ladder(first, lasting, step, first), lasting
+    top = first + step * max(-(-lasting // every) - 1, 0)
+    return Ladder(first, every, step, min(top, highest) if highest else top), lasting
 
 
 def _rates(ladder: Ladder, lasting: timedelta) -> Iterator[float]:

@@ -81,7 +81,7 @@ def test_what_is_not_ended_is_forgotten_only_when_that_is_said(folder: Path, liv
     assert "2 rules or jobs" in refused.exception.message or "2 rules and jobs" in refused.exception.message
     assert "dc-inject end dc27" in (refused.exception.hint or "")
     assert {"over.sqlite", "dc27.sqlite"} <= files(folder)
-    done = run("campaigns", "--forget", "dc27", "--yes", "--even-unended")
+    done = run("campaigns", "--forget", "dc27", "--yes", "--force")
     assert done.exit_code == 0
     assert "warning" in done.stderr
     assert "dc27.sqlite" not in files(folder)
@@ -89,7 +89,7 @@ def test_what_is_not_ended_is_forgotten_only_when_that_is_said(folder: Path, liv
 
 def test_what_runs_is_never_forgotten(folder: Path, over: Made) -> None:
     with Ledger.open(over.path) as ledger, ledger.hold("somebody"):
-        refused = run("campaigns", "--forget", "over", "--yes", "--even-unended")
+        refused = run("campaigns", "--forget", "over", "--yes", "--force")
     assert isinstance(refused.exception, LedgerError)
     assert "somebody" in refused.exception.message
     assert over.path.exists()

@@ -90,14 +90,14 @@ def test_what_has_moved_is_exact_in_the_ledger_after_cancelling(world: Rules) ->
 
 def test_a_pace_of_ones_own(world: Rules) -> None:
     """60 an hour: the second one a minute after the first."""
-    assert world.end("--yes", "--cancel", "--rate", "60/h").exit_code == 0
+    assert world.end("--yes", "--cancel", "--cancel-rate", "60/h").exit_code == 0
     assert world.clock.now() == START + timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("rate", ["600", "0/h", "-1/h", "600/day", "nan/h", "1e3/h", "/h"])
 def test_a_pace_needs_a_number_above_0_and_its_unit(world: Rules, rate: str) -> None:
     """A bare number is refused: 600 a second and 600 an hour are not the same."""
-    done = world.end("--yes", "--cancel", "--rate", rate)
+    done = world.end("--yes", "--cancel", "--cancel-rate", rate)
     assert done.exit_code == 2
     assert len(world.live()) == 5
 

@@ -192,7 +192,7 @@ def test_what_fts_has_forgotten_a_week_later_costs_two_minutes_and_no_pace(world
     for rule in world.service.rules.values():
         rule.ended = START
     world.clock.advance(START + timedelta(days=7))
-    done = world.end("--yes", "--rate", "1/h")
+    done = world.end("--yes", "--cancel-rate", "1/h")
     assert done.exit_code == 0, done.exception
     assert world.states() == {State.GONE: 5}
     assert world.clock.now() == START + timedelta(days=7, minutes=2)

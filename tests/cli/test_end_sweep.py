@@ -118,7 +118,7 @@ def test_files_of_young_cycles_may_be_those_of_another_injector(world: Files, ag
     done = world.end("--yes", "--sweep", LINK.destination)
     assert done.exit_code == 0, done.exception
     assert sorted(world.service.deleted) == sorted(old if young else [*fresh, *old])
-    assert ("kept (--even-new deletes them too)" in done.stderr) is young
+    assert ("kept (--include-recent deletes them too)" in done.stderr) is young
 
 
 def test_files_of_an_old_cycle_that_changed_within_a_day_are_young_too(world: Files) -> None:
@@ -134,9 +134,9 @@ def test_young_files_alone_are_not_swept_up_unless_that_is_said(world: Files) ->
     world.service.strays = naming.copies(job(8))
     done = world.end("--yes", "--sweep", LINK.destination)
     assert isinstance(done.exception, UsageError)
-    assert "--even-new" in str(done.exception.hint)
+    assert "--include-recent" in str(done.exception.hint)
     assert world.service.deleted == []
-    assert world.end("--yes", "--sweep", LINK.destination, "--even-new").exit_code == 0
+    assert world.end("--yes", "--sweep", LINK.destination, "--include-recent").exit_code == 0
     assert world.service.deleted == world.service.strays
 
 
@@ -153,7 +153,7 @@ def test_files_of_a_job_that_is_at_work_are_never_swept_up(world: Files, status:
         ]
 
     world.service.observe = tell
-    done = world.end("--yes", "--even-new", "--sweep", LINK.destination)
+    done = world.end("--yes", "--include-recent", "--sweep", LINK.destination)
     assert done.exit_code == 0, done.exception
     assert world.service.deleted == naming.copies(idle)
     assert "left alone" in done.stderr
@@ -177,7 +177,7 @@ def test_nothing_is_swept_up_when_nobody_tells_of_the_jobs(world: Files) -> None
 def test_whose_young_files_are_is_said_before_they_go(world: Files) -> None:
     world.service.strays = naming.copies(job(8))
     world.service.rules.clear()
-    done = world.end("--sweep", LINK.destination, "--even-new", text="y\nn\n")
+    done = world.end("--sweep", LINK.destination, "--include-recent", text="y\nn\n")
     assert world.service.deleted == []
     whose = f"the files of the last day belong to campaign dc27: contact {job(0).contact}, "
     assert whose in done.stderr
@@ -186,7 +186,7 @@ def test_whose_young_files_are_is_said_before_they_go(world: Files) -> None:
 
 def test_files_that_are_not_young_are_swept_up_without_a_word_of_whose_they_are(world: Files) -> None:
     world.service.strays = naming.copies(job(8, OLD))
-    done = world.end("--yes", "--sweep", LINK.destination, "--even-new")
+    done = world.end("--yes", "--sweep", LINK.destination, "--include-recent")
     assert done.exit_code == 0, done.exception
     assert "files of the last day" not in done.stderr
 
@@ -197,6 +197,6 @@ def test_without_a_ledger_nobody_can_tell_whose_young_files_are(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     world.service.strays = naming.copies(job(8))
     monkeypatch.setattr(command.common, "backends", lambda *_, **__: {"fts": world.service})
-    done = run("end", "dc27", "--sweep", LINK.destination, "--yes", "--even-new")
+    done = run("end", "dc27", "--sweep", LINK.destination, "--yes", "--include-recent")
     assert done.exit_code == 0, done.exception
     assert "no ledger here tells who injects it" in done.stderr

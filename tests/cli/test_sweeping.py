@@ -49,7 +49,7 @@ def job(store: Store, number: int) -> Injection:
 
 def sweep(backend: FtsBackend) -> None:
     later = SimClock(START + timedelta(days=2))
-    end_sweep.sweep(backend, LINK.destination, "test", None, later, even_new=False, yes=True)
+    end_sweep.sweep(backend, LINK.destination, "test", None, later, include_recent=False, yes=True)
 
 
 def test_files_stay_as_long_as_fts_is_at_work_on_them(

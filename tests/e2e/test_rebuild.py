@@ -106,7 +106,7 @@ def test_every_rule_is_there_once_none_is_forgotten_and_nothing_is_given_twice(
     neither_burst_nor_hole(tool, campaign, rebuilt, slack=4 * 10**9)
     whole(tool, campaign)
 
-    tool.run("end", campaign, "--yes", "--cancel", "--rate", "600/min")
+    tool.run("end", campaign, "--yes", "--cancel", "--cancel-rate", "600/min")
     until(lambda: not rules(sandbox.config, campaign), "all of them end")
     copy = tool.state / "backup.sqlite"
     assert tool.run("ledger", "backup", campaign, copy).out == f"{copy}\n"
