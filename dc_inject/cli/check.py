@@ -25,7 +25,7 @@ from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
 COLUMNS = tuple(
-    tables.Column(key, key) for key in ("file", "line", "severity", "code", "outlier", "message", "hint")
+    tables.Column(key, key) for key in ("file", "line", "column", "severity", "code", "outlier", "message", "hint")
 )
 
 
@@ -151,6 +151,7 @@ def _emit(fmt: str, problems: Iterable[Problem], notes: Iterable[str]) -> None:
         {
             "file": problem.file,
             "line": problem.line or None,
+            "column": problem.column or None,
             "severity": "error" if _is_error(problem) else "warning",
             "code": problem.code or None,
             "outlier": problem.outlier,

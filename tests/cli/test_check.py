@@ -52,3 +52,23 @@ def test_windows_are_checked_over_all_menus_of_a_folder(tmp_path):
         text(start="start: 2027-02-09 11:00", end="end: 2027-02-10 10:00", scenarios=ONE)
     )
     assert codes(run("check", tmp_path, "--format", "json")) == ["window-gap"]
+
+
+def test_programs_get_the_column_of_each_problem(tmp_path):
+    path = tmp_path / "m.yaml"
+    path.write_text(text(x="target: 12 Gb/s", scenarios=ONE.replace("6 Gb/s", "fast")))
+    done = run("check", path, "--format", "json")
+    (row,) = json.loads(done.stdout)
+    line = path.read_text().splitlines()[row["line"] - 1]
+    assert line[row["column"] - 1 :].startswith("fast")
+    assert run("check", path, "--format", "csv").stdout.startswith(
+        "file,line,column,severity,code,outlier,message,hint"
+    )
+
+
+def test_where_only_the_line_is_known_the_column_is_null(tmp_path):
+    path = tmp_path / "m.yaml"
+    path.write_text(text(x="target: 12 Gb/s", scenarios=ONE))
+    (row,) = json.loads(run("check", path, "--format", "json").stdout)
+    assert row["line"]
+    assert row["column"] is None
