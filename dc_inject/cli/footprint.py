@@ -1,20 +1,26 @@
-"""The footprint of menus, `dc-inject plan --footprint`: what they mean for sites, computed offline."""
+"""`dc-inject footprint`: what menus require of sites, computed offline.
+
+What no menu says is assumed; each assumption is an option, and the last line of the output lists them all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from dc_inject import menu
-from dc_inject.analysis.footprint import KINDS, Assumptions, Load, Row, footprint
-from dc_inject.cli import footprint_options as options
-from dc_inject.cli import tables
+from dc_inject.analysis.footprint import KINDS, Assumptions, Load, Row
+from dc_inject.analysis.footprint import footprint as footprint_of
+from dc_inject.cli import common, inventory_file, params, tables
 from dc_inject.cli.tables import Column
 from dc_inject.menu import MenuDraft
-from dc_inject.model import Campaign, Item
+from dc_inject.model import Campaign, Item, units
+from dc_inject.model.transfers import LIMITS_OF
+from dc_inject.system import files
 
 HOUR = 3600.0  # seconds
 GBIT = 1e9 / 8  # bytes
@@ -78,6 +84,96 @@ COLUMNS = (Column("by", "by"), _NAME, *(column for columns in TOPICS.values() fo
 _TITLES = {"site": "Sites", "scenario": "Scenarios", "total": "Total"}
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT = Assumptions()
+
+_OPTIONS = (
+    click.option(
+        "--mean-file",
+        type=params.SIZE,
+        help="Mean file size [default: from the inventory or list, else 5 GB].",
+    ),
+    click.option(
+        "--dataset-files",
+        type=click.IntRange(1),
+        default=DEFAULT.dataset_files,
+        show_default=True,
+        help="The number of files of a dataset, within the menu's bounds.",
+    ),
+    click.option(
+        "--file-speed",
+        type=params.RATE,
+        default="6 MB/s",
+        show_default=True,
+        help="The speed of one file.",
+    ),
+    click.option(
+        "--deletion-seconds",
+        type=click.FloatRange(min=0),
+        default=DEFAULT.deletion_seconds,
+        show_default=True,
+        help="Seconds that a site needs to delete one file.",
+    ),
+    click.option(
+        "--deletion-lag",
+        type=params.LAG,
+        help="Time from a rule's end to free space; a cycle is added [default: the menu's].",
+    ),
+    click.option(
+        "--lifetime",
+        type=params.DURATION,
+        help="The lifetime of rules [default: the menu's longest].",
+    ),
+    click.option(
+        "--link-limit",
+        type=click.IntRange(1),
+        default=DEFAULT.link_limit,
+        show_default=True,
+        help=f"Transfers that FTS allows on a link; the default is that of {LIMITS_OF}.",
+    ),
+)
+
+
+def _assumptions(command: F) -> F:
+    """Give a command an option for each field of Assumptions."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command()
+@common.MENUS
+@click.option(
+    "--inventory",
+    type=inventory_file.PATH,
+    help="Datasets at the sources, in this CSV file: source,name,bytes,files.",
+)
+@common.LINKS
+@common.SCALE
+@_assumptions
+@common.FORMAT
+def footprint(
+    menus: tuple[Path, ...],
+    inventory: Path | None,
+    links: tuple[str, ...],
+    scale: float,
+    fmt: str,
+    **assumptions: Any,
+) -> None:
+    r"""Show what MENUS require of each site, for each scenario and in total: rates, space, deletions, transfers.
+
+    The menus may belong to several campaigns, and are added up at the sites that they share. Works offline.
+
+    \b
+    Example: dc-inject footprint menus/cms-t0-export.yaml
+    Example: dc-inject footprint cms/ atlas/ --mean-file 3GB --format csv
+    """
+    common.talk(quiet=True)
+    drafts = files.read_menus(menus)
+    items = None if inventory is None else inventory_file.read_inventory(inventory)
+    show(fmt, drafts, Assumptions(**assumptions), items, links=links, scale=scale)
+
+
 def show(
     fmt: str,
     drafts: Sequence[MenuDraft],
@@ -89,7 +185,7 @@ def show(
 ) -> None:
     """Print the footprint of menus, of one campaign or of several; raises MenuError for what does not fit."""
     campaigns = gather(drafts, links, scale)
-    made = footprint(campaigns, assumed, inventory)
+    made = footprint_of(campaigns, assumed, inventory)
     rows = [as_row(row, assumed) for row in made.rows]
     if fmt == "table":
         for title, columns in TOPICS.items():
@@ -99,8 +195,22 @@ def show(
             click.echo()
     else:
         tables.emit(fmt, COLUMNS, rows)
-    for sentence in (options.describe(assumed), *_unresolved(drafts)):
+    for sentence in (describe(assumed), *_unresolved(drafts)):
         click.echo(sentence, err=True)
+
+
+def describe(assumed: Assumptions) -> str:
+    """Say what was assumed, in one sentence."""
+    file = (
+        "files of 5 GB where none is known" if assumed.mean_file is None else units.format_size(assumed.mean_file)
+    )
+    life = "the menus' longest" if assumed.lifetime is None else units.format_duration(assumed.lifetime)
+    lag = "the menus'" if assumed.deletion_lag is None else units.format_duration(assumed.deletion_lag)
+    return (
+        f"assumed: {file}, {assumed.dataset_files} of them in a dataset, moving at "
+        f"{units.format_size(assumed.file_speed)}/s each; {assumed.deletion_seconds:g} s to delete one; "
+        f"lifetime {life}; deletion lag {lag} and a cycle"
+    )
 
 
 def gather(drafts: Sequence[MenuDraft], links: Sequence[str] = (), scale: float = 1.0) -> list[Campaign]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -13,17 +11,15 @@ from typing import Any
 
 import click
 
-from dc_inject.analysis.footprint import Assumptions
 from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli import active_overrides, common, footprint, footprint_options, params, plots, tables, trusting
+from dc_inject.cli import active_overrides, common, inventory_file, params, plots, tables, trusting
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row
-from dc_inject.menu import nodes
 from dc_inject.metrics import Silent
-from dc_inject.model import Campaign, Cycle, Dataset, Entry, File, FlowKey, Injection, Item, units
-from dc_inject.model.errors import DcInjectError, MenuError, Problem, ServiceError, UsageError
+from dc_inject.model import Campaign, Cycle, Entry, FlowKey, Injection, Item, units
+from dc_inject.model.errors import DcInjectError, ServiceError, UsageError
 from dc_inject.model.ports import Backend
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
@@ -58,18 +54,35 @@ DATASETS = (
     tables.Column("dataset", "dataset, job"),
 )
 
-LARGEST = 256_000_000  # bytes of an inventory
-OFFLINE = "without one, --inventory plans with a CSV of datasets, and --footprint tells what menus mean for sites"
-CYCLES_ONLY = ("at", "cycles", "datasets", "ledger_path", "allow_admin", "timeout")  # not for a footprint
+OFFLINE = "without one, --inventory plans with a CSV of datasets; `dc-inject footprint` shows what menus require"
 
 
-@click.command()
+class _PlanCommand(click.Command):
+    """The command; `plan --footprint`, as scripts may have it, is `footprint`."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Read the arguments, for the command that is meant."""
+        command: click.Command | None = None
+        if "--footprint" in args and parent is not None and isinstance(parent.command, click.Group):
+            command = parent.command.get_command(parent, "footprint")
+        if command is None:
+            return super().make_context(info_name, args, parent, **extra)
+        return command.make_context("footprint", [one for one in args if one != "--footprint"], parent, **extra)
+
+
+@click.command(cls=_PlanCommand)
 @common.MENUS
 @click.option("--at", type=params.TIME, default="now", show_default=True, help="The time to plan for.")
 @click.option("--cycles", default=1, show_default=True, type=click.IntRange(1, 2000), help="The number of cycles.")
 @click.option(
     "--inventory",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=inventory_file.PATH,
     help="Plan offline with the datasets in this CSV file: source,name,bytes,files.",
 )
 @click.option("--datasets", is_flag=True, help="List every dataset with its release time.")
@@ -78,12 +91,8 @@ CYCLES_ONLY = ("at", "cycles", "datasets", "ledger_path", "allow_admin", "timeou
 @common.SCALE
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @common.TIMEOUT
-@footprint_options.options
 @common.FORMAT
-@click.pass_context
 def plan(
-    ctx: click.Context,
-    /,
     menus: tuple[Path, ...],
     at: datetime,
     cycles: int,
@@ -94,14 +103,9 @@ def plan(
     scale: float,
     allow_admin: bool,
     timeout: float,
-    whole: bool,
     fmt: str,
-    **assumptions: Any,
 ) -> None:
     r"""Show what MENUS would inject from a given time on, without changing anything.
-
-    With --footprint: what whole menus require of each site, for each scenario and in total; the menus may belong
-    to several campaigns. This works offline.
 
     If the campaign has a ledger, the plan starts from what is resident and owed there. After the first cycle it
     assumes that rules complete at once. Tables come with a drawing of each shape of a rate.
@@ -109,23 +113,16 @@ def plan(
     \b
     Example: dc-inject plan menus/cms-t0-export.yaml --at 2027-02-08T10:00Z --cycles 4
     Example, offline: dc-inject plan menus/cms-t0-export.yaml --inventory datasets.csv
-    Example: dc-inject plan --footprint cms/ atlas/ --mean-file 3GB --format csv
     """
     common.talk(quiet=True)
     drafts = files.read_menus(menus)
-    if whole:
-        footprint_options.refuse(ctx, CYCLES_ONLY, "cannot be together with --footprint")
-        items = None if inventory is None else read_inventory(inventory)
-        footprint.show(fmt, drafts, Assumptions(**assumptions), items, links=links, scale=scale)
-        return
-    footprint_options.refuse(ctx, footprint_options.NAMES, "needs --footprint")
     campaign = common.one_campaign(drafts)
     services = {service for draft in drafts for service in draft.services}
     clock = SimClock(at)
     backends: dict[str, Backend]
     admits: Callable[[Campaign], None] = trusting.admit if inventory is None else lambda _: None
     if inventory is not None:
-        stock = read_inventory(inventory)
+        stock = inventory_file.read_inventory(inventory)
         backends = {service: _simulated(service, clock, stock) for service in services}
     else:
         trusting.recall_from(common.ledger_file(ledger_path, campaign), campaign)
@@ -196,64 +193,6 @@ def _asking(*errors: type[DcInjectError]) -> Iterator[None]:
 
 def _simulated(service: str, clock: SimClock, items: dict[str, list[Item]]) -> SimBackend:
     return SimBackend(clock, items, name=service)
-
-
-def read_inventory(path: Path) -> dict[str, list[Item]]:
-    """Read an inventory: a CSV with the heads source, name, bytes (a bare number of bytes) and files.
-
-    Raises MenuError with every line that cannot be used.
-    """
-    items: dict[str, list[Item]] = defaultdict(list)
-    problems = []
-    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
-    try:
-        if not {"source", "name", "bytes", "files"} <= set(reader.fieldnames or ()):
-            raise MenuError(
-                [
-                    Problem(
-                        str(path),
-                        1,
-                        "the column names are not source,name,bytes,files",
-                        "add them as the first line",
-                    )
-                ]
-            )
-        for row in reader:
-            try:
-                size, count = int(row["bytes"]), int(row["files"])
-            except (TypeError, ValueError):
-                size = count = 0
-            if size > 0 and count > 0 and row["source"] and row["name"]:
-                items[row["source"]].append(_item(row["name"], size, count))
-            else:
-                message = "a dataset needs a source, a name, and bytes and files that are whole numbers above 0"
-                problems.append(Problem(str(path), reader.line_num, message))
-    except csv.Error as error:
-        problems.append(Problem(str(path), reader.line_num, f"this is not CSV: {error}", "mend the syntax here"))
-    if problems:
-        raise MenuError(problems)
-    return dict(items)
-
-
-def _item(name: str, size: int, files: int) -> Item:
-    """Return a source file, which a URL names, or a dataset."""
-    return File(name, size) if "://" in name else Dataset(name, size, files)
-
-
-def _text(path: Path) -> str:
-    """Return the text of a regular file of bounded size; raises MenuError."""
-    problems: list[Problem] = []
-
-    def complain(place: nodes.Place, message: str, hint: str) -> None:
-        problems.append(Problem(place.file, place.line, message, hint))
-
-    try:
-        text = nodes.decode(files.load(str(path), LARGEST + 1), str(path), complain, LARGEST)
-    except OSError as error:
-        raise MenuError([Problem(str(path), 0, f"cannot be read: {error.strerror or error}")]) from None
-    if text is None:
-        raise MenuError(problems)
-    return text
 
 
 def _stand_at(ledger: Ledger, first: Cycle, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""`dc-inject plan --footprint`: what the page shows is what is printed, and every head says its unit."""
+"""`dc-inject footprint`: what the page shows is what is printed, and every head says its unit."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import csv
 import io
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import footprint, footprint_options
+from dc_inject.analysis.footprint import Assumptions
+from dc_inject.cli import footprint
 from dc_inject.model.errors import DcInjectError
 from tests.cli.ledgers import run
 from tests.menu.texts import scenarios, text
@@ -55,7 +57,7 @@ def test_the_example_of_the_page_is_what_is_printed(tmp_path):
 def test_the_page_explains_every_column_and_every_option():
     told = re.findall(r"^\| .+? \| ((?:`\w+`(?:, )?)+) \|", PAGE, re.MULTILINE)
     assert [key for cell in told for key in re.findall(r"`(\w+)`", cell)] == [key for key, _ in columns()]
-    for name in footprint_options.NAMES:
+    for name in (field.name for field in fields(Assumptions)):
         assert f"| `--{name.replace('_', '-')}` |" in PAGE
 
 
@@ -67,7 +69,7 @@ def test_every_head_says_its_unit_and_so_does_every_key():
 
 
 def test_json_and_csv_say_the_same(menu):
-    rows = json.loads(run("plan", "--footprint", menu, "--format", "json").stdout)
+    rows = json.loads(run("footprint", menu, "--format", "json").stdout)
     assert [(row["by"], row["name"]) for row in rows] == [
         ("site", "A"), ("site", "KIT"), ("scenario", "one"), ("total", "total"),
     ]  # fmt: skip
@@ -79,7 +81,7 @@ def test_json_and_csv_say_the_same(menu):
         90,
     )
     assert rows[0]["wan_Gbit_s"] is None
-    table = list(csv.DictReader(io.StringIO(run("plan", "--footprint", menu, "--format", "csv").stdout)))
+    table = list(csv.DictReader(io.StringIO(run("footprint", menu, "--format", "csv").stdout)))
     assert [{key: value if key in ("by", "name") else float(value or "nan") for key, value in row.items()}
             for row in table] == [
         {key: pytest.approx(float("nan"), nan_ok=True) if value is None else value for key, value in row.items()}
@@ -90,7 +92,7 @@ def test_json_and_csv_say_the_same(menu):
 def test_options_and_scale_are_taken(menu):
     row = json.loads(
         run(
-            "plan", "--footprint", menu, "--format", "json", "--scale", "2", "--mean-file", "2 GB",
+            "footprint", menu, "--format", "json", "--scale", "2", "--mean-file", "2 GB",
             "--file-speed", "80 Mb/s", "--deletion-seconds", "4", "--lifetime", "30 min", "--deletion-lag", "0 s",
             "--dataset-files", "10", "--link-limit", "7",
         ).stdout
@@ -110,12 +112,12 @@ def test_menus_of_two_experiments_add_up_and_a_link_narrows_them(tmp_path, menu)
     other.write_text(
         text(campaign="campaign: other", x="sites: {KIT: {wan: 30 Gb/s, rses: {D: {}}}}").replace("to: B", "to: D")
     )
-    rows = json.loads(run("plan", "--footprint", menu, other, "--format", "json").stdout)
+    rows = json.loads(run("footprint", menu, other, "--format", "json").stdout)
     kit = next(row for row in rows if row["name"] == "KIT")
     assert (kit["ingress_Gbit_s"], kit["wan_Gbit_s"], kit["space_TB"]) == (20, 30, None)
-    rows = json.loads(run("plan", "--footprint", menu, other, "--format", "json", "--link", "A:D").stdout)
+    rows = json.loads(run("footprint", menu, other, "--format", "json", "--link", "A:D").stdout)
     assert [row["name"] for row in rows if row["by"] == "site"] == ["A", "KIT"]
-    code, heard = refusal("plan", "--footprint", menu, other, "--link", "A:X")
+    code, heard = refusal("footprint", menu, other, "--link", "A:X")
     assert code == 2
     assert "no menu has the link A -> X" in heard
 
@@ -123,7 +125,7 @@ def test_menus_of_two_experiments_add_up_and_a_link_narrows_them(tmp_path, menu)
 def test_an_inventory_tells_how_long_the_pool_lasts(tmp_path, menu):
     stock = tmp_path / "stock.csv"
     stock.write_text("source,name,bytes,files\nA,cms:1,4500000000000,1000\nA,else:2,1,1\n")
-    rows = json.loads(run("plan", "--footprint", menu, "--inventory", stock, "--format", "json").stdout)
+    rows = json.loads(run("footprint", menu, "--inventory", stock, "--format", "json").stdout)
     assert [row["pool_lasts_h"] for row in rows] == [1, None, 1, 1]
     assert rows[-1]["files_per_h"] == 1000
 
@@ -131,21 +133,25 @@ def test_an_inventory_tells_how_long_the_pool_lasts(tmp_path, menu):
 def test_rse_expressions_are_told(tmp_path):
     menu = tmp_path / "m.yaml"
     menu.write_text(scenarios("one: {from: A, to: 'tier=2&country=DE', rate: 1 Gb/s}"))
-    assert "counted as one RSE each" in run("plan", "--footprint", menu).stderr
+    assert "counted as one RSE each" in run("footprint", menu).stderr
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--footprint", "--cycles", "2"], "--cycles cannot be together with --footprint"),
-        (["--footprint", "--datasets"], "--datasets cannot be together with --footprint"),
-        (["--mean-file", "1 GB"], "--mean-file needs --footprint"),
-        (["--footprint", "--mean-file", "5"], "'5' has no unit"),
-        (["--footprint", "--mean-file", "0 GB"], "a size must be above 0"),
-        (["--footprint", "--file-speed", "5 GB"], "is not a rate"),
+        (["--cycles", "2"], "--cycles"),
+        (["--mean-file", "5"], "'5' has no unit"),
+        (["--mean-file", "0 GB"], "a size must be above 0"),
+        (["--file-speed", "5 GB"], "is not a rate"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(menu, words, said):
-    code, heard = refusal("plan", menu, *words)
+    code, heard = refusal("footprint", menu, *words)
     assert code == 2
     assert said in heard
+
+
+def test_scripts_may_still_call_it_as_an_option_of_plan(menu):
+    words = (menu, "--format", "json", "--mean-file", "2 GB")
+    assert run("plan", "--footprint", *words).stdout == run("footprint", *words).stdout
+    assert refusal("plan", menu, "--mean-file", "1 GB")[0] == 2

@@ -45,7 +45,7 @@ def test_without_a_rucio_the_hint_names_what_works_without_one(menu: Path) -> No
     assert isinstance(error, ServiceError), error
     assert "rucio.cfg" in str(error.hint)
     assert "--inventory" in str(error.hint)
-    assert "--footprint" in str(error.hint)
+    assert "dc-inject footprint" in str(error.hint)
 
 
 def test_without_an_fts_too(menu: Path) -> None:
@@ -65,7 +65,7 @@ def test_an_inventory_is_a_regular_file_of_bounded_size(menu: Path, monkeypatch:
     error = run("plan", menu, "--inventory", pipe).exception
     assert isinstance(error, MenuError)
     assert "not a regular file" in str(error.problems[0])
-    monkeypatch.setattr("dc_inject.cli.plan.LARGEST", 40)
+    monkeypatch.setattr("dc_inject.cli.inventory_file.LARGEST", 40)
     large = menu.with_name("large.csv")
     large.write_text("source,name,bytes,files\n" + "A,cms:one,1,1\n" * 10)
     error = run("plan", menu, "--inventory", large).exception

@@ -67,7 +67,7 @@ def test_footprints() -> None:
     """As CSV: all rows of small ones, and sums of the others."""
     told = []
     for name in [*SINGLE, *FOLDERS]:
-        text = out("plan", "--footprint", ROOT / name, "--format", "csv")
+        text = out("footprint", ROOT / name, "--format", "csv")
         totals = text.splitlines(keepends=True)
         short = [line for line in totals if line.startswith(("by,", "scenario,", "total,"))]
         told.append(f"# {name}\n" + (text if name in SMALL else f"{''.join(short)}... {digest(text)}\n"))
@@ -93,9 +93,7 @@ def test_footprint_of_all_with_every_option() -> None:
         "--format",
         "json",
     ]
-    rows = json.loads(
-        out("plan", "--footprint", ROOT / "atlas" / "t0-export.yaml", ROOT / "uk-tier2.yaml", *words)
-    )
+    rows = json.loads(out("footprint", ROOT / "atlas" / "t0-export.yaml", ROOT / "uk-tier2.yaml", *words))
     check("menus/footprint.json", json.dumps(rows, indent=1))
 
 

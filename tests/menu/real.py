@@ -61,8 +61,8 @@ def levels(flow: Flow, *moments: datetime) -> list[float]:
 
 
 def footprint(*names: str, options: tuple[str, ...] = ()) -> dict[tuple[str, str], dict[str, float]]:
-    """Return what `plan --footprint` tells, by level and name."""
+    """Return what `footprint` tells, by level and name."""
     paths = [str(FOLDER / name) for name in names]
-    result = CliRunner().invoke(root, ["plan", "--footprint", *paths, "--format", "json", *options])
+    result = CliRunner().invoke(root, ["footprint", *paths, "--format", "json", *options])
     assert result.exit_code == 0, result.output
     return {(row["by"], row["name"]): row for row in json.loads(result.stdout)}
