@@ -35,6 +35,9 @@ class Quick:
     name, cleans_up = "rucio", True  # the latter for an older checkout
 
     def __init__(self, clock: Any, stock: Mapping[str, Sequence[Any]]) -> None:
+        from dc_inject.model import ports  # noqa: PLC0415  of the checkout that this process is for
+
+        self.ports = ports
         self.clock, self.stock = clock, stock
         self.items = {item.name: item for items in stock.values() for item in items}
         self.over: set[str] = set()  # keys of rules that were ended
@@ -46,13 +49,6 @@ class Quick:
     def check(self) -> Any:
         """Tell who we are."""
         return self.ports.Identity("rucio", "sim://", "1", "def", "sim", admin=False, may_end=True)
-
-    @property
-    def ports(self) -> Any:
-        """The nouns of this checkout."""
-        from dc_inject.model import ports  # noqa: PLC0415  of the checkout that this process is for
-
-        return ports
 
     def inventory(self, source: str, _datasets: object) -> list[Any]:
         """Tell what a source has."""
