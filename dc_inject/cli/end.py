@@ -123,8 +123,9 @@ def end_campaign(
     ledger_path: Path | None = None,
     no_ledger: bool = False,
     timeout: float,
+    patience: timedelta = end_files.PATIENCE,
 ) -> bool:
-    """Do what `end` does; the arguments are its options.
+    """Do what `end` does; the arguments are its options, and `patience` with files that resist deletion.
 
     Return whether it got to its end: it is False if Ctrl-C interrupted it. Raises ServiceError if something could
     not be ended or deleted.
@@ -158,13 +159,18 @@ def end_campaign(
 
         executor = ThreadExecutor(clock, THREADS)
         stack.callback(executor.close)
-        patience = timedelta(seconds=3 * timeout)
-        ending = ManualEnd(backends=backends, clock=clock, executor=executor, record=ledger, patience=patience)
+        ending = ManualEnd(
+            backends=backends,
+            clock=clock,
+            executor=executor,
+            record=ledger,
+            patience=timedelta(seconds=3 * timeout),
+        )
         work = _Work(name, injections(services), ledger, ending, ours, clock)
         if not work.end(cancel=cancel, cancel_rate=cancel_rate, yes=yes, why=why):
             return False
         if ledger is not None:
-            if not end_files.remove(ending, ours, clock):
+            if not end_files.remove(ending, ours, clock, patience):
                 return False
             end_files.tidy(ledger, name, backends)
             end_files.say_what_lives_on(ours, work.noun, clock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import click
@@ -50,7 +51,7 @@ def under_way(ours: Ours) -> list[Entry]:
     ]
 
 
-def remove(ending: ManualEnd, ours: Ours, clock: Clock) -> bool:
+def remove(ending: ManualEnd, ours: Ours, clock: Clock, patience: timedelta = PATIENCE) -> bool:
     """Delete the files of ended jobs, and say what is known of them; return False if Ctrl-C interrupted it.
 
     Raises ServiceError for those that stay.
@@ -61,7 +62,7 @@ def remove(ending: ManualEnd, ours: Ours, clock: Clock) -> bool:
     tally = _Tally(sum(entry.injection.item.files for entry in entries.values()))
     told = clock.now()
     try:
-        for removal in ending.remove(entries.values(), PATIENCE, _waits):
+        for removal in ending.remove(entries.values(), patience, partial(_waits, patience)):
             tally.add(removal, entries[removal.key].injection)
             if clock.now() >= told + TELL_EVERY:
                 told = clock.now()
@@ -87,9 +88,9 @@ def remove(ending: ManualEnd, ours: Ours, clock: Clock) -> bool:
     return True
 
 
-def _waits(destination: str, why: str) -> None:
-    patience = units.format_duration(PATIENCE)
-    click.echo(f"waiting for {destination}: {why}; giving up after {patience} without progress", err=True)
+def _waits(patience: timedelta, destination: str, why: str) -> None:
+    until = units.format_duration(patience)
+    click.echo(f"waiting for {destination}: {why}; giving up after {until} without progress", err=True)
 
 
 @dataclass

@@ -13,6 +13,7 @@ import click
 
 from dc_inject.cli import (
     common,
+    end_files,
     hangup,
     link_check,
     link_menu,
@@ -41,6 +42,7 @@ from dc_inject.system.clock import SystemClock
 # A step is judged by at least one cycle: who stops for longer than two of these can cost it what it may lack.
 LOOKS = 10  # in a cycle, whether storages accept connections
 OFTEN = timedelta(seconds=1)  # between two of them, at least
+WHEN_STOPPED = timedelta(seconds=15)  # somebody waits: for how long files that resist deletion are asked for again
 
 
 @click.command()
@@ -173,11 +175,13 @@ def _carry_out(
 
     timeout = options.timeout
     with storages.watched(max(asked.cycle / LOOKS, OFTEN)):
-        inject([menu], no_drain=True, timeout=timeout, wrap_menus=wrap_menus, stopping="{noun} will be ended")
+        whole = inject(
+            [menu], no_drain=True, timeout=timeout, wrap_menus=wrap_menus, stopping="{noun} will be ended"
+        )
     hangup.mind()
     with Ledger.open(ledger_path) as ledger:
         climbs[0].finish(ledger, asked.key)
-    if _end(asked.campaign, ledger_path, options):
+    if _end(asked.campaign, ledger_path, options, end_files.PATIENCE if whole else WHEN_STOPPED):
         return None
     click.echo(f"end what is left with `dc-inject end {asked.campaign} --cancel`", err=True)
     return INTERRUPTED
@@ -260,7 +264,7 @@ def _show(ledger: Ledger, asked: MiniChallenge) -> None:
         click.echo(f"our data at or on the way to {asked.link.destination}: {here} of {most}", err=True)
 
 
-def _end(campaign: str, ledger_path: Path, options: LinkOptions) -> bool:
+def _end(campaign: str, ledger_path: Path, options: LinkOptions, patience: timedelta) -> bool:
     """End what is left of it, and return whether that was not interrupted.
 
     Where something cannot be ended, say so: everything ends with its lifetime.
@@ -273,6 +277,7 @@ def _end(campaign: str, ledger_path: Path, options: LinkOptions) -> bool:
             yes=True,
             ledger_path=ledger_path,
             timeout=options.timeout,
+            patience=patience,
         )
     except ServiceError as error:
         click.echo(

@@ -118,8 +118,8 @@ def inject(
     wrap_menus: WrapMenus | None = None,
     stopping: str = "{noun} stay live",
     closing: Callable[[str, Ledger], None] | None = None,
-) -> None:
-    """Do what `run` does; the options are its own.
+) -> bool:
+    """Do what `run` does; the options are its own. Return whether it got to its end: False if it was stopped.
 
     `wrap_menus` may return another source of menus, which the engine then asks at each turn of a cycle. `stopping`
     is printed at the first Ctrl-C. `closing` shows at the end how the campaign stands.
@@ -192,6 +192,7 @@ def inject(
             engine.run(until=until, once=once)
         if closing is not None:
             closing(campaign, ledger)
+    return not engine.stopping
 
 
 @contextlib.contextmanager

@@ -81,7 +81,7 @@ class Engine:
         self._tries = 0
         self._observe_at = clock.now()
         self._ended_at: datetime | None = None  # when the drain saw that nothing of ours is live
-        self._stopping = False
+        self.stopping = False
         self._lost = ""  # why the drain has given up
         self._paused = {pause.subject for pause in ledger.pauses()}
         self._said_left: timedelta | None = None  # how long until the next window, as it was last said
@@ -90,14 +90,14 @@ class Engine:
 
     def stop(self) -> None:
         """Stop injecting as soon as possible; rules stay live. May be called from a signal handler."""
-        self._stopping = self._calls.stopping = True
+        self.stopping = self._calls.stopping = True
         self._executor.wake()
 
     def run(self, *, until: datetime | None = None, once: bool = False) -> None:
         """Inject until the menus end (or `until`), then drain; with `once`, exactly the current cycle."""
         end = Cycle.at(self._clock.now(), self._campaign.cycle).end if once else until
         done = False
-        while not self._stopping:
+        while not self.stopping:
             now = self._clock.now()
             done = self._done(now, end, once=once)
             if done:
@@ -133,7 +133,7 @@ class Engine:
             self._turn(cycle, injecting=end is None or cycle.start < end)
         if self._plan_at is not None and now >= self._plan_at:
             self._plan(self._cycle or cycle, now)
-        if self._stopping:
+        if self.stopping:
             return
         every = self._campaign.cycle / self._context.settings.looks_per_cycle
         # A clock that went forward and back leaves moments behind that would not come for hours.
@@ -209,9 +209,9 @@ class Engine:
     def _leave(self, *, done: bool) -> None:
         """Hear the answers that are under way; the rest is in the ledger and goes on at the next start."""
         deadline = self._clock.now() + GRACE
-        if self._stopping and self._calls.under_way:
+        if self.stopping and self._calls.under_way:
             log.info("waiting at most %d s for %s", GRACE.seconds, units.counted(self._calls.under_way, "answers"))
-        if self._context.settings.end_on_stop and self._stopping:
+        if self._context.settings.end_on_stop and self.stopping:
             self._submitting.withdraw(None, "stopped")
             self._hear(deadline)
             self._rounds.round(self._clock.now(), timedelta(0))  # what has become complete meanwhile
