@@ -23,6 +23,7 @@ from dc_inject.engine.context import EngineContext
 from dc_inject.ledger import Ledger, Row, Totals
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Flow, FlowKey, Hold, Mode, units
+from dc_inject.model.holds import Trait
 from dc_inject.planning import control
 from dc_inject.planning.control import Decision, Memory, Past, Signals
 
@@ -31,21 +32,6 @@ log = logging.getLogger(__name__)
 NAME = "control"  # of the signal that keeps what was decided
 BACK = 8  # cycles of which completions are looked at
 MOST_NAMED = 5  # links that are named in the log, a cycle
-NO_MATTER = frozenset({Hold.TOO_COARSE, Hold.NOT_RUNNING})  # holds that do not limit a link
-# Holds of links whose bytes others may have: what is short there is neither ours nor everybody's.
-LEAVES = frozenset(
-    {
-        Hold.SOURCE_UNAVAILABLE,
-        Hold.DESTINATION_UNAVAILABLE,
-        Hold.FAILING,
-        Hold.BACKLOG,
-        Hold.DELETION_LAG,
-        Hold.DESTINATION_FULL,
-        Hold.QUOTA,
-        Hold.FTS_QUEUE,
-        Hold.POOL_DRY,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +213,11 @@ def _past(rows: Iterable[Row], coming: int) -> tuple[Past, ...]:
 
 
 def _is_limited(row: Row) -> bool:
-    return row.held is not None and row.held.hold not in NO_MATTER
+    return row.held is not None and Trait.NO_LIMIT not in row.held.hold.traits
 
 
 def _leaves(row: Row) -> bool:
-    return row.held is not None and row.held.hold in LEAVES and row.injected < row.due
+    return row.held is not None and Trait.LEAVES in row.held.hold.traits and row.injected < row.due
 
 
 def _debt(totals: Totals, extra: int) -> int:

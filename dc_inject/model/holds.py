@@ -36,32 +36,9 @@ Numbers = Mapping[str, int | float | str]
 _COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
 _SIZES = frozenset(  # numbers that are bytes
     {
-        *(
-            "allowed",
-            "budget",
-            "bytes",
-            "cap",
-            "coming",
-            "debt",
-            "deliverable",
-            "delivered",
-            "failed_bytes",
-            "forgiven",
-            "free",
-        ),
-        *(
-            "in_flight",
-            "injected",
-            "left",
-            "pool_bytes",
-            "probe",
-            "quota_left",
-            "resident",
-            "smallest",
-            "space",
-            "unanswered",
-        ),
-        *("wanted", "window", "withdrawn"),
+        *("allowed", "budget", "bytes", "cap", "coming", "debt", "deliverable", "delivered", "failed_bytes"),
+        *("forgiven", "free", "in_flight", "injected", "left", "pool_bytes", "probe", "quota_left", "resident"),
+        *("smallest", "space", "unanswered", "wanted", "window", "withdrawn"),
     }
 )
 _DURATIONS = frozenset({"age", "completion", "oldest"})  # numbers that are seconds
@@ -77,6 +54,8 @@ class Trait(Flag):
     LINK = auto()  # it follows from what the link does
     OUTRANKS = auto()  # it explains a row by itself, whatever a service says meanwhile
     ITEMS = auto()  # trouble with single datasets or files, not with calls
+    LEAVES = auto()  # it leaves bytes that other links may have: neither we nor everybody is short of something
+    NO_LIMIT = auto()  # a link that has it is not limited by anything
 
 
 class Hold(StrEnum):
@@ -97,27 +76,39 @@ class Hold(StrEnum):
     PAUSED = "paused", "somebody paused it", Trait.OUTRANKS
     OUTSIDE_WINDOW = "outside-window", "its time was over", Trait.HARMLESS | Trait.OUTRANKS
     EXCLUDED = "excluded", "the menu excludes it", Trait.HARMLESS | Trait.HOPELESS | Trait.OUTRANKS
-    NOT_RUNNING = "not-running", "no injector ran", Trait.OUTAGE | Trait.OUTRANKS
+    NOT_RUNNING = "not-running", "no injector ran", Trait.OUTAGE | Trait.OUTRANKS | Trait.NO_LIMIT
     CREDENTIALS = "credentials", "the credentials were refused", Trait.OUTAGE | Trait.OUTRANKS
-    SOURCE_UNAVAILABLE = "source-unavailable", "the source was not available", Trait.OUTAGE
-    DESTINATION_UNAVAILABLE = "destination-unavailable", "the destination was not available", Trait.OUTAGE
+    SOURCE_UNAVAILABLE = "source-unavailable", "the source was not available", Trait.OUTAGE | Trait.LEAVES
+    DESTINATION_UNAVAILABLE = (
+        "destination-unavailable",
+        "the destination was not available",
+        Trait.OUTAGE | Trait.LEAVES,
+    )
     QUARANTINED = "quarantined", "datasets were set aside", Trait.HOPELESS | Trait.ITEMS
-    FAILING = "failing", "", Trait.LINK
-    BACKLOG = "backlog", "", Trait.LINK
-    DELETION_LAG = "deletion-lag", "the destination does not delete the data of ended rules", Trait.HOPELESS
+    FAILING = "failing", "", Trait.LINK | Trait.LEAVES
+    BACKLOG = "backlog", "", Trait.LINK | Trait.LEAVES
+    DELETION_LAG = (
+        "deletion-lag",
+        "the destination does not delete the data of ended rules",
+        Trait.HOPELESS | Trait.LEAVES,
+    )
     DESTINATION_FULL = (
         "destination-full",
         "the destination has no space left (or --space is too small)",
-        Trait.HOPELESS,
+        Trait.HOPELESS | Trait.LEAVES,
     )
-    QUOTA = "quota", "the account's quota at the destination is used up", Trait.HOPELESS
+    QUOTA = "quota", "the account's quota at the destination is used up", Trait.HOPELESS | Trait.LEAVES
     SITE_LIMIT = "site-limit", "a limit of the menu applied", Trait.HOPELESS
     CAMPAIGN_LIMIT = "campaign-limit", "a limit of the menu applied", Trait.HOPELESS
-    FTS_QUEUE = "fts-queue", "", Trait.LINK
-    POOL_DRY = "pool-dry", "the source has no datasets or files left", Trait.HOPELESS | Trait.ITEMS
+    FTS_QUEUE = "fts-queue", "", Trait.LINK | Trait.LEAVES
+    POOL_DRY = (
+        "pool-dry",
+        "the source has no datasets or files left",
+        Trait.HOPELESS | Trait.ITEMS | Trait.LEAVES,
+    )
     API_ERRORS = "api-errors", "{service} did not answer, or refused calls", Trait.OUTAGE
     OVERLOAD = "overload", "{service} did not take all calls in time", Trait.OUTAGE
-    TOO_COARSE = "too-coarse", "", Trait.HARMLESS | Trait.HOPELESS | Trait.ITEMS
+    TOO_COARSE = "too-coarse", "", Trait.HARMLESS | Trait.HOPELESS | Trait.ITEMS | Trait.NO_LIMIT
 
     @property
     def harmless(self) -> bool:
