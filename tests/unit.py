@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-FOLDERS = ("core", "menu", "ledger", "metrics", "cli", "engine", "docs")
+FOLDERS = ("core", "menu", "ledger", "metrics", "cli", "engine", "docs", "twin")
 
 # Not in FOLDERS, since they need a service or a storage, or try thousands of cases:
 # backends, chaos, e2e, fuzz, golden, hostile, sandbox and storage.

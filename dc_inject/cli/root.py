@@ -25,6 +25,7 @@ COMMANDS = {
     "link": ("dc_inject.cli.link", "Test one link: a mini-challenge in one command."),
     "plan": ("dc_inject.cli.plan", "Show what would be injected, without changing anything."),
     "footprint": ("dc_inject.cli.footprint", "Show what menus require of each site."),
+    "simulate": ("dc_inject.cli.simulate", "Run menus in a simulated grid."),
     "check": ("dc_inject.cli.check", "Check menus for errors."),
     "menu": ("dc_inject.cli.menu", "Make, convert and compare menu files."),
     "status": ("dc_inject.cli.status", "Show what was due, injected and moved."),

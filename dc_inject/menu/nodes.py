@@ -111,10 +111,13 @@ def child(node: Node, key: str) -> Map:
     return value if isinstance(value, Map) else Map((), node.place)
 
 
-def compose(data: bytes, file: str, complain: Complain) -> Map | None:
-    """Read one YAML document that is a mapping; returns None after complaints when there is no sense in it."""
+def compose(data: bytes, file: str, complain: Complain, begin: str = "menu: 1") -> Map | None:
+    """Read one YAML document that is a mapping; returns None after complaints when there is no sense in it.
+
+    `begin` is how such a file begins, for hints.
+    """
     composer = _composed(data, file, complain)
-    return None if composer is None else composer.root_mapping()
+    return None if composer is None else composer.root_mapping(f"begin with `{begin}`")
 
 
 def compose_list(data: bytes, file: str, complain: Complain) -> Seq | None:
@@ -198,12 +201,11 @@ class _Composer:
         elif isinstance(event, yaml.CollectionEndEvent):
             self._end()
 
-    def root_mapping(self) -> Map | None:
+    def root_mapping(self, hint: str) -> Map | None:
         """Return the document, which has to be a mapping."""
         if isinstance(self._root, Map):
             return self._root
         place = Place(self._file, 1)
-        hint = "begin with `menu: 1`"
         if self._root is None or self._root == "":
             self._complain(place, "the file is empty", hint)
         else:

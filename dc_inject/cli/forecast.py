@@ -1,0 +1,175 @@
+"""What a simulation ends with: the closing table of a run, fill of storages, queues, and what falls short."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dc_inject.cli import status, tables
+from dc_inject.ledger import Line
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import units
+
+if TYPE_CHECKING:
+    from dc_inject.twin.world import World
+
+SHORT = 0.95  # of its due: what moves less is short
+MOST_ROWS = 60  # links of a closing table, and of the forecast
+
+STORAGES = (
+    tables.Column("storage", "storage"),
+    tables.Column("site", "site", spare=1),
+    tables.Column("space", "space", units.format_size, right=True),
+    tables.Column("most_used", "most used", units.format_size, right=True),
+    tables.Column("most_filled", "filled", tables.percent, right=True),
+    tables.Column("hours_nearly_full", "hours above 98 %", lambda hours: f"{hours:.1f}", right=True),
+    tables.Column("to_delete", "files to delete at the end", right=True, spare=2),
+)
+QUEUES = (
+    tables.Column("queue", "files that"),
+    tables.Column("mean", "mean", lambda number: f"{number:,.0f}", right=True),
+    tables.Column("most", "most", lambda number: f"{number:,}", right=True),
+    tables.Column("at", "at"),
+)
+FORECAST = (
+    tables.Column("scenario", "will be short"),
+    tables.Column("source", "source"),
+    tables.Column("destination", "destination"),
+    tables.Column("due", "due", units.format_size, right=True),
+    tables.Column("moved", "moved", units.format_size, right=True),
+    tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
+    tables.Column("why", "why"),
+)
+
+
+def show(fmt: str, campaign: str, ledger: Reader, world: World, start: datetime, end: datetime, seed: int) -> None:
+    """Print it all: as tables, as one JSON object, or the closing table as CSV."""
+    closing = status.totals(campaign, ledger)
+    if fmt == "csv":
+        tables.emit("csv", status.SUMMARY, closing["links"])
+        return
+    made: dict[str, Any] = {
+        "campaign": campaign,
+        "grid": world.grid.name,
+        "seed": seed,
+        "start": tables.moment(start),
+        "end": tables.moment(end),
+        "links": closing["links"],
+        "total": closing["total"],
+        "storages": storages(world),
+        "queues": queues(world, start),
+        "lost": lost(world),
+        "forecast": list(short(ledger.summary(), world)),
+    }
+    if fmt == "json":
+        tables.emit_json(made)
+        return
+    many = len(made["links"]) > MOST_ROWS
+    rows = [made["total"]] if many else [*made["links"], made["total"]]
+    tables.emit("table", status.SUMMARY, rows, f"closing table of {campaign} in {world.grid.name}, seed {seed}")
+    filled = [row for row in made["storages"] if row["most_used"]]
+    for columns, rows in ((STORAGES, filled), (QUEUES, made["queues"]), (FORECAST, made["forecast"][:MOST_ROWS])):
+        if rows:
+            click.echo()
+            tables.emit("table", columns, rows)
+    click.echo()
+    click.echo(_sentence(made))
+
+
+def storages(world: World) -> list[dict[str, Any]]:
+    """Return how full each storage was, by samples every quarter of an hour, and what is left to delete."""
+    rows = []
+    for name, number in world.network.storages.items():
+        spec = world.grid.storages[name]
+        most = max((sample.used[number] for sample in world.samples), default=0.0)
+        rows.append(
+            {
+                "storage": name,
+                "site": spec.site,
+                "space": spec.space,
+                "most_used": round(most),
+                "most_filled": most / spec.space if spec.space else None,
+                "hours_nearly_full": float(world.storages.hours_nearly_full[number]),
+                "to_delete": world.storages.backlog(number),
+            }
+        )
+    return rows
+
+
+def queues(world: World, start: datetime) -> list[dict[str, Any]]:
+    """Return how many files waited where, and when it was most."""
+    words = {
+        "unsent": "wait for Rucio's submitter",
+        "queued": "wait in FTS",
+        "active": "FTS moves",
+        "cancelling": "FTS has still to cancel",
+        "to_delete": "wait for the reaper",
+    }
+    rows = []
+    for key, text in words.items():
+        values = [(getattr(sample, key), sample.at) for sample in world.samples]
+        most, at = max(values, key=lambda one: one[0])
+        moment = start.fromtimestamp(start.timestamp() + at, start.tzinfo)
+        mean = sum(value for value, _ in values) / len(values)
+        rows.append({"queue": text, "mean": mean, "most": most, "at": tables.moment(moment)})
+    return rows
+
+
+def lost(world: World) -> dict[str, Any]:
+    """Return what ended without having arrived."""
+    lost = world.rucio.lost
+    return {
+        "unsent_bytes": round(lost.unsent_bytes),
+        "unsent_files": lost.unsent_files,
+        "cancelled_files": lost.cancelled_files,
+        "failed_files": lost.failed_files,
+    }
+
+
+def short(lines: list[Line], world: World) -> Iterator[dict[str, Any]]:
+    """Yield the links that move less than 95 % of their due, those first that lack most, and why."""
+    for line in sorted(lines, key=lambda line: line.moved - line.due):
+        if line.moved < SHORT * line.due:
+            link = line.key.link
+            yield {
+                "scenario": line.key.scenario,
+                "source": link.source,
+                "destination": link.destination,
+                "due": line.due,
+                "moved": line.moved,
+                "moved_of_due": line.moved / line.due,
+                "why": "; ".join(_reasons(line, world)) or "what is due at the end is still on its way",
+            }
+
+
+def _reasons(line: Line, world: World) -> Iterator[str]:
+    """Yield what held a link: in the twin, and in the plan."""
+    held = Counter({hold.value: cycles for hold, cycles in line.holds.items() if not hold.harmless})
+    for hold, cycles in held.most_common(2):
+        yield f"{hold} in {cycles} of {line.cycles} cycles"
+    causes = world.held_back.get((line.key.link.source, line.key.link.destination), Counter())
+    for cause, times in causes.most_common(2):
+        if times >= 0.05 * len(world.samples):
+            yield f"{cause} ({100 * times / len(world.samples):.0f} % of the time)"
+    storage = line.key.link.destination
+    hours = world.storages.hours_nearly_full[world.network.storages[storage]]
+    if hours:
+        yield f"{storage} above 98 % for {hours:.1f} h"
+
+
+def _sentence(made: dict[str, Any]) -> str:
+    """Say the whole in a sentence."""
+    total, gone = made["total"], made["lost"]
+    part = tables.percent(total["moved"] / total["due"]) if total["due"] else "nothing due"
+    links = len(made["links"])
+    few = f"{len(made['forecast'])} of {units.counted(links, 'links')} will be short"
+    return (
+        f"{part} of what is due is moved; {few if made['forecast'] else 'no link will be short'}; "
+        f"{units.format_size(gone['unsent_bytes'])} expire unsent, "
+        f"{units.counted(gone['cancelled_files'], 'files')} are cancelled, "
+        f"{units.counted(gone['failed_files'], 'files')} fail"
+    )

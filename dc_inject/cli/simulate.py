@@ -1,0 +1,181 @@
+"""`dc-inject simulate`: menus in a twin of the grid, with the engine as it runs for real."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dc_inject.backends.sim import InlineExecutor
+from dc_inject.cli import common, forecast
+from dc_inject.engine import Engine, Settings, admission
+from dc_inject.engine.menus import Menus
+from dc_inject.ledger import Ledger
+from dc_inject.metrics import Silent
+from dc_inject.model import units
+from dc_inject.model.errors import MenuError, Problem, UsageError
+from dc_inject.model.services import RUCIO
+from dc_inject.system import files
+
+if TYPE_CHECKING:
+    from dc_inject.twin.world import World
+
+LARGEST = 20_000_000  # bytes of a grid file
+INSTALL = "install it with `pip install '.[twin]'` in the clone"
+Passed = Callable[[datetime], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What a simulation was: its campaign, the time that it covers, its world as it ended."""
+
+    campaign: str
+    start: datetime
+    end: datetime
+    world: World
+
+
+@click.command()
+@common.MENUS
+@click.option(
+    "--grid",
+    "grid_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    help="The grid: a YAML file of sites, storages, links, and what goes wrong.",
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, max=400, min_open=True),
+    help="Stop injecting after so many days [default: when the menus end].",
+)
+@click.option(
+    "--seed", default=1, show_default=True, type=click.IntRange(0, 2**31), help="The same seed gives the same run."
+)
+@common.LEDGER
+@common.LINKS
+@common.SCALE
+@common.FORMAT
+def simulate(
+    menus: tuple[Path, ...],
+    grid_file: Path,
+    days: float | None,
+    seed: int,
+    ledger_path: Path | None,
+    links: tuple[str, ...],
+    scale: float,
+    fmt: str,
+) -> None:
+    r"""Run MENUS in a simulated grid, and show what would be moved, what would be short, and why.
+
+    The engine plans, submits and observes as `run` does, from the start of the first menu on. Rucio, FTS, storages
+    and networks are simulated as the grid file says. Nothing real is asked. Needs numpy.
+
+    The ledger of the simulation is deleted afterwards, unless you name a new file with --ledger.
+
+    \b
+    Example: dc-inject simulate menus/cms --grid cms-grid.yaml --days 2
+    """
+    common.talk(quiet=True)
+    logging.getLogger("dc_inject").setLevel(logging.ERROR)  # what the engine warns of is what is simulated
+    if ledger_path is not None and ledger_path.exists():
+        raise UsageError(f"{ledger_path} exists already", "name a new file for the ledger of the simulation")
+    with contextlib.ExitStack() as stack:
+        if ledger_path is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dc_inject-"))
+            ledger_path = Path(folder) / "simulation.sqlite"
+        ledger = stack.enter_context(Ledger.open(ledger_path, synchronous="OFF"))
+        made = run(menus, grid_file, ledger, days=days, seed=seed, links=links, scale=scale, shown=_progress)
+        forecast.show(fmt, made.campaign, ledger, made.world, made.start, made.end, seed)
+
+
+def run(
+    menus: Sequence[Path],
+    grid_file: Path,
+    ledger: Ledger,
+    *,
+    days: float | None = None,
+    seed: int = 1,
+    links: Sequence[str] = (),
+    scale: float = 1.0,
+    shown: Callable[[datetime, datetime], contextlib.AbstractContextManager[Passed]] | None = None,
+) -> Simulated:
+    """Simulate menus with a new ledger; `shown` shows how far it is between two times.
+
+    Raises UsageError without numpy, MenuError for what is wrong in a menu or the grid.
+    """
+    if find_spec("numpy") is None:
+        raise UsageError("simulating needs numpy, which is not installed", INSTALL)
+    from dc_inject.backends.twin import TwinBackend, TwinClock  # noqa: PLC0415  needs numpy
+    from dc_inject.twin import grid_file as grids  # noqa: PLC0415
+    from dc_inject.twin.world import World  # noqa: PLC0415
+
+    drafts = files.read_menus(menus)
+    campaign = common.one_campaign(drafts)
+    others = [draft for draft in drafts if draft.services - {RUCIO.name}]
+    if others:
+        message = f"only links through {RUCIO.title} can be simulated"
+        raise MenuError([Problem(one.name, 0, message, "leave this menu out") for one in others])
+    world = World(grids.read(_bytes(grid_file), str(grid_file)), seed)
+    start = min(draft.preview.start for draft in drafts)
+    end = max(draft.preview.end for draft in drafts)
+    if days is not None:
+        end = min(end, start + timedelta(days=days))
+    with shown(start, end) if shown else contextlib.nullcontext(lambda _: None) as passed:
+        clock = TwinClock(start, world, passed)
+        backends = {RUCIO.name: TwinBackend(world, clock, seed)}
+        identities = admission.identities(backends, allow_admin=False)
+        source = Menus(menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale)
+        ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)
+        engine = Engine(
+            menus=source,
+            ledger=ledger,
+            backends=backends,
+            identities=identities,
+            clock=clock,
+            executor=InlineExecutor(clock),
+            observer=Silent(),
+            settings=Settings(poll=drafts[0].preview.cycle),  # nobody pauses anything meanwhile
+        )
+        engine.run(until=end)
+    return Simulated(campaign, start, end, world)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return files.load(str(path), LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}", "check path and rights") from None
+
+
+@contextlib.contextmanager
+def _progress(start: datetime, end: datetime) -> Iterator[Passed]:
+    """Show how far it is: a bar on a terminal, elsewhere a line for each tenth."""
+    total = (end - start).total_seconds()
+    if not sys.stderr.isatty():
+        said = 0
+
+        def say(now: datetime) -> None:
+            nonlocal said
+            tenths = min(int(10 * (now - start).total_seconds() / total), 10)
+            if tenths > said:
+                said = tenths
+                click.echo(f"simulated until {now:%Y-%m-%d %H:%M}Z, {10 * tenths} %", err=True)
+
+        yield say
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"simulating {units.format_duration(end - start)}", total=total)
+        yield lambda now: progress.update(task, completed=min((now - start).total_seconds(), total))

@@ -1,0 +1,21 @@
+"""Arrays of the twin: their types, and the one thing that is done with all of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+def summed(by: Ints, amounts: Floats | Ints | Flags, groups: int) -> Floats:
+    """Return the sum of amounts in each of so many groups; `by` tells the group of each amount."""
+    sums: Floats = np.bincount(by, amounts, groups).astype(np.float64, copy=False)
+    return sums
+
+
+def none() -> Ints:
+    """Return an empty array of whole numbers."""
+    return np.zeros(0, dtype=np.int64)

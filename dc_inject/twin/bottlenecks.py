@@ -1,0 +1,48 @@
+"""What holds back a link on which files wait: the answer to why it moves less than it could.
+
+The first of these that holds: FTS starts nothing; its destination has no space; a part of the network that it
+passes carries all that it can; FTS's limit of transfers at one of its storages is reached; the link has all the
+transfers that the optimizer allows. Failures are looked at last, because they show in the optimizer's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dc_inject.twin.network import Network
+from dc_inject.twin.storages import Storages
+from dc_inject.twin.transfers import Transfers
+
+NEARLY = 0.99  # of what something carries
+
+
+def holding_back(
+    transfers: Transfers, network: Network, storages: Storages
+) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield each link on which files wait, with what holds it back now."""
+    tight = transfers.loads() >= NEARLY * network.capacity()
+    slots, from_, to = transfers.full()
+    no_space = storages.used >= 0.98 * storages.space
+    queued, lowest = transfers.queued(), transfers.optimizer.least
+    for ends, link in network.links.items():
+        if not queued[link]:
+            continue
+        source, destination = network.storages[ends[0]], network.storages[ends[1]]
+        carried_out = [name for number, name in network.passed(link) if tight[number]]
+        if not transfers.starting:
+            why = "FTS is down"
+        elif {source, destination} & transfers.down:
+            why = f"{ends[0] if source in transfers.down else ends[1]} is down"
+        elif no_space[destination]:
+            why = f"{ends[1]} is full"
+        elif carried_out:
+            why = f"{carried_out[0]} carries no more"
+        elif from_[source] or to[destination]:
+            why = f"FTS's limit of transfers {f'from {ends[0]}' if from_[source] else f'to {ends[1]}'}"
+        elif slots[link] and transfers.optimizer.value[link] <= lowest[link]:
+            why = "FTS keeps the fewest transfers, because many fail"
+        elif slots[link]:
+            why = "FTS's transfers on the link"
+        else:
+            why = "FTS works off cancelled files" if transfers.cancelling else "FTS has not started them yet"
+        yield ends, why

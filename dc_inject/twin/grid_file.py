@@ -1,0 +1,392 @@
+"""Grid files: YAML that says what the twin simulates. Every problem is told with its place and a hint.
+
+They are read as menus are: each scalar as text, each unit said, unknown keys refused, everything bounded. What
+may stand in one is below, a class for each mapping; `docs/reference/grids.md` explains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, Field, PlainValidator
+
+from dc_inject.menu import fields as f
+from dc_inject.menu import nodes, values
+from dc_inject.menu.includes import Reading
+from dc_inject.menu.nodes import Map, Node, Text
+from dc_inject.menu.validation import MenuModel, validated
+from dc_inject.menu.values import WrongError
+from dc_inject.model.errors import MenuError
+from dc_inject.twin import grid as g
+
+MOST = {"sites": 1000, "links": 20_000, "paths": 1000, "production": 5000, "troubles": 1000, "datasets": 1000}
+LONGEST = timedelta(days=365)
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+
+
+def _of(read: Callable[[str], T], like: str) -> Any:  # noqa: ANN401  as pydantic has it
+    """Return what reads one text; `like` is an example for hints."""
+
+    def validate(value: Node) -> T:
+        if not isinstance(value, Text):
+            raise WrongError("one value is expected here", f"write one, such as {like}", value.place)
+        return read(value.strip())
+
+    return PlainValidator(validate)
+
+
+def _short(text: str) -> float:
+    duration = values.duration(text)
+    if duration > LONGEST:
+        raise WrongError(f"{text!r} is longer than a year", "write a shorter duration")
+    return duration.total_seconds()
+
+
+def _long(text: str) -> float:
+    if (seconds := _short(text)) < 1:
+        raise WrongError(f"{text!r} is shorter than a second", "write a longer duration, such as 1 min")
+    return seconds
+
+
+def _times(text: str) -> float:
+    value = values.share(text)
+    if not 1 <= value <= 10_000:
+        raise WrongError(f"{text!r} is not from 1 to 10000", "write how many times as long, such as 20")
+    return value
+
+
+def _weight(text: str) -> float:
+    value = values.share(text)
+    if not 0 < value <= 1e6:
+        raise WrongError(f"{text!r} is no weight", "write a number above 0, such as 0.3")
+    return value
+
+
+def _counts(most: int) -> Callable[[str], tuple[int, int]]:
+    def read(text: str) -> tuple[int, int]:
+        low, high = values.counts(text)
+        if not 1 <= low <= high <= most:
+            raise WrongError(f"{text!r} is not within 1 to {most}", f"write bounds such as 2..{min(most, 200)}")
+        return low, high
+
+    return read
+
+
+def _word(kind: type[E]) -> Callable[[str], E]:
+    words = sorted(kind)
+
+    def read(text: str) -> E:
+        if text not in words:
+            raise WrongError(f"{values.shown(text)!r} is not known here", f"write {' or '.join(words)}")
+        return kind(text)
+
+    return read
+
+
+def _pattern(text: str) -> str:
+    source, colon, destination = text.partition(":")
+    if not colon or not source or not destination:
+        raise WrongError(f"{values.shown(text)!r} is no link", "write SOURCE:DESTINATION; either may be `*`")
+    return text
+
+
+Seconds = Annotated[float, _of(_short, "30 min")]
+Interval = Annotated[float, _of(_long, "1 min")]
+Times = Annotated[float, _of(_times, "20")]
+Weight = Annotated[float, _of(_weight, "0.3")]
+Actives = Annotated[tuple[int, int], _of(_counts(10_000), "2..130")]
+Files = Annotated[tuple[int, int], _of(_counts(100_000), "10..100")]
+Mode = Annotated[g.Mode, _of(_word(g.Mode), "normal")]
+Overload = Annotated[g.Overload, _of(_word(g.Overload), "slows")]
+Fault = Annotated[g.Fault, _of(_word(g.Fault), "rucio-down")]
+Pattern = Annotated[str, _of(_pattern, "T2_CH_CERN:T1_DE_KIT_Disk")]
+Name = Annotated[str, _of(str, "T2_CH_CERN")]
+Number = Annotated[int, _of(values.whole(0, 1_000_000, "a number"), "10")]
+
+
+class LinkEntry(MenuModel):
+    """How a link behaves."""
+
+    rate: f.Rate | None = Field(None, description="The most it carries")
+    file_speed: f.Rate | None = Field(None, description="The most of one transfer")
+    overhead: Seconds | None = Field(None, description="What a transfer takes beside moving bytes")
+    failures: f.Fraction | None = Field(None, description="Part of the attempts that fails")
+    actives: Actives | None = Field(None, description="The range of FTS's optimizer on this link")
+
+
+class Deletion(MenuModel):
+    """How a storage's files are deleted."""
+
+    seconds_per_file: Seconds | None = None
+    parallel: f.Count | None = Field(None, description="Deletions at a time")
+    lag: Seconds | None = Field(None, description="From the end of a rule to the first deletion")
+
+
+class StorageEntry(MenuModel):
+    """A storage."""
+
+    space: f.Size | None = Field(None, description="What is free at the beginning")
+    read: f.Rate | None = None
+    write: f.Rate | None = None
+    connections: f.Count | None = Field(None, description="Transfers in and out up to which it works well")
+    overload: Overload | None = Field(None, description="What it does beyond: slows or fails")
+    fts_in: Number | None = Field(None, description="FTS's limit of transfers to it")
+    fts_out: Number | None = Field(None, description="FTS's limit of transfers from it")
+    deletion: Deletion | None = None
+
+
+class SiteEntry(MenuModel):
+    """A site with its storages."""
+
+    wan: f.Rate | None = Field(None, description="Each direction")
+    wan_in: f.Rate | None = Field(None, description="Into it, where that differs")
+    wan_out: f.Rate | None = Field(None, description="Out of it, where that differs")
+    storages: dict[f.EndName, StorageEntry] = Field({})
+
+
+class Defaults(MenuModel):
+    """What holds of links and storages that do not say otherwise."""
+
+    link: LinkEntry | None = None
+    storage: StorageEntry | None = None
+
+
+class PathEntry(MenuModel):
+    """A part of the network that links share."""
+
+    rate: f.Rate | None = Field()
+    links: tuple[Pattern, ...] | None = Field()
+
+
+class FtsEntry(MenuModel):
+    """FTS."""
+
+    actives: Actives | None = Field(None, description="The optimizer's range on a link")
+    per_storage: f.Count | None = Field(None, description="Transfers at a storage, each direction")
+    mode: Mode | None = Field(None, description="normal or conservative")
+    operations: Weight | None = Field(None, description="Transfers started or cancelled in a second")
+    retries: Number | None = Field(None, description="How often a file is tried again")
+    shares: dict[f.Activity, Weight] = Field({}, description="Weights of activities")
+
+
+class RucioEntry(MenuModel):
+    """Rucio's daemons."""
+
+    submit_every: Interval | None = None
+    requests: Weight | None = Field(None, description="Requests that are passed on in a second")
+    poll_every: Interval | None = None
+    judge_every: Interval | None = None
+    rules_a_pass: f.Count | None = None
+    reap_every: Interval | None = None
+    reaper_chunk: f.Count | None = Field(None, description="Files of a storage in one pass of the reaper")
+    usage_every: Interval | None = None
+    may_end: f.Switch = Field(True, description="Whether rules may be ended before their lifetime is over")
+
+
+class ProductionEntry(MenuModel):
+    """Traffic of others on a link."""
+
+    link: Pattern | None = Field()
+    rate: f.Rate | None = Field()
+    file_size: f.Amount | None = None
+    activity: f.Activity | None = None
+    priority: f.Priority | None = None
+
+
+class TroubleEntry(MenuModel):
+    """What goes wrong for a while."""
+
+    fault: Fault | None = Field()
+    begins: Seconds | None = Field(alias="at", description="From the beginning of the simulation")
+    lasting: Interval | None = Field(alias="for")
+    subject: Name = Field("", description="Of which site, storage, path or link")
+    part: f.Fraction | None = Field(None, description="What is left, or what fails")
+    times: Times | None = Field(None, description="How many times as long deleting takes")
+
+
+class StockEntry(MenuModel):
+    """Datasets at sources; their names follow the menu's patterns."""
+
+    sources: tuple[Name, ...] | None = Field()
+    count: Annotated[int, _of(values.whole(1, 100_000, "a number of datasets"), "500")] | None = Field()
+    files: Files | None = Field()
+    file_size: f.Sizes | None = Field()
+
+
+class Document(MenuModel):
+    """A grid file."""
+
+    grid: f.Version | None = Field(description="Version of the format")
+    name: f.Name | None = Field()
+    description: f.Prose = ""
+    sources: tuple[f.Prose, ...] = Field((), description="Where its figures come from")
+    fts: FtsEntry | None = None
+    rucio: RucioEntry | None = None
+    defaults: Defaults | None = None
+    sites: Annotated[dict[f.RseName, SiteEntry], BeforeValidator(lambda sites: sites or {})] = Field()
+    links: dict[Pattern, LinkEntry] = Field({})
+    paths: dict[f.Name, PathEntry] = Field({})
+    production: tuple[ProductionEntry, ...] = ()
+    troubles: tuple[TroubleEntry, ...] = ()
+    datasets: tuple[StockEntry, ...] = ()
+
+
+PARTS: dict[str, type[MenuModel]] = {
+    "the grid itself": Document,
+    "`fts`": FtsEntry,
+    "`rucio`": RucioEntry,
+    "`defaults`": Defaults,
+    "a site of `sites`": SiteEntry,
+    "a storage of a site": StorageEntry,
+    "`deletion`": Deletion,
+    "a link of `links`": LinkEntry,
+    "a path of `paths`": PathEntry,
+    "an entry of `production`": ProductionEntry,
+    "an entry of `troubles`": TroubleEntry,
+    "an entry of `datasets`": StockEntry,
+}
+
+
+def read(data: bytes, name: str) -> g.Grid:
+    """Read a grid file; raises MenuError with every problem and its place."""
+    reading = Reading(name, None)
+    root = nodes.compose(data, name, reading.complain, "grid: 1")
+    document = None
+    if root is not None:
+        _bound(root, reading)
+        document = validated(Document, root, reading, PARTS)
+    if document is not None and not reading.problems:
+        _check(document, reading)
+        if not reading.problems:
+            return _made(document)
+    raise MenuError(reading.problems)
+
+
+def _bound(root: Map, reading: Reading) -> None:
+    """Complain of lists and mappings that are larger than any grid."""
+    for key, most in MOST.items():
+        node = root.get(key)
+        if isinstance(node, Map | nodes.Seq) and len(node) > most:
+            reading.complain(node.place, f"`{key}` has {len(node)} entries", f"at most {most}")
+
+
+def _made(document: Document) -> g.Grid:
+    """Return the grid of a file without problems; what it leaves out has the values of `grid.py`."""
+    defaults = document.defaults or Defaults.model_construct()
+    sites, storages = {}, {}
+    for name, site in document.sites.items():
+        sites[name] = g.Site(name, site.wan_in or site.wan, site.wan_out or site.wan)
+        for storage, entry in site.storages.items():
+            storages[storage] = _storage(storage, name, entry, defaults.storage or StorageEntry.model_construct())
+    base = _traits(defaults.link or LinkEntry.model_construct(), g.LinkTraits())
+    return g.Grid(
+        name=document.name or "",
+        sites=sites,
+        storages=storages,
+        links={pattern: _traits(entry, base) for pattern, entry in document.links.items()},
+        default_link=base,
+        paths=tuple(g.Path(name, path.rate or 0.0, path.links or ()) for name, path in document.paths.items()),
+        fts=g.Fts(**_given(document.fts)),
+        rucio=g.Rucio(**_given(document.rucio)),
+        production=tuple(_production(entry) for entry in document.production),
+        troubles=tuple(_trouble(entry) for entry in document.troubles),
+        stocks=tuple(g.Stock(**_given(entry)) for entry in document.datasets),
+    )
+
+
+def _given(entry: MenuModel | None) -> dict[str, Any]:
+    """Return what an entry says, by the names of its fields."""
+    return entry.model_dump(exclude_unset=True, exclude_none=True) if entry is not None else {}
+
+
+def _traits(entry: LinkEntry, base: g.LinkTraits) -> g.LinkTraits:
+    given = _given(entry)
+    return g.LinkTraits(**{name: given.get(name, getattr(base, name)) for name in LinkEntry.model_fields})
+
+
+def _storage(name: str, site: str, entry: StorageEntry, base: StorageEntry) -> g.Storage:
+    deletion = {**_given(base.deletion), **_given(entry.deletion)}
+    given = {**_given(base), **_given(entry)}
+    given.pop("deletion", None)
+    words = {"seconds_per_file": "delete_seconds", "parallel": "deleting", "lag": "delete_lag"}
+    return g.Storage(name, site, **given, **{words[key]: value for key, value in deletion.items()})
+
+
+def _production(entry: ProductionEntry) -> g.Production:
+    given = _given(entry)
+    source, _, destination = given.pop("link").partition(":")
+    return g.Production(source, destination, **given)
+
+
+def _trouble(entry: TroubleEntry) -> g.Trouble:
+    given = _given(entry)
+    part = given.pop("times", None) or given.pop("part", 0.0)
+    return g.Trouble(given.pop("fault"), given.pop("begins"), given.pop("lasting"), part=part, **given)
+
+
+# --------------------------------------------------------------------------- what has to fit together
+
+
+def _check(document: Document, reading: Reading) -> None:
+    """Complain of names that nothing has, and of entries that say nothing."""
+    seen: dict[str, str] = {}
+    for name, site in document.sites.items():
+        for storage in site.storages:
+            if storage in seen:
+                reading.complain(
+                    site.at("storages"), f"{storage} is at {seen[storage]} already", "keep one of them"
+                )
+            seen[storage] = name
+    if not seen:
+        reading.complain(document.at("sites"), "there are no storages", "write `storages: {NAME: {}}` into a site")
+    for place, name in _named(document):
+        if name not in {"*", *seen}:
+            reading.complain(place, f"no storage is called {values.shown(name)}", values.nearest(name, seen))
+    for entry in document.production:
+        if entry.link and "*" in entry.link:
+            reading.complain(entry.at("link"), "`*` names no link", "write one entry for each link")
+    for trouble in document.troubles:
+        _check_trouble(trouble, document, set(seen), reading)
+
+
+def _named(document: Document) -> Iterator[tuple[nodes.Place, str]]:
+    """Yield every name of a storage in links, paths, production and datasets, with its place."""
+    patterns = [(key.place, str(key)) for key in document.keys_in("links")]
+    patterns += [(path.at("links"), pattern) for path in document.paths.values() for pattern in path.links or ()]
+    patterns += [(entry.at("link"), entry.link or "*") for entry in document.production]
+    for place, pattern in patterns:
+        for end in pattern.split(":", 1):
+            yield place, end
+    for stock in document.datasets:
+        for source in stock.sources or ():
+            yield stock.at("sources"), source
+
+
+def _check_trouble(trouble: TroubleEntry, document: Document, storages: set[str], reading: Reading) -> None:
+    """Complain of a trouble whose subject does not fit its fault, or that does not say how much."""
+    fault, subject = trouble.fault, trouble.subject
+    known = storages
+    if fault is g.Fault.CAPACITY:
+        known = {*storages, *document.sites, *document.paths}
+        if ":" in subject and {*subject.split(":", 1)} <= storages:
+            known.add(subject)
+    elif fault in {g.Fault.RUCIO, g.Fault.FTS}:
+        known = {""}
+    elif fault is g.Fault.FAILURES:
+        known = {"", *storages}  # nothing: all of them
+    if subject not in known:
+        what = f"{fault} of {values.shown(subject)!r}" if subject else f"{fault} of what"
+        hint = "remove `subject`" if known == {""} else values.nearest(subject, known - {""})
+        reading.complain(trouble.at("subject"), f"{what} is not known", hint)
+    wanted = "times" if fault is g.Fault.DELETION else ""
+    if fault in {g.Fault.CAPACITY, g.Fault.FAILURES}:
+        wanted = "part"
+    for key in ("part", "times"):
+        if key == wanted and not trouble.written(key):
+            reading.complain(trouble.place, f"{fault} needs `{key}`", f"add `{key}: ...`")
+        elif key != wanted and trouble.written(key):
+            reading.complain(trouble.at(key), f"`{key}` means nothing to {fault}", "remove it")

@@ -1,0 +1,417 @@
+"""Transfers: what FTS has queued, starts and moves, for all links at a time, in fixed steps.
+
+Files wait in queues, one for each link, activity and priority, first come first served. FTS serves only the
+highest waiting priority of a link, and shares its slots among activities by their weights. How many slots a link
+has is the optimizer's word (`optimizer.py`); storages bound them too, and so does what the service can start.
+Slots that are short are shared max-min fair, as bandwidth is.
+
+What moves is kept as cohorts: files of one job that started in the same step, and so end together. A step
+
+1. starts files in free slots;
+2. shares bandwidth among the links, weighted by their transfers, each of which takes at most what its file's speed
+   and overhead allow: size / (overhead + size / speed);
+3. moves each cohort on; where files end within the step, the next ones begin in their slots at once, with the time
+   that is left, so that the length of a step does not change how much is moved;
+4. lets some of the files that ended have failed: they wait again, until they have been tried often enough.
+
+A job is some files of one size on one link. `done`, `failed` and `left` count its files.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+
+from dc_inject.twin import optimizer
+from dc_inject.twin.arrays import Flags, Floats, Ints, none, summed
+from dc_inject.twin.grid import Grid
+from dc_inject.twin.network import Network
+from dc_inject.twin.optimizer import Optimizer
+from dc_inject.twin.sharing import Sharing
+from dc_inject.twin.storages import Storages
+
+PASSES = 4  # how many jobs one link may begin in one step
+SLOT_ROUNDS = 3  # of sharing slots: what is left over is shared in the next step
+
+
+class Queue(NamedTuple):
+    """What waits together in FTS."""
+
+    source: str
+    destination: str
+    activity: str
+    priority: int
+
+
+class _Waiting(NamedTuple):
+    """Files of one job that wait, and how often they have been tried."""
+
+    job: int
+    files: int
+    tries: int
+
+
+class _Cohorts(NamedTuple):
+    """Cohorts, each a column: its queue and job, how often tried, files, bytes left and size of each, start."""
+
+    queue: Ints
+    job: Ints
+    tries: Ints
+    files: Ints
+    left: Floats
+    size: Floats
+    start: Floats
+
+    def chosen(self, which: Flags) -> _Cohorts:
+        return _Cohorts._make(column[which] for column in self)
+
+    def plus(self, others: list[_Cohorts]) -> _Cohorts:
+        some = [self, *others]
+        return _Cohorts._make(np.concatenate(columns) for columns in zip(*some, strict=True)) if others else self
+
+
+def _no_cohorts() -> _Cohorts:
+    return _Cohorts(none(), none(), none(), none(), np.zeros(0), np.zeros(0), np.zeros(0))
+
+
+class Transfers:
+    """FTS with all its queues and transfers."""
+
+    def __init__(self, grid: Grid, network: Network, storages: Storages, dice: np.random.Generator) -> None:
+        """Begin without queues; `dice` decides which transfers fail."""
+        self._grid, self._network, self._storages, self._dice = grid, network, storages, dice
+        self.optimizer = Optimizer(grid.fts.mode)
+        self.starting = True  # whether FTS starts anything
+        self.down: set[int] = set()  # storages where everything fails
+        self.bad: dict[int | None, float] = {}  # storage (None: all) -> part of transfers that fails
+        self.cancelling = 0.0  # files whose cancellation FTS has still to work off
+        self.cancelled = 0  # files that were cancelled with FTS
+        self._queues: dict[Queue, int] = {}
+        self._lines: list[deque[_Waiting]] = []
+        self._cohorts = _no_cohorts()
+        self._link, self._priority, self._weight = none(), none(), np.zeros(0)  # of each queue
+        self.waiting = none()
+        self._head_job, self._head_left, self._head_tries = none(), none(), none()
+        self.settled: list[int] = []  # jobs of which nothing is left, since somebody looked
+        self.done, self.failed, self.left, self._waits, self._job_queue = (none() for _ in range(5))
+        self._size, self._kept = np.zeros(0), np.zeros(0)
+        self._free_jobs: list[int] = []
+        specs = list(grid.storages.values())
+        most = grid.fts.per_storage
+        self._fts_out = np.array([most if spec.fts_out is None else spec.fts_out for spec in specs])
+        self._fts_in = np.array([most if spec.fts_in is None else spec.fts_in for spec in specs])
+        self._rates = np.zeros(0)  # of each queue, in the last step
+        self._sharing: Sharing | None = None  # of bandwidth, and of slots; made anew for a new queue
+        self._slots: Sharing | None = None
+        self._slot_members = none()
+
+    # ------------------------------------------------------------------ jobs
+
+    def open_job(self, queue: Queue, size: float, *, kept: bool = True) -> int:
+        """Make a job of files of one size, in bytes; `kept` ones take space at their destination."""
+        if not self._free_jobs:
+            self._grow_jobs()
+        job = self._free_jobs.pop()
+        self.done[job] = self.failed[job] = self.left[job] = self._waits[job] = 0
+        self._size[job], self._kept[job], self._job_queue[job] = size, float(kept), self._queue(queue)
+        return job
+
+    def submit(self, job: int, files: int) -> None:
+        """Queue files of a job."""
+        self.left[job] += files
+        self._enqueue(_Waiting(job, files, 0))
+
+    def waits(self, job: int) -> int:
+        """Return how many files of a job FTS has not started, or not again."""
+        return int(self._waits[job])
+
+    def close(self, jobs: list[int]) -> None:
+        """Cancel what is left of jobs, which FTS then has to work off, and forget them."""
+        for job in jobs:
+            left, queue = int(self.left[job]), int(self._job_queue[job])
+            self.cancelling += left
+            self.cancelled += left
+            self.waiting[queue] -= self._waits[job]
+            if self._head_job[queue] == job:
+                self._head_left[queue] = 0
+            if self._waits[job]:
+                line = self._lines[queue]
+                self._lines[queue] = deque(one for one in line if one.job != job)
+            self._waits[job] = self.left[job] = 0
+        self._cohorts = self._cohorts.chosen(~np.isin(self._cohorts.job, jobs))
+        self._free_jobs += jobs
+
+    @property
+    def active(self) -> int:
+        """How many transfers are under way."""
+        return int(self._cohorts.files.sum())
+
+    def actives(self) -> Floats:
+        """Return how many transfers each link has."""
+        return self._by_link(summed(self._cohorts.queue, self._cohorts.files, len(self._lines)))
+
+    def queued(self) -> Floats:
+        """Return how many files wait on each link."""
+        return self._by_link(self.waiting)
+
+    def loads(self) -> Floats:
+        """Return what each resource of the network carried in the last step."""
+        if self._sharing is None or not len(self._rates):
+            return np.zeros(self._network.resources)
+        members = self._network.members(self._link[: len(self._rates)])
+        each = np.repeat(self._rates, members.shape[1])
+        return summed(members.ravel(), each, self._network.resources)
+
+    def full(self) -> tuple[Flags, Flags, Flags]:
+        """Tell which links have all the transfers that FTS lets them have, and which storages out and in."""
+        actives = self.actives()
+        outgoing, incoming = self._network.at_ends(actives)
+        return actives >= self.optimizer.value, outgoing >= self._fts_out, incoming >= self._fts_in
+
+    def _by_link(self, amounts: Floats | Ints) -> Floats:
+        """Return the sums over the queues of each link."""
+        return summed(self._link, amounts, len(self._network.links))
+
+    def optimize(self, now: float) -> None:
+        """Let the optimizer run once."""
+        if self._lines:
+            self.optimizer.run(now, self.queued(), self.actives())
+
+    # ------------------------------------------------------------------ one step
+
+    def step(self, now: float, length: float) -> None:
+        """Move everything on by `length` seconds, then start files in the slots that are free."""
+        if not self._lines:
+            return
+        if self._sharing is None:
+            self._arrange()
+        operations = self._grid.fts.operations * length
+        worked_off = min(self.cancelling, operations / 2)  # cancelling and starting take turns
+        self.cancelling -= worked_off
+        connections = np.add(*self._network.at_ends(self.actives()))
+        nothing = np.zeros(len(self._lines))
+        freed, spare, per_file, ended = nothing, nothing, nothing, [_no_cohorts()]
+        if len(self._cohorts.queue):
+            freed, spare, per_file, over = self._move(length, connections)
+            ended = [over]
+        if self.starting and self.waiting.any():
+            self._start(operations - worked_off, freed, spare, per_file, now + length, ended)
+        over = ended[0].plus(ended[1:])
+        if len(over.queue):
+            self._settle(over, now + length, connections)
+
+    def _move(self, length: float, connections: Floats) -> tuple[Floats, Floats, Floats, _Cohorts]:
+        """Share bandwidth and move all cohorts on.
+
+        Returns, of each queue, how many slots became free and the time that was left in them, and the pace of its
+        files; and the cohorts that have ended.
+        """
+        cohorts, queues = self._cohorts, len(self._lines)
+        count = summed(cohorts.queue, cohorts.files, queues)
+        size = summed(cohorts.queue, cohorts.files * cohorts.size, queues) / np.maximum(count, 1)
+        speed = self._network.speed_now(connections)[self._link]
+        of_file = size / np.maximum(self._network.overhead[self._link] + size / speed, 1e-9)
+        assert self._sharing is not None
+        rates = self._sharing.rates(count * of_file, count, self._network.capacity())
+        self._rates = rates
+        per_file = rates / np.maximum(count, 1)
+        pace = per_file[cohorts.queue]
+        is_down = self._is_down()[cohorts.queue]
+        needs = np.divide(cohorts.left, pace, out=np.full(len(pace), np.inf), where=pace > 0)
+        ends = (needs <= length) | is_down
+        self._sent(cohorts.queue, np.minimum(cohorts.left, pace * length) * cohorts.files)
+        over, kept = cohorts.chosen(ends), cohorts.chosen(~ends)
+        self._cohorts = kept._replace(left=kept.left - pace[~ends] * length)
+        freed = summed(over.queue, over.files, queues)
+        left_over = np.where(is_down, 0.0, np.maximum(length - needs, 0.0))[ends] * over.files
+        return freed, summed(over.queue, left_over, queues), per_file, over
+
+    def _start(
+        self, operations: float, freed: Floats, spare: Floats, per_file: Floats, now: float, ended: list[_Cohorts]
+    ) -> None:
+        """Start files in free slots; those that became free in this step have time left, and used it already."""
+        network, actives = self._network, self.actives()
+        outgoing, incoming = network.at_ends(actives)
+        limits = (self.optimizer.value - actives, self._fts_out - outgoing, self._fts_in - incoming)
+        room = np.maximum(np.concatenate([[np.inf, operations], *limits]), 0)
+        wanted = np.where(self._served(), self.waiting, 0).astype(np.float64)
+        assert self._slots is not None
+        shares = self._slots.rates(wanted, self._weight, room, SLOT_ROUNDS)
+        slots = np.floor(shares + 1e-9).astype(np.int64)
+        slots += self._one_more(slots, shares, wanted, room)
+        chosen = np.flatnonzero(slots)
+        if not len(chosen):
+            return
+        free_here, time_here = self._by_link(freed), self._by_link(spare)
+        free_to, time_to = network.at_ends(free_here)[1], network.at_ends(time_here)[1]
+        time = np.where(  # of a slot: of those of the link, or of any at its destination
+            self._by_link(slots) <= free_here,
+            time_here / np.maximum(free_here, 1),
+            (time_to / np.maximum(free_to, 1))[network.target],
+        )
+        progress = time[self._link[chosen]] * per_file[chosen]
+        begun = self._begin(chosen, slots[chosen], progress, now, ended)
+        for one in begun:
+            self._sent(one.queue, (one.size - one.left) * one.files)
+        for one in ended[1:]:
+            self._sent(one.queue, one.size * one.files)
+        self._cohorts = self._cohorts.plus(begun)
+
+    def _sent(self, queues: Ints, sizes: Floats) -> None:
+        """Count bytes that moved, whether or not their file arrives."""
+        self.optimizer.count(optimizer.BYTES, self._by_link(summed(queues, sizes, len(self._lines))))
+
+    def _served(self) -> Flags:
+        """Tell which queues FTS serves: those of the highest priority that waits on their link."""
+        highest = np.full(len(self._network.links), -1)
+        waits = self.waiting > 0
+        np.maximum.at(highest, self._link[waits], self._priority[waits])
+        return np.asarray(waits & (self._priority == highest[self._link]))
+
+    def _one_more(self, whole: Ints, shares: Floats, wanted: Floats, room: Floats) -> Ints:
+        """Return one slot more for queues whose share has a fraction, by chance, as long as there is room."""
+        more = np.zeros(len(whole), dtype=np.int64)
+        candidates = np.flatnonzero((shares - whole > 1e-9) & (whole < wanted))
+        if len(candidates):
+            self._dice.shuffle(candidates)
+            members = self._slot_members[candidates]
+            taken = summed(self._slot_members.ravel(), np.repeat(whole, members.shape[1]), len(room))
+            left = np.floor(room - taken + 1e-9)
+            fits = np.ones(len(candidates), dtype=bool)
+            for column in members.T:
+                order = np.argsort(column, kind="stable")
+                first = np.searchsorted(column[order], column[order], side="left")
+                rank = np.empty(len(column))
+                rank[order] = np.arange(len(column)) - first
+                fits &= rank < left[column]
+            more[candidates[fits]] = 1
+        return more
+
+    def _begin(
+        self, queues: Ints, slots: Ints, progress: Floats, now: float, ended: list[_Cohorts]
+    ) -> list[_Cohorts]:
+        """Take files from the heads of queues into slots; returns the cohorts that are under way then.
+
+        `progress` is how many bytes each slot has moved already. Files that are whole with that go to `ended`,
+        and their slot takes the next one.
+        """
+        made: list[_Cohorts] = []
+        for _ in range(PASSES):
+            for queue in queues[(self._head_left[queues] == 0) & (self.waiting[queues] > 0)]:
+                self._next_head(int(queue))
+            job, head = self._head_job[queues], self._head_left[queues]
+            size, tries = self._size[job], self._head_tries[queues]
+            through = np.minimum(np.floor(progress / size).astype(np.int64) * slots, head)
+            progress = progress - size * through / slots
+            taken = np.minimum(slots, head - through)
+            start = np.full(len(queues), now)
+            left = np.maximum(size - progress, 0.0)
+            both = _Cohorts(queues, job, tries, taken, left, size, start)
+            ended.append(both._replace(files=through, left=np.zeros(len(queues))).chosen(through > 0))
+            made.append(both.chosen(taken > 0))
+            self._head_left[queues] -= taken + through
+            self.waiting[queues] -= taken + through
+            np.subtract.at(self._waits, job, taken + through)
+            more = (taken < slots) & (self.waiting[queues] > 0)
+            if not more.any():
+                break
+            queues, slots, progress = queues[more], (slots - taken)[more], progress[more]
+        return made
+
+    def _settle(self, over: _Cohorts, now: float, connections: Floats) -> None:
+        """Count what has ended: done, tried again, or failed for good."""
+        link = self._link[over.queue]
+        wrong = self._failures(connections)[link]
+        wrong[self._is_down()[over.queue]] = 1.0
+        to, kept = self._network.target[link], self._kept[over.job]
+        arriving = over.files * over.size * kept * (1 - wrong)
+        wrong = 1 - (1 - wrong) * (1 - self._storages.refused(to, arriving) * (kept > 0))
+        failed = self._dice.binomial(over.files, np.clip(wrong, 0.0, 1.0))
+        right = over.files - failed
+        self._storages.fill(to, right * over.size * kept)
+        np.add.at(self.done, over.job, right)
+        np.subtract.at(self.left, over.job, right)
+        counts: dict[int, Floats | Ints] = {
+            optimizer.FILES: right,
+            optimizer.SIZES: right * over.size,
+            optimizer.SECONDS: right * np.maximum(now - over.start, 1.0),
+            optimizer.FAILED: failed,
+            optimizer.RETRIES: failed * (over.tries + 1),
+        }
+        for what, amounts in counts.items():
+            self.optimizer.count(what, summed(link, amounts, len(self._network.links)))
+        for at in np.flatnonzero(failed):
+            self._again(int(over.job[at]), int(failed[at]), int(over.tries[at]) + 1)
+        touched = np.unique(over.job)
+        self.settled += touched[self.left[touched] == 0].tolist()
+
+    def _again(self, job: int, files: int, tries: int) -> None:
+        """Let files that failed wait again, or count them as failed for good."""
+        if tries <= self._grid.fts.retries:
+            self._enqueue(_Waiting(job, files, tries))
+        else:
+            self.failed[job] += files
+            self.left[job] -= files
+
+    def _failures(self, connections: Floats) -> Floats:
+        """Return the chance that a transfer of each link fails, but for what is full or down."""
+        fine = 1 - self._network.failing_now(connections)
+        for storage, part in self.bad.items():
+            hit = (self._network.source == storage) | (self._network.target == storage) | (storage is None)
+            fine = np.where(hit, fine * (1 - part), fine)
+        return 1 - fine
+
+    def _is_down(self) -> Flags:
+        """Tell of each queue whether one of its storages is down."""
+        down = list(self.down)
+        links = np.isin(self._network.source, down) | np.isin(self._network.target, down)
+        return np.asarray(links[self._link])
+
+    # ------------------------------------------------------------------ queues and links
+
+    def _enqueue(self, what: _Waiting) -> None:
+        queue = self._job_queue[what.job]
+        self._lines[queue].append(what)
+        self.waiting[queue] += what.files
+        self._waits[what.job] += what.files
+
+    def _next_head(self, queue: int) -> None:
+        """Take the next files of a queue that wait to its head."""
+        job, files, tries = self._lines[queue].popleft()
+        self._head_job[queue], self._head_left[queue], self._head_tries[queue] = job, files, tries
+
+    def _queue(self, queue: Queue) -> int:
+        if queue in self._queues:
+            return self._queues[queue]
+        number = self._queues[queue] = len(self._lines)
+        self._lines.append(deque())
+        ends = queue.source, queue.destination
+        if ends not in self._network.links:
+            self._network.add(*ends)
+            self.optimizer.add(*(self._grid.traits(*ends).actives or self._grid.fts.actives))
+        self._link = np.append(self._link, self._network.links[ends])
+        self._priority = np.append(self._priority, queue.priority)
+        self._weight = np.append(self._weight, self._grid.fts.shares.get(queue.activity, 1.0))
+        for name in ("waiting", "_head_job", "_head_left", "_head_tries"):
+            setattr(self, name, np.append(getattr(self, name), 0))
+        self._sharing = None
+        return number
+
+    def _arrange(self) -> None:
+        """Prepare the sharing of bandwidth and of slots for the queues that there are now."""
+        network, links, storages = self._network, len(self._network.links), self._storages.count
+        self._sharing = Sharing(network.members(self._link), network.resources)
+        out = 2 + links + network.source[self._link]
+        into = 2 + links + storages + network.target[self._link]
+        self._slot_members = np.stack([np.ones_like(out), 2 + self._link, out, into], axis=1)
+        self._slots = Sharing(self._slot_members, 2 + links + 2 * storages)
+
+    def _grow_jobs(self) -> None:
+        """Make room for twice as many jobs."""
+        before, size = len(self.done), max(2 * len(self.done), 1024)
+        for name in ("done", "failed", "left", "_waits", "_size", "_kept", "_job_queue"):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate([old, np.zeros(size - before, dtype=old.dtype)]))
+        self._free_jobs = list(range(size - 1, before - 1, -1))

@@ -1,0 +1,127 @@
+"""The engine in the twin: unchanged, and with the numbers that arithmetic says."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.backends.sim import InlineExecutor
+from dc_inject.backends.twin import TwinBackend, TwinClock, named
+from dc_inject.engine import Engine, Settings
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.metrics import Silent
+from dc_inject.model import Dataset, DatasetFilter, Hold
+from dc_inject.model.errors import Permanent, Temporary
+from dc_inject.planning import pool
+from dc_inject.twin.grid import Fault, Fts, Grid, LinkTraits, Rucio, Stock, Trouble
+from dc_inject.twin.world import World
+from tests.engine.world import CYCLE, GB, START, campaign, flow
+from tests.twin.grids import grid, storage
+
+FREE = Fts(per_storage=100_000, operations=1e6)
+STOCK = (Stock(("*",), 400, (20, 50), (2 * GB, 4 * GB)),)
+GBPS = 8  # Gb/s in a GB/s
+
+
+class Run:
+    """A campaign that the engine ran in a twin."""
+
+    def __init__(self, made: Grid, flows, tmp_path, *, hours=6.0, seed=1, **more):
+        self.world = World(replace(made, stocks=STOCK), seed)
+        self.clock = TwinClock(START, self.world)
+        self.backend = TwinBackend(self.world, self.clock, seed)
+        flows = [replace(one, end=START + timedelta(hours=hours)) for one in flows]
+        menus = campaign(flows, **more)
+        self.path = tmp_path / f"{seed}.sqlite"
+        with ExitStack() as stack:
+            ledger = stack.enter_context(Ledger.open(self.path, synchronous="OFF"))
+            ledger.bind("test", CYCLE, (self.backend.check(),), START)
+            engine = Engine(
+                menus=lambda: menus,
+                ledger=ledger,
+                backends={"rucio": self.backend},
+                identities={"rucio": self.backend.check()},
+                clock=self.clock,
+                executor=InlineExecutor(self.clock),
+                observer=Silent(),
+                settings=Settings(poll=CYCLE),
+            )
+            engine.run()
+        with LedgerView.open(self.path) as view:
+            self.lines = {line.key.link.destination: line for line in view.summary()}
+            self.faults = view.contradictions() if hasattr(view, "contradictions") else []
+
+
+def two(**traits) -> Grid:
+    return grid(storage("A"), storage("B"), default_link=LinkTraits(**traits), fts=FREE, rucio=Rucio(requests=1e6))
+
+
+def test_a_link_that_carries_its_rate_moves_what_is_due(tmp_path):
+    run = Run(two(rate=2 * GB, actives=(200, 200)), [flow("A", "B", GBPS)], tmp_path)
+    line = run.lines["B"]
+    assert line.due == pytest.approx(6 * 3600 * GB)
+    assert line.injected == pytest.approx(line.due, rel=0.02)
+    assert line.moved == line.injected
+    assert run.world.rucio.lost.cancelled_files == 0
+    assert not run.world.rucio.rules  # all ended and deleted when the drain is over
+
+
+def test_a_link_at_a_part_of_its_rate_moves_that_part_and_the_rest_expires(tmp_path):
+    run = Run(two(rate=0.7 * GB, actives=(200, 200)), [flow("A", "B", GBPS)], tmp_path)
+    line = run.lines["B"]
+    carried = 0.7 * 3600 * GB  # an hour; rules live for two hours after the end
+    assert 5.5 * carried < line.moved < 8.1 * carried
+    assert line.holds.get(Hold.BACKLOG, 0) >= 5
+    assert run.world.rucio.lost.cancelled_files > 0
+
+
+def test_while_rucio_is_down_links_are_held_and_their_debt_is_made_up(tmp_path):
+    made = replace(two(rate=4 * GB, actives=(400, 400)), troubles=(Trouble(Fault.RUCIO, 3600, 2400),))
+    run = Run(made, [flow("A", "B", GBPS)], tmp_path)
+    line = run.lines["B"]
+    assert line.holds.get(Hold.API_ERRORS, 0) >= 1
+    assert line.moved >= 0.93 * line.due
+
+
+def test_a_full_disk_holds_its_link(tmp_path):
+    far = storage("A"), storage("B", space=1000 * GB)
+    made = grid(*far, default_link=LinkTraits(rate=2 * GB, actives=(200, 200)), fts=FREE)
+    run = Run(made, [flow("A", "B", GBPS)], tmp_path)
+    line = run.lines["B"]
+    assert line.holds.get(Hold.DESTINATION_FULL, 0) >= 10
+    assert line.injected < 0.7 * line.due
+    assert run.world.storages.hours_nearly_full[1] < 1
+
+
+def test_the_same_seed_gives_the_same_ledger(tmp_path):
+    def rows(seed, folder):
+        folder.mkdir()
+        made = two(rate=1 * GB, failures=0.05)
+        return Run(made, [flow("A", "B", GBPS)], folder, hours=3, seed=seed).lines
+
+    first, again, other = rows(1, tmp_path / "a"), rows(1, tmp_path / "b"), rows(2, tmp_path / "c")
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("pattern", ["*:*", "cms:/*/RAW#*", "cms:/A?/[XY]*/RAW", "cms:/*/RAW#*-x", "data*"])
+def test_names_of_datasets_fit_the_menus_patterns(pattern):
+    names = {named(pattern, "T1_DE_KIT_Disk", number) for number in range(3)}
+    chosen = DatasetFilter((pattern,), files=(1, 10), mean_file=(1, GB))
+    assert len(names) == 3
+    assert all(pool.matches(Dataset(name, GB, 10), chosen) for name in names)
+
+
+def test_a_rucio_that_is_down_refuses_every_call_and_unknown_names_are_told():
+    world = World(two(), 1)
+    backend = TwinBackend(world, TwinClock(START, world), 1)
+    assert backend.resolve("*") == ("A", "B")
+    with pytest.raises(Permanent):
+        backend.resolve("C*")
+    assert backend.sites(["AB"])["AB"].exists is False
+    world.rucio_is_down = True
+    with pytest.raises(Temporary):
+        backend.check()

@@ -1,0 +1,129 @@
+"""Grid files: what they may say, and how they are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from dc_inject.model.errors import MenuError
+from dc_inject.twin import grid as g
+from dc_inject.twin.grid_file import read
+
+FULL = """
+grid: 1
+name: small
+description: a grid
+sources: [a report]
+fts: {actives: 2..100, per_storage: 300, mode: conservative, operations: 50, retries: 2, shares: {Production: 3}}
+rucio: {submit_every: 2 min, requests: 30, usage_every: 15 min, reaper_chunk: 500}
+defaults:
+  link: {file_speed: 20 MB/s, overhead: 4 s}
+  storage: {space: 1 PB, deletion: {parallel: 4}}
+sites:
+  CERN: {wan: 80 Gb/s, wan_out: 40 Gb/s, storages: {T2_CH_CERN: {read: 10 GB/s}}}
+  KIT:
+    storages:
+      T1_DE_KIT_Disk: {space: 2 TB, connections: 600, overload: fails, deletion: {seconds_per_file: 1 s, lag: 1 h}}
+links:
+  "T2_CH_CERN:*": {failures: 1 %}
+  "T2_CH_CERN:T1_DE_KIT_Disk": {rate: 8 Gb/s, actives: 5..50, file_speed: 10 MB/s}
+paths:
+  cable: {rate: 16 Gb/s, links: ["*:T1_DE_KIT_Disk"]}
+production:
+  - {link: "T2_CH_CERN:T1_DE_KIT_Disk", rate: 1 Gb/s, file_size: 1 GB, priority: 4}
+troubles:
+  - {fault: rucio-down, at: 2 h, for: 40 min}
+  - {fault: capacity, subject: cable, at: 1 h, for: 1 h, part: 50 %}
+  - {fault: deletion-slow, subject: T1_DE_KIT_Disk, at: 0 s, for: 1 h, times: 20}
+datasets:
+  - {sources: ["*"], count: 100, files: 10..20, file_size: 1..2 GB}
+x-notes: [free]
+"""
+SITES = "sites: {A: {storages: {a: {}}}, B: {storages: {b: {}}}}"
+SMALL = f"grid: 1\nname: small\n{SITES}\n"
+
+
+def problems(text):
+    with pytest.raises(MenuError) as refused:
+        read(text.encode(), "grid.yaml")
+    return [str(problem) for problem in refused.value.problems]
+
+
+def test_a_full_grid_is_read_with_its_units():
+    made = read(FULL.encode(), "grid.yaml")
+    assert made.sites["CERN"] == g.Site("CERN", 10e9, 5e9)
+    kit = made.storages["T1_DE_KIT_Disk"]
+    assert kit == g.Storage(
+        "T1_DE_KIT_Disk", "KIT", 2e12, connections=600, overload=g.Overload.FAILS,
+        delete_seconds=1, deleting=4, delete_lag=3600,
+    )  # fmt: skip
+    assert made.traits("T2_CH_CERN", "T1_DE_KIT_Disk") == g.LinkTraits(1e9, 10e6, 4.0, 0.0, (5, 50))
+    assert made.traits("T1_DE_KIT_Disk", "T2_CH_CERN") == g.LinkTraits(None, 20e6, 4.0)
+    assert made.fts == g.Fts((2, 100), 300, g.Mode.CONSERVATIVE, 50, 2, {"Production": 3})
+    assert made.rucio == g.Rucio(submit_every=120, requests=30, usage_every=900, reaper_chunk=500)
+    assert made.production == (g.Production("T2_CH_CERN", "T1_DE_KIT_Disk", 0.125e9, 1e9, priority=4),)
+    assert made.troubles[1] == g.Trouble(g.Fault.CAPACITY, 3600, 3600, "cable", 0.5)
+    assert made.stocks == (g.Stock(("*",), 100, (10, 20), (1e9, 2e9)),)
+
+
+def test_the_smallest_grid_has_the_defaults():
+    made = read(SMALL.encode(), "grid.yaml")
+    assert made.storages["a"] == g.Storage("a", "A")
+    assert (made.fts, made.rucio, made.default_link) == (g.Fts(), g.Rucio(), g.LinkTraits())
+
+
+@pytest.mark.parametrize(
+    ("more", "place", "message", "hint"),
+    [
+        ("colour: red", "4:1", "the key `colour` is unknown here", "known here: grid, name"),
+        ("link: {}", "4:1", "the key `link` is unknown here", "did you mean `links`?"),
+        ("fts: {actives: 0..5}", "4:16", "`actives`: '0..5' is not within 1 to 10000", "write bounds"),
+        ("fts: {mode: bold}", "4:13", "'bold' is not known here", "write conservative or normal"),
+        ("rucio: {requests: 0}", "4:19", "'0' is no weight", "above 0"),
+        ("rucio: {poll_every: 0 s}", "4:21", "shorter than a second", "1 min"),
+        ("rucio: {poll_every: 10}", "4:21", "10", "30 min"),
+        ("links: {'a-b': {}}", "4:9", "'a-b' is no link", "SOURCE:DESTINATION"),
+        ("links: {'a:c': {}}", "4:9", "no storage is called c", "known: a, b"),
+        ("links: {'a:b': {failures: 120 %}}", "4:27", "more than 100 %", "10 %"),
+        ("paths: {cable: {rate: 1 Gb/s, links: ['a:z']}}", "4:31", "no storage is called z", "known"),
+        ("production: [{link: 'a:*', rate: 1 Gb/s}]", "4:15", "`*` names no link", "each link"),
+        ("production: [{link: 'a:b'}]", "4:14", "`rate` is missing", "rate"),
+        ("datasets: [{sources: [q], count: 5, files: 1..2, file_size: 1..2 GB}]", "4:13", "called q", "known"),
+        ("datasets: [{sources: [a], count: 500000, files: 1..2, file_size: 1..2 GB}]", "4:34", "500000", "100000"),
+        ("troubles: [{fault: flood, at: 1 h, for: 1 h}]", "4:20", "'flood' is not known", "rucio-down"),
+        ("troubles: [{fault: storage-down, at: 1 h, for: 1 h}]", "4:12", "storage-down of what", "known: a, b"),
+        ("troubles: [{fault: rucio-down, subject: a, at: 1 h, for: 1 h}]", "4:32", "of 'a'", "remove `subject`"),
+        ("troubles: [{fault: capacity, subject: a, at: 1 h, for: 1 h}]", "4:12", "needs `part`", "add `part"),
+        ("troubles: [{fault: fts-down, at: 1 h, for: 1 h, part: 1 %}]", "4:49", "means nothing", "remove it"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_place_and_a_hint(more, place, message, hint):
+    found = problems(SMALL + more)
+    assert len(found) == 1, found
+    assert found[0].startswith(f"grid.yaml:{place}: ")
+    assert message in found[0]
+    assert hint in found[0].rpartition("(")[2] or hint in found[0]
+
+
+def test_all_problems_are_told_at_once():
+    assert len(problems(SMALL + "fts: {mode: bold, retries: -1}\nrucio: {judge_every: soon}\n")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the file is empty"),
+        ("- a", "the file is a list"),
+        ("grid: 1\nname: x\nsites: {A: {}}", "there are no storages"),
+        ("grid: 1\nname: x\nsites: {A: {storages: {a: {}}}, B: {storages: {a: {}}}}", "a is at A already"),
+        ("grid: [", "this is not YAML"),
+    ],
+)
+def test_what_is_no_grid_is_refused(text, message):
+    found = problems(text)
+    assert message in found[0]
+    assert "menu: 1" not in found[0]
+
+
+def test_a_grid_that_is_too_large_is_refused():
+    many = "\n".join(f"  S{n}: {{storages: {{s{n}: {{}}}}}}" for n in range(1001))
+    assert "`sites` has 1001 entries" in problems(f"grid: 1\nname: x\nsites:\n{many}")[0]
