@@ -117,9 +117,10 @@ def run(
     """
     if find_spec("numpy") is None:
         raise UsageError("simulating needs numpy, which is not installed", INSTALL)
-    from dc_inject.backends.twin import TwinBackend, TwinClock  # noqa: PLC0415  needs numpy
-    from dc_inject.twin import grid_file as grids  # noqa: PLC0415
-    from dc_inject.twin.world import World  # noqa: PLC0415
+    # ruff: noqa: PLC0415  these need numpy
+    from dc_inject.backends.twin import TwinBackend, TwinClock
+    from dc_inject.twin import grid_file as grids
+    from dc_inject.twin.world import World
 
     drafts = files.read_menus(menus)
     campaign = common.one_campaign(drafts)

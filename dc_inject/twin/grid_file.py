@@ -261,8 +261,11 @@ def read(data: bytes, name: str) -> g.Grid:
         document = validated(Document, root, reading, PARTS)
     if document is not None and not reading.problems:
         _check(document, reading)
-        if not reading.problems:
-            return _made(document)
+        made = None if reading.problems else _made(document)
+        if made is not None:
+            _check_capacities(document, made, reading)
+        if made is not None and not reading.problems:
+            return made
     raise MenuError(reading.problems)
 
 
@@ -349,8 +352,26 @@ def _check(document: Document, reading: Reading) -> None:
     for entry in document.production:
         if entry.link and "*" in entry.link:
             reading.complain(entry.at("link"), "`*` names no link", "write one entry for each link")
-    for trouble in document.troubles:
+    until: dict[tuple[g.Fault | None, str], float] = {}
+    for trouble in sorted(document.troubles, key=lambda one: one.begins or 0.0):
         _check_trouble(trouble, document, set(seen), reading)
+        begins, key = trouble.begins or 0.0, (trouble.fault, trouble.subject)
+        if begins < until.get(key, 0.0):
+            reading.complain(trouble.place, f"{trouble.fault} is on already then", "make one of both")
+        until[key] = max(until.get(key, 0.0), begins + (trouble.lasting or 0.0))
+
+
+def _check_capacities(document: Document, made: g.Grid, reading: Reading) -> None:
+    """Complain of a trouble with the capacity of what has no limit."""
+    limited = {path.name for path in made.paths}
+    limited |= {site.name for site in made.sites.values() if site.wan_in or site.wan_out}
+    limited |= {storage.name for storage in made.storages.values() if storage.read or storage.write}
+    for trouble in document.troubles:
+        subject = trouble.subject
+        source, colon, destination = subject.partition(":")
+        has_rate = made.traits(source, destination).rate if colon else subject in limited
+        if trouble.fault is g.Fault.CAPACITY and not has_rate:
+            reading.complain(trouble.at("subject"), f"{subject} has no rate to take a part of", "give it a rate")
 
 
 def _named(document: Document) -> Iterator[tuple[nodes.Place, str]]:

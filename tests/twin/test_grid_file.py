@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from dc_inject.model.errors import MenuError
 from dc_inject.twin import grid as g
-from dc_inject.twin.grid_file import read
+from dc_inject.twin.grid_file import PARTS, read
 
 FULL = """
 grid: 1
@@ -94,6 +97,9 @@ def test_the_smallest_grid_has_the_defaults():
         ("troubles: [{fault: rucio-down, subject: a, at: 1 h, for: 1 h}]", "4:32", "of 'a'", "remove `subject`"),
         ("troubles: [{fault: capacity, subject: a, at: 1 h, for: 1 h}]", "4:12", "needs `part`", "add `part"),
         ("troubles: [{fault: fts-down, at: 1 h, for: 1 h, part: 1 %}]", "4:49", "means nothing", "remove it"),
+        ("troubles: [{fault: capacity, subject: a, at: 1 h, for: 1 h, part: 1}]", "4:30", "has no rate", "a rate"),
+        ("troubles: [{fault: fts-down, at: 1 h, for: 1 h}, {fault: fts-down, at: 90 min, for: 1 h}]", "4:50",
+         "is on already", "one of both"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place_and_a_hint(more, place, message, hint):
@@ -127,3 +133,31 @@ def test_what_is_no_grid_is_refused(text, message):
 def test_a_grid_that_is_too_large_is_refused():
     many = "\n".join(f"  S{n}: {{storages: {{s{n}: {{}}}}}}" for n in range(1001))
     assert "`sites` has 1001 entries" in problems(f"grid: 1\nname: x\nsites:\n{many}")[0]
+
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "reference" / "grids.md").read_text()
+
+
+def test_the_reference_names_every_key_and_its_example_is_a_grid():
+    keys = {part.key_of(name) for part in PARTS.values() for name in part.model_fields}
+    assert [key for key in sorted(keys) if f"`{key}`" not in PAGE] == []
+    examples = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    assert [read(example.encode(), "example").name for example in examples] == ["small"]
+
+
+def test_the_reference_has_the_defaults():
+    for words in (
+        "| 0.3 s, 10, 0 s |",
+        "| 25 MB/s |",
+        "| 5 s |",
+        "| 2..130 |",
+        "| 1 min, 200 |",
+        "| 1 min, 10000 |",
+    ):
+        assert words in PAGE
+    one = g.Storage("a", "A")
+    assert (one.delete_seconds, one.deleting, one.delete_lag) == (0.3, 10, 0)
+    assert (g.LinkTraits().file_speed, g.LinkTraits().overhead) == (25e6, 5)
+    assert (g.Fts().actives, g.Fts().per_storage, g.Fts().operations, g.Fts().retries) == ((2, 130), 200, 200, 3)
+    assert (g.Rucio().requests, g.Rucio().rules_a_pass, g.Rucio().reaper_chunk) == (200, 1000, 10_000)

@@ -1,0 +1,107 @@
+"""`dc-inject simulate`: menus in a simulated grid, from the outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dc_inject.analysis import lint
+from dc_inject.cli import simulate as command
+from dc_inject.menu import campaign
+from dc_inject.model.errors import MenuError, UsageError
+from dc_inject.system import files
+from dc_inject.twin.grid_file import read
+from tests.cli import ledgers
+
+ROOT = Path(__file__).parents[2]
+SCENARIOS = sorted(path.parent for path in (ROOT / "scenarios").glob("*/menu.yaml"))
+
+
+def run(*words: object):
+    return ledgers.run("simulate", *words)
+
+
+def of(name: str, *more: object):
+    folder = ROOT / "scenarios" / name
+    return run(folder / "menu.yaml", "--grid", folder / "grid.yaml", *more)
+
+
+@pytest.mark.parametrize("folder", SCENARIOS, ids=lambda folder: folder.name)
+def test_a_scenario_is_a_menu_without_findings_and_a_grid_with_sources(folder):
+    (draft,) = files.read_menus([folder / "menu.yaml"])
+    assert lint.findings(campaign([draft.resolve({})])) == ()
+    text = (folder / "grid.yaml").read_text()
+    assert read(text.encode(), "grid.yaml").name == folder.name
+    assert "sources:" in text
+    assert f"[{folder.name}]({folder.name}/)" in (ROOT / "scenarios" / "README.md").read_text()
+
+
+def test_what_it_ends_with_for_people():
+    done = of("link-at-70-percent", "--days", 0.25)
+    assert done.exit_code == 0, done.exception
+    for words in ("closing table of twin-link-at-70-percent", "T1_DE_KIT_Disk", "wait in FTS", "will be short"):
+        assert words in done.stdout
+    assert "the link itself carries no more" in done.stdout
+    assert "100 %" in done.stderr
+    assert "\x1b" not in done.output
+
+
+def test_what_it_ends_with_for_programs(tmp_path):
+    ledger = tmp_path / "kept.sqlite"
+    done = of("one-link", "--days", 0.125, "--format", "json", "--seed", 3, "--ledger", ledger)
+    told = json.loads(done.stdout)
+    assert told["total"]["moved"] >= 0.97 * told["total"]["due"]
+    assert (told["grid"], told["seed"], told["forecast"]) == ("one-link", 3, [])
+    assert told["lost"] == {"unsent_bytes": 0, "unsent_files": 0, "cancelled_files": 0, "failed_files": 0}
+    assert [one["storage"] for one in told["storages"]] == ["T2_CH_CERN", "T1_DE_KIT_Disk"]
+    assert ledger.exists()
+    again = of("one-link", "--ledger", ledger)
+    assert isinstance(again.exception, UsageError)
+    assert "exists already" in again.exception.message
+
+
+def test_a_disk_that_is_too_small_is_told():
+    done = of("full-disk", "--days", 0.25, "--format", "json")
+    (link,) = json.loads(done.stdout)["forecast"]
+    assert "destination-full" in link["why"]
+    assert "T2_UK_London_Brunel above 98 %" in link["why"]
+
+
+def test_the_closing_table_as_csv():
+    done = of("one-link", "--days", 0.05, "--format", "csv")
+    head, row = done.stdout.splitlines()
+    assert head.startswith("scenario,source,destination,")
+    assert row.startswith("test,T2_CH_CERN,T1_DE_KIT_Disk,")
+
+
+def test_without_numpy_it_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    error = of("one-link").exception
+    assert isinstance(error, UsageError)
+    assert "numpy" in error.message
+    assert "pip install '.[twin]'" in str(error.hint)
+
+
+def test_what_is_wrong_in_a_grid_is_told_with_its_place(tmp_path):
+    grid = tmp_path / "grid.yaml"
+    grid.write_text("grid: 1\nname: x\nsites: {A: {storages: {a: {space: 5}}}}\n")
+    error = run(ROOT / "scenarios" / "one-link" / "menu.yaml", "--grid", grid).exception
+    assert isinstance(error, MenuError)
+    assert str(error).startswith(f"{grid}:3:")
+
+
+def test_a_storage_that_the_grid_does_not_have_is_told(tmp_path):
+    grid = tmp_path / "grid.yaml"
+    grid.write_text("grid: 1\nname: x\nsites: {A: {storages: {T2_CH_CERN: {}, T1_DE_KIT_Dis: {}}}}\n")
+    error = run(ROOT / "scenarios" / "one-link" / "menu.yaml", "--grid", grid).exception
+    assert isinstance(error, MenuError)
+    assert "did you mean T1_DE_KIT_Dis?" in str(error)
+
+
+def test_links_through_fts_are_refused():
+    grid = ROOT / "scenarios" / "one-link" / "grid.yaml"
+    error = run(ROOT / "menus" / "fts-juno-steps.yaml", "--grid", grid).exception
+    assert isinstance(error, MenuError)
+    assert "only links through Rucio" in str(error)
