@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dc_inject.cli import status, tables
-from dc_inject.ledger import Line
+from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import units
 
@@ -130,7 +130,7 @@ def lost(world: World) -> dict[str, Any]:
     }
 
 
-def short(lines: list[Line], world: World) -> Iterator[dict[str, Any]]:
+def short(lines: Sequence[SummaryLine], world: World) -> Iterator[dict[str, Any]]:
     """Yield the links that move less than 95 % of their due, those first that lack most, and why."""
     for line in sorted(lines, key=lambda line: line.moved - line.due):
         if line.moved < SHORT * line.due:
@@ -146,7 +146,7 @@ def short(lines: list[Line], world: World) -> Iterator[dict[str, Any]]:
             }
 
 
-def _reasons(line: Line, world: World) -> Iterator[str]:
+def _reasons(line: SummaryLine, world: World) -> Iterator[str]:
     """Yield what held a link: in the twin, and in the plan."""
     held = Counter({hold.value: cycles for hold, cycles in line.holds.items() if not hold.harmless})
     for hold, cycles in held.most_common(2):
