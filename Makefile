@@ -21,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest format chaos bench fuzz hostile golden unit coverage lowest releases docs release-check venv lock clean
+.PHONY: help demo test format-check lint types imports pytest format chaos bench fuzz hostile twin golden unit coverage lowest releases docs release-check venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +67,9 @@ fuzz: $(FTS) ## Feed menus, files and answers of services with 100,000 wrong thi
 
 hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMMAND= choose some (45 min)
 	@MODE=$(MODE) ROLE=$(ROLE) COMMAND=$(COMMAND) $(BIN)/python -m tests.hostile
+
+twin: $(READY) ## Run all scenarios in the twin, with SEEDS=3 seeds; prints a table (5 min)
+	@JOBS=$(JOBS) $(BIN)/python -m tests.twin.scenarios $(or $(SEEDS),3)
 
 golden: $(FTS) ## Write the golden files anew that tests compare with; see with git what changed
 	@DC_INJECT_GOLDEN=write $(BIN)/pytest -q tests/golden

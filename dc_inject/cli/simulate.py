@@ -25,7 +25,7 @@ from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
 from dc_inject.model import units
 from dc_inject.model.errors import MenuError, Problem, UsageError
-from dc_inject.model.services import RUCIO
+from dc_inject.model.services import SERVICES
 from dc_inject.system import files
 
 if TYPE_CHECKING:
@@ -124,9 +124,10 @@ def run(
 
     drafts = files.read_menus(menus)
     campaign = common.one_campaign(drafts)
-    others = [draft for draft in drafts if draft.services - {RUCIO.name}]
+    service = SERVICES[TwinBackend.name]
+    others = [draft for draft in drafts if draft.services - {service.name}]
     if others:
-        message = f"only links through {RUCIO.title} can be simulated"
+        message = f"only links through {service.title} can be simulated"
         raise MenuError([Problem(one.name, 0, message, "leave this menu out") for one in others])
     world = World(grids.read(_bytes(grid_file), str(grid_file)), seed)
     start = min(draft.preview.start for draft in drafts)
@@ -135,7 +136,7 @@ def run(
         end = min(end, start + timedelta(days=days))
     with shown(start, end) if shown else contextlib.nullcontext(lambda _: None) as passed:
         clock = TwinClock(start, world, passed)
-        backends = {RUCIO.name: TwinBackend(world, clock, seed)}
+        backends = {service.name: TwinBackend(world, clock, seed)}
         identities = admission.identities(backends, allow_admin=False)
         source = Menus(menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale)
         ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)

@@ -42,7 +42,7 @@ def holding_back(
         elif slots[link] and transfers.optimizer.value[link] <= lowest[link]:
             why = "FTS keeps the fewest transfers, because many fail"
         elif slots[link]:
-            why = "FTS's transfers on the link"
+            why = "all transfers that FTS lets the link have are in use"
         else:
             why = "FTS works off cancelled files" if transfers.cancelling else "FTS has not started them yet"
         yield ends, why

@@ -135,9 +135,9 @@ class Production:
 class Fault(StrEnum):
     """What can go wrong for a while."""
 
-    RUCIO = "rucio-down"  # its server refuses calls and its daemons stand still
-    FTS = "fts-down"  # nothing new is started
-    STORAGE = "storage-down"  # what moves there fails, and so does what is started
+    RUCIO_DOWN = "rucio-down"  # its server refuses calls and its daemons stand still
+    FTS_DOWN = "fts-down"  # nothing new is started
+    STORAGE_DOWN = "storage-down"  # what moves there fails, and so does what is started
     CAPACITY = "capacity"  # a site, storage, path or link `SRC:DST` carries only a part
     FAILURES = "failures"  # a part of the transfers of a storage, or of all, fails: bad tokens, say
     DELETION = "deletion-slow"  # deleting takes so many times as long

@@ -395,7 +395,7 @@ def _check_trouble(trouble: TroubleEntry, document: Document, storages: set[str]
         known = {*storages, *document.sites, *document.paths}
         if ":" in subject and {*subject.split(":", 1)} <= storages:
             known.add(subject)
-    elif fault in {g.Fault.RUCIO, g.Fault.FTS}:
+    elif fault in {g.Fault.RUCIO_DOWN, g.Fault.FTS_DOWN}:
         known = {""}
     elif fault is g.Fault.FAILURES:
         known = {"", *storages}  # nothing: all of them

@@ -116,11 +116,11 @@ class World:
         storage = self.network.storages.get(trouble.subject)
         transfers = self.transfers
         match trouble.fault:
-            case Fault.RUCIO:
+            case Fault.RUCIO_DOWN:
                 self.rucio_is_down = begins
-            case Fault.FTS:
+            case Fault.FTS_DOWN:
                 transfers.starting = not begins
-            case Fault.STORAGE if storage is not None:
+            case Fault.STORAGE_DOWN if storage is not None:
                 (transfers.down.add if begins else transfers.down.discard)(storage)
             case Fault.CAPACITY:
                 self.network.scale(trouble.subject, trouble.part if begins else 1.0)

@@ -79,7 +79,7 @@ def test_a_link_at_a_part_of_its_rate_moves_that_part_and_the_rest_expires(tmp_p
 
 
 def test_while_rucio_is_down_links_are_held_and_their_debt_is_made_up(tmp_path):
-    made = replace(two(rate=4 * GB, actives=(400, 400)), troubles=(Trouble(Fault.RUCIO, 3600, 2400),))
+    made = replace(two(rate=4 * GB, actives=(400, 400)), troubles=(Trouble(Fault.RUCIO_DOWN, 3600, 2400),))
     run = Run(made, [flow("A", "B", GBPS)], tmp_path)
     line = run.lines["B"]
     assert line.holds.get(Hold.API_ERRORS, 0) >= 1

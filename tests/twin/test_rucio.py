@@ -71,7 +71,7 @@ def test_the_submitter_passes_on_so_many_requests_a_second():
 
 def test_while_rucio_is_down_nothing_is_passed_on_ended_or_deleted():
     made = grid(storage("A"), storage("B"), default_link=FAST, fts=FREE)
-    world = World(replace(made, troubles=(Trouble(Fault.RUCIO, 1800, 2400),)), 1)
+    world = World(replace(made, troubles=(Trouble(Fault.RUCIO_DOWN, 1800, 2400),)), 1)
     short = rule(world, "A", "B", 10, lifetime=2000)
     world.advance(1900)
     late = rule(world, "A", "B", 10)
