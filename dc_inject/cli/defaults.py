@@ -129,7 +129,7 @@ def _value(path: Path, key: str, value: Any, option: click.Option) -> Any:  # no
         raise UsageError(f"{path}: {key} takes one value", "write it as on the command line, as a string")
     if option.is_flag:
         if not isinstance(value, bool):
-            raise UsageError(f"{path}: {key} has to be true or false, not {value!r}")
+            raise UsageError(f"{path}: {key} must be true or false, not {value!r}")
         return value
     some = [_text(one) for one in (value if isinstance(value, list) else [value])]
     return some if option.multiple else some[0]

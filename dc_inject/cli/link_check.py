@@ -118,7 +118,7 @@ def _refuse(
         raise ServiceError(first.message, _hint(first, asked))
     more = _made(asked, told, draft) if first.code == "no-source-files" else ""
     if first.code == "no-source-files" and not asked.link.service.takes_files:
-        message, hint = _what_is_there(asked, backend, draft)
+        message, hint = _what_is_there(asked, backend)
         raise UsageError(message, f"{hint}{more}")
     raise UsageError(first.message, _near(first, asked, backend) or f"{_hint(first, asked)}{more}")
 
@@ -148,12 +148,11 @@ def _near(problem: Problem, asked: MiniChallenge, backend: Backend) -> str:
     return f"did you mean {' or '.join(near)}?" if near else f"{len(known)} RSEs are known there, none like it"
 
 
-def _what_is_there(asked: MiniChallenge, backend: Backend, draft: MenuDraft) -> tuple[str, str]:
+def _what_is_there(asked: MiniChallenge, backend: Backend) -> tuple[str, str]:
     """Return why nothing at a source fits, with what is there, and the option to look at."""
-    source, wanted = asked.link.source, draft.preview.flows[0].datasets
-    assert isinstance(wanted, DatasetFilter)
-    named = ", ".join(wanted.dids)
-    some = list(itertools.islice(backend.inventory(source, replace(EVERYTHING, dids=wanted.dids)), LOOKED_AT))
+    source, patterns = asked.link.source, asked.patterns
+    named = ", ".join(patterns)
+    some = list(itertools.islice(backend.inventory(source, replace(EVERYTHING, dids=patterns)), LOOKED_AT))
     if some:
         means = sorted(item.bytes // item.files for item in some)
         have = units.counted(len(some), f"datasets of {named}").replace(
@@ -195,7 +194,7 @@ def _weigh(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> None:
     if service.unique and there.bytes < asked.volume:
         click.echo(
             f"warning: all steps need {units.format_size(asked.volume)}, and {source} has {size}: datasets "
-            "have to be deleted at the destination in time, to be used again",
+            "must be deleted at the destination in time, to be used again",
             err=True,
         )
     few = first / (there.bytes / there.datasets)

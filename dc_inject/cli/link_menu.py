@@ -57,6 +57,11 @@ class MiniChallenge:
             return "--did" if self.datasets else "--folder"
         return "--did, --mean-file"
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The names of the datasets to inject, with wildcards."""
+        return tuple(self.datasets) or ("*:*",)
+
     def text(self) -> str:
         """Return the menu."""
         limit = units.exact_rate(round(ROOM * self.highest))
@@ -90,7 +95,7 @@ class MiniChallenge:
     def _what(self) -> str:
         if self.link.service.takes_files and not self.datasets:
             return f"files: {{folder: {scalar(self.folder or '.')}}}"
-        patterns = ", ".join(scalar(one) for one in self.datasets or ("*:*",))
+        patterns = ", ".join(map(scalar, self.patterns))
         bounds = "" if self.link.service.takes_files else f", files: 1..1000, mean_file: {scalar(self.mean_file)}"
         return f"datasets: {{did: [{patterns}]{bounds}}}"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import click
@@ -53,7 +53,7 @@ def options(command: F) -> F:
     return command
 
 
-def heading(given: Mapping[str, object], scenario: str, include: str = "") -> Heading:
+def heading(given: Mapping[str, Any], scenario: str, include: str = "") -> Heading:
     """Return the top of a menu out of the options, and what is assumed for those that were not given.
 
     Raises UsageError for options that do not go together.
@@ -71,8 +71,7 @@ def heading(given: Mapping[str, object], scenario: str, include: str = "") -> He
     elif "datasets" not in said:
         known["folder"] = "."
     assumed = {key: value for key, value in known.items() if key not in said}
-    patterns = said.pop("datasets", (ANY_DATASET,) if "datasets" in assumed else ())
-    assert isinstance(patterns, tuple)
+    patterns: tuple[str, ...] = said.pop("datasets", (ANY_DATASET,) if "datasets" in assumed else ())
     texts = {key: str(said.get(key) or known.get(key) or "") for key in _TEXTS}
     return Heading(**texts, datasets=patterns, include=include, assumed=frozenset(assumed))
 

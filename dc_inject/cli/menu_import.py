@@ -32,7 +32,7 @@ UNITS = ("Gb/s", "Mb/s", "Tb/s", "GB/s", "MB/s", "GiB/s", "MiB/s")
 @click.option(
     "--sites",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A part of a menu with `sites`; it is included, and every source and destination has to be in it.",
+    help="A part of a menu with `sites`; it is included, and it must name every source and destination.",
 )
 @click.option(
     "--sheet",

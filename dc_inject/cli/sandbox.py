@@ -187,12 +187,12 @@ def put(folder: Path | None, storage: str, path: str, size: str, count: int | No
 @click.option(
     "--token", is_flag=True, help="Print a bearer token for plain http instead of a certificate for https"
 )
-def person(folder: Path | None, name: str, token: bool) -> None:
-    r"""Create a person NAME whom the FTS service knows, and print settings to act as that person.
+def user(folder: Path | None, name: str, token: bool) -> None:
+    r"""Create a user NAME whom the FTS service knows, and print settings to act as that user.
 
     \b
-    Example: eval "$(dc-inject sandbox person alice)"
-    Example: eval "$(dc-inject sandbox person bob --token)"
+    Example: eval "$(dc-inject sandbox user alice)"
+    Example: eval "$(dc-inject sandbox user bob --token)"
     """
     grid_here = _talking(folder)
     if token:

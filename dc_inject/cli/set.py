@@ -61,7 +61,7 @@ def _rate(text: str) -> float:
     except ValueError as error:
         raise UsageError(str(error), "such as 40Gb/s") from None
     if rate <= 0:
-        raise UsageError("a rate has to be above 0", "to stop injecting: dc-inject pause")
+        raise UsageError("a rate must be above 0", "to stop injecting: dc-inject pause")
     return rate
 
 

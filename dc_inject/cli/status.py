@@ -26,7 +26,7 @@ from dc_inject.system.clock import SystemClock
 
 TROUBLES = {  # signals of the engine itself, and how a person reads them
     "service": "{of} does not work",
-    "observation": "what was injected through {of} is not seen",
+    "observation": "{of} does not report how what was injected stands",
     "credentials": "the credentials for {of} end soon",
     "plan": "the {of} is not planned",
     "menus": "changed menus are not taken up",

@@ -87,7 +87,7 @@ def _subject(words: Sequence[str]) -> str:
         message, hint = values.explain(error)
         raise UsageError(message, hint) from None
     raise UsageError(
-        f"{len(words)} names are not a subject: {' '.join(words)}",
+        f"{' '.join(words) or 'an empty word'} names neither a scenario nor a link",
         "name a scenario, a link as SOURCE DESTINATION, or '*' (quoted, for the shell)",
     )
 

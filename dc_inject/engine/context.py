@@ -14,6 +14,7 @@ from dc_inject.model import FlowKey, Held, Hold
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.events import BreakerSwitched, Event, LinkTroubled, ObservationLost, Observer, ServiceFailed
 from dc_inject.model.ports import Backend, Clock, Identity
+from dc_inject.model.services import SERVICES
 from dc_inject.planning.plan import Demand
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ class EngineContext:
         was_silent = self.unseen.pop(service, None) is not None
         self.ledger.signal("observation", service, "seen", self.clock.now())
         if was_silent:
-            log.info("what was injected through %s is observed again", service)
+            log.info("%s reports again how %s stand", SERVICES[service].title, SERVICES[service].injections)
             self.tell(ObservationLost(service, lost=False))
 
     def warn(self, subject: Hashable, message: str) -> bool:

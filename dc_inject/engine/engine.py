@@ -192,7 +192,7 @@ class Engine:
         live = self._context.ledger.entries(*IN_SERVICE)
         if live and all((e.expires_at or e.called_at or now) + DELETED_WITHIN <= now for e in live):
             what = units.counted(len(live), "rules and jobs")
-            self._lost = f"nothing is heard of {what} long after the end of their lifetime"
+            self._lost = f"no service reports how {what} stand, long after the end of their lifetime"
             return True
         if self._calls.under_way or live:
             return False

@@ -108,7 +108,7 @@ def test_scenarios_and_all_of_it_are_scaled_and_stopped(made: Made) -> None:
         (("us-mesh", "scale", "-1"), "not a scale"),
         (("us-mesh", "pause"), "dc-inject pause us-mesh"),
         (("T2_CH_CERN", "T1_US_FNAL_Disk", "resume"), "dc-inject resume T2_CH_CERN T1_US_FNAL_Disk"),
-        (("a", "b", "c", "rate", "1Gb/s"), "3 names"),
+        (("a", "b", "c", "rate", "1Gb/s"), "names neither a scenario nor a link"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_and_changes_nothing(
@@ -167,7 +167,7 @@ def test_every_command_names_its_subject_in_the_same_words(
         (("resume", "us-mush"), "us-mesh"),
         (("unset", "us-mush"), "us-mesh"),
         (("unset", "T2_CH_CERN", "T1_US_FNAL_Disk", "pause"), "dc-inject resume T2_CH_CERN T1_US_FNAL_Disk"),
-        (("pause", ""), "0 names"),
+        (("pause", ""), "names neither a scenario nor a link"),
     ],
 )
 def test_a_pause_of_what_cannot_be_meant_is_refused(made: Made, words: tuple[str, ...], says: str) -> None:

@@ -95,7 +95,8 @@ def test_its_links_hold_with_the_reason_and_status_says_so(both: World, service:
         (signal,) = [s for s in view.signals() if s.name == "observation" and s.value is None]
     assert signal.subject == service
     assert "its answers do not come" in signal.why
-    assert status.TROUBLES["observation"].format(of=service) == f"what was injected through {service} is not seen"
+    said = status.TROUBLES["observation"].format(of=service)
+    assert said == f"{service} does not report how what was injected stands"
 
 
 def test_observation_that_fails_is_told_with_its_reason_and_over_when_it_works(tmp_path):

@@ -107,7 +107,7 @@ def whoami(environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> Ident
 def test_a_person_can_act_with_a_certificate_or_a_token(
     storage_grid: Sandbox, monkeypatch: pytest.MonkeyPatch, kind: tuple[str, ...], scheme: str
 ) -> None:
-    done = run(storage_grid, "person", "alice", *kind)
+    done = run(storage_grid, "user", "alice", *kind)
     environ = exports(done)
     assert environ["DC_INJECT_FTS_ENDPOINT"].startswith(f"{scheme}://127.0.0.1:")
     assert whoami(environ, monkeypatch).account.endswith("/CN=alice")
@@ -119,7 +119,7 @@ def test_a_person_can_act_with_a_certificate_or_a_token(
 
 @pytest.mark.parametrize("name", ["fts", "../x", "", "a b"])
 def test_a_name_that_would_be_another_file_is_refused(storage_grid: Sandbox, name: str) -> None:
-    assert isinstance(run(storage_grid, "person", name, "--token").exception, UsageError)
+    assert isinstance(run(storage_grid, "user", name, "--token").exception, UsageError)
 
 
 def test_status_tells_both_addresses_of_fts(storage_grid: Sandbox) -> None:

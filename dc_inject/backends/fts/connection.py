@@ -131,13 +131,13 @@ class Connection(Calling[Notes]):
 
     def vo(self) -> str:
         """Return the virtual organisation that FTS takes us for."""
-        if self._me is None:
+        me = self._me
+        if me is None:
             me = Me.of(self.call("whoami"))
             if not me.vo:
                 raise NeedsOperator("FTS knows no virtual organisation of ours", NO_VO, hold=CREDENTIALS)
             self.recognise(me)
-        assert self._me is not None
-        return self._me.vo
+        return me.vo
 
     def recognise(self, me: Me) -> bool:
         """Take whom FTS has just told this thread that we are; false when that is another one than at first."""

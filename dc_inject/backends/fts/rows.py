@@ -74,7 +74,7 @@ class Rows:
                     raise
                 if untold:
                     log.warning(
-                        "FTS does not tell of the files of %s: %s",
+                        "FTS returned no file list for %s: %s",
                         units.counted(len(untold), "jobs"),
                         error.message,
                     )

@@ -167,7 +167,7 @@ def _text(error: Exception, notes: Notes) -> str:
     if isinstance(error, configparser.ParsingError):
         return f"{error.source} cannot be parsed"  # its own words show the line, which may be a password
     if isinstance(error, configparser.InterpolationError):
-        return f"option {error.option} in section {error.section} has a % that has to be written %%"
+        return f"option {error.option} in section {error.section} has a % that must be written %%"
     if isinstance(error, rucio.ServerConnectionException):
         return f"cannot connect to the Rucio server: {notes.trouble}" if notes.trouble else "cannot connect"
     if isinstance(error, requests.Timeout):

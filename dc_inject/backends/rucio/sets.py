@@ -83,7 +83,9 @@ class RucioSet:
         self._kept_any = False
 
     def prospect(self) -> Prospect:
-        """Tell what can be told beforehand; raises UsageError for an RSE that cannot be filled."""
+        """Tell what can be told beforehand, asked once; raises UsageError for an RSE that cannot be filled."""
+        if self._prospect is not None:
+            return self._prospect
         connection, rse = self._connection, self._rse
         facts = Facts(connection).sites([rse])[rse]
         if not facts.exists:
@@ -102,7 +104,7 @@ class RucioSet:
 
         Raises UsageError for a set of this name with other files or at another RSE, and where there is no room.
         """
-        known = self._prospect or self.prospect()
+        known = self.prospect()
         self._no_other_set()
         numbers: set[int] = set()
         self._unready = []
@@ -126,7 +128,7 @@ class RucioSet:
         So a missing right or quota costs nothing. Raises ServiceError that says what to ask for.
         """
         for did in self._unready:
-            self._begin(self._prospect or self.prospect(), did)
+            self._begin(self.prospect(), did)
 
     def url(self, number: int) -> str:
         """Return where a file that is missing has to lie."""
@@ -134,8 +136,7 @@ class RucioSet:
 
     def write(self, number: int, moved: Moved) -> Written:
         """Write a file to where Rucio will look for it, unless it is there."""
-        assert self._prospect is not None, "missing() comes first"
-        content, top = self._set.content(number), self._prospect.write_endpoint.top
+        content, top = self._set.content(number), self.prospect().write_endpoint.top
         return upload(self._storage, self._stored(number), content, below=top, moved=moved, sleep=self._sleep)
 
     def keep(self, written: Sequence[tuple[int, Written]]) -> None:
@@ -253,8 +254,7 @@ class RucioSet:
             self._repeat(let_go, self._connection, SampleDataset(self._scope, dataset, self._set), GONE)
 
     def _stored(self, number: int) -> RegisteredFile:
-        assert self._prospect is not None, "missing() comes first"
-        return RegisteredFile(self._prospect.write_endpoint.prefix, self.url(number), self._set, number)
+        return RegisteredFile(self.prospect().write_endpoint.prefix, self.url(number), self._set, number)
 
     def _did(self, number: int) -> Did:
         return Did(self._scope, self._set.file(number))
