@@ -63,7 +63,12 @@ class Simulated:
 @click.option(
     "--seed", default=1, show_default=True, type=click.IntRange(0, 2**31), help="The same seed gives the same run."
 )
-@common.LEDGER
+@click.option(
+    "--ledger",
+    "ledger_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keep the ledger of the simulation in this new file.",
+)
 @common.LINKS
 @common.SCALE
 @common.FORMAT
@@ -81,8 +86,6 @@ def simulate(
 
     The engine plans, submits and observes as `run` does, from the start of the first menu on. Rucio, FTS, storages
     and networks are simulated as the grid file says. Nothing real is asked. Needs numpy.
-
-    The ledger of the simulation is deleted afterwards, unless you name a new file with --ledger.
 
     \b
     Example: dc-inject simulate menus/cms --grid cms-grid.yaml --days 2

@@ -15,6 +15,7 @@ from dc_inject.system import files
 from dc_inject.twin.grid_file import read
 from tests.cli import ledgers
 
+pytest.importorskip("numpy")  # an extra
 ROOT = Path(__file__).parents[2]
 SCENARIOS = sorted(path.parent for path in (ROOT / "scenarios").glob("*/menu.yaml"))
 
