@@ -58,7 +58,7 @@ OFFLINE = "without one, --inventory plans with a CSV of datasets; `dc-inject foo
 
 
 class _PlanCommand(click.Command):
-    """The command; `plan --footprint`, as scripts may have it, is `footprint`."""
+    """The command; its option of that name, which scripts may still have, is the command `footprint`."""
 
     def make_context(
         self,

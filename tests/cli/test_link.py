@@ -6,7 +6,7 @@ import io
 import json
 import signal
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -20,9 +20,8 @@ from dc_inject.analysis import lint
 from dc_inject.cli import link_options, link_verdict, tables, trusting
 from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Entry, Link, State
+from dc_inject.model import Link, State
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
-from dc_inject.model.ports import Removal
 from dc_inject.planning.saturation import Ladder, Progress
 from dc_inject.planning.verdict import Reading
 from dc_inject.storage.reachability import Reachability
@@ -337,33 +336,6 @@ def test_a_signal_ends_the_rules_and_tells_the_verdict_so_far(
     assert run("link", "--resume", "mini").exception.message == "mini is over, and has a verdict"
     assert "link --resume mini" in done.exception.hint
     assert not any(state.in_service for state in states(tmp_path, "mini"))
-
-
-@pytest.mark.parametrize(("stopped", "patience"), [(True, "15 s"), (False, "2 min")])
-def test_who_stops_it_does_not_wait_for_a_storage_that_does_not_answer(
-    service, stopped: bool, patience: str
-) -> None:
-    """What is left there is told; without a stop there is time."""
-    source, destination = url("A"), url("B")
-    backend = service(5, name="fts", stock=source_files("A", 300, GB))
-    calls = []
-
-    def fault(method: str, subject: object) -> None:
-        del subject
-        calls.append(method)
-        if stopped and calls.count("submit") == 10:
-            calls.append("submit")  # once
-            signal.raise_signal(signal.SIGINT)
-
-    def mute(entries: Sequence[Entry]) -> list[Removal]:
-        backend.clock.advance(backend.clock.now() + timedelta(seconds=5))
-        return [Removal(e.injection.key, gone=False, error=Temporary("no answer in time")) for e in entries]
-
-    backend.fault, backend.remove = fault, mute
-    fts = ("--fts", "https://fts.example.org:8446", "--folder", "x", "--campaign", "mini")
-    done = run("link", source, destination, "--rate", "2Gb/s", "--for", "12m", *fts)
-    assert f"waiting for {destination}: no answer in time; giving up after {patience} " in done.stderr
-    assert "continue with `dc-inject end mini --cancel`" in done.stderr
 
 
 def test_ending_takes_no_longer_than_the_link_needs(service, tmp_path: Path) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from dc_inject.cli import data_make, hangup, link_options
+from dc_inject.model import Entry
 from dc_inject.model.errors import DcInjectError, ServiceError, Temporary, UsageError
+from dc_inject.model.ports import Removal
 from tests.cli.ledgers import START, run
 from tests.cli.linking import A, B
-from tests.engine.world import GB, items, url
+from tests.engine.world import GB, items, source_files, url
 
 
 def nothing_left(tmp_path: Path) -> bool:
@@ -273,3 +276,30 @@ def test_who_ignores_a_hangup_goes_on(service) -> None:
 def test_the_brake_is_the_one_on_the_page() -> None:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "test-one-link.md").read_text()
     assert f"Above {link_options.BRAKE * 8 / 1e9:.0f} Gb/s" in page
+
+
+@pytest.mark.parametrize(("stopped", "patience"), [(True, "15 s"), (False, "2 min")])
+def test_who_stops_it_does_not_wait_for_a_storage_that_does_not_answer(
+    service, stopped: bool, patience: str
+) -> None:
+    """What is left there is told; without a stop there is time."""
+    source, destination = url("A"), url("B")
+    backend = service(5, name="fts", stock=source_files("A", 300, GB))
+    calls = []
+
+    def fault(method: str, subject: object) -> None:
+        del subject
+        calls.append(method)
+        if stopped and calls.count("submit") == 10:
+            calls.append("submit")  # once
+            signal.raise_signal(signal.SIGINT)
+
+    def mute(entries: Sequence[Entry]) -> list[Removal]:
+        backend.clock.advance(backend.clock.now() + timedelta(seconds=5))
+        return [Removal(e.injection.key, gone=False, error=Temporary("no answer in time")) for e in entries]
+
+    backend.fault, backend.remove = fault, mute
+    fts = ("--fts", "https://fts.example.org:8446", "--folder", "x", "--campaign", "mini")
+    done = run("link", source, destination, "--rate", "2Gb/s", "--for", "12m", *fts)
+    assert f"waiting for {destination}: no answer in time; giving up after {patience} " in done.stderr
+    assert "continue with `dc-inject end mini --cancel`" in done.stderr

@@ -154,11 +154,11 @@ def test_formats(tmp_path: Path) -> None:
     path.write_text(text(contact=""))
     (found,) = json.loads(check("--format", "json", path).stdout)
     assert found["file"] == str(path)
-    assert (found["line"], found["severity"], found["code"]) == (1, "error", None)
+    assert (found["line"], found["column"], found["severity"], found["code"]) == (1, 1, "error", None)
     assert found["message"] == "`contact` is missing"
     head, row = check("--format", "csv", path).stdout.splitlines()
-    assert head == "file,line,severity,code,outlier,message,hint"
-    assert row.startswith(f"{path},1,error,")
+    assert head == "file,line,column,severity,code,outlier,message,hint"
+    assert row.startswith(f"{path},1,1,error,")
     path.write_text(text(accept=ACCEPT))
     assert json.loads(check("--format", "json", path).stdout) == []
 
