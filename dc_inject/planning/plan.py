@@ -16,7 +16,7 @@ from dc_inject.planning import holds
 from dc_inject.planning.budget import set_budgets
 from dc_inject.planning.holds import Constraint, Destination
 from dc_inject.planning.link_plan import LinkPlan, Table
-from dc_inject.planning.release import releases
+from dc_inject.planning.release import Share, releases
 from dc_inject.planning.selection import choose, drop_beyond_limits, rules_left_of, why
 from dc_inject.planning.situation import Account, Decision, Demand, Plan, Situation
 
@@ -113,11 +113,9 @@ def _injections(situation: Situation, lines: Sequence[LinkPlan]) -> tuple[Inject
     Where there is no time for all calls, those of a line go out together, and only all links together evenly.
     """
     result = []
-    busy = {i: line for i, line in enumerate(lines) if line.items}
-    sizes = {i: [item.bytes for item in line.items] for i, line in busy.items()}
-    ties = {i: line.seed for i, line in busy.items()}
-    at_once = {i for i, line in busy.items() if line.demand.flow.link.through in situation.submits}
-    for i, index, moment in releases(sizes, ties, at_once, situation.cycle, situation.now):
+    shares = {i: _share(line) for i, line in enumerate(lines) if line.items}
+    at_once = {i for i in shares if lines[i].demand.flow.link.through in situation.submits}
+    for i, index, moment in releases(shares, at_once, situation.cycle, situation.now):
         line = lines[i]
         flow, item = line.demand.flow, _named(situation, line, index)
         injection = Injection(
@@ -138,6 +136,14 @@ def _injections(situation: Situation, lines: Sequence[LinkPlan]) -> tuple[Inject
         )
         result.append(injection)
     return tuple(result)
+
+
+def _share(line: LinkPlan) -> Share:
+    """Return what a line is given; what is given beside intents of the same cycle goes out evenly."""
+    sizes = [item.bytes for item in line.items]
+    if line.budget <= 0 or line.demand.intended:
+        return Share(sizes, sum(sizes), 0, line.seed)
+    return Share(sizes, line.budget, line.want - line.due, line.seed)
 
 
 def _named(situation: Situation, line: LinkPlan, index: int) -> Item:

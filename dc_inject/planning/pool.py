@@ -174,7 +174,13 @@ class Pool:
         most slack or half of the last item; unless `over` is not wanted, then nothing is too much. Their sum never
         exceeds `room` (bytes; None: no such limit).
         """
-        left, fits = budget, budget + slack if room is None else min(budget + slack, room)
+        left = budget
+
+        def fitting() -> int:
+            most = min(left + slack, 2 * left)
+            return most if room is None else min(most, room - (budget - left))
+
+        fits = fitting()
         chosen: list[Item] = []
         if left <= 0:
             return chosen
@@ -185,7 +191,8 @@ class Pool:
                 if item.bytes > fits or item.name in taken:
                     continue
                 chosen.append(item)
-                left, fits = left - item.bytes, fits - item.bytes
+                left -= item.bytes
+                fits = fitting()
                 if left <= 0:
                     return chosen
         if not over:

@@ -1,10 +1,23 @@
-"""The release inside a cycle: at which moment each rule or job goes out, so that bytes per minute stay flat. Pure.
+"""The release inside a cycle: at which moment each rule or job goes out, so that traffic is even. Pure.
 
 Everything that a cycle injects is known when it is planned. Going out at once it would be a burst every 15
-minutes, and at the pace of the calls a different one on each link. So each item gets a moment: the items of each
-link are mixed with those of all others in proportion to their bytes (`interleave`), and the whole sequence is laid
-out evenly over the rest of the cycle (`release_times`). Moments lie on a grid of `TICKS` per cycle, so that items
-of one link with the same moment go out in one call.
+minutes. So each item waits for its moment: when half of it is due. With the debt c that a link carries into the
+cycle and the budget W that it may have at its end, a straight line says what it should have been given by when,
+as a fraction t of the cycle:
+
+    T(t) = c + (W - c) t          c at most half of its largest item; more debt is worked off evenly
+
+An item of s bytes after b others is due at T = b + s / 2, and may go out while T lies between b + s - L and b + L,
+with L the largest item of the link: then what is injected is never more than L away from the line. So any time in
+which ten of L are due sees at most twelve.
+
+This leaves room to keep all links together even: those with one dataset a cycle would otherwise all go out in
+its middle. The items of all links are sorted by when they are due and laid out so that the sum of bytes is a
+straight line too; an item for which that line is too far from its own time is moved back into it.
+
+Calls cost time, so small items that follow each other go out together up to L, and moments lie on a grid. Where
+that would be more than `CALLS` for all links together, each link has its part of them (`LEAST_MOMENTS` at least)
+and strays further; a link in `at_once`, where there is no time for all calls, has one.
 
 What is late, after an outage say, is laid out anew over what is left of the cycle (`engine/submitting.py`, which
 also waits for the moments). What has not gone out at the end of its cycle is withdrawn, and its debt remains.
@@ -14,57 +27,117 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from dc_inject.model import Cycle
 
-MARGIN = 0.02  # of a cycle, at its end, in which nothing new is released
-TICKS = 30  # moments of release in a cycle
+MARGIN = 0.02  # of a cycle, at its end, in which nothing is released that may go out before
+TICKS = 300  # moments of release in a cycle
+CALLS = 90  # in a cycle, of all links together: half a call for each rule costs as much as observing it
 LEAST_MOMENTS = 3  # of release that a link with so many items has in a cycle
 
 _T = TypeVar("_T", bound=Hashable)
 
 
-def releases(
-    sizes: Mapping[_T, Sequence[int]], tie: Mapping[_T, int], at_once: Collection[_T], cycle: Cycle, now: datetime
-) -> Iterator[tuple[_T, int, datetime]]:
-    """Yield link, index and moment of release of all items of these bytes, in the order in which they go out.
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a link is given in a cycle, in bytes: its items in their order, its budget, and the debt it carried in.
 
-    Items of a link that go out together share a call. So the more links there are, the fewer moments each has:
-    three at least, but one for each link in `at_once`, where there is no time for all calls. `tie` orders what
-    would go out at the same moment.
+    `tie` orders what is due at the same moment; it should be random, so that no link always comes first.
     """
-    moments = max(LEAST_MOMENTS, TICKS // max(len(sizes), 1))
-    parts = {link: parted(some, 1 if link in at_once else moments) for link, some in sizes.items()}
-    together = {link: [sum(sizes[link][index] for index in part) for part in parts[link]] for link in sizes}
-    places = interleave(together, tie)
-    times = release_times([together[link][number] for link, number in places], cycle, now)
-    for (link, number), moment in zip(places, times, strict=True):
-        for index in parts[link][number]:
+
+    sizes: Sequence[int]
+    budget: int
+    carried: int
+    tie: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Items of a link that go out together: when they are due, at the earliest, at the latest, from 0 to 1."""
+
+    indices: Sequence[int]
+    bytes: int
+    due: float
+    earliest: float = 0.0
+    latest: float = 1.0
+
+
+def releases(
+    shares: Mapping[_T, Share], at_once: Collection[_T], cycle: Cycle, now: datetime
+) -> Iterator[tuple[_T, int, datetime]]:
+    """Yield link, index and moment of release of all items, in the order in which they go out."""
+    begin = max(now, cycle.start)
+    parts = _parts(shares, at_once)
+    placed = [
+        (part.due, share.tie, number, link, part)
+        for link, share in shares.items()
+        for number, part in enumerate(parts[link])
+    ]
+    placed.sort(key=lambda one: one[:3])
+    times = _laid_out([part for *_, part in placed], begin, cycle)
+    found = sorted(zip(times, range(len(placed)), strict=True))
+    for moment, place in found:
+        *_, link, part = placed[place]
+        for index in part.indices:
             yield link, index, moment
 
 
-def interleave(sizes: Mapping[_T, Sequence[int]], tie: Mapping[_T, int]) -> list[tuple[_T, int]]:
-    """Mix sequences evenly: return (sequence, index) sorted by how far into its own sequence each part lies.
+def _laid_out(parts: Sequence[_Part], begin: datetime, cycle: Cycle) -> list[datetime]:
+    """Return a moment for each part, in the order in which they are due: even in sum, and each in its own time."""
+    tick, length = cycle.length / TICKS, cycle.end - begin
+    last = cycle.end - tick
+    times = []
+    for part, moment in zip(parts, _straight([part.bytes for part in parts], begin, cycle), strict=True):
+        own = min(max(moment, begin + part.earliest * length), begin + part.latest * length)
+        times.append(max(min(_on_grid(own, tick, cycle), last), begin))
+    return times
 
-    A part's place is u = (sum of the parts before it + half of it) / sum of its sequence; equal places are
-    ordered by `tie`, which should be random, so that no sequence always comes first.
+
+def _on_grid(moment: datetime, tick: timedelta, cycle: Cycle) -> datetime:
+    """Return the nearest moment of the grid."""
+    return cycle.start + (moment - cycle.start + tick / 2) // tick * tick
+
+
+def _straight(sizes: Sequence[int], begin: datetime, cycle: Cycle) -> list[datetime]:
+    """Return moments from `begin` on for parts of these bytes, so that their sum is a straight line."""
+    span = max(cycle.end - cycle.length * MARGIN - begin, timedelta(0))
+    total, before = sum(sizes), 0
+    times = []
+    for size in sizes:
+        times.append(begin + span * ((2 * before + size) / (2 * total) if total else 0.5))
+        before += size
+    return times
+
+
+def release_times(sizes: Sequence[int], cycle: Cycle, now: datetime) -> list[datetime]:
+    """Return moments for items of these bytes, in order, so that bytes per minute are flat from now on.
+
+    They lie on the grid, and never before now.
     """
-    places = []
-    for name, parts in sizes.items():
-        total, before = sum(parts), 0
-        for index, size in enumerate(parts):
-            places.append(((2 * before + size) / (2 * total) if total else 0.5, tie[name], index, name))
-            before += size
-    places.sort(key=lambda place: place[:3])
-    return [(name, index) for _, _, index, name in places]
+    begin, tick = max(now, cycle.start), cycle.length / TICKS
+    times = _straight(sizes, begin, cycle)
+    return [max(cycle.start + (moment - cycle.start) // tick * tick, begin) for moment in times]
 
 
-def parted(sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Return the indices of parts of these bytes, in order, in at most so many groups of about the same bytes."""
-    if len(sizes) <= most:
-        return [[index] for index in range(len(sizes))]
+# --------------------------------------------------------------------------- what goes out together
+
+
+def _parts(shares: Mapping[_T, Share], at_once: Collection[_T]) -> dict[_T, list[_Part]]:
+    """Return the parts of each link: items up to its largest, or fewer where that would be too many calls."""
+    groups = {link: _grouped(share.sizes, max(share.sizes, default=0)) for link, share in shares.items()}
+    calls = sum(len(some) for link, some in groups.items() if link not in at_once)
+    for link, share in shares.items():
+        most = max(len(groups[link]) * CALLS // max(calls, CALLS), LEAST_MOMENTS)
+        if link in at_once or len(groups[link]) > most:
+            groups[link] = _divided(share.sizes, 1 if link in at_once else most)
+    return {link: list(_placed(shares[link], groups[link], free=link in at_once)) for link in shares}
+
+
+def _divided(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """Return the indices of items in order, in at most so many groups of about the same bytes."""
     total, before = sum(sizes), 0
     groups: dict[int, list[int]] = defaultdict(list)
     for index, size in enumerate(sizes):
@@ -73,19 +146,35 @@ def parted(sizes: Sequence[int], most: int) -> list[list[int]]:
     return list(groups.values())
 
 
-def release_times(sizes: Sequence[int], cycle: Cycle, now: datetime) -> list[datetime]:
-    """Return moments for parts of these bytes, in order, so that bytes per minute are flat from now on.
+def _grouped(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """Return the indices of items that follow each other in groups of at most so many bytes."""
+    groups: list[list[int]] = []
+    full = 0
+    for index, size in enumerate(sizes):
+        if not groups or full + size > most:
+            groups.append([])
+            full = 0
+        groups[-1].append(index)
+        full += size
+    return groups
 
-    The cumulated bytes (to the middle of each part) over all bytes is the fraction of the time between now (or
-    the cycle's start) and the cycle's end less `MARGIN`. Moments are rounded down to 1/`TICKS` of the
-    cycle, and never lie before now.
-    """
-    begin = max(now, cycle.start)
-    span = max(cycle.end - cycle.length * MARGIN - begin, timedelta(0))
-    tick, total, before = cycle.length / TICKS, sum(sizes), 0
-    times = []
-    for size in sizes:
-        exact = begin + span * ((2 * before + size) / (2 * total) if total else 0.5)
-        times.append(max(cycle.start + (exact - cycle.start) // tick * tick, begin))
+
+def _placed(share: Share, groups: Sequence[Sequence[int]], *, free: bool) -> Iterator[_Part]:
+    """Yield the parts of a link with the times at which they are due; a `free` one may go out at any time."""
+    sizes = [sum(share.sizes[index] for index in group) for group in groups]
+    largest = max(share.sizes, default=0)
+    first = min(share.carried, largest // 2)
+    slope = share.budget - first  # bytes in a whole cycle
+    before = 0
+
+    def time(given: float) -> float:
+        return min(max((given - first) / slope, 0.0), 1.0)
+
+    for group, size in zip(groups, sizes, strict=True):
+        if free or slope <= 0:
+            yield _Part(group, size, 0.5 if free else 0.0)
+        else:
+            astray = max(largest - slope / TICKS, size / 2)  # the grid adds to it
+            times = time(before + size / 2), time(before + size - astray), time(before + astray)
+            yield _Part(group, size, *times)
         before += size
-    return times

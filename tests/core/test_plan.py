@@ -357,7 +357,7 @@ def test_a_dataset_leaves_a_source_once_at_a_time_if_another_of_its_size_is_ther
 
 
 def test_refill_takes_others_for_what_could_not_be_used() -> None:
-    """Within the room and the slack; never what was taken; only the flows that were asked for."""
+    """Within the room, and half a dataset; never what was taken; only the flows that were asked for."""
     demands = [demand(flow("A", "B"), DUE), demand(flow("C", "D"), DUE)]
     now = situation(demands, items(*[100 * GB] * 40))
     made = plan(now)
@@ -371,7 +371,8 @@ def test_refill_takes_others_for_what_could_not_be_used() -> None:
     assert not {(i.item.name, i.link.destination) for i in more} & taken
     assert all(START + LENGTH / 2 <= i.release < CYCLE.end for i in more)
     assert refill(later, {demands[0].flow.key: 0}) == refill(later, {}) == ()
-    assert refill(later, {demands[0].flow.key: 49 * GB}, stand) != ()  # 20 % of the due is slack
+    assert refill(later, {demands[0].flow.key: 49 * GB}, stand) == ()
+    assert refill(later, {demands[0].flow.key: 50 * GB}, stand) != ()
     assert (
         refill(replace(later, limits=replace(later.limits, rules_per_hour=15)), {demands[0].flow.key: TB}, stand)
         == ()

@@ -129,7 +129,7 @@ def test_links_begin_at_different_places_among_equals() -> None:
     """A hundred seeds do not all take the same dataset."""
     pool = Pool(items(*[GB] * 50))
     first = {
-        pool.take(1, GB, SelectionPolicy(Order.LARGEST_FIRST, GB, seed * 2**64 // 7))[0].name
+        pool.take(GB, 0, SelectionPolicy(Order.LARGEST_FIRST, GB, seed * 2**64 // 7))[0].name
         for seed in range(100)
     }
     assert len(first) > 25

@@ -98,7 +98,7 @@ def test_a_disk_that_is_full_or_read_only_from_a_step_on_ends_the_run_and_the_ne
     tmp_path, step, harm, said
 ):
     """It says what it is and what to do, exit code 3; whatever the services have done by then is found."""
-    made = campaign([replace(link, end=START + CYCLE) for link in LINKS])
+    made = campaign([replace(link, end=START + 2 * CYCLE) for link in LINKS])
     stock = {"A": items("A", 100, 10 * GB), "D": items("D", 100, 10 * GB)}
     (tmp_path / "calm").mkdir()
     (tmp_path / "wild").mkdir()

@@ -69,13 +69,13 @@ def test_a_link_that_carries_its_rate_moves_what_is_due(tmp_path):
     assert not run.world.rucio.rules  # all ended and deleted when the drain is over
 
 
-def test_a_link_at_a_part_of_its_rate_moves_that_part_and_the_rest_expires(tmp_path):
+def test_a_link_at_a_part_of_its_rate_moves_that_part_and_the_rest_is_held(tmp_path):
     run = Run(two(rate=0.7 * GB, actives=(200, 200)), [flow("A", "B", GBPS)], tmp_path)
     line = run.lines["B"]
     carried = 0.7 * 3600 * GB  # an hour; rules live for two hours after the end
     assert 5.5 * carried < line.moved < 8.1 * carried
     assert line.holds.get(Hold.BACKLOG, 0) >= 5
-    assert run.world.rucio.lost.cancelled_files > 0
+    assert line.moved == pytest.approx(line.injected, rel=0.02)  # what is injected evenly does not expire then
 
 
 def test_while_rucio_is_down_links_are_held_and_their_debt_is_made_up(tmp_path):
