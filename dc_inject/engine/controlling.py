@@ -1,12 +1,12 @@
 """Controlling: what the controller says of the links of a cycle that begins, on what the ledger tells of them.
 
 The law is `planning/control.py`. Here its signals are read, all from our own ledger, so that they are there for
-every account and service; and what it keeps from cycle to cycle is written beside the other signals, with what it
-decided and on what that rests. So `status` shows it, also where it only advises.
+every account and service; and what it keeps from cycle to cycle is written beside the other signals, with what
+it decided and on what that rests. So `status` shows it, also where it only advises.
 
 - Acting, it bounds the budget of a link (hold `backlog`), and its bias adds to what the link is due.
-- With `redistribute`, what a link left because it was held in the cycle before goes to the scenario's other links
-  that were not: the due is forgiven there and added here, so that the sum is kept.
+- With `redistribute`, what a link left because it was held in the cycle before goes to the scenario's other
+  links that were not: the due is forgiven there and added here, so that the sum is kept.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from dc_inject.ledger import Ledger, Row, Totals
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Flow, FlowKey, Hold, Mode, units
 from dc_inject.model.holds import Trait
-from dc_inject.planning import control
+from dc_inject.planning import control, guards
 from dc_inject.planning.control import Decision, Memory, Past, Signals
+from dc_inject.planning.guards import Reading
 
 log = logging.getLogger(__name__)
 
 NAME = "control"  # of the signal that keeps what was decided
+_OWN = frozenset({"kept", "before", "guards", "guards_before"})  # of what is kept: what nobody else needs
 BACK = 8  # cycles of which completions are looked at
 MOST_NAMED = 5  # links that are named in the log, a cycle
 
@@ -72,7 +74,7 @@ def decide(
     for key, seen in _signals(context.ledger, cycle, wanted, asked, now).items():
         before = _before(kept.get(_subject(key), {}), cycle)
         decision = decisions[key] = control.decide(before, seen)
-        keep(context.ledger, flows[key], cycle, before, decision, now)
+        keep(context.ledger, flows[key], cycle, before, decision, now, _guards(kept.get(_subject(key), {}), cycle))
     _say({key: made for key, made in decisions.items() if flows[key].control.mode is Mode.ADVISE})
     return Controlled(decisions, added, forgiven)
 
@@ -144,7 +146,7 @@ def told(view: Reader) -> list[dict[str, Any]]:
         json.loads(str(one.value)) for one in view.signals() if one.name == NAME and one.value is not None
     )
     return [
-        {name: value for name, value in decision.items() if name not in {"kept", "before"}}
+        {name: value for name, value in decision.items() if name not in _OWN}
         for decision in decisions
         if cycle is not None and decision["cycle"] == cycle.name
     ]
@@ -165,6 +167,12 @@ def _kept(ledger: Reader) -> dict[str, dict[str, Any]]:
     }
 
 
+def _guards(kept: Mapping[str, Any], cycle: Cycle) -> dict[str, int]:
+    """Return the guards that held a link in the cycle before."""
+    engaged: dict[str, int] = kept.get("guards_before" if kept.get("cycle") == cycle.name else "guards", {})
+    return engaged
+
+
 def _before(kept: Mapping[str, Any], cycle: Cycle) -> Memory:
     """Return what was known before a cycle; in the cycle that it was decided for, that is decided again."""
     bias, completion, delivered = kept.get(
@@ -178,8 +186,41 @@ def _written(memory: Memory) -> list[float | None]:
     return [memory.bias, completion, memory.delivered]
 
 
-def keep(ledger: Ledger, flow: Flow, cycle: Cycle, before: Memory, decision: Decision, now: datetime) -> None:
-    """Write what was decided for a link in a cycle, from what was known `before` it."""
+def engage(
+    ledger: Ledger, cycle: Cycle, readings: Mapping[FlowKey, Mapping[Hold, Reading]], now: datetime
+) -> dict[FlowKey, dict[Hold, int]]:
+    """Return which guards hold links in a cycle, and keep it; the one that comes first is what `status` shows.
+
+    Links that are due nothing have none.
+    """
+    known, held_by = _kept(ledger), {}
+    for key, seen in readings.items():
+        kept = known.get(_subject(key), {})
+        if kept.get("cycle") != cycle.name:
+            continue
+        before = {Hold(hold): calm for hold, calm in kept["guards_before"].items()}
+        engaged = held_by[key] = guards.engaged(before, seen)
+        held = guards.leading(engaged, seen)
+        if held is not None:
+            kept |= {"hold": held.hold.value, "numbers": dict(held.numbers)}
+        kept["guards"] = {hold.value: calm for hold, calm in engaged.items()}
+        ledger.signal(NAME, _subject(key), json.dumps(kept), now)
+    return held_by
+
+
+def keep(
+    ledger: Ledger,
+    flow: Flow,
+    cycle: Cycle,
+    before: Memory,
+    decision: Decision,
+    now: datetime,
+    engaged: Mapping[str, int] | None = None,
+) -> None:
+    """Write what was decided for a link in a cycle, from what was known `before` it.
+
+    `engaged` are the guards that held it in the cycle before.
+    """
     key = flow.key
     values = {
         "scenario": key.scenario,
@@ -194,6 +235,8 @@ def keep(ledger: Ledger, flow: Flow, cycle: Cycle, before: Memory, decision: Dec
         "numbers": dict(decision.numbers),
         "kept": _written(decision.memory),
         "before": _written(before),
+        "guards": {},
+        "guards_before": dict(engaged or {}),
     }
     ledger.signal(NAME, _subject(key), json.dumps(values), now)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dc_inject.engine import controlling, goals, preflight, second_hops
+from dc_inject.engine import controlling, goals, guarding, preflight, second_hops
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.controlling import Controlled
@@ -138,7 +138,7 @@ class Opening:
         pools, unread = self._read_pools(flows.values(), deadline, last_try=last_try)
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         held = {key: self._held(flow, dues[key].held, facts, unread.get(flow.pool)) for key, flow in flows.items()}
-        situation = self._situation(campaign, cycle, flows, held, facts, pools)
+        situation = guarding.guarded(context, self._situation(campaign, cycle, flows, held, facts, pools), facts)
         made = plan.plan(situation)
         budgets = {decision.key: decision.budget for decision in made.decisions}
         chosen, unseen = preflight.replace_unusable(context, situation, made.injections, budgets, deadline)

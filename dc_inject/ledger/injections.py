@@ -20,6 +20,7 @@ from dc_inject.model.errors import LedgerError
 from dc_inject.model.items import ItemId, read_id
 from dc_inject.model.ports import Observation, Outcome
 
+LONG = timedelta(days=1)  # before its deletion an injection has begun, as far as deletions are measured
 _MOVING = frozenset({State.CALLED, State.LIVE})
 
 
@@ -85,6 +86,22 @@ class InjectionReader(AccountReader, UniquenessReader):
         for row in rows:
             times[flow_key(row)].append(max(row["taken"], 0))
         return {key: duration(round(_quantile(durations, part))) for key, durations in times.items()}
+
+    def deletion_lags(self, since: datetime) -> Mapping[str, timedelta]:
+        """Return the median time from end to deletion of what is known to be gone since a moment, by destination.
+
+        It holds the time until somebody looked.
+        """
+        rows = self._db.rows(
+            "SELECT destination, gone_at - ended_at AS taken FROM injection JOIN account ON account.id = account "
+            "WHERE cycle >= ? AND gone_at >= ? AND ended_at IS NOT NULL",
+            stored(since - LONG),
+            stored(since),
+        )
+        times: dict[str, list[int]] = defaultdict(list)
+        for row in rows:
+            times[row["destination"]].append(max(row["taken"], 0))
+        return {place: duration(round(_quantile(durations, 0.5))) for place, durations in times.items()}
 
     def on_their_way_since(self) -> Mapping[FlowKey, tuple[datetime, datetime]]:
         """Return since when the oldest of what is on its way is so, and since when not all of it was looked at.

@@ -4,7 +4,7 @@ A fixed rate is blind: a link that carries less than its target gets a queue tha
 unsent. A controller of the rate is worse, since what it sees is old: it pushes while the queue hides what it
 did. So what is controlled is the amount in flight, as in a sliding window. A queue is filled, not pushed.
 
-    W = min(R (T + C + A), D (L - T)), at least `floor`
+    W = min(R (T + C + A), D (7/8 L + A)), at least `floor`
     u = clip(R T (1 + b), 0, min(1.5 R T, W - F))
     b += 0.0125 (1 - moved / due)  only while F < 0.8 W, u is not cut by W, and nothing else limits the link;
     else b *= 0.98
@@ -16,8 +16,8 @@ did. So what is controlled is the amount in flight, as in a sliding window. A qu
     D  rate at which the link carries bytes, at most R         b  bias, from -0.3 to 0.15
 
 The first term of W is Little's law: a link that carries its target has R C on its way, R T more is released in
-the cycle that begins, and R A may have arrived unseen. The second says that all of W arrives within its
-lifetime at the rate at which bytes arrive now, also what is released at the end of this cycle.
+the cycle that begins, and R A may have arrived unseen. The second says that all of it arrives within its lifetime,
+with an eighth to spare, at the rate at which bytes arrive now.
 
 **C is learned while the link keeps up.** Where a link is the bottleneck, C = F / D, whatever its latency is:
 with that C the window would grow by its own queue, without end. So C goes down at once, and goes up only after
@@ -60,6 +60,7 @@ ROOM = 0.8  # of the window, up to which it does not limit
 KEEPS_UP = 0.98  # of what it had to move: what a link moves that keeps up
 LEAST = 0.1  # of the target: what D counts as at least
 FASTER = 1.05  # what D grows by where nothing is late, a cycle
+SPARE = 7 / 8  # of its lifetime, in which what is in flight has to arrive
 BUSY = 0.25  # of what it is due: what a link has in flight that is not short of work
 BEST_OF = 2  # cycles from which D is taken
 CYCLES = 4  # that are looked back at
@@ -191,7 +192,8 @@ def shared_out(amount: int, rooms: Mapping[FlowKey, int], priorities: Mapping[Fl
 
 def window(completion: timedelta | None, arriving: float, seen: Signals) -> float:
     """Return W in bytes; `completion` is C, `arriving` is D in bytes per second."""
-    limit = arriving * max(seen.lifetime - seen.length, seen.length).total_seconds()
+    in_time = max(SPARE * seen.lifetime, MOST * seen.length) + _age(seen)
+    limit = arriving * in_time.total_seconds()
     if completion is not None:
         limit = min(limit, seen.target * (seen.length + completion + _age(seen)).total_seconds())
     return max(limit, seen.floor)

@@ -232,7 +232,7 @@ def next_size(pool: Pool | None, taken: AbstractSet[str], cuts: Cuts | None) -> 
 
 def _probe(demand: Demand, smallest: int | None) -> int | None:
     """Return what a link may still have while most of its transfers fail; None while they do not."""
-    if demand.failed <= FAILING:
+    if not (demand.failed > FAILING if demand.failing is None else demand.failing):
         return None
     return max(int(PROBE * demand.due), smallest or 0)
 

@@ -58,7 +58,8 @@ class Demand:
     is the part of what came to its end in the last cycles that did not arrive. `coming` are bytes on their way;
     `arriving` is the rate at which they came in the last cycles, None unless some were on their way all the time.
     `decision` is what the controller says, None where it does not act; `moved_over` are bytes of the debt that
-    were forgiven when the cycle was opened, since other links have them.
+    were forgiven when the cycle was opened, since other links have them. `failing` is what its guard says; None:
+    it has none, and `failed` alone says it.
     """
 
     flow: Flow
@@ -75,6 +76,7 @@ class Demand:
     arriving: float | None = None
     decision: control.Decision | None = None
     moved_over: int = 0
+    failing: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,10 @@ def test_a_link_that_carries_very_little_expires_only_what_was_given_before_anyt
     assert later.run(DAY).expired == 0
 
 
+@pytest.mark.parametrize("lifetime", [1.0, 1.5, 2.0, 3.0, 8.0])
 @pytest.mark.parametrize("capacity", [1.0, 1.2, 2.0])
-def test_a_link_that_carries_its_target_is_left_alone(capacity):
-    toy = steady(capacity).run(DAY)
+def test_a_link_that_carries_its_target_is_left_alone(capacity, lifetime):
+    toy = steady(capacity, lifetime=lifetime).run(DAY)
     assert set(toy.injected) <= {1.0, 1.05}
     assert not any(decision.limits for decision in toy.decisions)
     assert sum(toy.moved) >= 0.99 * DAY
@@ -128,7 +129,7 @@ def test_hourly_signals():
     assert min(enough.injected) >= 0.95
     little = steady(0.7, seen_every=4.0).run(DAY)
     assert little.expired_part == 0
-    assert max(little.in_flight) <= 4
+    assert max(little.in_flight) <= 5, "an hour's worth may have arrived unseen"
     assert sum(little.moved) >= 0.69 * DAY
 
 
@@ -182,7 +183,7 @@ def test_the_window_is_littles_law_with_a_cycle_and_the_age_on_top():
 def test_what_is_in_flight_arrives_within_its_lifetime():
     slow = replace(SEEN, past=(Past(WORTH, WORTH // 10, 3 * WORTH),) * 4, oldest=5 * T, in_flight=3 * WORTH)
     decision = decide(Memory(completion=T), slow)
-    assert decision.window == pytest.approx(WORTH * 0.1 * 7, rel=0.001)
+    assert decision.window == pytest.approx(WORTH * 0.1 * 7.2, rel=0.001)
     assert decision.allowed == 0
 
 
@@ -196,7 +197,7 @@ def test_missing_signals_are_named_and_done_without():
     blind = replace(SEEN, completion=None, age=None, past=(), oldest=None)
     decision = decide(Memory(), blind)
     assert decision.signals.missing == ("completion", "age", "delivered")
-    assert decision.window == 7 * WORTH, "the lifetime alone"
+    assert decision.window == 8 * WORTH, "the lifetime alone"
     assert SEEN.missing == ()
 
 

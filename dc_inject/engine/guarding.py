@@ -1,0 +1,152 @@
+"""Guarding: what the guards of controlled links read, and what they do to the plan of a cycle.
+
+The guards, with their bounds, are `planning/guards.py`. Here their readings come from: availability and space
+as the services tell them in this cycle, and everything else from our own ledger, as for every account. Which
+guards are engaged is kept beside what the controller keeps of the link (`controlling.py`), so that a restart
+forgets nothing.
+
+Where the mode is `act`, an engaged guard is the link's hold, and planning has two more signals: the deletion
+lag that was measured, if it is longer than the menu's; and a part of each space that is left free, so that no
+disk is filled to its last percent. Where it is `advise`, `status` shows what would hold.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from dc_inject.engine import controlling
+from dc_inject.engine.context import EngineContext
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import Entry, FlowKey, Hold, Mode, State
+from dc_inject.model.ports import RseFacts
+from dc_inject.planning import guards
+from dc_inject.planning.guards import Reading
+from dc_inject.planning.holds import Destination
+from dc_inject.planning.situation import Demand, Situation
+
+LATE = timedelta(hours=1)  # after its deletion lag, since when what ended should be gone
+MEASURED = timedelta(hours=6)  # how far back deletions tell how long they take
+STEADY = 0.95  # of a space: what the steady state may fill where a link is controlled
+
+Facts = Mapping[tuple[str, str], RseFacts]
+
+
+def guarded(context: EngineContext, situation: Situation, facts: Facts) -> Situation:
+    """Return a situation with the holds of engaged guards, and keep which ones are engaged."""
+    controlled = [demand for demand in situation.demands if demand.flow.control.mode is not Mode.OFF]
+    if not controlled:
+        return situation
+    lags = context.ledger.deletion_lags(situation.cycle.start - MEASURED)
+    readings = _readings(context, situation, controlled, facts, lags)
+    with context.ledger.together():
+        engaged = controlling.engage(context.ledger, situation.cycle, readings, context.clock.now())
+    acting: dict[FlowKey, Demand] = {}
+    for demand in controlled:
+        if demand.flow.control.mode is Mode.ACT:
+            key = demand.flow.key
+            now = engaged.get(key, {})
+            # A link that fails gets a probe, so that it shows when it works again: planning holds it.
+            stops: dict[Hold, int] = {hold: calm for hold, calm in now.items() if hold is not Hold.FAILING}
+            held = demand.held or guards.leading(stops, readings[key])
+            acting[key] = replace(demand, held=held, failing=Hold.FAILING in now)
+    places = {demand.flow.link.destination for demand in acting.values()}
+    destinations = {
+        name: _careful(destination, lags.get(name, timedelta(0)) - situation.cycle.length)
+        if name in places
+        else destination
+        for name, destination in situation.destinations.items()
+    }
+    demands = tuple(acting.get(demand.flow.key, demand) for demand in situation.demands)
+    return replace(situation, demands=demands, destinations=destinations)
+
+
+def _careful(destination: Destination, lag: timedelta) -> Destination:
+    """Return a destination that is never filled to its last percent, with the deletion lag that was measured.
+
+    What was measured has the time until it was looked at in it, up to a cycle.
+    """
+    space, free = destination.space, destination.free
+    if space is not None and free is not None:
+        free -= round((1 - guards.USED) * space)
+    return replace(
+        destination,
+        space=None if space is None else round(STEADY * space),
+        free=free,
+        deletion_lag=max(destination.deletion_lag, lag),
+    )
+
+
+def _readings(
+    context: EngineContext,
+    situation: Situation,
+    demands: Iterable[Demand],
+    facts: Facts,
+    lags: Mapping[str, timedelta],
+) -> dict[FlowKey, dict[Hold, Reading]]:
+    stuck = _stuck(context.ledger.entries(State.LIVE))
+    stale = _stale(context.ledger, situation)
+    resident = context.ledger.resident()
+    readings = {}
+    for demand in demands:
+        link, key = demand.flow.link, demand.flow.key
+        destination = situation.destinations.get(link.destination, Destination())
+        source = facts.get((link.through, link.source))
+        place = facts.get((link.through, link.destination))
+        there, lag = resident.get(link.destination, 0), lags.get(link.destination)
+        late = stale.get(link.destination, 0)
+        readings[key] = {
+            Hold.SOURCE_UNAVAILABLE: _closed(link.source, None if source is None else source.readable, "read"),
+            Hold.DESTINATION_UNAVAILABLE: _closed(
+                link.destination, None if place is None else place.writable, "write"
+            ),
+            Hold.FAILING: Reading(max(demand.failed, _part(stuck.get(key, 0), demand.coming)), {}),
+            Hold.DELETION_LAG: Reading(
+                _part(late, there),
+                {
+                    "bytes": late,
+                    "resident": there,
+                    **({} if lag is None else {"lag": round(lag.total_seconds())}),
+                },
+            ),
+            Hold.DESTINATION_FULL: _used(destination),
+        }
+    return readings
+
+
+def _closed(name: str, able: bool | None, verb: str) -> Reading:
+    value = None if able is None else float(not able)
+    return Reading(value, {"rse": name, "signal": f"availability_{verb}"})
+
+
+def _used(destination: Destination) -> Reading:
+    space, free = destination.space, destination.free
+    if space is None or free is None or space <= 0:
+        return Reading(None, {})
+    return Reading(1 - free / space, {"space": space, "free": free})
+
+
+def _stuck(live: Iterable[Entry]) -> dict[FlowKey, int]:
+    """Return the bytes of each flow that its service has given up for now."""
+    stuck: dict[FlowKey, int] = defaultdict(int)
+    for entry in live:
+        item = entry.injection.item
+        stuck[entry.injection.flow] += item.bytes * entry.files_stuck // max(item.files, 1)
+    return stuck
+
+
+def _stale(ledger: Reader, situation: Situation) -> dict[str, int]:
+    """Return our bytes at each destination that should be gone by now."""
+    stale: dict[str, int] = defaultdict(int)
+    for entry in ledger.entries(State.ENDED):
+        name = entry.injection.link.destination
+        lag = situation.destinations.get(name, Destination()).deletion_lag
+        if entry.ended_at is not None and entry.ended_at + lag + LATE <= situation.now:
+            stale[name] += entry.injection.item.bytes
+    return stale
+
+
+def _part(some: int, whole: int) -> float:
+    return some / whole if whole > 0 else 0.0

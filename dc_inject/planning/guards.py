@@ -1,0 +1,86 @@
+"""Guards: signals of trouble that hold a link where it is controlled, and let it go again without flapping.
+
+Each guard has a reading, one number for a link and cycle, and hysteresis: it engages when the reading is at `on`,
+and lets go when it has been at `off` or below for `calm` cycles in a row. A reading that is missing is not a hold:
+the guard lets go at once, and the signal is told as missing.
+
+| guard | reading | on, off | engaged, the link gets |
+|---|---|---|---|
+| source-, destination-unavailable | 1 while the site, or the storage, says no | 1, 0 for 2 cycles | nothing |
+| failing | part that failed of what came to its end in three cycles | 1/2, 1/4 | a tenth, to see when it works |
+| deletion-lag | part of our bytes there that should be gone and are not | 1/4, 1/10 | nothing |
+| destination-full | part of the space that is used, or will be by what is on its way | 0.97, 0.95 | nothing |
+
+`backlog` needs no such guard: the window of `control.py` is continuous. `api-errors` has its own, the breaker of a
+service (five failures in a row; then one call at a time until one works).
+
+Where a link is not controlled the same signals hold as they are read: at one bound, without memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dc_inject.model import Held, Hold, Numbers
+
+USED = 0.98  # of a space: what is never exceeded where a link is controlled
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """When a hold engages and lets go."""
+
+    hold: Hold
+    on: float
+    off: float
+    calm: int = 1
+
+
+GUARDS = (
+    Guard(Hold.SOURCE_UNAVAILABLE, 1.0, 0.0, 2),
+    Guard(Hold.DESTINATION_UNAVAILABLE, 1.0, 0.0, 2),
+    Guard(Hold.FAILING, 0.5, 0.25),
+    Guard(Hold.DELETION_LAG, 0.25, 0.1),
+    Guard(Hold.DESTINATION_FULL, 0.97, 0.95),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a guard reads of a link in a cycle, and the numbers behind it; None: the signal is missing."""
+
+    value: float | None
+    numbers: Numbers
+
+
+Engaged = Mapping[Hold, int]  # guards that hold a link -> for how many cycles their readings were calm
+
+
+def engaged(before: Engaged, readings: Mapping[Hold, Reading]) -> dict[Hold, int]:
+    """Return which guards hold a link in the cycle that begins; `before` are those of the last one."""
+    now: dict[Hold, int] = {}
+    for guard in GUARDS:
+        reading = readings.get(guard.hold)
+        if reading is None or reading.value is None:
+            continue
+        if reading.value >= guard.on:
+            now[guard.hold] = 0
+        elif guard.hold in before:
+            calm = before[guard.hold] + 1 if reading.value <= guard.off else 0
+            if calm < guard.calm:
+                now[guard.hold] = calm
+    return now
+
+
+def leading(now: Engaged, readings: Mapping[Hold, Reading]) -> Held | None:
+    """Return the guard that comes first, with its reading and the bound below which it lets go."""
+    for guard in GUARDS:
+        if guard.hold in now:
+            reading = readings[guard.hold]
+            return Held(guard.hold, {**reading.numbers, "reading": _round(reading.value), "until": guard.off})
+    return None
+
+
+def _round(value: float | None) -> float:
+    return round(value or 0.0, 3)

@@ -1,0 +1,63 @@
+"""Guards engage at one bound and let go at another, so that they do not flap."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dc_inject.model import Hold
+from dc_inject.planning.guards import GUARDS, Reading, engaged, leading
+
+
+def readings(**values: float | None) -> dict[Hold, Reading]:
+    return {Hold(name.replace("_", "-")): Reading(value, {"bytes": 1}) for name, value in values.items()}
+
+
+def course(hold: str, values: list[float | None]) -> list[bool]:
+    """Whether a guard holds, cycle by cycle."""
+    now: dict[Hold, int] = {}
+    held = []
+    for value in values:
+        now = engaged(now, readings(**{hold: value}))
+        held.append(Hold(hold.replace("_", "-")) in now)
+    return held
+
+
+@pytest.mark.parametrize(
+    ("hold", "values", "held"),
+    [
+        ("failing", [0.4, 0.5, 0.4, 0.3, 0.25, 0.4], [0, 1, 1, 1, 0, 0]),
+        ("destination_full", [0.96, 0.98, 0.96, 0.951, 0.95, 0.96], [0, 1, 1, 1, 0, 0]),
+        ("deletion_lag", [0.2, 0.3, 0.2, 0.1, 0.2], [0, 1, 1, 0, 0]),
+        ("source_unavailable", [0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0], [0, 1, 1, 1, 1, 0, 0]),
+        ("destination_unavailable", [1.0, 0.0, 0.0], [1, 1, 0]),
+    ],
+)
+def test_the_course_of_each_guard(hold, values, held):
+    assert course(hold, values) == [bool(one) for one in held]
+
+
+@pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.hold.value)
+def test_a_signal_that_is_missing_is_no_hold(guard):
+    assert engaged({guard.hold: 0}, {}) == {}
+    assert engaged({guard.hold: 0}, {guard.hold: Reading(None, {})}) == {}
+
+
+def test_the_first_in_order_leads_with_its_reading_and_the_bound_that_ends_it():
+    seen = readings(failing=0.9, destination_full=0.99)
+    held = leading(engaged({}, seen), seen)
+    assert held is not None
+    assert held.hold is Hold.FAILING
+    assert held.numbers == {"bytes": 1, "reading": 0.9, "until": 0.25}
+    assert leading({}, seen) is None
+
+
+@given(st.lists(st.floats(0, 1), max_size=30), st.sampled_from(GUARDS))
+def test_it_never_changes_while_the_reading_stays_between_the_bounds(values, guard):
+    inside = [guard.off + (guard.on - guard.off) * (0.01 + 0.98 * value) for value in values]
+    for before in ({}, {guard.hold: 0}):
+        now = dict(before)
+        for value in inside:
+            now = engaged(now, {guard.hold: Reading(value, {})})
+            assert set(now) == set(before)

@@ -1,0 +1,139 @@
+"""Guards of controlled links act, say why, and let go without flapping; advice only says it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.engine import controlling
+from dc_inject.model import Control, Hold, Mode, RseSpec, Site
+from tests.engine.world import CYCLE, GB, START, TB, campaign, file_flow, flow, items, source_files, world
+
+DUE = 112_500_000_000  # a cycle's at 1 Gb/s
+ACT, ADVISE, OFF = Control(Mode.ACT), Control(Mode.ADVISE), Control()
+
+
+def holds(one) -> list[str]:
+    """The hold of each cycle in which nothing was given."""
+    return [row.held.hold.value if row.held and not row.budget else "-" for row in one.ledger.rows()]
+
+
+def flapping(tmp_path, control: Control):
+    """A destination that its site closes in every other cycle."""
+    one = world(tmp_path, campaign([flow("A", "B", 1.0, control=control)]), {"A": items("A", 900, 5 * GB)})
+    look = one.backend.sites
+
+    def sites(rses):
+        closed = int((one.clock.now() - START) / CYCLE) in {2, 4, 6}
+        (one.backend.unwritable.add if closed else one.backend.unwritable.discard)("B")
+        return look(rses)
+
+    one.backend.sites = sites
+    one.run(cycles=12)
+    return one
+
+
+def test_a_brake_that_flaps_holds_until_it_was_off_for_two_cycles(tmp_path):
+    closed = "destination-unavailable"
+    one = flapping(tmp_path, ACT)
+    assert holds(one)[:9] == ["-", "-", *[closed] * 6, "-"]
+    held = one.ledger.rows()[3].held
+    assert held is not None
+    assert dict(held.numbers) == {
+        "rse": "B", "signal": "availability_write", "reading": 0.0, "until": 0.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("control", [OFF, ADVISE])
+def test_without_acting_it_holds_as_it_is_read(tmp_path, control):
+    closed = "destination-unavailable"
+    assert holds(flapping(tmp_path, control))[:8] == ["-", "-", closed, "-", closed, "-", closed, "-"]
+
+
+def test_advice_says_which_guard_would_hold(tmp_path):
+    one = world(tmp_path, campaign([flow("A", "B", 1.0, control=ADVISE)]), {"A": items("A", 900, 5 * GB)})
+    one.backend.unwritable.add("B")
+    one.run(cycles=2)
+    one.backend.unwritable.clear()
+    one.run(cycles=1)
+    (advice,) = controlling.told(one.ledger)
+    assert (advice["mode"], advice["hold"]) == ("advise", "destination-unavailable")
+    assert one.ledger.rows()[-1].injected > 0
+
+
+def test_a_link_that_fails_gets_its_rate_back_only_when_much_less_fails(tmp_path):
+    """Between half and a quarter it stays as it was."""
+    part = {"failing": 0.0}
+    link = file_flow("A", "B", 1.0, control=ACT)
+    one = world(
+        tmp_path, campaign([link]), source_files("A", 3000), name="fts",
+        failing=lambda file: int(file.name[-4:]) % 5 < 5 * part["failing"],
+    )  # fmt: skip
+    for failing, cycles in ((0.0, 3), (0.8, 4), (0.4, 8), (0.0, 6)):
+        part["failing"] = failing
+        one.run(cycles=cycles)
+    rows = one.ledger.rows()
+    probes = [row for row in rows[7:15] if row.held and row.held.hold is Hold.FAILING]
+    assert len(probes) >= 6
+    assert max(row.budget for row in rows[9:15]) <= 0.11 * DUE
+    assert rows[-1].budget >= DUE
+
+
+def filling(tmp_path, control: Control, lag: timedelta):
+    """A destination of 1 TB at which everything stays for a while after its end."""
+    link = flow("A", "B", 2.0, control=control, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
+    sites = (Site("S", rses={"B": RseSpec(space=TB)}),)
+    one = world(
+        tmp_path, campaign([link], sites=sites), {"A": items("A", 6000, 5 * GB)}, deletion_lag=lag,
+        space={"B": 2 * TB},
+    )  # fmt: skip
+    most = []
+    for _ in range(24):
+        one.run(cycles=1)
+        most.append(one.ledger.resident().get("B", 0))
+    return one, max(most)
+
+
+def test_a_space_is_never_filled_to_its_last_percent(tmp_path):
+    (tmp_path / "off").mkdir()
+    (tmp_path / "act").mkdir()
+    _, without = filling(tmp_path / "off", OFF, timedelta(hours=1))
+    one, most = filling(tmp_path / "act", ACT, timedelta(hours=1))
+    assert without > 0.98 * TB
+    assert most <= 0.98 * TB
+    assert Hold.DESTINATION_FULL in {row.held.hold for row in one.ledger.rows() if row.held}
+
+
+def test_a_destination_that_does_not_delete_is_held(tmp_path):
+    """A quarter of what is there should be gone: more would only fill it."""
+    link = flow("A", "B", 1.0, control=ACT, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
+    one = world(
+        tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(hours=4),
+        space={"B": 99 * TB},
+    )  # fmt: skip
+    one.run(cycles=40)
+    held = [row for row in one.ledger.rows() if row.held and row.held.hold is Hold.DELETION_LAG]
+    assert held
+    assert held[0].held.numbers["reading"] >= 0.25
+    assert {"bytes", "resident", "until"} <= set(held[0].held.numbers)
+    assert any(row.injected for row in one.ledger.rows() if row.cycle > held[0].cycle), "it lets go"
+
+
+def test_what_is_engaged_is_known_after_a_restart(tmp_path):
+    one = world(tmp_path, campaign([flow("A", "B", 1.0, control=ACT)]), {"A": items("A", 900, 5 * GB)})
+    one.run(cycles=1)
+    one.backend.unwritable.add("B")
+    one.run(cycles=1)
+    one.backend.unwritable.clear()
+    one.run(cycles=1)
+    one.run(cycles=1)
+    assert holds(one) == ["-", "destination-unavailable", "destination-unavailable", "-"]
+
+
+def test_links_that_are_not_controlled_are_left_as_they_are(tmp_path):
+    both = [flow("A", "B", 1.0, control=ACT), replace(flow("A", "B", 1.0), scenario="other")]
+    one = world(tmp_path, campaign(both), {"A": items("A", 900, 5 * GB)})
+    one.run(cycles=3)
+    assert [decision["scenario"] for decision in controlling.told(one.ledger)] == ["test"]
