@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dc_inject.backends.sim import SimBackend
-from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item
+from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link
 from dc_inject.model.ports import (
     Backend,
     Candidate,
@@ -14,6 +14,7 @@ from dc_inject.model.ports import (
     Identity,
     Observation,
     Outcome,
+    Queue,
     Removal,
     ReplicaStatus,
     RseFacts,
@@ -69,3 +70,7 @@ class DryBackend:
     def endpoints(self, rse: str) -> list[Endpoint]:
         """Ask the real service."""
         return self._real.endpoints(rse)
+
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, Queue]:
+        """Ask the real service."""
+        return self._real.queues(links)

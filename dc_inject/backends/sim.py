@@ -24,6 +24,7 @@ from dc_inject.model.ports import (
     Identity,
     Observation,
     Outcome,
+    Queue,
     Removal,
     ReplicaStatus,
     RseFacts,
@@ -114,6 +115,7 @@ class SimBackend:
     space: Mapping[str, int] = field(default_factory=dict)
     quota: Mapping[str, int] = field(default_factory=dict)
     served_at: Mapping[str, Sequence[Endpoint]] = field(default_factory=dict)
+    queued: Mapping[Link, Queue] = field(default_factory=dict)
     unreadable: set[str] = field(default_factory=set)
     unwritable: set[str] = field(default_factory=set)
     may_end: bool | None = True
@@ -231,6 +233,11 @@ class SimBackend:
     def endpoints(self, rse: str) -> list[Endpoint]:
         """Return where a storage is served, if it was said."""
         return list(self.served_at.get(rse, ()))
+
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, Queue]:
+        """Tell the queues that were said."""
+        self._call("queues", links)
+        return {link: self.queued[link] for link in links if link in self.queued}
 
     def _call(self, method: str, subject: object) -> None:
         self.calls[method] = self.calls.get(method, 0) + 1

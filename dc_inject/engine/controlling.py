@@ -15,7 +15,7 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -31,7 +31,7 @@ from dc_inject.planning.guards import Reading
 log = logging.getLogger(__name__)
 
 NAME = "control"  # of the signal that keeps what was decided
-_OWN = frozenset({"kept", "before", "guards", "guards_before"})  # of what is kept: what nobody else needs
+_OWN = frozenset({"kept", "before", "guards", "guards_before", "floor"})  # of what is kept: what nobody else needs
 BACK = 8  # cycles of which completions are looked at
 MOST_NAMED = 5  # links that are named in the log, a cycle
 
@@ -71,7 +71,8 @@ def decide(
     now, kept, decisions = context.clock.now(), _kept(context.ledger), {}
     added, forgiven = _moved_over(context.ledger, cycle, wanted, dues)
     asked = {key: dues[key] + added.get(key, 0) for key in wanted}
-    for key, seen in _signals(context.ledger, cycle, wanted, asked, now).items():
+    for key, signals in _signals(context.ledger, cycle, wanted, asked, now).items():
+        seen = replace(signals, floor=kept.get(_subject(key), {}).get("floor", 0))
         before = _before(kept.get(_subject(key), {}), cycle)
         decision = decisions[key] = control.decide(before, seen)
         keep(context.ledger, flows[key], cycle, before, decision, now, _guards(kept.get(_subject(key), {}), cycle))
@@ -187,11 +188,15 @@ def _written(memory: Memory) -> list[float | None]:
 
 
 def engage(
-    ledger: Ledger, cycle: Cycle, readings: Mapping[FlowKey, Mapping[Hold, Reading]], now: datetime
+    ledger: Ledger,
+    cycle: Cycle,
+    readings: Mapping[FlowKey, Mapping[Hold, Reading]],
+    floors: Mapping[FlowKey, int],
+    now: datetime,
 ) -> dict[FlowKey, dict[Hold, int]]:
     """Return which guards hold links in a cycle, and keep it; the one that comes first is what `status` shows.
 
-    Links that are due nothing have none.
+    Links that are due nothing have none. `floors` is what links need to have under way in the next cycle.
     """
     known, held_by = _kept(ledger), {}
     for key, seen in readings.items():
@@ -203,6 +208,7 @@ def engage(
         held = guards.leading(engaged, seen)
         if held is not None:
             kept |= {"hold": held.hold.value, "numbers": dict(held.numbers)}
+        kept["floor"] = floors.get(key, 0)
         kept["guards"] = {hold.value: calm for hold, calm in engaged.items()}
         ledger.signal(NAME, _subject(key), json.dumps(kept), now)
     return held_by

@@ -15,13 +15,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 
 from dc_inject.engine import controlling
+from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Entry, FlowKey, Hold, Mode, State
-from dc_inject.model.ports import RseFacts
+from dc_inject.model import Entry, FlowKey, Hold, Link, Mode, State
+from dc_inject.model.ports import Queue, RseFacts
 from dc_inject.planning import guards
 from dc_inject.planning.guards import Reading
 from dc_inject.planning.holds import Destination
@@ -29,20 +31,31 @@ from dc_inject.planning.situation import Demand, Situation
 
 LATE = timedelta(hours=1)  # after its deletion lag, since when what ended should be gone
 MEASURED = timedelta(hours=6)  # how far back deletions tell how long they take
+LINKS_AT_ONCE = 20  # that one call asks for queues
+STEP = 2  # transfers that FTS's optimizer adds at a time
 STEADY = 0.95  # of a space: what the steady state may fill where a link is controlled
 
 Facts = Mapping[tuple[str, str], RseFacts]
 
 
-def guarded(context: EngineContext, situation: Situation, facts: Facts) -> Situation:
-    """Return a situation with the holds of engaged guards, and keep which ones are engaged."""
+def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline: datetime) -> Situation:
+    """Return a situation with the holds of engaged guards, and keep which ones are engaged.
+
+    Services that tell of queues are asked for those of links with anything on its way, until `deadline`.
+    """
     controlled = [demand for demand in situation.demands if demand.flow.control.mode is not Mode.OFF]
     if not controlled:
         return situation
     lags = context.ledger.deletion_lags(situation.cycle.start - MEASURED)
-    readings = _readings(context, situation, controlled, facts, lags)
+    queues = _queues(context, controlled, deadline)
+    readings = _readings(context, situation, controlled, facts, lags, queues)
+    floors = {
+        demand.flow.key: (queue.active + STEP) * queue.file
+        for demand in controlled
+        if (queue := queues.get(demand.flow.link)) is not None
+    }
     with context.ledger.together():
-        engaged = controlling.engage(context.ledger, situation.cycle, readings, context.clock.now())
+        engaged = controlling.engage(context.ledger, situation.cycle, readings, floors, context.clock.now())
     acting: dict[FlowKey, Demand] = {}
     for demand in controlled:
         if demand.flow.control.mode is Mode.ACT:
@@ -85,6 +98,7 @@ def _readings(
     demands: Iterable[Demand],
     facts: Facts,
     lags: Mapping[str, timedelta],
+    queues: Mapping[Link, Queue],
 ) -> dict[FlowKey, dict[Hold, Reading]]:
     stuck = _stuck(context.ledger.entries(State.LIVE))
     stale = _stale(context.ledger, situation)
@@ -112,6 +126,7 @@ def _readings(
                 },
             ),
             Hold.DESTINATION_FULL: _used(destination),
+            Hold.FTS_QUEUE: _queued(queues.get(link), demand.flow.lifetime_max),
         }
     return readings
 
@@ -126,6 +141,44 @@ def _used(destination: Destination) -> Reading:
     if space is None or free is None or space <= 0:
         return Reading(None, {})
     return Reading(1 - free / space, {"space": space, "free": free})
+
+
+def _queued(queue: Queue | None, lifetime: timedelta) -> Reading:
+    if queue is None:
+        return Reading(None, {})
+    waits = queue.waiting * queue.file / queue.rate if queue.rate > 0 else 0.0
+    return Reading(
+        waits / lifetime.total_seconds(), {"waiting": queue.waiting, "active": queue.active, "waits": round(waits)}
+    )
+
+
+def _queues(context: EngineContext, demands: Iterable[Demand], deadline: datetime) -> dict[Link, Queue]:
+    """Return the queues of links that have anything on its way, or were held by a queue in the cycle before.
+
+    Why one cannot be read is told as missing.
+    """
+    asked: dict[str, list[Link]] = defaultdict(list)
+    for demand in demands:
+        link, used = demand.flow.link, demand.coming or demand.before is Hold.FTS_QUEUE
+        if link.service.tells_queues and used and demand.held is None and link not in asked[link.through]:
+            asked[link.through].append(link)
+    parts = {
+        (service, number): part
+        for service, links in asked.items()
+        for number, part in enumerate(in_parts(links, LINKS_AT_ONCE))
+    }
+    tasks = {name: partial(context.backends[name[0]].queues, part) for name, part in parts.items()}
+    results, errors = context.calls.gather(tasks, deadline, lambda name: name[0])
+    now, queues = context.clock.now(), {link: queue for told in results.values() for link, queue in told.items()}
+    with context.ledger.together():
+        for name, part in parts.items():
+            why = errors[name].message if name in errors else "FTS's optimizer tells nothing of this link"
+            for link in part:
+                known = link in queues
+                context.ledger.signal(
+                    "fts_queue", str(link), "known" if known else None, now, "" if known else why
+                )
+    return queues
 
 
 def _stuck(live: Iterable[Entry]) -> dict[FlowKey, int]:

@@ -138,7 +138,8 @@ class Opening:
         pools, unread = self._read_pools(flows.values(), deadline, last_try=last_try)
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         held = {key: self._held(flow, dues[key].held, facts, unread.get(flow.pool)) for key, flow in flows.items()}
-        situation = guarding.guarded(context, self._situation(campaign, cycle, flows, held, facts, pools), facts)
+        situation = self._situation(campaign, cycle, flows, held, facts, pools)
+        situation = guarding.guarded(context, situation, facts, deadline)
         made = plan.plan(situation)
         budgets = {decision.key: decision.budget for decision in made.decisions}
         chosen, unseen = preflight.replace_unusable(context, situation, made.injections, budgets, deadline)

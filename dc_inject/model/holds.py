@@ -41,7 +41,7 @@ _SIZES = frozenset(  # numbers that are bytes
         *("smallest", "space", "unanswered", "wanted", "window", "withdrawn"),
     }
 )
-_DURATIONS = frozenset({"age", "completion", "oldest"})  # numbers that are seconds
+_DURATIONS = frozenset({"age", "completion", "lag", "oldest", "waits"})  # numbers that are seconds
 
 
 class Trait(Flag):

@@ -160,6 +160,16 @@ class RseFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Queue:
+    """What transfers of a link wait in, whoever asked for them: files, bytes per second, bytes of a mean file."""
+
+    waiting: int
+    active: int
+    rate: float
+    file: int
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A rule or job of ours as its service has it, found without a ledger.
 
@@ -251,6 +261,10 @@ class Backend(Protocol):
 
     def endpoints(self, rse: str) -> list[Endpoint]:
         """Return where a storage is served, as far as it is known."""
+        ...
+
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, Queue]:
+        """Tell the queues of links, of those where it is known; only asked of services that have any."""
         ...
 
 

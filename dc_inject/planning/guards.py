@@ -10,6 +10,7 @@ the guard lets go at once, and the signal is told as missing.
 | failing | part that failed of what came to its end in three cycles | 1/2, 1/4 | a tenth, to see when it works |
 | deletion-lag | part of our bytes there that should be gone and are not | 1/4, 1/10 | nothing |
 | destination-full | part of the space that is used, or will be by what is on its way | 0.97, 0.95 | nothing |
+| fts-queue | time in which FTS works off what waits on the link, as a part of the lifetime | 1/2, 1/4 | nothing |
 
 `backlog` needs no such guard: the window of `control.py` is continuous. `api-errors` has its own, the breaker of a
 service (five failures in a row; then one call at a time until one works).
@@ -43,6 +44,7 @@ GUARDS = (
     Guard(Hold.FAILING, 0.5, 0.25),
     Guard(Hold.DELETION_LAG, 0.25, 0.1),
     Guard(Hold.DESTINATION_FULL, 0.97, 0.95),
+    Guard(Hold.FTS_QUEUE, 0.5, 0.25),
 )
 
 

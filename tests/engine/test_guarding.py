@@ -9,6 +9,8 @@ import pytest
 
 from dc_inject.engine import controlling
 from dc_inject.model import Control, Hold, Mode, RseSpec, Site
+from dc_inject.model.errors import Permanent
+from dc_inject.model.ports import Queue
 from tests.engine.world import CYCLE, GB, START, TB, campaign, file_flow, flow, items, source_files, world
 
 DUE = 112_500_000_000  # a cycle's at 1 Gb/s
@@ -137,3 +139,47 @@ def test_links_that_are_not_controlled_are_left_as_they_are(tmp_path):
     one = world(tmp_path, campaign(both), {"A": items("A", 900, 5 * GB)})
     one.run(cycles=3)
     assert [decision["scenario"] for decision in controlling.told(one.ledger)] == ["test"]
+
+
+@pytest.mark.parametrize("control", [ACT, ADVISE])
+def test_a_queue_in_fts_that_takes_half_of_the_lifetime_holds_until_it_takes_a_quarter(tmp_path, control):
+    """Whoever filled it."""
+    link = file_flow("A", "B", 1.0, control=control)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+    queued = {0: 10, 3: 400, 5: 220, 7: 100}  # by cycle, of files of a GB at 100 MB/s; the lifetime is 7200 s
+
+    def look(links):
+        count = max(cycle for cycle in queued if cycle <= (one.clock.now() - START) / CYCLE)
+        return {asked: Queue(queued[count], 20, 1e8, GB) for asked in links}
+
+    one.backend.queues = look
+    one.run(cycles=10)
+    held = holds(one)
+    if control is ADVISE:
+        assert "fts-queue" not in held
+        return
+    row = one.ledger.rows()[3]
+    assert row.held is not None
+    assert (row.held.numbers["waiting"], row.held.numbers["active"], row.held.numbers["waits"]) == (400, 20, 4000)
+    assert held == ["-", "-", "-", *["fts-queue"] * 4, "-", "-", "-"]
+
+
+def test_a_queue_that_cannot_be_read_holds_nothing_and_is_told_as_missing(tmp_path):
+    link = file_flow("A", "B", 1.0, control=ACT)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+
+    def refuse(_links):
+        raise Permanent("403 Forbidden")
+
+    one.backend.queues = refuse
+    one.run(cycles=4)
+    (missing,) = [signal for signal in one.ledger.signals() if signal.name == "fts_queue"]
+    assert (missing.value, missing.why) == (None, "403 Forbidden")
+    assert all(row.injected for row in one.ledger.rows())
+
+
+def test_no_queue_is_asked_for_where_nothing_is_controlled(tmp_path):
+    link = file_flow("A", "B", 1.0)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+    one.run(cycles=4)
+    assert "queues" not in one.backend.calls

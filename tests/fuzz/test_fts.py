@@ -41,6 +41,8 @@ METHODS = (
     "observe",
     "end",
     "limits",
+    "queues",
+    "queues",
     "delegation",
     "ours",
     "ours",
@@ -136,6 +138,8 @@ def _ask(method: str, backend: FtsBackend, entries: list[Any], ledger: Any) -> N
             no_secret(*(outcome.error for outcome in backend.end(entries)))
         case "limits":
             backend.limits([LINK])
+        case "queues":
+            backend.queues([LINK])
         case "delegation":
             backend.delegation()
         case "ours":

@@ -13,7 +13,7 @@ from dc_inject.backends.fts.endpoint_probe import EndpointProbe, StorageEnd
 from dc_inject.backends.fts.identity import Delegation, check, delegation
 from dc_inject.backends.fts.inventory import Inventory, Replicas
 from dc_inject.backends.fts.jobs import Jobs
-from dc_inject.backends.fts.limits import limits
+from dc_inject.backends.fts.limits import limits, queues
 from dc_inject.backends.fts.listing import JobList
 from dc_inject.backends.fts.observing import Observing
 from dc_inject.backends.fts.removing import Removing
@@ -31,6 +31,7 @@ from dc_inject.model.ports import (
     Identity,
     Observation,
     Outcome,
+    Queue,
     Removal,
     ReplicaStatus,
     RseFacts,
@@ -174,6 +175,11 @@ class FtsBackend:
         """Return where a URL prefix is served."""
         found = urls.parse(rse)
         return [(found.host, found.port or urls.PORTS[found.scheme])]
+
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, Queue]:
+        """Tell what transfers wait on links, whoever submitted them."""
+        with _understood():
+            return queues(self.connection, links)
 
     def credentials_from(self) -> str:
         """Return in words what FTS is asked with, and where it comes from."""

@@ -1,16 +1,19 @@
-"""How many transfers at a time FTS will allow between storages, as far as it tells."""
+"""How many transfers at a time FTS will allow between storages, and how many wait, as far as it tells."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.model import Link, urls
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
+from dc_inject.model.ports import Queue
 from dc_inject.model.transfers import LINK_LIMIT, STORAGE_LIMIT, TransferLimit
 
 _ANY = "*"
+_LATELY = 5  # rows of the optimizer, one a minute, of which the mean counts
 
 Row = Mapping[str, Any]
 Pair = tuple[str, str]
@@ -33,6 +36,26 @@ def limits(connection: Connection, links: Iterable[Link]) -> list[TransferLimit]
     except ServiceError:
         rows = {}
     return list(_optimized(pairs, rows))
+
+
+def queues(connection: Connection, links: Iterable[Link]) -> dict[Link, Queue]:
+    """Return the queues of links of which the optimizer tells anything; every link is a call."""
+    found = {}
+    for link in links:
+        ends = {"source_se": urls.host_key(link.source), "dest_se": urls.host_key(link.destination)}
+        rows: Sequence[Row] = connection.call("get", f"/optimizer/evolution?{urlencode(ends)}")
+        lately = [row for row in rows if _of(row, ends)][:_LATELY]  # the newest first
+        if lately:
+            now, sizes = lately[0], [float(row["filesize_avg"]) for row in lately if row["filesize_avg"]]
+            rate = sum(float(row["throughput"]) for row in lately) / len(lately)
+            size = sum(sizes) / len(sizes) if sizes else 0.0
+            active = now.get("actual_active", now["active"])
+            found[link] = Queue(int(now["queue_size"]), int(active), rate, int(size))
+    return found
+
+
+def _of(row: Row, ends: Mapping[str, str]) -> bool:
+    return all(row[name] == end for name, end in ends.items())
 
 
 def _rows(connection: Connection) -> Sequence[Row]:

@@ -20,7 +20,7 @@ from dc_inject.backends.rucio.rules import Rules
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.backends.rucio.survey import Survey, surveyed
 from dc_inject.backends.rucio.write_endpoints import endpoints
-from dc_inject.model import DatasetFilter, Entry, File, FileFilter, Injection, Item
+from dc_inject.model import DatasetFilter, Entry, File, FileFilter, Injection, Item, Link
 from dc_inject.model.errors import Permanent
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import (
@@ -33,6 +33,7 @@ from dc_inject.model.ports import (
     Identity,
     Observation,
     Outcome,
+    Queue,
     Removal,
     ReplicaStatus,
     RseFacts,
@@ -144,6 +145,11 @@ class RucioBackend:
         """Return where the protocols of an RSE are served."""
         with understood():
             return endpoints(self.connection, rse)
+
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, Queue]:
+        """Tell nothing: only administrators of Rucio may see its requests."""
+        del links
+        return {}
 
     def survey(self, pairs: Iterable[tuple[str, str]]) -> Survey:
         """Tell what a campaign on these links (source, destination) has to reckon with."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from dc_inject.backends.fts import Delegation, FtsBackend
 from dc_inject.model.errors import NeedsOperator, Temporary
+from dc_inject.model.ports import Queue
 from dc_inject.storage import Look, Reach
 
 from .conftest import DESTINATION, LINK, SOURCE
@@ -41,6 +42,20 @@ def test_limits_come_from_whoever_may_be_asked(fts: FakeFts, backend: FtsBackend
         "out of davs://c": (200, "default"),
         "into davs://b": (30, "config"),
     }
+
+
+def test_queues_are_what_the_optimizer_tells_of_the_last_minutes(fts: FakeFts, backend: FtsBackend) -> None:
+    link = LINK._replace(source="davs://a:1/x", destination="davs://b:2/y")
+    row = {
+        "source_se": "davs://a", "dest_se": "davs://b", "active": 20, "actual_active": 12, "queue_size": 900,
+        "throughput": 3e8, "filesize_avg": 2e9,
+    }  # fmt: skip
+    older = row | {"throughput": 1e8, "filesize_avg": 0.0, "queue_size": 5}
+    foreign = row | {"dest_se": "davs://c"}
+    fts.instead += [("GET", "/optimizer/evolution", (200, [foreign, row, older]))]
+    assert backend.queues([link]) == {link: Queue(900, 12, 2e8, 2 * 10**9)}
+    fts.instead += [("GET", "/optimizer/evolution", (200, []))]
+    assert backend.queues([link]) == {}
 
 
 def test_storages_are_asked_as_sources_and_as_destinations(backend: FtsBackend, store: Store) -> None:
