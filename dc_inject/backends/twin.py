@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
 from dc_inject.backends.sim import SimClock
-from dc_inject.model import Dataset, DatasetFilter, Entry, FileFilter, Injection, Item, Slice
+from dc_inject.model import Dataset, DatasetFilter, Entry, FileFilter, Injection, Item, Link, Slice, ports
 from dc_inject.model.errors import Permanent, Temporary, TryOtherItem
 from dc_inject.model.items import ItemId, Range, SliceId
 from dc_inject.model.ports import (
@@ -161,6 +161,11 @@ class TwinBackend:
         """Return nothing: nobody connects to the twin."""
         del rse
         return []
+
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.Queue]:
+        """Tell nothing: it is Rucio, and who asks is no administrator."""
+        del links
+        return {}
 
     # ------------------------------------------------------------------ one rule
 
