@@ -17,7 +17,7 @@ from tests.cli import ledgers
 
 pytest.importorskip("numpy")  # an extra
 ROOT = Path(__file__).parents[2]
-SCENARIOS = sorted(path.parent for path in (ROOT / "scenarios").glob("*/menu.yaml"))
+SCENARIOS = sorted(path.parent for path in (ROOT / "menus" / "twin").glob("*/menu.yaml"))
 
 
 def run(*words: object):
@@ -25,7 +25,7 @@ def run(*words: object):
 
 
 def of(name: str, *more: object):
-    folder = ROOT / "scenarios" / name
+    folder = ROOT / "menus" / "twin" / name
     return run(folder / "menu.yaml", "--grid", folder / "grid.yaml", *more)
 
 
@@ -36,7 +36,7 @@ def test_a_scenario_is_a_menu_without_findings_and_a_grid_with_sources(folder):
     text = (folder / "grid.yaml").read_text()
     assert read(text.encode(), "grid.yaml").name == folder.name
     assert "sources:" in text
-    assert f"[{folder.name}]({folder.name}/)" in (ROOT / "scenarios" / "README.md").read_text()
+    assert f"[{folder.name}]({folder.name}/)" in (ROOT / "menus" / "twin" / "README.md").read_text()
 
 
 def test_what_it_ends_with_for_people():
@@ -88,7 +88,7 @@ def test_without_numpy_it_says_how_to_install_it(monkeypatch):
 def test_what_is_wrong_in_a_grid_is_told_with_its_place(tmp_path):
     grid = tmp_path / "grid.yaml"
     grid.write_text("grid: 1\nname: x\nsites: {A: {storages: {a: {space: 5}}}}\n")
-    error = run(ROOT / "scenarios" / "one-link" / "menu.yaml", "--grid", grid).exception
+    error = run(ROOT / "menus" / "twin" / "one-link" / "menu.yaml", "--grid", grid).exception
     assert isinstance(error, MenuError)
     assert str(error).startswith(f"{grid}:3:")
 
@@ -96,13 +96,13 @@ def test_what_is_wrong_in_a_grid_is_told_with_its_place(tmp_path):
 def test_a_storage_that_the_grid_does_not_have_is_told(tmp_path):
     grid = tmp_path / "grid.yaml"
     grid.write_text("grid: 1\nname: x\nsites: {A: {storages: {T2_CH_CERN: {}, T1_DE_KIT_Dis: {}}}}\n")
-    error = run(ROOT / "scenarios" / "one-link" / "menu.yaml", "--grid", grid).exception
+    error = run(ROOT / "menus" / "twin" / "one-link" / "menu.yaml", "--grid", grid).exception
     assert isinstance(error, MenuError)
     assert "did you mean T1_DE_KIT_Dis?" in str(error)
 
 
 def test_links_through_fts_are_refused():
-    grid = ROOT / "scenarios" / "one-link" / "grid.yaml"
+    grid = ROOT / "menus" / "twin" / "one-link" / "grid.yaml"
     error = run(ROOT / "menus" / "fts-juno-steps.yaml", "--grid", grid).exception
     assert isinstance(error, MenuError)
     assert "only links through Rucio" in str(error)

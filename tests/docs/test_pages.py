@@ -16,7 +16,7 @@ from tests.docs import DOCS, ROOT, hooks
 from tests.docs.generated import FILES, cli
 
 PAGES = sorted(DOCS.rglob("*.md"))
-OUTSIDE = [*sorted(ROOT.glob("*.md")), ROOT / "menus" / "README.md"]
+OUTSIDE = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "menus").rglob("README.md"))]
 
 
 def prose(page: Path) -> str:

@@ -20,7 +20,7 @@ from dc_inject.cli import forecast, simulate
 from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, units
 
-FOLDER = Path(__file__).resolve().parents[2] / "scenarios"
+FOLDER = Path(__file__).resolve().parents[2] / "menus" / "twin"
 SEEDS = 3
 DATASETS = 10  # that a bin is worth, of a link's largest
 
