@@ -10,7 +10,8 @@ A hold arises in one of four places, in this order of time; CONTRIBUTING names t
    due. A missed cycle is `not-running` (`engine/engine.py`: `_turn`).
 2. Before planning (`engine/opening.py`: `_held`). The first that applies, in the order of that function: a service
    that stands still, an availability that could not be read, a closed end, deletions that do not work, an
-   inventory that could not be read.
+   inventory that could not be read. Where control acts, guards (`planning/guards.py`, `engine/guarding.py`) hold a
+   link by such signals too, and do not let go at once.
 3. In planning (`planning/selection.py`: `why`). A hold from before stays. Else it is the limit that cut most bytes
    (`planning/holds.py`: `cut`), if that is at least half of what is missing; among equals the one that comes first
    in `Hold`. Else it is what stopped the choice of datasets; else that nothing fitted. Where only old debt is
