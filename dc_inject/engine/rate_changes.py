@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from dc_inject.engine.context import EngineContext
-from dc_inject.engine.opening import site_of
+from dc_inject.engine.situation import site_of
 from dc_inject.engine.submitting import Submitting
 from dc_inject.model import Campaign, Cycle, FlowKey, Hold
 from dc_inject.planning import overrides, pace

@@ -1,0 +1,230 @@
+"""The situation of a cycle, from which its plan is made: read from the ledger, the menus and services' answers.
+
+A plan needs, for each link, its account, what is on its way and how fast it arrives, and how much of late failed;
+for each destination the space that is left; for the campaign its limits, and what the last hour took of them. What
+is in force at once is combined to the strictest: the smallest limit and space, the longest deletion lag.
+`planning/plan.py` makes the plan.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from dc_inject.engine.context import EngineContext
+from dc_inject.engine.controlling import Controlled
+from dc_inject.ledger import Row
+from dc_inject.model import (
+    Campaign,
+    Cycle,
+    Flow,
+    FlowKey,
+    Held,
+    Hold,
+    Item,
+    Limits,
+    Link,
+    Menu,
+    PoolKey,
+    RseSpec,
+    rates,
+    urls,
+)
+from dc_inject.model.items import blocked
+from dc_inject.model.ports import RseFacts
+from dc_inject.planning import lifetime, pace, plan
+
+SUBMITS_CYCLES = 8  # in which it is looked for how many rules and jobs there was time
+FAILED_CYCLES = 3  # how far back failures count
+HOUR = timedelta(hours=1)
+REMEMBERED = timedelta(hours=12)  # for how long it counts when an item last went out
+
+
+class SituationReader:
+    """Reads the situation of a cycle; it remembers which items went out lately from one cycle to the next."""
+
+    def __init__(self, context: EngineContext) -> None:
+        """Take what the engine's parts share."""
+        self._context = context
+        self._used: dict[str, dict[str, datetime]] = {}  # source -> item -> the cycle in which it last went out
+        self._used_read: datetime | None = None
+
+    def demands(
+        self,
+        cycle: Cycle,
+        flows: Mapping[FlowKey, Flow],
+        held: Mapping[FlowKey, Held | None],
+        controlled: Controlled,
+    ) -> tuple[plan.Demand, ...]:
+        """Return what is known of each flow: its account, and how its bytes went lately."""
+        ledger, now = self._context.ledger, self._context.clock.now()
+        accounts, recent = ledger.accounts(), ledger.recent_due(cycle)
+        before = {row.key: row for row in ledger.rows(cycle=Cycle(cycle.start - cycle.length, cycle.length))}
+        extras = ledger.extras()
+        since = ledger.since or now
+        known = (cycle.start - since) / cycle.length >= lifetime.UNKNOWN_CYCLES
+        completion = ledger.completion_times(now - lifetime.MEASURED_OVER) if known else {}
+        until_ended = lifetime.until_ended(completion, flows, cycle)
+        arriving = self._arriving(cycle, flows)
+        failed = ledger.failed_parts(cycle.start - FAILED_CYCLES * cycle.length)
+        rows = {row.key: row for row in ledger.rows(cycle=cycle)}
+        return tuple(
+            plan.Demand(
+                flow=flow,
+                due=rows[key].due,
+                recent_due=recent[key],
+                account=plan.Account(
+                    accounts[key].due,
+                    accounts[key].injected,
+                    accounts[key].forgiven,
+                    accounts[key].in_doubt,
+                    extras[key],
+                ),
+                held=held[key],
+                before=held_before.hold if key in before and (held_before := before[key].held) else None,
+                saved=_saved(before[key]) if key in before else 0,
+                completion=until_ended[key],
+                failed=failed.get(key, 0.0),
+                coming=accounts[key].coming,
+                arriving=arriving.get(key),
+                decision=controlled.acting(flow),
+                moved_over=rows[key].forgiven,
+            )
+            for key, flow in flows.items()
+        )
+
+    def read(
+        self,
+        campaign: Campaign,
+        cycle: Cycle,
+        demands: tuple[plan.Demand, ...],
+        facts: Mapping[tuple[str, str], RseFacts],
+        pools: Mapping[PoolKey, list[Item]],
+    ) -> plan.Situation:
+        """Return all that the plan of a cycle starts from; `facts` are by service and end of a link."""
+        ledger, now = self._context.ledger, self._context.clock.now()
+        flows = [demand.flow for demand in demands]
+        earlier = ledger.given_in(cycle.end - HOUR, cycle.start)
+        last_hour: dict[Link, int] = defaultdict(int)
+        for key, (injected, _) in earlier.items():
+            last_hour[key.link] += injected
+        submitted = ledger.submitted(cycle.start - SUBMITS_CYCLES * cycle.length, cycle.start)
+        submits = {service: pace.time_for(counts) for service, counts in submitted.items()}
+        menus = campaign.in_force(cycle.start, cycle.end)
+        return plan.Situation(
+            campaign=campaign.name,
+            contact=campaign.contact,
+            cycle=cycle,
+            now=now,
+            demands=self._context.with_slices(demands),
+            pools=pools,
+            taken=frozenset(ledger.taken(now)),
+            once_only=frozenset(ledger.once_only()) if any(flow.once for flow in flows) else frozenset(),
+            leaving=frozenset(ledger.leaving()),
+            used=self._note_last_used(cycle),
+            destinations=self._destinations(menus, flows, facts),
+            sites=tuple(site for menu in menus for site in menu.sites),
+            site_of=site_of(campaign),
+            limits=strictest(menu.limits for menu in menus),
+            rules_last_hour=sum(rules for _, rules in earlier.values()),
+            last_hour=last_hour,
+            files_in_flight=ledger.files_in_flight(),
+            submits={service: count for service, count in submits.items() if count is not None},
+            may_end=frozenset(name for name, identity in self._context.identities.items() if identity.may_end),
+        )
+
+    def _note_last_used(self, cycle: Cycle) -> Mapping[str, Mapping[str, datetime]]:
+        """Read when items last left their sources, as far back as matters; old cycles are read once."""
+        oldest = cycle.start - REMEMBERED
+        for source, used in self._used.items():
+            self._used[source] = {item: at for item, at in used.items() if at >= oldest}
+        # What changed in the last cycles since they were read is read anew: answers may come late.
+        since = oldest if self._used_read is None else max(oldest, self._used_read - cycle.length)
+        for item, source, at in self._context.ledger.used(since):
+            for name in blocked(item):
+                last = self._used.setdefault(source, {})
+                last[name] = max(at, last.get(name, at))
+        self._used_read = cycle.start
+        return self._used
+
+    def _arriving(self, cycle: Cycle, flows: Mapping[FlowKey, Flow]) -> dict[FlowKey, float]:
+        """Return at which rate bytes arrived on each flow in the last cycles, in bytes per second.
+
+        Only of flows that had something on its way all that time: where nothing was asked for, nothing can arrive.
+        The time is four cycles, or half of the lifetime where that is shorter. It is not known where something was
+        not looked at in the last cycle, since bytes count as moved when they are seen.
+        """
+        oldest = self._context.ledger.on_their_way_since()
+        rows: dict[FlowKey, list[Row]] = defaultdict(list)
+        for row in self._context.ledger.rows(since=cycle.start - lifetime.UNKNOWN_CYCLES * cycle.length):
+            rows[row.key].append(row)
+        arriving = {}
+        for key, (first, seen) in oldest.items():
+            if key not in flows or seen < cycle.start - cycle.length:
+                continue
+            count = max(1, min(lifetime.UNKNOWN_CYCLES, int(flows[key].lifetime_max / 2 / cycle.length)))
+            since = cycle.start - count * cycle.length
+            if first <= since:
+                moved = sum(row.moved for row in rows[key] if since <= row.cycle.start < cycle.start)
+                arriving[key] = moved / (cycle.start - since).total_seconds()
+        return arriving
+
+    def _destinations(
+        self, menus: Iterable[Menu], flows: Iterable[Flow], facts: Mapping[tuple[str, str], RseFacts]
+    ) -> dict[str, plan.Destination]:
+        """Combine what the menu grants and what the service sees of each destination."""
+        specs = _specs(menus)
+        resident, on_its_way = self._context.ledger.resident(), self._context.ledger.on_its_way()
+        together: dict[str, int] = defaultdict(int)  # several prefixes may be of one disk
+        for name, size in on_its_way.items():
+            together[urls.host_of(name)] += size
+        result = {}
+        for service, name in {(flow.link.through, flow.link.destination) for flow in flows}:
+            spec, fact = specs.get(name, RseSpec()), facts.get((service, name), RseFacts(name))
+            ours, coming = resident.get(name, 0), together[urls.host_of(name)]
+            spaces = [spec.space, None if fact.free is None else fact.free - coming + ours]
+            frees = [
+                None if spec.space is None else spec.space - ours,
+                None if fact.free is None else fact.free - coming,
+            ]
+            result[name] = plan.Destination(
+                space=min((s for s in spaces if s is not None), default=None),
+                free=min((f for f in frees if f is not None), default=None),
+                quota_left=fact.quota_left,
+                deletion_lag=spec.deletion_lag,
+            )
+        return result
+
+
+def _saved(row: Row) -> int:
+    """Return what a flow left of its debt by choice in a cycle, to save up for a dataset."""
+    if row.held is not None and row.held.hold is not Hold.TOO_COARSE:
+        return 0
+    return max(0, row.want - row.forgiven - row.injected)
+
+
+def _specs(menus: Iterable[Menu]) -> dict[str, RseSpec]:
+    """Return what the menus grant of each RSE: of several the smallest space and the longest lag."""
+    specs: dict[str, RseSpec] = {}
+    for name, spec in ((n, s) for menu in menus for site in menu.sites for n, s in site.rses.items()):
+        other = specs.get(name, spec)
+        spaces = [space for space in (other.space, spec.space) if space is not None]
+        specs[name] = RseSpec(min(spaces, default=None), max(other.deletion_lag, spec.deletion_lag))
+    return specs
+
+
+def site_of(campaign: Campaign) -> dict[str, str]:
+    """Return the site of every RSE that the menus place."""
+    return rates.site_of(site for menu in campaign.menus for site in menu.sites)
+
+
+def strictest(limits: Iterable[Limits]) -> Limits:
+    """Combine the limits of menus in force at once: a brake is as strong as the strongest of them."""
+    in_force = list(limits) or [Limits()]
+    return Limits(
+        total=min(limit.total for limit in in_force),
+        per_site=min(limit.per_site for limit in in_force),
+        rules_per_hour=min(limit.rules_per_hour for limit in in_force),
+        files_in_flight=min(limit.files_in_flight for limit in in_force),
+    )
