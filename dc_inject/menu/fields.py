@@ -1,23 +1,25 @@
 """The types of a menu's values for pydantic: text in, typed value out, and what an editor is told of them.
 
-A type raises WrongError for a text that it cannot read; dc_inject.menu.validation says where that stands.
+pydantic itself reads whole numbers, switches and words; for the rest a function of `values` reads the text, or raises
+WrongError. `validation` says where the mistake stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, PlainValidator, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
 
 from dc_inject.menu import addresses, values
 from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
 from dc_inject.menu.values import WrongError
-from dc_inject.model import Listing, Mode, Order, Verify, services
+from dc_inject.model import Listing, Mode, Order, Verify
 from dc_inject.model.findings import CODES
+from dc_inject.model.services import SERVICES, Service
 
 T = TypeVar("T")
 
@@ -27,7 +29,7 @@ def _text(value: Node) -> Text:
     if isinstance(value, Text):
         return value
     kind = "a list" if isinstance(value, Seq) else "a mapping"
-    raise WrongError(f"{kind} where one value is expected", "write one value", value.place)
+    raise WrongError(f"expected one value, got {kind}", "write one value", value.place)
 
 
 def _reading(info: ValidationInfo) -> Reading:
@@ -63,16 +65,14 @@ def _example(*examples: object) -> Any:  # noqa: ANN401  a type, as pydantic has
     return Annotated[str, Field(examples=list(examples))]
 
 
-def _word(words: Mapping[str, T]) -> PlainValidator:
-    """Return what reads one of a few words, with what each stands for."""
-    enum: list[JsonValue] = [*words]
+def _words(*words: str | bool) -> WithJsonSchema:
+    return WithJsonSchema({"enum": [*words]})
 
-    def read(text: str) -> T:
-        if text not in words:
-            raise WrongError(f"{values.shown(text)!r} is not known here", f"write {' or '.join(words)}")
-        return words[text]
 
-    return _read(read, Annotated[str, Field(json_schema_extra={"enum": enum})])
+def _service(text: str) -> Service:
+    if text not in SERVICES:
+        raise WrongError(f"{values.shown(text)!r} is not known here", f"write {' or '.join(SERVICES)}")
+    return SERVICES[text]
 
 
 def _code(text: str) -> str:
@@ -98,10 +98,10 @@ CycleLength = Annotated[timedelta, _read(values.cycle, _example("15 min"))]
 Fraction = Annotated[float, _read(values.fraction, _PART)]
 Part = Annotated[float, _read(values.part, _PART)]
 Share = Annotated[float, _read(values.share, Annotated[float, Field(ge=0)])]
-Count = Annotated[int, _read(values.count, Annotated[int, Field(ge=1)])]
-Priority = Annotated[int, _read(values.priority, Annotated[int, Field(ge=1, le=5)])]
-Version = Annotated[int, _read(values.version, Literal[1])]
-Switch = Annotated[bool, _read(values.switch, Literal[True, False, "yes", "no", "on", "off"])]
+Count = Annotated[int, Field(ge=1)]
+Priority = Annotated[int, Field(ge=1, le=5)]
+Version = Annotated[int, Field(ge=1), WithJsonSchema({"const": 1})]
+Switch = Annotated[bool, _words(True, False, "yes", "no", "on", "off")]
 Counts = Annotated[tuple[int, int], _read(values.counts, _example("1..1000"))]
 Sizes = Annotated[tuple[int, int], _read(values.sizes, _example("1..20 GB"))]
 Clock = Annotated[timedelta, _read(values.clock, _example("08:00"))]
@@ -113,15 +113,13 @@ LinkName = Annotated[str, _read(addresses.link, _example("T2_CH_CERN:T1_DE_KIT_D
 FtsAddress = Annotated[str, _read(addresses.endpoint, _example("https://fts3.example.org:8446"))]
 Folder = Annotated[str, _read(addresses.path, _example("data/2024", "."))]
 Pattern = Annotated[str, _read(addresses.pattern, _example("*.root"))]
-JobFiles = Annotated[
-    int, _read(values.whole(1, 5000, "the number of a job's files"), Annotated[int, Field(ge=1, le=5000)])
-]
-Retries = Annotated[int, _read(values.whole(0, 10, "a number of tries"), Annotated[int, Field(ge=0, le=10)])]
-SciTag = Annotated[int, _read(values.whole(65, 65535, "a scitag"), Annotated[int, Field(ge=65, le=65535)])]
-Checksums = Annotated[Verify, _word({way.value: way for way in Verify})]
-Service = Annotated[services.Service, _word(services.SERVICES)]
-TakeOrder = Annotated[Order, _word({order.value: order for order in Order})]
-ControlMode = Annotated[Mode, _word({mode.value: mode for mode in Mode})]
+JobFiles = Annotated[int, Field(ge=1, le=5000)]
+Retries = Annotated[int, Field(ge=0, le=10)]
+SciTag = Annotated[int, Field(ge=65, le=65535)]
+Checksums = Annotated[Verify, _words(*Verify)]
+Through = Annotated[Service, _read(_service, Annotated[str, _words(*SERVICES)])]
+TakeOrder = Annotated[Order, _words(*Order)]
+ControlMode = Annotated[Mode, _words(*Mode)]
 Line = Annotated[str, _read(values.line, str)]
 Prose = Annotated[str, _read(str, str)]
 Activity = Annotated[str, _read(values.activity, _example("Data Challenge"))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -15,7 +14,7 @@ from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.nodes import Map, Node, Place, Seq, Text
 from dc_inject.menu.round_trip import Position, RoundTrip
-from dc_inject.menu.validation import MenuModel
+from dc_inject.menu.validation import MenuModel, parts_of
 from dc_inject.model import Flow, rates, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.model.services import DEFAULT
@@ -144,15 +143,8 @@ def _amounts_of(part: MenuModel) -> Iterator[Text]:
         for inner in value if isinstance(value, tuple) else (value,):
             if isinstance(inner, MenuModel):
                 yield from _amounts_of(inner)
-        if f.SCALED in _parts(field.annotation):
+        if f.SCALED in parts_of(field.annotation):
             yield from (text for text in part.texts(part.key_of(name)) if _is_amount(text))
-
-
-def _parts(hint: object) -> Iterator[object]:
-    """Yield a type with all that it is made of."""
-    yield hint
-    for one in typing.get_args(hint):
-        yield from _parts(one)
 
 
 def _is_amount(text: str) -> bool:

@@ -9,7 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from dc_inject.menu import fields as f
-from dc_inject.menu import validation, values
+from dc_inject.menu import validation
 from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Map, Node, Seq, Text
 from dc_inject.menu.validation import MenuModel
@@ -34,11 +34,14 @@ class SlicesEntry(MenuModel):
     never: f.Switch = Field(False, description="Whole datasets, where slices would hold")
 
 
+_SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
 def _scope(value: Node) -> Node:
     """Take a scope for `{scope: ...}`, and a switch for whether there are any: `no` for `{never: true}`."""
     if not isinstance(value, Text):
         return value
-    wanted = values.SWITCHES.get(value.strip().lower())
+    wanted = _SWITCHES.get(value.strip().lower())
     if wanted is None:
         return Map([(Text("scope", value.place), value)], value.place)
     return Map([(Text("never", value.place), Text("false" if wanted else "true", value.place))], value.place)
@@ -125,7 +128,7 @@ ControlMode = Annotated[ControlEntry, BeforeValidator(_mode, json_schema_input_t
 class Overrides(MenuModel):
     """What may be said for the whole menu (under `defaults`), for a scenario or for a link."""
 
-    through: f.Service | None = Field(None, description="The service that moves the bytes")
+    through: f.Through | None = Field(None, description="The service that moves the bytes")
     activity: f.Activity | None = Field(None, description="The activity of rules or jobs")
     priority: f.Priority | None = Field(None, description="Divides our own budgets, 1 to 5 (most)")
     service_priority: f.Priority | None = Field(

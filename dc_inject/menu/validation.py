@@ -205,7 +205,8 @@ def _note(details: ErrorDetails, spot: _Spot, reading: Reading, parts: Mapping[s
         prefix = "" if message.startswith("`") else f"`{spot.key}`: "
         reading.complain((wrong.place if isinstance(wrong, WrongError) else None) or place, prefix + message, hint)
     elif wrong is None:
-        _misplaced(given, "a list" if details["type"] == "tuple_type" else "a mapping", place, reading)
+        key = last if isinstance(last, str) else spot.key
+        _unexpected(given, _expected(details, spot), values.shown(key), place, reading)
 
 
 def _key_place(holder: Node, key: str) -> Place:
@@ -213,12 +214,41 @@ def _key_place(holder: Node, key: str) -> Place:
     return written.place if isinstance(written, Text) else holder.place
 
 
-def _misplaced(node: Node | None, expected: str, place: Place, reading: Reading) -> None:
-    """Complain of a list, mapping or text where something else belongs."""
+def _unexpected(node: Node | None, expected: str, key: str, place: Place, reading: Reading) -> None:
+    """Complain of a value that pydantic did not take."""
     what = "a mapping" if isinstance(node, Map) else "a list"
     what = repr(values.shown(node, 40)) if isinstance(node, Text) else what
     hints = {"a list": "write a list: `- ...` lines, or [...]", "a mapping": "write `key: value` lines, or {...}"}
-    reading.complain(place, f"{what} stands where {expected} belongs", hints[expected])
+    reading.complain(place, f"`{key}`: expected {expected}, got {what}", hints.get(expected, f"write {expected}"))
+
+
+def _expected(details: ErrorDetails, spot: _Spot) -> str:
+    """Return what pydantic expected instead of a value."""
+    kind, context = details["type"], details.get("ctx", {})
+    if kind == "tuple_type":
+        return "a list"
+    if kind == "enum":
+        return str(context["expected"]).replace("'", "")
+    if kind.startswith("bool"):
+        return "true or false"
+    if not kind.startswith("int") and not context.keys() & {"ge", "le"}:
+        return "a mapping"
+    field = next(field for name, field in spot.part.model_fields.items() if spot.part.key_of(name) == spot.key)
+    bounds = {
+        name: getattr(limit, name)
+        for part in (field, *parts_of(field.annotation))
+        for limit in getattr(part, "metadata", ())
+        for name in ("ge", "le")
+        if hasattr(limit, name)
+    }
+    return f"a whole number from {bounds['ge']}" + (f" to {bounds['le']}" if "le" in bounds else " on")
+
+
+def parts_of(annotation: object) -> Iterator[object]:
+    """Yield a type with all that it is made of."""
+    yield annotation
+    for argument in get_args(annotation):
+        yield from parts_of(argument)
 
 
 def _nearest(key: str, part: type[MenuModel], parts: Mapping[str, type[MenuModel]]) -> str:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, NoReturn
 from zoneinfo import ZoneInfo
 
 from dc_inject.menu.nodes import Place
 from dc_inject.model import naming, redaction, units
-
-T = TypeVar("T")
 
 _RSE = re.compile(r"[A-Za-z0-9_.-]+")
 _TIME = re.compile(
@@ -25,7 +23,6 @@ _DECIMAL = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,12})?")
 _WHOLE = re.compile(r"[0-9]{1,15}")
 _CLOCK = re.compile(r"(?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9])")
 _SIZE_UNIT = re.compile(r"[0-9.\s]*(?P<unit>[A-Za-z]+)")
-SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _FIRST_YEAR, _LAST_YEAR = 2000, 2199
 
 
@@ -166,46 +163,6 @@ def share(text: str) -> float:
     if not _DECIMAL.fullmatch(text):
         _not(text, "a share", "a plain number, such as 40")
     return float(text)
-
-
-def count(text: str) -> int:
-    """Read a whole number above zero."""
-    if not _WHOLE.fullmatch(text.replace("_", "")) or int(text.replace("_", "")) == 0:
-        _not(text, "a number to count with", "a whole number above 0, such as 3000")
-    return int(text.replace("_", ""))
-
-
-def whole(low: int, high: int, what: str) -> Callable[[str], int]:
-    """Return what reads a whole number between two bounds, both inclusive."""
-
-    def read(text: str) -> int:
-        if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
-            _not(text, what, f"a whole number from {low} to {high}")
-        return int(text)
-
-    return read
-
-
-def version(text: str) -> int:
-    """Read the version of the format."""
-    if not _WHOLE.fullmatch(text):
-        _not(text, "a version of the menu format", "`menu: 1`")
-    return int(text)
-
-
-def priority(text: str) -> int:
-    """Read a priority, 1 to 5."""
-    if text not in {"1", "2", "3", "4", "5"}:
-        _not(text, "a priority", "a whole number from 1 to 5")
-    return int(text)
-
-
-def switch(text: str) -> bool:
-    """Read true or false, as all of YAML's versions write them: yes, on, no and off too, in any case."""
-    value = SWITCHES.get(text.lower())
-    if value is None:
-        _not(text, "true or false", "true or false (yes, no, on and off are known too)")
-    return value
 
 
 def counts(text: str) -> tuple[int, int]:

@@ -83,7 +83,7 @@ def test_a_volume_is_given_at_its_rate_until_it_is_there() -> None:
     [
         ("one: {from: A, to: B, again: true}", "`rate` is missing", "what comes round goes out at a rate"),
         ("one: {from: A, to: B, again: true, keep: 1 TB, rate: 1 Gb/s}", "`again` stands beside `keep`", "one of"),
-        ("one: {from: A, to: B, again: maybe, rate: 1 Gb/s}", "`again`: 'maybe'", "true"),
+        ("one: {from: A, to: B, again: maybe, rate: 1 Gb/s}", "got 'maybe'", "true"),
         ("one: {from: A, to: B}", "`rate` is missing", "add `rate: ...`"),
         ("one: {from: A, to: B, keep: 2 TB}", "`rate` is missing", "bytes that are kept are refilled at a rate"),
         (

@@ -95,13 +95,13 @@ def test_a_site_stands_for_its_rse() -> None:
     [
         ("{to: {X: D}}", "`then`: X is no destination of the scenario", "destinations: B, C"),
         ("{to: {B: B}}", "`then`: B is where the first hop ends", "another RSE"),
-        ("{to: {B: [D, E]}}", "a list where one value is expected", "one value"),
+        ("{to: {B: [D, E]}}", "expected one value, got a list", "one value"),
         ("{to: {}}", "`to`: there is nothing in it", "name RSEs"),
         ("{rate: 1 Gb/s}", "`to` is missing", "T1_DE_KIT_Tape"),
         ('{to: {B: "tier=0&disk"}}', "`then`: tier=0&disk is no single RSE", "one RSE"),
         ("{to: D, rate: fast}", "`rate`: 'fast' is not a rate", "10 Gb/s"),
         ("{to: D, volume: 1 TB}", "the key `volume` is unknown here", "it belongs into"),
-        ("D", "'D' stands where a mapping belongs", "{...}"),
+        ("D", "`then`: expected a mapping, got 'D'", "{...}"),
     ],
 )
 def test_what_is_wrong(then: str, message: str, hint: str) -> None:

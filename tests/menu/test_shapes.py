@@ -145,7 +145,7 @@ b: {from: A, to: C, rate: 30 Gb/s, shape: {steps: [0 %, 100 %], hold: 1 h, repea
     ("shape", "message", "hint"),
     [
         ("{}", "the shape says nothing", "`ramp`, `steps`, `burst` and `daily`"),
-        ("ramp", "'ramp' stands where a mapping belongs", "{...}"),
+        ("ramp", "`shape`: expected a mapping, got 'ramp'", "{...}"),
         ("{ramp: 1 h, burst: 1 h, pause: 1 h}", "the shape has `ramp` and `burst`", "write one of"),
         ("{ramp: 1 h, hold: 1 h}", "`hold` stands beside `ramp`", "it goes with `steps`"),
         ("{burst: 1 h, pause: 1 h, from: 10 %}", "`from` stands beside `burst`", "it goes with `ramp`"),

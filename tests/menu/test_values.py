@@ -6,8 +6,12 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
+from pydantic import TypeAdapter
 
-from dc_inject.menu import addresses, values
+from dc_inject.menu import addresses, fields, values
+from dc_inject.menu.nodes import Place, Text
+from dc_inject.model import Order, Verify
+from tests.menu.texts import problems, text
 
 ZURICH = ZoneInfo("Europe/Zurich")
 
@@ -68,13 +72,6 @@ def test_wrong_moments(text: str, message: str, hint: str) -> None:
         (values.fraction, "0", 0.0),
         (values.part, "25%", 0.25),
         (values.share, "15.79", 15.79),
-        (values.count, "3_000", 3000),
-        (values.priority, "5", 5),
-        (values.switch, "true", True),
-        (values.switch, "Yes", True),
-        (values.switch, "on", True),
-        (values.switch, "no", False),
-        (values.switch, "OFF", False),
         (addresses.link, "A:B", "A:B"),
         (addresses.link, "A->B", "A:B"),
         (addresses.link, " A -> B ", "A:B"),
@@ -113,12 +110,6 @@ def test_values(read, text: str, expected: object) -> None:
         (values.share, "-1"),
         (values.share, "nan"),
         (values.share, "10 Gb/s"),
-        (values.count, "0"),
-        (values.count, "1.5"),
-        (values.count, "_"),
-        (values.priority, "6"),
-        (values.switch, "perhaps"),
-        (values.switch, "1"),
         (addresses.link, "A->"),
         (addresses.link, "A->B->C"),
         (values.cycle, "2 d"),
@@ -146,3 +137,51 @@ def test_wrong_values(read, text: str) -> None:
     message, hint = values.explain(caught.value)
     assert message
     assert hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "expected"),
+    [
+        (fields.Count, "3_000", 3000),
+        (fields.Priority, "5", 5),
+        (fields.Switch, "true", True),
+        (fields.Switch, "Yes", True),
+        (fields.Switch, "on", True),
+        (fields.Switch, "no", False),
+        (fields.Switch, "OFF", False),
+        (fields.TakeOrder, "random", Order.RANDOM),
+        (fields.Checksums, "target", Verify.TARGET),
+    ],
+)
+def test_what_pydantic_reads(kind: object, text: str, expected: object) -> None:
+    """Whole numbers, switches and words."""
+    assert TypeAdapter(kind).validate_python(Text(text, Place("m.yaml", 1))) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"limits": "limits: {files_in_flight: 0}"}, "a whole number from 1 on, got '0'"),
+        ({"limits": "limits: {files_in_flight: 1.5}"}, "a whole number from 1 on, got '1.5'"),
+        ({"limits": "limits: {files_in_flight: _}"}, "a whole number from 1 on, got '_'"),
+        ({"limits": f"limits: {{files_in_flight: {'9' * 5000}}}"}, "a whole number from 1 on, got '9999"),
+        ({"limits": "limits: {files_in_flight: [1]}"}, "a whole number from 1 on, got a list"),
+        ({"defaults": "defaults: {datasets: {did: 'a:b'}, priority: 6}"}, "a whole number from 1 to 5, got '6'"),
+        (
+            {"defaults": "defaults: {datasets: {did: 'a:b'}, jobs: {scitag: 64}}"},
+            "number from 65 to 65535, got '64'",
+        ),
+        ({"x": "above_production: perhaps"}, "true or false, got 'perhaps'"),
+        ({"x": "above_production: {a: b}"}, "true or false, got a mapping"),
+        (
+            {"defaults": "defaults: {datasets: {did: 'a:b', order: first}}"},
+            "largest-first, smallest-first or random, got 'first'",
+        ),
+    ],
+)
+def test_what_pydantic_refuses(content: dict[str, str], expected: str) -> None:
+    """With what it expected, and where it stands."""
+    (problem,) = problems(text(**content))
+    assert expected in problem.message
+    assert problem.column >= 1
+    assert problem.hint.startswith("write ")
