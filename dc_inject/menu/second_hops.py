@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.nodes import Complain, Place
@@ -84,25 +85,24 @@ def _targets(
 
 def _onward(name: str, entry: ThenEntry, link: Link, first: Iterable[Flow], whole: float | None) -> Flow:
     some = list(first)
-    first_hop, rate = some[0], sum(flow.rate for flow in some)
-    return Flow(
+    rate = sum(flow.rate for flow in some)
+    return replace(
+        some[0],
         scenario=name,
         link=link,
         rate=rate if whole is None or entry.rate is None else entry.rate * rate / whole,
+        shape=None,
+        goal=SecondHop(),
         start=min(flow.start for flow in some),
         end=max(flow.end for flow in some),
         datasets=FileFilter(landed=name) if link.service.takes_files else DatasetFilter((), landed=name),
-        goal=SecondHop(),
-        order=first_hop.order,
-        grain=first_hop.grain,
-        activity=entry.activity or first_hop.activity,
-        priority=first_hop.priority,
-        service_priority=first_hop.service_priority,
+        activity=entry.activity or some[0].activity,
         lifetime_min=min(flow.lifetime_min for flow in some),
         lifetime_max=max(flow.lifetime_max for flow in some),
         dwell=max(flow.dwell for flow in some),
-        job=first_hop.job,
-        control=first_hop.control,
+        overhead=0.0,
+        slices=None,
         menu=entry.place.file,
         line=entry.place.line,
+        stated=False,
     )

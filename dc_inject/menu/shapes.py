@@ -28,21 +28,21 @@ def made(terms: Terms, rate: float, zone: ZoneInfo, complain: Complain) -> Shape
 
     `rate` (bytes per second) is what levels that are told as rates are parts of.
     """
-    entry = terms.shape
+    entry, start, end = terms.shape, terms.flow.start, terms.flow.end
     if entry is None or not _is_one(entry, complain):
         return None
     way = next(way for way in _WAYS if entry.written(way))
     build = _BUILD.get(way)
-    understood = not math.isnan(rate) and terms.start.year >= 2000 and terms.end.year < 2200
+    understood = not math.isnan(rate) and start.year >= 2000 and end.year < 2200
     if build is None or not understood:  # a constant; or something else was complained of
         return None
-    shape = build(_Levels(entry, rate, zone, complain), terms.start)
-    if shape is None or not _fits(shape, terms, entry, complain):
+    shape = build(_Levels(entry, rate, zone, complain), start)
+    if shape is None or not _fits(shape, end - start, entry, complain):
         return None
     if not any(point.level for point in shape.points):
         complain(entry.at(way), "the shape has no level above 0", "remove the link, or `exclude` it for a time")
         return None
-    return _by_the_clock(shape, terms.start, terms.end, zone) if way == "daily" else shape
+    return _by_the_clock(shape, start, end, zone) if way == "daily" else shape
 
 
 def _is_one(entry: ShapeEntry, complain: Complain) -> bool:
@@ -193,9 +193,9 @@ def _stairs(start: datetime, parts: Sequence[float], held: Sequence[timedelta], 
     return Shape(start, tuple(points), ats[-1], kind)
 
 
-def _fits(shape: Shape, terms: Terms, entry: ShapeEntry, complain: Complain) -> bool:
+def _fits(shape: Shape, window: timedelta, entry: ShapeEntry, complain: Complain) -> bool:
     """Complain of a shape that its window is too short or too long for."""
-    window, last = terms.end - terms.start, shape.points[-1].at
+    last = shape.points[-1].at
     if window <= timedelta(0):
         return False
     if shape.period is not None and window / shape.period > MOST_ROUNDS:

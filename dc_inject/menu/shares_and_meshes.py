@@ -146,7 +146,7 @@ class FlowWriter:
 
     def _ask(self, entry: Scenario | LinkEntry, terms: Terms) -> _Ask | None:
         ask = _asked(entry, terms, ZoneInfo(self._document.timezone), self._complain)
-        if terms.slices and ask is not None and ask.goal is not None and not isinstance(ask.goal, Keep):
+        if terms.flow.slices and ask is not None and ask.goal is not None and not isinstance(ask.goal, Keep):
             hint = "slices are for rates and `keep`: write `datasets: {slices: no}` there"
             self._complain(entry.place, f"`slices` cannot go with `{ask.goal.kind}`", hint)
         return ask
@@ -238,27 +238,14 @@ _PLAIN = {"from", "to", "rate", "volume", "keep", "again", "both_ways", "tape_ag
 def _flow(
     scenario: str, pair: tuple[str, str], ask: _Ask, terms: Terms, place: Place, *, stated: bool = False
 ) -> Flow:
-    return Flow(
+    return replace(
+        terms.flow,
         scenario=scenario,
         link=Link(*pair, terms.service.name),
         rate=ask.rate,
         shape=ask.shape,
         goal=ask.goal,
-        start=terms.start,
-        end=terms.end,
-        datasets=terms.datasets,
-        order=terms.order,
-        grain=terms.grain,
-        activity=terms.activity,
-        priority=terms.priority,
-        service_priority=terms.service_priority,
-        lifetime_min=terms.lifetime_min,
-        lifetime_max=terms.lifetime_max,
-        dwell=terms.dwell,
-        overhead=0.0 if ask.goal else terms.overhead,  # a goal is what is to arrive
-        job=terms.job,
-        slices=terms.slices,
-        control=terms.control,
+        overhead=0.0 if ask.goal else terms.flow.overhead,  # a goal is what is to arrive
         menu=place.file,
         line=place.line,
         stated=stated,
@@ -306,9 +293,10 @@ def _even(entry: Scenario | LinkEntry, terms: Terms, complain: Complain) -> floa
     if terms.shape is not None and not terms.shape.constant:
         what = "a shape, but no `rate` for it"
         complain(entry.at("volume"), what, "add `rate: ...`, or write `shape: constant`")
-    if entry.volume is None or terms.start.year < 2000 or terms.end.year >= 2200 or terms.start >= terms.end:
+    start, end = terms.flow.start, terms.flow.end
+    if entry.volume is None or start.year < 2000 or end.year >= 2200 or start >= end:
         return math.nan
-    return entry.volume / (terms.end - terms.start).total_seconds()
+    return entry.volume / (end - start).total_seconds()
 
 
 def _some(names: Iterable[str]) -> str:

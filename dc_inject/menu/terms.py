@@ -1,98 +1,81 @@
-"""On which terms a link is served: what it says itself, else its scenario, else the menu's defaults."""
+"""On which terms a link is served: what it says itself, else its scenario, else the menu's defaults.
+
+Each key is taken from the most special level that has it, also inside `lifetime`, `datasets`, `files` and `jobs`.
+Whatever names datasets or files (`did`, `containers` and `file` together; `list`; `folder`) replaces all names of the
+levels above.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+import math
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from dc_inject.menu.nodes import Complain, Place
-from dc_inject.menu.schema import (
-    Datasets,
-    Defaults,
-    Document,
-    Files,
-    Jobs,
-    Lifetime,
-    Overrides,
-    ShapeEntry,
-    Windowed,
-)
-from dc_inject.model import Control, DatasetFilter, FileFilter, JobOptions, Mode, Order, units
+from dc_inject.menu.schema import Datasets, Defaults, Document, Overrides, ShapeEntry, Windowed
+from dc_inject.menu.validation import MenuModel
+from dc_inject.model import Control, DatasetFilter, FileFilter, Flow, JobOptions, Link, Order, units
 from dc_inject.model.items import MARK, Slicing
 from dc_inject.model.services import DEFAULT, SERVICES, Service, titles
 from dc_inject.model.types import LONGEST, SHORTEST
 
-T = TypeVar("T")
-
-FILES = (1, 1000)
-MEAN_FILE = (10**9, 20 * 10**9)
 ANY = (1, 2**63 - 1)  # bounds that let all pass
 HIGHEST_SERVICE_PRIORITY = 3  # the default of Rucio and FTS: production is not overtaken
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a menu says of a link beside its ends and its rate; the fields are those of model.Flow."""
+class Terms(NamedTuple):
+    """A flow that has all but its scenario, ends and rate, and how its rate goes over time."""
 
-    service: Service
-    start: datetime
-    end: datetime
-    datasets: DatasetFilter | FileFilter
-    order: Order
-    grain: float
-    activity: str
-    priority: int
-    service_priority: int
-    lifetime_min: timedelta
-    lifetime_max: timedelta
-    dwell: timedelta
-    overhead: float
-    job: JobOptions | None
+    flow: Flow
     shape: ShapeEntry | None
-    slices: Slicing | None
-    control: Control
+
+    @property
+    def service(self) -> Service:
+        """The service that its bytes go through."""
+        return self.flow.link.service
 
 
 def terms(document: Document, levels: Sequence[Overrides], place: Place, complain: Complain) -> Terms:
     """Put the terms of a link or scenario together; `levels` begin with the most special one."""
     start, end = _window(document, levels, complain)
-    shortest, longest = _lifetime(levels, place, complain)
-    service = _or(_first(levels, lambda level: level.through), DEFAULT)
+    said = _merged(levels)
+    lifetime = _merged(level.lifetime for level in levels)
+    shortest, longest = lifetime.get("min", SHORTEST), lifetime.get("max", LONGEST)
+    if shortest > longest:
+        complain(
+            next(level.lifetime.place for level in levels if level.lifetime is not None),
+            f"`lifetime`: min, {units.format_duration(shortest)}, is above max, {units.format_duration(longest)}",
+            "write both: lifetime: {min: 1 h, max: 2 h}",
+        )
+    service: Service = said.get("through", DEFAULT)
     if not service.takes_files:
         _refuse_keys_of_files(levels[0], complain)
-    service_priority = _first(levels, lambda level: level.service_priority)
-    if (
-        service_priority is not None
-        and service_priority > HIGHEST_SERVICE_PRIORITY
-        and not document.above_production
-    ):
-        where = next(level.at("service_priority") for level in levels if level.service_priority is not None)
+    if said.get("service_priority", 0) > HIGHEST_SERVICE_PRIORITY and not document.above_production:
         complain(
-            where,
-            f"`service_priority` {service_priority} would overtake production",
+            next(level.at("service_priority") for level in levels if level.service_priority is not None),
+            f"`service_priority` {said['service_priority']} would overtake production",
             f"take {HIGHEST_SERVICE_PRIORITY} or less, or agree on it and write `above_production: true`",
         )
-    return Terms(
-        service=service,
+    flow = Flow(
+        scenario="",
+        link=Link("", "", service.name),
+        rate=math.nan,
         start=start,
         end=end,
-        datasets=_files(levels, place, complain) if service.takes_files else _datasets(levels, place, complain),
-        order=_order(levels),
-        grain=_or(_first(levels, lambda level: level.grain), 0.25),
-        activity=_or(_first(levels, lambda level: level.activity), "Data Challenge"),
-        priority=_or(_first(levels, lambda level: level.priority), 3),
-        service_priority=_or(service_priority, HIGHEST_SERVICE_PRIORITY),
+        datasets=(_files if service.takes_files else _datasets)(levels, place, complain),
+        order=_merged(level.datasets for level in levels).get("order", Order.LARGEST_FIRST),
         lifetime_min=shortest,
         lifetime_max=longest,
-        dwell=_or(_first(levels, lambda level: level.dwell), timedelta(0)),
-        overhead=_or(_first(levels, lambda level: level.overhead), 0.0),
-        job=_job(levels) if service.takes_files else None,
-        shape=next((level.shape for level in levels if level.written("shape")), None),
+        job=JobOptions(**_merged(level.jobs for level in levels)) if service.takes_files else None,
         slices=_slices(levels, service, complain),
-        control=_control(levels),
+        control=Control(**_merged(level.control for level in levels)),
+        **{key: said[key] for key in _AS_THEY_ARE if key in said},
     )
+    return Terms(flow, next((level.shape for level in levels if level.written("shape")), None))
+
+
+_AS_THEY_ARE = ("grain", "activity", "priority", "service_priority", "dwell", "overhead")
 
 
 def window(document: Document) -> tuple[datetime, datetime]:
@@ -100,12 +83,10 @@ def window(document: Document) -> tuple[datetime, datetime]:
     return document.start or datetime.min.replace(tzinfo=UTC), document.end or datetime.max.replace(tzinfo=UTC)
 
 
-def _first(levels: Sequence[Overrides], get: Callable[[Overrides], T | None]) -> T | None:
-    return next((value for level in levels if (value := get(level)) is not None), None)
-
-
-def _or(value: T | None, otherwise: T) -> T:
-    return otherwise if value is None else value
+def _merged(models: Iterable[MenuModel | None]) -> dict[str, Any]:
+    """Return what models say together; the first one that says something counts."""
+    given = [model for model in models if model is not None]
+    return {key: value for model in reversed(given) for key, value in model if value is not None}
 
 
 def _window(document: Document, levels: Sequence[Overrides], complain: Complain) -> tuple[datetime, datetime]:
@@ -128,31 +109,6 @@ def _window(document: Document, levels: Sequence[Overrides], complain: Complain)
     return start, end
 
 
-def _lifetime(levels: Sequence[Overrides], place: Place, complain: Complain) -> tuple[timedelta, timedelta]:
-    given: list[Lifetime] = [level.lifetime for level in levels if level.lifetime is not None]
-    shortest = next((level.min for level in given if level.min is not None), SHORTEST)
-    longest = next((level.max for level in given if level.max is not None), LONGEST)
-    if shortest > longest:
-        complain(
-            given[0].place if given else place,
-            f"`lifetime`: min, {units.format_duration(shortest)}, is above max, {units.format_duration(longest)}",
-            "write both: lifetime: {min: 1 h, max: 2 h}",
-        )
-    return shortest, longest
-
-
-def _control(levels: Sequence[Overrides]) -> Control:
-    given = [level.control for level in levels if level.control is not None]
-    mode = next((control.mode for control in given if control.mode is not None), Mode.OFF)
-    shares = next((control.redistribute for control in given if control.redistribute is not None), False)
-    return Control(mode, shares)
-
-
-def _order(levels: Sequence[Overrides]) -> Order:
-    order = _first(levels, lambda level: level.datasets.order if level.datasets is not None else None)
-    return _or(order, Order.LARGEST_FIRST)
-
-
 def _slices(levels: Sequence[Overrides], service: Service, complain: Complain) -> Slicing | None:
     """Return how datasets may be cut: not at all unless the menu says so."""
     level = next((one for one in levels if one.datasets is not None and one.datasets.slices is not None), None)
@@ -173,13 +129,11 @@ def _slices(levels: Sequence[Overrides], service: Service, complain: Complain) -
 
 def _datasets(levels: Sequence[Overrides], place: Place, complain: Complain) -> DatasetFilter:
     """Return which datasets are taken through Rucio."""
-    given = [level.datasets for level in levels if level.datasets is not None]
-    chosen = next((datasets for datasets in given if _selects(datasets)), None)
+    chosen = next((level.datasets for level in levels if level.datasets and _selects(level.datasets)), None)
     if chosen is None and not any(level.written("datasets") and level.datasets is None for level in levels):
         hint = 'write `datasets: {did: "scope:pattern"}`, here or in `defaults`'
         complain(place, "no datasets are named for it", hint)
-    chosen = chosen or Datasets.model_construct()
-    return _filter(chosen, given, FILES, MEAN_FILE)
+    return _filter(chosen or Datasets.model_construct(), levels)
 
 
 def _selects(datasets: Datasets) -> bool:
@@ -187,25 +141,21 @@ def _selects(datasets: Datasets) -> bool:
     return any(map(datasets.written, ("did", "containers", "file")))
 
 
-def _filter(
-    chosen: Datasets, given: Sequence[Datasets], files: tuple[int, int], mean_file: tuple[int, int]
-) -> DatasetFilter:
+def _filter(chosen: Datasets, levels: Sequence[Overrides], **bounds: tuple[int, int]) -> DatasetFilter:
+    """Return a filter by name with the bounds that are said, else those that are given."""
+    said = _merged(level.datasets for level in levels)
     return DatasetFilter(
         dids=tuple(sorted({*(chosen.did or ()), *(chosen.file or ())})),
         containers=tuple(sorted(set(chosen.containers or ()))),
-        exclude=tuple(
-            sorted(set(next((datasets.exclude for datasets in given if datasets.exclude is not None), ())))
-        ),
-        files=next((datasets.files for datasets in given if datasets.files is not None), files),
-        mean_file=next((datasets.mean_file for datasets in given if datasets.mean_file is not None), mean_file),
+        exclude=tuple(sorted(set(said.get("exclude", ())))),
+        **bounds | {key: said[key] for key in ("files", "mean_file") if key in said},
     )
 
 
 def _files(levels: Sequence[Overrides], place: Place, complain: Complain) -> FileFilter:
     """Return which files are taken through FTS: of a list, of a folder, or of datasets that Rucio knows."""
-    given: list[Files] = [level.files for level in levels if level.files is not None]
-    pattern = next((files.pattern for files in given if files.pattern is not None), "*")
-    size = next((files.size for files in given if files.size is not None), ANY)
+    said = _merged(level.files for level in levels)
+    pattern, size = said.get("pattern", "*"), said.get("size", ANY)
     for level in levels:
         files, datasets = level.files, level.datasets
         if files is not None and files.written("list"):
@@ -215,9 +165,10 @@ def _files(levels: Sequence[Overrides], place: Place, complain: Complain) -> Fil
         if files is not None and files.written("folder"):
             return FileFilter(folder=files.folder, pattern=pattern, size=size)
         if datasets is not None and _selects(datasets):
-            named = [one.datasets for one in levels if one.datasets is not None]
             # Files are taken one by one, so a dataset's own shape does not matter unless the menu says so.
-            return FileFilter(datasets=_filter(datasets, named, ANY, ANY), pattern=pattern, size=size)
+            return FileFilter(
+                datasets=_filter(datasets, levels, files=ANY, mean_file=ANY), pattern=pattern, size=size
+            )
     if not any(level.written("files") and level.files is None for level in levels):
         complain(
             place,
@@ -225,13 +176,6 @@ def _files(levels: Sequence[Overrides], place: Place, complain: Complain) -> Fil
             "write `files: {list: sources.csv}`, `files: {folder: data}`, or `datasets: {did: ...}` of Rucio",
         )
     return FileFilter(pattern=pattern, size=size)
-
-
-def _job(levels: Sequence[Overrides]) -> JobOptions:
-    """Return how files become FTS jobs; what no level says has the default of JobOptions."""
-    given: list[Jobs] = [level.jobs for level in levels if level.jobs is not None]
-    options = {key: value for jobs in reversed(given) for key, value in jobs if value is not None}
-    return JobOptions(**options)
 
 
 def _refuse_keys_of_files(level: Overrides, complain: Complain) -> None:

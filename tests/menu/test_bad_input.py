@@ -25,7 +25,12 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
         (text(scenarios=SCENARIO.replace("10 Gb/s", "inf Gb/s")), 13, "is not a rate", "10 Gb/s"),
         (text(scenarios=SCENARIO.replace("10 Gb/s", ".nan")), 13, "is not a rate", "10 Gb/s"),
         (text(scenarios=SCENARIO.replace("10 Gb/s", "0 Gb/s")), 13, "is no traffic", "exclude"),
-        (text(scenarios=SCENARIO.replace("10 Gb/s", "{a: 1}")), 13, "`rate`: expected one value, got a mapping", "one value"),
+        (
+            text(scenarios=SCENARIO.replace("10 Gb/s", "{a: 1}")),
+            13,
+            "`rate`: expected one value, got a mapping",
+            "one value",
+        ),
         (
             text(scenarios=SCENARIO.replace("to: B", "to: A")),
             12,
@@ -73,7 +78,12 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
         ),
         (scenarios("one: {links: []}"), 10, "`links` is empty", "from"),
         (scenarios("one: {links: [{from: A, to: B}]}"), 10, "`rate` is missing", "rate: 10 Gb/s"),
-        (scenarios("one: {links: [{from: [A], to: B, rate: 1 Gb/s}]}"), 10, "`from`: expected one value, got a list", "one value"),
+        (
+            scenarios("one: {links: [{from: [A], to: B, rate: 1 Gb/s}]}"),
+            10,
+            "`from`: expected one value, got a list",
+            "one value",
+        ),
         (scenarios("one: {links: 3}"), 10, "`links`: expected a list, got '3'", "list"),
         (scenarios("one: 3"), 10, "`one`: expected a mapping, got '3'", "key: value"),
         (scenarios("'bad name': {mesh: [A, B], rate: 1 Gb/s}"), 10, "'bad name' is not a name", "letters"),
