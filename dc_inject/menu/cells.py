@@ -8,13 +8,11 @@ from fractions import Fraction
 from typing import NamedTuple, NoReturn
 
 from dc_inject.menu import nodes, values
-from dc_inject.menu.includes import safe
-from dc_inject.menu.nodes import Place
+from dc_inject.menu.nodes import Complain, Place, Text
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
-from dc_inject.model.errors import Problem
 
-TOLD = 20  # problems of a table; one wrong setting would make one in every cell
+EXAMPLE = "a line is such as `source,destination,rate`"
 BLANK = frozenset({"", "-", "\N{EN DASH}", "\N{EM DASH}", "n.a.", "n.a", "n/a", "na", "#n/a"})
 SEPARATORS = ("\t", ";", ",")
 
@@ -28,23 +26,18 @@ _DOUBTFUL = re.compile(r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+")  # 50.000: fifty, or f
 _GAPS = re.compile(_GAP)
 
 
-class Cell(NamedTuple):
-    """What stands in a cell, and in which column (in characters, 1-based) of the line it begins."""
-
-    text: str
-    column: int
-
-
 class Row(NamedTuple):
     """A line of a table with its cells."""
 
-    line: int
-    cells: tuple[Cell, ...]
+    place: Place
+    cells: tuple[Text, ...]
 
-    def cell(self, index: int) -> Cell:
+    def cell(self, index: int) -> Text:
         """Return a cell; one that the line is too short for is empty."""
+        if index < len(self.cells):
+            return self.cells[index]
         last = self.cells[-1]
-        return self.cells[index] if index < len(self.cells) else Cell("", last.column + len(last.text))
+        return Text("", last.place._replace(column=last.place.column + len(last)))
 
 
 class Amount(NamedTuple):
@@ -62,58 +55,29 @@ class Amount(NamedTuple):
         return units.parse_rate(str(self))
 
 
-class Complaints:
-    """The problems of one table, the first of which are told."""
-
-    def __init__(self, file: str) -> None:
-        """Take the file, as it is to be named."""
-        self.file = file
-        self._found: list[Problem] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._found)
-
-    def cell(self, row: Row, cell: Cell, message: str, hint: str) -> None:
-        """Note what is wrong with a cell."""
-        self._found.append(Problem(self.file, row.line, safe(message), safe(hint), column=cell.column))
-
-    def place(self, place: Place, message: str, hint: str) -> None:
-        """Note what is wrong with a line."""
-        self._found.append(Problem(place.file, place.line, safe(message), safe(hint)))
-
-    @property
-    def problems(self) -> list[Problem]:
-        """The problems, at most as many as a person wants to read."""
-        if len(self._found) <= TOLD:
-            return self._found
-        more = f"and {units.counted(len(self._found) - TOLD, 'more problems')} in this file"
-        line = self._found[TOLD].line
-        return [*self._found[:TOLD], Problem(self.file, line, more, "mend those before it first")]
-
-
-def rows(data: bytes, complaints: Complaints) -> tuple[str, list[Row]]:
-    """Return the separator and the rows of a table, but for empty lines and comments (`#`)."""
-    text = nodes.decode(data, complaints.file, complaints.place)
-    lines = [] if text is None else text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    content = [(number, line) for number, line in enumerate(lines, start=1) if _has_content(line)]
-    if text is not None and not content:
-        complaints.place(Place(complaints.file, 1), "the file has no lines", "a line is such as `src, dst, Mbps`")
+def rows(data: bytes, file: str, complain: Complain) -> tuple[str, list[Row]]:
+    """Return the separator and the rows of a table, but for empty lines, comments (`#`) and what is wrong."""
+    text = nodes.decode(data, file, complain)
+    if text is None:
+        return ",", []
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    content = [(Place(file, number), line) for number, line in enumerate(lines, start=1) if _has_content(line)]
     if not content:
+        complain(Place(file, 1), "the file has no lines", EXAMPLE)
         return ",", []
     separator = next((one for one in SEPARATORS if any(one in line for _, line in content[:2])), "")
     if not separator:
-        hint = "separate cells by comma, semicolon or tab"
-        complaints.place(Place(complaints.file, content[0][0]), "the line has one cell", hint)
+        complain(content[0][0], "the line has one cell", "separate cells by comma, semicolon or tab")
         return ",", []
     rows = []
-    for number, line in content:
+    for place, line in content:
         try:
-            rows.append(Row(number, tuple(_cells(line, separator))))
+            rows.append(Row(place, tuple(_cells(line, separator, place))))
         except WrongError as error:
-            complaints.place(Place(complaints.file, number), error.message, error.hint)
-    full = [row for row in rows if any(cell.text for cell in row.cells)]
-    if not full and not complaints:
-        complaints.place(Place(complaints.file, content[0][0]), "the file has no cells", "write `src, dst, Mbps`")
+            complain(place, error.message, error.hint)
+    full = [row for row in rows if any(row.cells)]
+    if not full and rows:
+        complain(content[0][0], "the file has no cells", EXAMPLE)
     return separator, full
 
 
@@ -170,7 +134,7 @@ def _has_content(line: str) -> bool:
     return bool(stripped) and not (stripped[0] == "#" and not stripped.lower().startswith("#n/a"))
 
 
-def _cells(line: str, separator: str) -> Iterator[Cell]:
+def _cells(line: str, separator: str, place: Place) -> Iterator[Text]:
     """Split a line, whose cells may be quoted as CSV has it; a comment (` #`) ends it."""
     sep = re.escape(separator)
     pattern = re.compile(rf'[^\S\t]*(?:"(?P<quoted>(?:[^"]|"")*)"\s*?|(?P<plain>(?:(?!\s\#\s)[^{sep}])*))')
@@ -182,7 +146,7 @@ def _cells(line: str, separator: str) -> Iterator[Cell]:
         text = match[name].strip() if name == "plain" else match[name].replace('""', '"').strip()
         if text.startswith('"') and name == "plain":
             raise WrongError("a quotation mark opens a cell and is not closed", "close it, or remove it")
-        yield Cell(text, match.start(name) + 1)
+        yield Text(text, place._replace(column=match.start(name) + 1))
         at = match.end()
         rest = line[at:].lstrip(" ")
         if not rest or rest.lstrip().startswith("#"):

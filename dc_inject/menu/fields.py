@@ -1,6 +1,6 @@
 """The types of a menu's values for pydantic: text in, typed value out, and what an editor is told of them.
 
-pydantic itself reads whole numbers, switches and words; for the rest a function of `values` reads the text or raises
+pydantic itself reads whole numbers, switches and words; a function of `values` reads every other text, or raises
 WrongError. `validation` says where the mistake stands.
 """
 

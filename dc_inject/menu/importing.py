@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dc_inject.menu import addresses, cells, values
-from dc_inject.menu.cells import Amount, Cell, Complaints, Row
+from dc_inject.menu.cells import Amount, Row
+from dc_inject.menu.includes import Reading
+from dc_inject.menu.nodes import FirstComplaints, Text
 from dc_inject.menu.shares_and_meshes import MOST_LINKS
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
@@ -63,52 +65,53 @@ def total(amounts: Sequence[Amount]) -> str:
 
 def read(data: bytes, file: str, options: Options) -> Imported:
     """Read a table of links; raises MenuError with what is wrong, each with line and column."""
-    complaints = Complaints(file)
-    separator, rows = cells.rows(data, complaints)
-    imported = None
-    if rows and not complaints:
-        reader = _Reader(options, separator, complaints)
+    reading = Reading(file, None)
+    complain = FirstComplaints(reading.complain)
+    separator, rows = cells.rows(data, file, complain)
+    if rows and not complain:
+        reader = _Reader(options, separator, complain)
         lines = options.form == "lines" or (not options.form and _are_lines(rows))
         imported = reader.lines(rows) if lines else reader.matrix(rows)
-        if not imported.links and not complaints:
-            complaints.cell(rows[0], rows[0].cells[0], "there is no link with a rate above 0", "give one a rate")
-    if imported is None or complaints:
-        raise MenuError(complaints.problems)
-    return imported
+        if not imported.links and not complain:
+            complain(rows[0].cells[0].place, "there is no link with a rate above 0", "give one a rate")
+        if not complain:
+            return imported
+    complain.close()
+    raise MenuError(reading.problems)
 
 
 class _Reader:
     """Reads the rows of one table."""
 
-    def __init__(self, options: Options, separator: str, complaints: Complaints) -> None:
+    def __init__(self, options: Options, separator: str, complain: FirstComplaints) -> None:
         self._options = options
         self._separator = separator
-        self._complaints = complaints
+        self._complain = complain
         self._links: dict[tuple[str, str], tuple[Amount, int]] = {}
         self._remarks: list[str] = []
 
     def lines(self, rows: list[Row]) -> Imported:
         unit, zeros = self._options.unit, 0
         for row in rows:
-            if row is rows[0] and len(row.cells) > 2 and not _is_number(row.cells[2].text):
+            if row is rows[0] and len(row.cells) > 2 and not _is_number(row.cells[2]):
                 unit = self._head(row)
                 continue
             if len(row.cells) != 3:
-                self._complaints.cell(row, row.cells[-1], *_count(row, self._separator))
+                self._complain(row.cells[-1].place, *_count(row, self._separator))
                 continue
-            amount = self._amount(row, row.cells[2], unit or OLD_UNIT)
-            ends = [self._end(row, cell) for cell in row.cells[:2]]
+            amount = self._amount(row.cells[2], unit or OLD_UNIT)
+            ends = [self._end(cell) for cell in row.cells[:2]]
             if amount is None or not amount.number:
                 zeros += 1
             else:
-                self._add(row, row.cells[0], ends[0], ends[1], amount)
-        if zeros and not self._complaints:
+                self._add(row.cells[0], ends[0], ends[1], amount)
+        if zeros and not self._complain:
             self._remarks.append(f"{zeros} of the lines have no rate above 0 and are left out")
         return self._done("lines")
 
     def matrix(self, rows: list[Row]) -> Imported:
         head, body = rows[0], rows[1:]
-        unit = self._unit(head, head.cells[0], needed=True)
+        unit = self._unit(head.cells[0], needed=True)
         columns = self._heads(head, body)
         sources: dict[str, int] = {}
         rates: dict[tuple[int, int], Amount] = {}  # (line, column) -> rate
@@ -116,23 +119,23 @@ class _Reader:
         for row in body:
             name = row.cells[0]
             if sums_row is not None:
-                self._complaints.cell(row, name, "a row stands below the sums", "make the sums the last one")
+                self._complain(name.place, "a row stands below the sums", "make the sums the last one")
                 break
-            if _SUMS.fullmatch(name.text.lower()):
+            if _SUMS.fullmatch(name.lower()):
                 sums_row = row
                 continue
-            source = self._end(row, name)
+            source = self._end(name)
             if source and source in sources:
                 what = f"{source} is here twice, first in line {sources[source]}"
-                self._complaints.cell(row, name, what, "add up the two rows, and keep one")
-            sources.setdefault(source, row.line)
+                self._complain(name.place, what, "add up the two rows, and keep one")
+            sources.setdefault(source, row.place.line)
             self._too_wide(head, row)
             for index in columns:
-                amount = self._amount(row, row.cell(index), unit)
+                amount = self._amount(row.cell(index), unit)
                 if amount is not None and amount.number:
-                    rates[row.line, index] = amount
+                    rates[row.place.line, index] = amount
                     if columns[index] is not None:
-                        self._add(row, row.cell(index), source, str(columns[index]), amount)
+                        self._add(row.cell(index), source, str(columns[index]), amount)
         if sums_row is not None:
             self._too_wide(head, sums_row)
         self._check_sums(head, body, columns, rates, sums_row, unit)
@@ -143,26 +146,26 @@ class _Reader:
         columns: dict[int, str | None] = {}
         first: dict[str, int] = {}
         for index, cell in enumerate(head.cells[1:], start=1):
-            if not cell.text and all(not row.cell(index).text for row in body):
+            if not cell and all(not row.cell(index) for row in body):
                 continue  # a column that only looks like one
             if None in columns.values():
-                self._complaints.cell(head, cell, "a column stands after the sums", "make the sums the last one")
+                self._complain(cell.place, "a column stands after the sums", "make the sums the last one")
                 break
-            if _SUMS.fullmatch(cell.text.lower()):
+            if _SUMS.fullmatch(cell.lower()):
                 columns[index] = None
                 continue
-            name = columns[index] = self._end(head, cell)
+            name = columns[index] = self._end(cell)
             if name and name in first:
                 what = f"{name} is here twice, first in column {first[name] + 1}"
-                self._complaints.cell(head, cell, what, "add up the two columns, and keep one")
+                self._complain(cell.place, what, "add up the two columns, and keep one")
             first.setdefault(name, index)
         return columns
 
     def _too_wide(self, head: Row, row: Row) -> None:
-        extra = next((cell for cell in row.cells[len(head.cells) :] if cell.text), None)
+        extra = next((cell for cell in row.cells[len(head.cells) :] if cell), None)
         if extra is not None:
             what = f"{units.counted(len(row.cells), 'cells')}, but {units.counted(len(head.cells), 'columns')}"
-            self._complaints.cell(row, extra, what, _apart_hint(self._separator))
+            self._complain(extra.place, what, _apart_hint(self._separator))
 
     def _check_sums(
         self,
@@ -174,22 +177,24 @@ class _Reader:
         unit: str,
     ) -> None:
         """Leave sums out; complain of those that are none: then it is a site of an odd name, or cells miss."""
-        if self._complaints:
+        if self._complain:
             return
         own = [index for index, name in columns.items() if name is not None]
         last = next((index for index, name in columns.items() if name is None), None)
         rows = [row for row in body if row is not sums_row]
         if last is not None:
             for row in rows:
-                self._compare(row, row.cell(last), [rates.get((row.line, index)) for index in own], unit)
+                self._compare(row, row.cell(last), [rates.get((row.place.line, index)) for index in own], unit)
             self._remarks.append(f"the last column, {_named(head.cells[last])}, holds sums and is left out")
         if sums_row is not None:
             for index in own:
-                self._compare(sums_row, sums_row.cell(index), [rates.get((r.line, index)) for r in rows], unit)
+                self._compare(
+                    sums_row, sums_row.cell(index), [rates.get((r.place.line, index)) for r in rows], unit
+                )
             self._remarks.append(f"the last row, {_named(sums_row.cells[0])}, holds sums and is left out")
 
-    def _compare(self, row: Row, cell: Cell, parts: list[Amount | None], unit: str) -> None:
-        stated = self._amount(row, cell, unit)
+    def _compare(self, row: Row, cell: Text, parts: list[Amount | None], unit: str) -> None:
+        stated = self._amount(cell, unit)
         if stated is None:
             return
         amounts = [part for part in parts if part is not None]
@@ -197,58 +202,56 @@ class _Reader:
         if abs(Fraction(stated.rate if stated.number else 0) - real) > SUM_TOLERANCE * real:
             is_ = total(amounts) if amounts else "0"
             what = f"{_named(row.cells[0])}: {stated} stands where the cells sum to {is_}"
-            self._complaints.cell(row, cell, what, "correct the cells or the sum; a site may not have such a name")
+            self._complain(cell.place, what, "correct the cells or the sum; a site may not have such a name")
 
     def _head(self, row: Row) -> str:
         """Read the heads of lines; return the unit."""
-        if _DESTINATION.match(row.cells[0].text) and _SOURCE.match(row.cells[1].text):
-            self._complaints.cell(
-                row, row.cells[0], "the destination stands first", "make the source the first column"
-            )
-        return self._unit(row, row.cells[2], needed=False)
+        if _DESTINATION.match(row.cells[0]) and _SOURCE.match(row.cells[1]):
+            self._complain(row.cells[0].place, "the destination stands first", "make the source the first column")
+        return self._unit(row.cells[2], needed=False)
 
-    def _unit(self, row: Row, cell: Cell, *, needed: bool) -> str:
+    def _unit(self, cell: Text, *, needed: bool) -> str:
         """Return the unit that a head names, or that of the option."""
-        named, given = units.rate_units(cell.text), self._options.unit
+        named, given = units.rate_units(cell), self._options.unit
         if len(named) > 1 or (named and given and named[0] != given):
             what = f"the head names {' and '.join(named)}" + (f", the option {given}" if given else "")
-            self._complaints.cell(row, cell, what, "keep one of them")
-        elif not named and not given and _UNIT_LIKE.search(cell.text):
-            what = f"{values.shown(cell.text)!r} names no unit that is known here"
-            self._complaints.cell(row, cell, what, "write Gb/s, GB/s or MiB/s there, or say --unit Gb/s")
+            self._complain(cell.place, what, "keep one of them")
+        elif not named and not given and _UNIT_LIKE.search(cell):
+            what = f"{values.shown(cell)!r} names no unit that is known here"
+            self._complain(cell.place, what, "write Gb/s, GB/s or MiB/s there, or say --unit Gb/s")
         elif needed and not named and not given:
             what = "the matrix has no unit"
-            self._complaints.cell(row, cell, what, "write it into the corner cell, or say --unit Gb/s")
+            self._complain(cell.place, what, "write it into the corner cell, or say --unit Gb/s")
         return named[0] if named else given
 
-    def _amount(self, row: Row, cell: Cell, unit: str) -> Amount | None:
+    def _amount(self, cell: Text, unit: str) -> Amount | None:
         try:
-            return cells.amount(cell.text, unit or OLD_UNIT, self._options.decimal, self._separator)
+            return cells.amount(cell, unit or OLD_UNIT, self._options.decimal, self._separator)
         except WrongError as error:
-            self._complaints.cell(row, cell, error.message, error.hint)
+            self._complain(cell.place, error.message, error.hint)
         return None
 
-    def _end(self, row: Row, cell: Cell) -> str:
+    def _end(self, cell: Text) -> str:
         """Read a name; one that is wrong is complained of, and nothing."""
         try:
-            return _name(cell.text, self._options.names)
+            return _name(cell, self._options.names)
         except WrongError as error:
-            self._complaints.cell(row, cell, error.message, error.hint)
+            self._complain(cell.place, error.message, error.hint)
         return ""
 
-    def _add(self, row: Row, cell: Cell, source: str, destination: str, amount: Amount) -> None:
+    def _add(self, cell: Text, source: str, destination: str, amount: Amount) -> None:
         link = source, destination
         if not source or not destination:
             return  # complained of
         if source == destination:
             what = f"{source} is source and destination"
-            self._complaints.cell(row, cell, what, "leave it empty: a link has two different ends")
+            self._complain(cell.place, what, "leave it empty: a link has two different ends")
         elif link in self._links:
             what = f"{source} to {destination} is here twice, first in line {self._links[link][1]}"
-            self._complaints.cell(row, cell, what, "add up their rates, and keep one")
+            self._complain(cell.place, what, "add up their rates, and keep one")
         elif len(self._links) == MOST_LINKS:
-            self._complaints.cell(row, cell, f"there are more than {MOST_LINKS} links", "make several menus of it")
-        self._links.setdefault(link, (amount, row.line))
+            self._complain(cell.place, f"there are more than {MOST_LINKS} links", "make several menus of it")
+        self._links.setdefault(link, (amount, cell.place.line))
 
     def _done(self, form: str) -> Imported:
         links = tuple((*ends, amount) for ends, (amount, _) in self._links.items())
@@ -276,12 +279,12 @@ def _is_number(text: str) -> bool:
 def _are_lines(rows: list[Row]) -> bool:
     """Tell lines from a matrix: most rows but the head have a name in the second cell, not a number or nothing."""
     body = rows[1:10] or rows
-    named = sum(1 for row in body if len(row.cells) >= 2 and not _is_number(row.cells[1].text))
+    named = sum(1 for row in body if len(row.cells) >= 2 and not _is_number(row.cells[1]))
     return 2 * named > len(body)
 
 
-def _named(cell: Cell) -> str:
-    return repr(values.shown(cell.text)) if cell.text else "which has no name"
+def _named(cell: Text) -> str:
+    return repr(values.shown(cell)) if cell else "which has no name"
 
 
 def _apart_hint(separator: str) -> str:
@@ -293,7 +296,7 @@ def _apart_hint(separator: str) -> str:
 
 def _count(row: Row, separator: str) -> tuple[str, str]:
     count = len(row.cells)
-    last = [cell.text for cell in row.cells[2:]]
+    last = row.cells[2:]
     if separator == "," and len(last) > 1 and all(re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?", text) for text in last):
         return f"{','.join(last)} has separators of thousands", f"write {''.join(last)}"
     return f"{units.counted(count, 'cells')} where 3 are expected", "a line is `source, destination, rate`"

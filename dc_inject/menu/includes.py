@@ -8,17 +8,15 @@ so that a person gets them at once.
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import posixpath
 import re
 from collections.abc import Callable
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
-from dc_inject.menu import nodes, source_lists
-from dc_inject.menu.nodes import Map, Place, Seq, Text
+from dc_inject.menu import cells, nodes, source_lists
+from dc_inject.menu.nodes import FirstComplaints, Map, Place, Seq, Text
 from dc_inject.menu.values import NotedError
 from dc_inject.model import Listing, redaction, units
 from dc_inject.model.errors import Problem
@@ -117,38 +115,23 @@ class Reading:
 
     def rows(self, file: Text) -> Seq:
         """Return a CSV file of links as the list that could have been written in the menu."""
-        path, rows, problems_before = path_of(file), Seq([], file.place), len(self.problems)
-        text = self._text(file)
-        if text is None:
-            return rows
-        lines = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
-        head: list[Text] = []
-        try:
-            for cells in lines:
-                place = Place(path, lines.line_num)
-                stripped = [Text(cell.strip(), place) for cell in cells]
-                if not any(stripped) or stripped[0].startswith("#"):
-                    continue
-                if not head:
-                    head = stripped
-                    if not {"from", "to"} <= set(head) or not _ASKS & set(head) or len(set(head)) < len(head):
-                        self.complain(
-                            place, f"the columns are {', '.join(head)}", "begin with a line `from,to,rate`"
-                        )
-                        return rows
-                elif len(stripped) > len(head):
-                    self.complain(
-                        place,
-                        f"{units.counted(len(stripped), 'cells')}, but {units.counted(len(head), 'columns')}",
-                        "quote cells with commas",
-                    )
-                else:
-                    rows.append(Map([(k, v) for k, v in zip(head, stripped, strict=False) if v], place))
-        except csv.Error as error:
-            self.complain(Place(path, lines.line_num), f"this is not CSV: {error}", "mend the syntax here")
-        if not rows and len(self.problems) == problems_before:
-            self.complain(file.place, f"{file} has no links", "begin with a line `from,to,rate`")
-        return rows
+        links, data = Seq([], file.place), self._read(file)
+        complain = FirstComplaints(self.complain)
+        _, rows = (",", []) if data is None else cells.rows(data, path_of(file), complain)
+        head = rows[0].cells if rows else ()
+        if rows and (not {"from", "to"} <= set(head) or not _ASKS & set(head) or len(set(head)) < len(head)):
+            complain(head[0].place, f"the columns are {', '.join(head)}", "begin with a line `from,to,rate`")
+            rows = []
+        for row in rows[1:]:
+            if len(row.cells) > len(head):
+                what = f"{units.counted(len(row.cells), 'cells')}, but {units.counted(len(head), 'columns')}"
+                complain(row.cells[len(head)].place, what, "quote cells with commas")
+            else:
+                links.append(Map([(k, v) for k, v in zip(head, row.cells, strict=False) if v], row.place))
+        if data is not None and not links and not complain:
+            complain(file.place, f"{file} has no links", "begin with a line `from,to,rate`")
+        complain.close()
+        return links
 
     def _read(self, file: Text, largest: int = nodes.LARGEST_FILE) -> bytes | None:
         """Return the bytes of another file, which is named relative to the one that names it."""

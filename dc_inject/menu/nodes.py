@@ -13,6 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 import yaml
 
+from dc_inject.model import units
+
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LARGEST_FILE = 20_000_000  # bytes
 MOST_NODES = 1_000_000  # after all anchors are expanded
@@ -72,6 +74,35 @@ class Seq(list["Node"]):
 
 Node: TypeAlias = Text | Map | Seq
 Complain: TypeAlias = Callable[[Place, str, str], None]  # place, message, hint
+
+
+class FirstComplaints:
+    """Passes on the first complaints about a file and counts the others: a wrong column makes one a line."""
+
+    MOST = 20
+
+    def __init__(self, complain: Complain) -> None:
+        """Take where to complain."""
+        self._complain = complain
+        self._number = 0
+        self._next = Place("", 0)  # of the first one that is not passed on
+
+    def __call__(self, place: Place, message: str, hint: str) -> None:
+        """Complain, if not too often."""
+        self._number += 1
+        if self._number <= self.MOST:
+            self._complain(place, message, hint)
+        elif self._number == self.MOST + 1:
+            self._next = place
+
+    def __bool__(self) -> bool:
+        return self._number > 0
+
+    def close(self) -> None:
+        """Say how many more there are."""
+        if self._number > self.MOST:
+            more = units.counted(self._number - self.MOST, "more problems")
+            self._complain(self._next, f"and {more} in this file", "fix those before it first")
 
 
 def decode(data: bytes, file: str, complain: Complain, largest: int = LARGEST_FILE) -> str | None:
@@ -141,7 +172,7 @@ def _composed(data: bytes, file: str, complain: Complain) -> _Composer | None:
         mark = error.problem_mark or error.context_mark
         what = ", ".join(part for part in (error.context, error.problem) if part)
         place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1)
-        complain(place, f"this is not YAML: {what}", "mend the syntax here")
+        complain(place, f"this is not YAML: {what}", "fix the syntax")
         return None
     return composer
 

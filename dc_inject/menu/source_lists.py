@@ -16,13 +16,12 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dc_inject.menu import addresses, nodes, values
-from dc_inject.menu.nodes import Complain, Map, Place, Text
+from dc_inject.menu.nodes import Complain, FirstComplaints, Map, Place, Text
 from dc_inject.menu.values import WrongError
 from dc_inject.model import File, Listing, units
 
 LARGEST = 256_000_000  # bytes of a list
 MOST = 1_000_000  # files of a list
-TOLD = 20  # problems of a list; a wrong column would make one in every line
 MOST_FOLDERS = 10_000  # that are remembered while a list is read
 
 _PLAIN = re.compile(r"\w[\w.-]*", re.ASCII)
@@ -82,13 +81,11 @@ def _names(listing: Listing) -> tuple[bool, list[str]]:
 
 
 class _Reader:
-    """Reads one list; complains of the first problems, and of how many more there are."""
+    """Reads one list."""
 
     def __init__(self, file: str, complain: Complain) -> None:
         self._file = file
-        self._complain = complain
-        self._problems = 0
-        self._next = 0  # the line of the first problem that is not told
+        self._note = FirstComplaints(complain)
         self._folders: set[str] = set()  # whose URLs are canonical as they stand
 
     def listing(self, data: bytes, kind: str, name: str, digest: str) -> Listing | None:
@@ -100,19 +97,10 @@ class _Reader:
                 return None
             entries = self._csv(text) if kind == "csv" else self._plain(text)
         files = self._files(entries)
-        if not files and not self._problems:
+        if not files and not self._note:
             self._note(Place(self._file, 1), "the list names no file", "write one URL or path a line")
-        if self._problems > TOLD:
-            more = f"and {units.counted(self._problems - TOLD, 'more problems')} in this list"
-            self._complain(Place(self._file, self._next), more, "mend those before it first")
-        return None if self._problems else Listing(name, digest, tuple(files))
-
-    def _note(self, place: Place, message: str, hint: str) -> None:
-        self._problems += 1
-        if self._problems <= TOLD:
-            self._complain(place, message, hint)
-        elif self._problems == TOLD + 1:
-            self._next = place.line
+        self._note.close()
+        return None if self._note else Listing(name, digest, tuple(files))
 
     def _files(self, entries: Iterator[Entry]) -> list[File]:
         files: list[File] = []
@@ -174,7 +162,7 @@ class _Reader:
                     self._note(Place(self._file, rows.line_num), what, "begin with a line `url,size,checksum`")
                     return
         except csv.Error as error:
-            self._note(Place(self._file, rows.line_num), f"this is not CSV: {error}", "mend the syntax here")
+            self._note(Place(self._file, rows.line_num), f"this is not CSV: {error}", "fix the syntax")
 
     def _yaml(self, data: bytes) -> Iterator[Entry]:
         for node in nodes.compose_list(data, self._file, self._note) or ():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.menu import source_lists
+from dc_inject.menu import nodes, source_lists
 from dc_inject.model import File, Listing
 from dc_inject.model.errors import Problem
 
@@ -141,7 +141,7 @@ def test_what_is_below_a_source():
         ("[]", "s.yaml", 1, "the list names no file", "URL or path"),
         ("a: 1", "s.yaml", 1, "the file is a mapping, not a list", "- ..."),
         ("abc", "s.yaml", 1, "the file holds plain text, not a list", "- ..."),
-        ("- [", "s.yaml", 2, "this is not YAML", "mend"),
+        ("- [", "s.yaml", 2, "this is not YAML", "syntax"),
         (f"- {U}/a\n- [b]", "s.yaml", 2, "a list stands where a file belongs", "{url:"),
         (f"- {U}/a\n- {{url: {U}/b, sise: 3}}", "s.yaml", 2, "the key `sise` is unknown", "did you mean `size`?"),
         (f"- {U}/a\n- {{url: {U}/b, x: 3}}", "s.yaml", 2, "the key `x` is unknown", "url, path, size"),
@@ -156,8 +156,8 @@ def test_what_is_below_a_source():
         (f"url,size,size\n{U}/a,1,1\n", "s.csv", 1, "the columns are url, size, size", "url,size,checksum"),
         (f"{U}/a,1\n", "s.csv", 1, "the columns are", "url,size,checksum"),
         (f"url,size\n{U}/a,1,2\n", "s.csv", 2, "3 cells, but 2 columns", "quote"),
-        (f'url\n{U}/a\n"x\n', "s.csv", 3, "this is not CSV", "mend"),
-        ("url\n" + "x" * 200_000, "s.csv", 2, "this is not CSV", "mend"),
+        (f'url\n{U}/a\n"x\n', "s.csv", 3, "this is not CSV", "syntax"),
+        ("url\n" + "x" * 200_000, "s.csv", 2, "this is not CSV", "syntax"),
         ("url,size\n,1\n", "s.csv", 2, "it names no file", "such as"),
         (f"url,size,checksum\n{U}/a,1,0cc737eb\n", "s.txt", 1, "looks like CSV", ".csv"),
         (f"url,size\n{U}/a,1\n{U}/b,0\n", "s.csv", 3, "'0' is not the size of a file", "above 0"),
@@ -208,9 +208,9 @@ def test_what_is_wrong(content, file, line, message, hint):
 def test_all_problems_are_counted_and_the_first_are_told():
     listing, found = read("url,size\n" + "".join(f"{U}/{n},0\n" for n in range(100)))
     assert listing is None
-    assert [problem.line for problem in found] == list(range(2, 2 + source_lists.TOLD + 1))
+    assert [problem.line for problem in found] == list(range(2, 2 + nodes.FirstComplaints.MOST + 1))
     assert found == sorted(found)
-    assert found[-1].message == f"and {100 - source_lists.TOLD} more problems in this list"
+    assert found[-1].message == f"and {100 - nodes.FirstComplaints.MOST} more problems in this file"
 
 
 def test_a_list_that_is_wrong_is_read_again():
