@@ -1,7 +1,7 @@
 """On which terms a link is served: what it says itself, else its scenario, else the menu's defaults.
 
 Each key is taken from the most special level that has it, also inside `lifetime`, `datasets`, `files` and `jobs`.
-A level that names datasets or files (by `did`, `containers` or `file`; `list`; `folder`) replaces what others name.
+A level that names datasets or files (`did`, `containers`, `file`; `list`; `folder`) replaces what others name.
 """
 
 from __future__ import annotations
