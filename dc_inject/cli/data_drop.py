@@ -6,7 +6,7 @@ import click
 
 from dc_inject.cli import common, data_places
 from dc_inject.cli.end_files import agreed
-from dc_inject.model import units
+from dc_inject.model import units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.storage import Storage
 from dc_inject.storage import sets as at_storage
@@ -34,7 +34,7 @@ def drop(source: str, name: str, scope: str | None, before: str, dry_run: bool, 
     common.talk(quiet=True)
     at = data_places.place(source, scope=scope, name_prefix=before)
     with data_places.storage(timeout) as storage:
-        if "://" in at:
+        if urls.is_url(at):
             _at_storage(storage, at, name, dry_run=dry_run, yes=yes)
         else:
             _in_rucio(storage, at, name, scope, before, timeout, dry_run=dry_run, yes=yes)

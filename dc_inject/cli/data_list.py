@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dc_inject.cli import common, data_places, tables
-from dc_inject.model import units
+from dc_inject.model import units, urls
 from dc_inject.storage import Storage
 from dc_inject.storage.sets import find_sets
 
@@ -41,7 +41,7 @@ def list_(source: str | None, scope: str | None, before: str, timeout: float, fm
     """
     common.talk(quiet=True)
     at = data_places.place(source, scope=scope, name_prefix=before) if source else ""
-    if "://" in at:
+    if urls.is_url(at):
         with data_places.storage(timeout) as storage:
             rows = _at_storage(storage, at)
         empty = {"scope", "datasets", "rules_elsewhere", "until"} if fmt == "table" else set()

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from dc_inject.cli import common, data_places, tables
-from dc_inject.model import units
+from dc_inject.model import units, urls
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
 from dc_inject.model.samples import FileSet
 from dc_inject.storage import Writable
@@ -108,7 +108,7 @@ def make(
     common.talk(quiet=True)
     at = data_places.place(source, **rucio)
     with data_places.storage(timeout) as storage:
-        if "://" in at:
+        if urls.is_url(at):
             request = _at_storage(storage, at, _set(name, files, size), look=dry_run)
         else:
             per = min(rucio["dataset_files"] or PER_DATASET, files)

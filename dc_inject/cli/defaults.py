@@ -16,7 +16,6 @@ Before the tables it may name hosts that credentials may go to:
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping
 from datetime import date
@@ -25,6 +24,7 @@ from typing import Any
 
 import click
 
+from dc_inject.model import units
 from dc_inject.model.errors import UsageError
 
 PREFIX = "DC_INJECT"
@@ -153,6 +153,4 @@ def _known(path: Path, what: str, names: Iterable[str], known: Iterable[str]) ->
     known = sorted(known)
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}"
-            raise UsageError(f"{path}: there is no {what} {name!r}", hint)
+            raise UsageError(f"{path}: there is no {what} {name!r}", units.did_you_mean(name, known))

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dc_inject.menu import nodes
-from dc_inject.model import Dataset, File, Item
+from dc_inject.model import Dataset, File, Item, urls
 from dc_inject.model.errors import MenuError, Problem
 from dc_inject.system import files
 
@@ -58,7 +58,7 @@ def read_inventory(path: Path) -> dict[str, list[Item]]:
 
 def _item(name: str, size: int, files: int) -> Item:
     """Return a source file, which a URL names, or a dataset."""
-    return File(name, size) if "://" in name else Dataset(name, size, files)
+    return File(name, size) if urls.is_url(name) else Dataset(name, size, files)
 
 
 def _text(path: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -144,7 +143,7 @@ def _near(problem: Problem, asked: MiniChallenge, backend: Backend) -> str:
         known = backend.resolve("*")
     except ServiceError:
         return ""
-    near = difflib.get_close_matches(wrong, known, 3, 0.5)
+    near = units.nearest(wrong, known, 3)
     return f"did you mean {' or '.join(near)}?" if near else f"{len(known)} RSEs are known there, none like it"
 
 

@@ -77,7 +77,7 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
         link=Link(
             addresses.end_name(source),
             addresses.end_name(destination),
-            by_end(is_url=addresses.is_url(source)).name,
+            by_end(is_url=addresses.meant_as_url(source)).name,
         ),
         ladder=ladder,
         cycle=cycle,
@@ -95,7 +95,7 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
 
 
 def _refuse_ends(source: str, destination: str) -> None:
-    urls = [addresses.is_url(end) for end in (source, destination)]
+    urls = [addresses.meant_as_url(end) for end in (source, destination)]
     if urls[0] != urls[1]:
         raise UsageError("one end is a URL and the other is not", "name two RSEs, or two URL prefixes")
     if source == destination:

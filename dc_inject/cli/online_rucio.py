@@ -109,7 +109,7 @@ def _rooms(told: Answers, some: Iterable[Use], known: Mapping[str, RseFacts], su
     for signal in ("free", "quota_left"):
         missing = [name for name, fact in facts.items() if signal in fact.missing]
         if missing:
-            names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+            names = units.some(missing, 5)
             told.said.append(f"signal missing: {signal} of {names}: {facts[missing[0]].missing[signal]}")
 
 

@@ -41,5 +41,5 @@ def bars(values: Sequence[float], top: float, height: int = HEIGHT) -> list[str]
 
 def _named(flows: Sequence[Flow]) -> str:
     names = list(dict.fromkeys(flow.scenario for flow in flows))
-    scenarios = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    scenarios = units.some(names, 3)
     return f"{scenarios}, {len(flows)} links" if len(flows) > 1 else f"{scenarios}, {flows[0].link.shown}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from dc_inject.cli import common
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values
+from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.planning import overrides
 from dc_inject.planning.overrides import EVERYTHING
@@ -64,10 +64,9 @@ def known(view: Reader, subject: str) -> None:
         return
     kind = "link" if ":" in subject else "scenario"
     names = {str(flow.link) if kind == "link" else flow.scenario for flow in flows}
-    near = difflib.get_close_matches(subject, names, 1) or sorted(names)[:10]
     raise UsageError(
         f"campaign {view.campaign or view.path.stem} has had no {kind} {subject!r} so far",
-        f"known: {', '.join(near)}",
+        units.did_you_mean(subject, names),
     )
 
 

@@ -84,9 +84,8 @@ def _say(advice: Mapping[FlowKey, Decision]) -> None:
     """Say in one line which links would be held where the controller only advises."""
     would = {key: made for key, made in advice.items() if made.limits}
     if would:
-        named = [f"{key} (at most {units.format_size(made.allowed)})" for key, made in would.items()][:MOST_NAMED]
-        more = f" and {len(would) - MOST_NAMED} more" if len(would) > MOST_NAMED else ""
-        log.info("control would hold back %s%s", ", ".join(named), more)
+        named = (f"{key} (at most {units.format_size(made.allowed)})" for key, made in would.items())
+        log.info("control would hold back %s", units.some(named, MOST_NAMED))
 
 
 def _signals(

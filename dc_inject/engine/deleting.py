@@ -397,9 +397,8 @@ def say_what_stays(context: EngineContext) -> None:
         return
     places = sorted({injection.link.destination for injection in left})
     log.warning(
-        "files of %s are not known to be gone from %s%s: the next run, or `dc-inject end %s`, deletes them",
+        "files of %s are not known to be gone from %s: the next run, or `dc-inject end %s`, deletes them",
         units.counted(len(left), "jobs"),
-        ", ".join(places[:3]),
-        f" and {len(places) - 3} more" if len(places) > 3 else "",
+        units.some(places, 3),
         context.campaign_name,
     )

@@ -15,13 +15,12 @@ from dc_inject.model import urls
 LONGEST = 700  # characters of a prefix; below it come our own names, and FTS keeps about 1,000 of a URL
 EXAMPLE = "davs://se.example.org:8443/dc27"
 ARROW = "->"  # between the ends of a link, where people write it
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 ENDPOINT = "such as https://fts3.example.org:8446"
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
-
-def is_url(text: str) -> bool:
-    """Tell whether a text is meant as a URL; names of RSEs and expressions never begin like one."""
+def meant_as_url(text: str) -> bool:
+    """Tell whether the end of a link is meant as a URL, also with a slash too few; no RSE or expression is."""
     return _URL.match(text) is not None
 
 
@@ -37,7 +36,7 @@ def prefix(text: str) -> str:
 
 def file(text: str) -> str:
     """Read what a source list names: the URL of a file, or its path below the link's source."""
-    if not is_url(text):
+    if not meant_as_url(text):
         name = path(text)
     elif text.endswith("/"):
         raise WrongError(
@@ -55,7 +54,7 @@ def file(text: str) -> str:
 
 def path(text: str) -> str:
     """Read a path below a prefix, written as in URLs; `.` is the prefix itself, the empty path."""
-    if is_url(text):
+    if meant_as_url(text):
         raise WrongError("a URL stands where a path below the link's source belongs", "a path such as data/2024")
     if text.startswith("/"):
         raise WrongError(
@@ -67,7 +66,7 @@ def path(text: str) -> str:
 
 def pattern(text: str) -> str:
     """Read a pattern with shell wildcards for paths below a prefix."""
-    if text.startswith("/") or is_url(text):
+    if text.startswith("/") or meant_as_url(text):
         raise WrongError(
             "the pattern begins like a whole path or URL", "it is for the path below the link's source, as *.root"
         )
@@ -84,7 +83,7 @@ def link(text: str) -> str:
         return f"{end_name(source.strip())}:{end_name(destination.strip())}"
     second = urls.BETWEEN.search(text)
     if second is None:
-        if is_url(text):
+        if meant_as_url(text):
             raise WrongError(
                 "a link has two ends", f"SOURCE:DESTINATION, such as {EXAMPLE}:root://se2.example.org//dc27"
             )
@@ -95,7 +94,7 @@ def link(text: str) -> str:
 def end(text: str) -> str:
     """Read an end of a link: an RSE, a site with one RSE, an RSE expression, or (through FTS) a URL prefix."""
     text = text.strip()
-    if not text or not text.isprintable() or (len(text) > 255 and not is_url(text)):
+    if not text or not text.isprintable() or (len(text) > 255 and not meant_as_url(text)):
         raise WrongError(
             f"{values.shown(text)!r} is not an end of a link",
             "an RSE such as T1_DE_KIT_Disk, or an expression of up to 255 characters",
@@ -105,7 +104,7 @@ def end(text: str) -> str:
 
 def end_name(text: str) -> str:
     """Read what the end of a link is called: the name of an RSE, or a URL prefix."""
-    return prefix(text) if is_url(text) else values.rse(text)
+    return prefix(text) if meant_as_url(text) else values.rse(text)
 
 
 def endpoint(text: str) -> str:

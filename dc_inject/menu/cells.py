@@ -12,7 +12,6 @@ from dc_inject.menu.nodes import Complain, Place, Text
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
 
-EXAMPLE = "a line is such as `source,destination,rate`"
 BLANK = frozenset({"", "-", "\N{EN DASH}", "\N{EM DASH}", "n.a.", "n.a", "n/a", "na", "#n/a"})
 SEPARATORS = ("\t", ";", ",")
 
@@ -63,7 +62,6 @@ def rows(data: bytes, file: str, complain: Complain) -> tuple[str, list[Row]]:
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     content = [(Place(file, number), line) for number, line in enumerate(lines, start=1) if _has_content(line)]
     if not content:
-        complain(Place(file, 1), "the file has no lines", EXAMPLE)
         return ",", []
     separator = next((one for one in SEPARATORS if any(one in line for _, line in content[:2])), "")
     if not separator:
@@ -75,10 +73,7 @@ def rows(data: bytes, file: str, complain: Complain) -> tuple[str, list[Row]]:
             rows.append(Row(place, tuple(_cells(line, separator, place))))
         except WrongError as error:
             complain(place, error.message, error.hint)
-    full = [row for row in rows if any(row.cells)]
-    if not full and rows:
-        complain(content[0][0], "the file has no cells", EXAMPLE)
-    return separator, full
+    return separator, [row for row in rows if any(row.cells)]
 
 
 def amount(text: str, unit: str, decimal: str, separator: str) -> Amount | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dc_inject.menu import addresses, source_lists, values
+from dc_inject.menu import addresses, source_lists
 from dc_inject.menu.nodes import Complain, Place, Text
 from dc_inject.menu.schema import Document, ExcludeEntry
 from dc_inject.model import FileFilter, Flow, Listing, Menu, naming, rates, units, urls
@@ -136,13 +136,13 @@ def _exclusion(
     sites = document.names("sites")
     if exclusion.site and sites is not None and exclusion.site not in sites:
         what = f"no site {exclusion.site} under `sites`"
-        complain(exclusion.at("site"), what, values.nearest(exclusion.site, sites))
+        complain(exclusion.at("site"), what, units.did_you_mean(exclusion.site, sites))
     if exclusion.place.file != menu.name:
         return  # a list that several menus include may name what is in another one of them
     scenarios = document.names("scenarios")
     if exclusion.scenario and scenarios is not None and exclusion.scenario not in scenarios:
         what = f"no scenario {exclusion.scenario} in this menu"
-        complain(exclusion.at("scenario"), what, values.nearest(exclusion.scenario, scenarios))
+        complain(exclusion.at("scenario"), what, units.did_you_mean(exclusion.scenario, scenarios))
     if open_ends or not menu.flows:
         return
     rses = {rse for flow in menu.flows for rse in flow.link[:2]} if exclusion.rse else set()
@@ -150,12 +150,14 @@ def _exclusion(
         complain(
             exclusion.at("rse"),
             f"no link of this menu touches {exclusion.rse}",
-            values.nearest(exclusion.rse, rses),
+            units.did_you_mean(exclusion.rse, rses),
         )
     links = {str(flow.link) for flow in menu.flows} if exclusion.link else set()
     if exclusion.link and exclusion.link not in links:
         complain(
-            exclusion.at("link"), f"no link {exclusion.link} in this menu", values.nearest(exclusion.link, links)
+            exclusion.at("link"),
+            f"no link {exclusion.link} in this menu",
+            units.did_you_mean(exclusion.link, links),
         )
 
 

@@ -36,7 +36,7 @@ class EndpointResolver:
             return self._of_site(end, service)
         if service.ends_are_urls:
             return self._prefix(end, service)
-        if addresses.is_url(text):
+        if addresses.meant_as_url(text):
             hint = f"write `through: {by_end(is_url=True).name}`, or name an RSE"
             self._complain(end.place, f"a URL as an end through {service.title}", hint)
             return ()
@@ -62,7 +62,7 @@ class EndpointResolver:
         """Return the canonical URL of an end that is one."""
         text = end.text
         if text not in self._prefixes:
-            if not addresses.is_url(text):
+            if not addresses.meant_as_url(text):
                 what = f"{values.shown(text)} is no URL, but the link goes through {service.title}"
                 other = by_end(is_url=False).name
                 self._complain(end.place, what, f"such as {addresses.EXAMPLE}, or write `through: {other}`")
@@ -76,7 +76,7 @@ class EndpointResolver:
 
     def _of_site(self, end: Endpoint, service: Service) -> tuple[str, ...]:
         noun, nouns = ("URL prefix", "URL prefixes") if service.ends_are_urls else ("RSE", "RSEs")
-        names = tuple(n for n in self._sites[end.text].rses if addresses.is_url(n) == service.ends_are_urls)
+        names = tuple(n for n in self._sites[end.text].rses if addresses.meant_as_url(n) == service.ends_are_urls)
         if len(names) == 1 or self._sites[end.text].has_refused("rses"):
             return names[:1]
         if names:

@@ -17,7 +17,7 @@ from dc_inject.menu import addresses, values
 from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
 from dc_inject.menu.values import WrongError
-from dc_inject.model import Listing, Mode, Order, Verify
+from dc_inject.model import Listing, Mode, Order, Verify, units
 from dc_inject.model.findings import CODES
 from dc_inject.model.services import SERVICES, Service
 
@@ -55,7 +55,7 @@ def _name(read: Callable[[str], str], *examples: str) -> PlainValidator:
 
     def validate(value: Node) -> str:
         if isinstance(value, Kept):
-            return "" if addresses.is_url(value) else str(value)  # a URL may carry a password
+            return "" if addresses.meant_as_url(value) else str(value)  # a URL may carry a password
         return read(_text(value).strip())
 
     return PlainValidator(validate, json_schema_input_type=_example(*examples))
@@ -65,19 +65,19 @@ def _example(*examples: object) -> Any:  # noqa: ANN401  a type, as pydantic has
     return Annotated[str, Field(examples=list(examples))]
 
 
-def _words(*words: str | bool) -> WithJsonSchema:
-    return WithJsonSchema({"enum": [*words]})
+def _words(*words: str) -> WithJsonSchema:
+    return WithJsonSchema({"enum": [*words], "type": "string"})
 
 
 def _service(text: str) -> Service:
     if text not in SERVICES:
-        raise WrongError(f"{values.shown(text)!r} is not known here", f"write {' or '.join(SERVICES)}")
+        raise WrongError(f"{values.shown(text)!r} is no service", units.did_you_mean(text, SERVICES))
     return SERVICES[text]
 
 
 def _code(text: str) -> str:
     if text not in CODES:
-        raise WrongError(f"no finding has the code {text!r}", values.nearest(text, CODES))
+        raise WrongError(f"no finding has the code {text!r}", units.did_you_mean(text, CODES))
     return text
 
 
@@ -100,8 +100,8 @@ Part = Annotated[float, _read(values.part, _PART)]
 Share = Annotated[float, _read(values.share, Annotated[float, Field(ge=0)])]
 Count = Annotated[int, Field(ge=1)]
 Priority = Annotated[int, Field(ge=1, le=5)]
-Version = Annotated[int, Field(ge=1), WithJsonSchema({"const": 1})]
-Switch = Annotated[bool, _words(True, False, "yes", "no", "on", "off")]
+Version = Annotated[int, Field(ge=1), WithJsonSchema({"const": 1, "type": "integer"})]
+Switch = Annotated[bool, WithJsonSchema({"enum": [True, False, "yes", "no", "on", "off"]})]
 Counts = Annotated[tuple[int, int], _read(values.counts, _example("1..1000"))]
 Sizes = Annotated[tuple[int, int], _read(values.sizes, _example("1..20 GB"))]
 Clock = Annotated[timedelta, _read(values.clock, _example("08:00"))]

@@ -5,7 +5,6 @@ Rates are kept as they were written, number and unit, so that their sum is exact
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from fractions import Fraction
 from dc_inject.menu import addresses, cells, values
 from dc_inject.menu.cells import Amount, Row
 from dc_inject.menu.includes import Reading
-from dc_inject.menu.nodes import FirstComplaints, Text
+from dc_inject.menu.nodes import FirstComplaints, Place, Text
 from dc_inject.menu.shares_and_meshes import MOST_LINKS
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
@@ -68,7 +67,9 @@ def read(data: bytes, file: str, options: Options) -> Imported:
     reading = Reading(file, None)
     complain = FirstComplaints(reading.complain)
     separator, rows = cells.rows(data, file, complain)
-    if rows and not complain:
+    if not rows and not complain:
+        complain(Place(file, 1), "the file has no lines", "a line is such as `source,destination,rate`")
+    if not complain:
         reader = _Reader(options, separator, complain)
         lines = options.form == "lines" or (not options.form and _are_lines(rows))
         imported = reader.lines(rows) if lines else reader.matrix(rows)
@@ -266,9 +267,7 @@ def _name(text: str, names: Collection[str]) -> str:
         raise WrongError("a name is missing", "name an RSE, a site or a URL prefix")
     name = addresses.end_name(text)
     if names and name not in names:
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(names)[:8])}"
-        raise WrongError(f"there is no site or RSE {name}", hint)
+        raise WrongError(f"there is no site or RSE {name}", units.did_you_mean(name, names))
     return name
 
 

@@ -32,8 +32,8 @@ def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "
     if not chosen:
         what = " and ".join(f"{noun} {name!r}" for noun, name in (("scenario", scenario), ("link", link)) if name)
         near = [flow for flow in draft.preview.flows if not scenario or flow.scenario == scenario] if link else []
-        known = sorted({str(flow.link) for flow in near} or {flow.scenario for flow in draft.preview.flows})[:10]
-        raise UsageError(f"the menu has no {what}", f"{'links' if near else 'scenarios'}: {', '.join(known)}")
+        known = sorted({str(flow.link) for flow in near} or {flow.scenario for flow in draft.preview.flows})
+        raise UsageError(f"the menu has no {what}", f"{'links' if near else 'scenarios'}: {units.some(known)}")
     _refuse_elsewhere([flow for flow in draft.preview.flows if flow.key in chosen], draft)
     wanted = tuple(_times(flow, float(factor)) if flow.key in chosen else flow for flow in draft.preview.flows)
     meant: dict[Place, Text] = {}

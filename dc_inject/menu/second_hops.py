@@ -8,7 +8,7 @@ from dataclasses import replace
 from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Scenario, ThenEntry
-from dc_inject.model import DatasetFilter, FileFilter, Flow, Link
+from dc_inject.model import DatasetFilter, FileFilter, Flow, Link, units
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.services import SERVICES, Service, titles
 
@@ -79,7 +79,7 @@ def _targets(
             elif place in into:
                 yield place, ends[0]
             elif first is not None and not any(endpoints.is_open(one) for one in into):
-                hint = f"destinations: {', '.join(sorted(into)[:8])}"
+                hint = f"destinations: {units.some(sorted(into))}"
                 complain(first.place, f"`then`: {place} is no destination of the scenario", hint)
 
 

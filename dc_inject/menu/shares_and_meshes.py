@@ -9,7 +9,7 @@ goal sum exactly. An expression divides its share among its RSEs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -20,7 +20,7 @@ from dc_inject.menu.fields import Endpoints
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, LinkEntry, Scenario
 from dc_inject.menu.terms import Terms, terms
-from dc_inject.model import Flow, FlowKey, Link
+from dc_inject.model import Flow, FlowKey, Link, units
 from dc_inject.model.goals import Goal, Keep, Recycle, Volume
 from dc_inject.model.services import Service
 from dc_inject.model.shape import Shape
@@ -205,7 +205,9 @@ class FlowWriter:
         twice = [f"{a}:{b}" for a, b in turned if (a, b) in pairs and not self._endpoints.is_open(a)]
         if twice:
             self._complain(
-                place, f"`both_ways` makes {_some(twice)} a second time", "remove `both_ways`, or write a `mesh`"
+                place,
+                f"`both_ways` makes {units.some(twice, 3)} a second time",
+                "remove `both_ways`, or write a `mesh`",
             )
         return pairs | turned
 
@@ -297,9 +299,3 @@ def _even(entry: Scenario | LinkEntry, terms: Terms, complain: Complain) -> floa
     if entry.volume is None or start.year < 2000 or end.year >= 2200 or start >= end:
         return math.nan
     return entry.volume / (end - start).total_seconds()
-
-
-def _some(names: Iterable[str]) -> str:
-    """Write up to three names."""
-    names = list(names)
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -6,7 +6,6 @@ A list is YAML, CSV with a first line of heads, or one URL or path a line; its f
 from __future__ import annotations
 
 import csv
-import difflib
 import hashlib
 import io
 import re
@@ -75,7 +74,7 @@ def has_any_below(listing: Listing, source: str) -> bool:
 def _names(listing: Listing) -> tuple[bool, list[str]]:
     """Return whether a list names paths, and its URLs in order."""
     if listing not in _ordered:
-        urls = sorted(file.name for file in listing.files if addresses.is_url(file.name))
+        urls = sorted(file.name for file in listing.files if addresses.meant_as_url(file.name))
         _ordered[listing] = len(urls) < len(listing.files), urls
     return _ordered[listing]
 
@@ -198,8 +197,7 @@ def _entry(line: int, heads: list[str], row: list[str]) -> Entry:
 def _mapped(line: int, node: Map) -> Entry:
     for key, value in node.entries():
         if key not in _KEYS:
-            near = difflib.get_close_matches(key, _KEYS, n=1, cutoff=0.6)
-            hint = f"did you mean `{near[0]}`?" if near else f"known here: {', '.join(_KEYS)}"
+            hint = units.did_you_mean(key, _KEYS, "`")
             return Entry(line, "", wrong=(f"the key `{values.shown(key)}` is unknown here", hint))
         if not isinstance(value, Text):
             return Entry(line, "", wrong=(f"`{key}`: not one value", "write one value"))

@@ -7,7 +7,6 @@ there is told in the same go. A model knows which keys were cut (`written`), so 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin
 
@@ -25,6 +24,7 @@ from dc_inject.menu import nodes, values
 from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
 from dc_inject.menu.values import NotedError, WrongError
+from dc_inject.model import units
 
 ROUNDS = 3  # what is left after the first cut has nothing wrong in it, or what was hidden by it
 _KEY = "[key]"  # how pydantic ends the path of a key
@@ -233,15 +233,16 @@ def _expected(details: ErrorDetails, spot: _Spot) -> str:
         return "true or false"
     if not kind.startswith("int") and not context.keys() & {"ge", "le"}:
         return "a mapping"
-    field = next(field for name, field in spot.part.model_fields.items() if spot.part.key_of(name) == spot.key)
     bounds = {
         name: getattr(limit, name)
+        for key, field in spot.part.model_fields.items()
+        if spot.part.key_of(key) == spot.key
         for part in (field, *parts_of(field.annotation))
         for limit in getattr(part, "metadata", ())
         for name in ("ge", "le")
         if hasattr(limit, name)
     }
-    return f"a whole number from {bounds['ge']}" + (f" to {bounds['le']}" if "le" in bounds else " on")
+    return f"a whole number from {bounds.get('ge', 0)}" + (f" to {bounds['le']}" if "le" in bounds else " on")
 
 
 def parts_of(annotation: object) -> Iterator[object]:
@@ -253,10 +254,9 @@ def parts_of(annotation: object) -> Iterator[object]:
 
 def _nearest(key: str, part: type[MenuModel], parts: Mapping[str, type[MenuModel]]) -> str:
     known = [part.key_of(name) for name in part.model_fields]
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean `{near[0]}`?"
     elsewhere = [noun for noun, one in parts.items() if key in map(one.key_of, one.model_fields)]
+    if near := units.nearest(key, known):
+        return f"did you mean `{near[0]}`?"
     return f"it belongs into {elsewhere[0]}" if elsewhere else f"known here: {', '.join(known)}"
 
 

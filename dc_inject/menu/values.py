@@ -5,9 +5,7 @@ Rates, sizes and durations themselves are read by dc_inject.model.units.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, NoReturn
 from zoneinfo import ZoneInfo
@@ -58,16 +56,6 @@ def explain(error: ValueError) -> tuple[str, str]:
         return error.message, error.hint
     message, _, hint = str(error).rpartition("; ")
     return (message, hint) if message else (hint, "write a value of a usual size")
-
-
-def nearest(text: str, known: Iterable[str]) -> str:
-    """Return the hint for a name that is not known: the nearest one that is, or some of them."""
-    names = sorted(known)
-    near = difflib.get_close_matches(text, names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {near[0]}?"
-    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-    return f"known: {', '.join(names[:8])}{more}" if names else "there is none"
 
 
 def rate(text: str) -> float:

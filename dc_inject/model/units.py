@@ -2,13 +2,15 @@
 
 Inside dc_inject sizes are bytes (int), rates are bytes per second (float) and durations are timedeltas.
 `b` is a bit and `B` a byte, written out too (`Gbit/s`, `MByte/s`); k, M, G, T, P, E are powers of 1000 and Ki, Mi,
-Gi, Ti, Pi, Ei of 1024.
+Gi, Ti, Pi, Ei of 1024. Counts and lists of names are here too, as messages have them.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
+from collections.abc import Iterable
 from datetime import timedelta
 from decimal import Decimal, Inexact, localcontext
 from fractions import Fraction
@@ -199,6 +201,27 @@ def _scaled(value: float, unit: str) -> str:
             return f"{value:.3g} {prefix}{unit}"
         value /= 1000
     return f"{value:.4g} E{unit}"
+
+
+def some(names: Iterable[str], most: int = 8) -> str:
+    """Return the first of some names, and how many more there are: `A, B and 3 more`."""
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
+
+
+def nearest(text: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """Return the known names that are most like one that is not known, in whatever case; none if none is."""
+    folded = {name.casefold(): name for name in known}
+    return [folded[name] for name in difflib.get_close_matches(text.casefold(), folded, most, cutoff=0.6)]
+
+
+def did_you_mean(text: str, known: Iterable[str], mark: str = "") -> str:
+    """Return the hint for an unknown name: the nearest one that is known, or some of them. `mark` quotes names."""
+    names = sorted(known)
+    if near := nearest(text, names):
+        return f"did you mean {mark}{near[0]}{mark}?"
+    return f"known: {some(f'{mark}{name}{mark}' for name in names)}" if names else "there is none"
 
 
 def counted(number: int, things: str, one: str = "") -> str:

@@ -15,6 +15,7 @@ LOOPBACK_ONLY = frozenset({"dav", "http"})
 
 BETWEEN = re.compile(r":(?=[A-Za-z][A-Za-z0-9+.-]*://)")  # two URLs, the ends of a link
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SHAPE = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<place>[^/?#]*)(?P<rest>.*)", re.DOTALL)
 _PLACE = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:]*)(?::(?P<port>\d*))?")
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
@@ -167,6 +168,11 @@ def is_below(prefix: str, url: str) -> bool:
 def host_key(url: str) -> str:
     """Return what FTS calls the storage: scheme and host without the port."""
     return str(parse(url)._replace(port=None, path=""))
+
+
+def is_url(text: str) -> bool:
+    """Tell a URL from a path, the name of an RSE or a DID, such as `cms:/Cosmics/RAW`."""
+    return _URL.match(text) is not None
 
 
 def is_loopback(host: str) -> bool:

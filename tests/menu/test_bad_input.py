@@ -184,7 +184,7 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
             "later",
         ),
         (text(scenarios=SCENARIO + "\n    wave: {ramp: 1 h}"), 14, "the key `wave` is unknown", "known here"),
-        (text(scenarios=SCENARIO + "\n    through: gridftp"), 14, "'gridftp' is not known here", "rucio or fts"),
+        (text(scenarios=SCENARIO + "\n    through: gridftp"), 14, "'gridftp' is no service", "known: fts, rucio"),
         (text(defaults=""), 9, "no datasets are named for it", "datasets"),
         (text(defaults="defaults: {datasets: {did: cms}}"), 8, "'cms' is not a DID", "scope:name"),
         (

@@ -48,5 +48,5 @@ def test_a_second_hop_has_that_of_its_first():
 
 def test_what_is_not_known_is_refused_with_the_words_that_are():
     (problem,) = problems(text(defaults=DEFAULTS.format("on")))
-    assert problem.message == "`mode`: expected off, advise or act, got 'on'"
+    assert problem.message == "`control`: expected off, advise or act, got 'on'"
     assert problem.hint == "write off, advise or act"

@@ -140,7 +140,7 @@ def test_no_password_of_a_url_is_told() -> None:
 def test_cells_that_only_look_like_some() -> None:
     """A line of separators of lines, say, is no line."""
     (problem,) = problems("\u2028,\u2028\n")
-    assert problem.message == "the file has no cells"
+    assert problem.message == "the file has no lines"
 
 
 def test_many_problems_are_told_in_part() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dc_inject.menu import source_lists
-from dc_inject.model import Campaign, FileFilter, Flow, Listing, Menu, units
+from dc_inject.model import Campaign, FileFilter, Flow, Listing, Menu, units, urls
 from dc_inject.model.errors import Problem
 
 
@@ -30,7 +30,7 @@ def _unsized(listing: Listing, flow: Flow) -> Iterator[Problem]:
 def _unused(listing: Listing, flows: list[Flow]) -> Iterator[Problem]:
     """Find URLs below no source: a typo in a host leaves files out without a word."""
     below = tuple({f"{flow.link.source}/" for flow in flows})
-    left = [file.name for file in listing.files if "://" in file.name and not file.name.startswith(below)]
+    left = [file.name for file in listing.files if urls.is_url(file.name) and not file.name.startswith(below)]
     if left:
         count = f"{len(left)} of its {units.counted(len(listing.files), 'files')}"
         what = f"{listing.name}: below no source: {count}, such as {left[0]}"

@@ -138,6 +138,6 @@ def _listed(source: str, files: Iterable[File]) -> Iterator[File]:
     """Give the files of a list that are below a source; a name is a URL in its one form, or a path below it."""
     below = f"{source}/"
     for file in files:
-        url = file.name if "://" in file.name else urls.join(source, file.name)
+        url = file.name if urls.is_url(file.name) else urls.join(source, file.name)
         if url.startswith(below):
             yield File(url, file.bytes, file.checksum)

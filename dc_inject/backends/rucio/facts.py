@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from dc_inject.backends import answers
 from dc_inject.backends.answers import count, utc
 from dc_inject.backends.rucio.connection import Connection, Row
 from dc_inject.backends.rucio.identity import account_of, is_admin
+from dc_inject.model import units
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
 from dc_inject.model.ports import RseFacts
 from dc_inject.model.redaction import scrub
@@ -42,13 +42,6 @@ class _Signals:
         return None
 
 
-def _near(name: str, known: Iterable[str]) -> str:
-    """Return the existing name that is most like one that does not exist, if any is."""
-    folded = {one.casefold(): one for one in known}
-    close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-    return scrub(folded[close[0]]) if close else ""
-
-
 class Facts:
     """Reads what Rucio knows of RSEs: one call for all of them, two for quotas, one or two for each."""
 
@@ -68,7 +61,7 @@ class Facts:
         return {
             name: self._facts(name, known[name], quotas, shared)
             if name in known
-            else RseFacts(name, exists=False, near=_near(name, known))
+            else RseFacts(name, exists=False, near=scrub("".join(units.nearest(name, known))))
             for name in sorted(set(names))
         }
 
