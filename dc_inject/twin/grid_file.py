@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, PlainValidator
@@ -19,13 +18,13 @@ from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Map, Node, Text
 from dc_inject.menu.validation import MenuModel, validated
 from dc_inject.menu.values import WrongError
+from dc_inject.model import units
 from dc_inject.model.errors import MenuError
 from dc_inject.twin import grid as g
 
 MOST = {"sites": 1000, "links": 20_000, "paths": 1000, "production": 5000, "troubles": 1000, "datasets": 1000}
 LONGEST = timedelta(days=365)
 T = TypeVar("T")
-E = TypeVar("E", bound=StrEnum)
 
 
 def _of(read: Callable[[str], T], like: str) -> Any:  # noqa: ANN401  as pydantic has it
@@ -76,17 +75,6 @@ def _counts(most: int) -> Callable[[str], tuple[int, int]]:
     return read
 
 
-def _word(kind: type[E]) -> Callable[[str], E]:
-    words = sorted(kind)
-
-    def read(text: str) -> E:
-        if text not in words:
-            raise WrongError(f"{values.shown(text)!r} is not known here", f"write {' or '.join(words)}")
-        return kind(text)
-
-    return read
-
-
 def _pattern(text: str) -> str:
     source, colon, destination = text.partition(":")
     if not colon or not source or not destination:
@@ -100,12 +88,9 @@ Times = Annotated[float, _of(_times, "20")]
 Weight = Annotated[float, _of(_weight, "0.3")]
 Actives = Annotated[tuple[int, int], _of(_counts(10_000), "2..130")]
 Files = Annotated[tuple[int, int], _of(_counts(100_000), "10..100")]
-Mode = Annotated[g.Mode, _of(_word(g.Mode), "normal")]
-Overload = Annotated[g.Overload, _of(_word(g.Overload), "slows")]
-Fault = Annotated[g.Fault, _of(_word(g.Fault), "rucio-down")]
 Pattern = Annotated[str, _of(_pattern, "T2_CH_CERN:T1_DE_KIT_Disk")]
 Name = Annotated[str, _of(str, "T2_CH_CERN")]
-Number = Annotated[int, _of(values.whole(0, 1_000_000, "a number"), "10")]
+Number = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
 class LinkEntry(MenuModel):
@@ -133,7 +118,7 @@ class StorageEntry(MenuModel):
     read: f.Rate | None = None
     write: f.Rate | None = None
     connections: f.Count | None = Field(None, description="Transfers in and out up to which it works well")
-    overload: Overload | None = Field(None, description="What it does beyond: slows or fails")
+    overload: g.Overload | None = Field(None, description="What it does beyond: slows or fails")
     fts_in: Number | None = Field(None, description="FTS's limit of transfers to it")
     fts_out: Number | None = Field(None, description="FTS's limit of transfers from it")
     deletion: Deletion | None = None
@@ -167,7 +152,7 @@ class FtsEntry(MenuModel):
 
     actives: Actives | None = Field(None, description="The optimizer's range on a link")
     per_storage: f.Count | None = Field(None, description="Transfers at a storage, each direction")
-    mode: Mode | None = Field(None, description="normal or conservative")
+    mode: g.Mode | None = Field(None, description="normal or conservative")
     operations: Weight | None = Field(None, description="Transfers started or cancelled in a second")
     retries: Number | None = Field(None, description="How often a file is tried again")
     shares: dict[f.Activity, Weight] = Field({}, description="Weights of activities")
@@ -200,7 +185,7 @@ class ProductionEntry(MenuModel):
 class TroubleEntry(MenuModel):
     """What goes wrong for a while."""
 
-    fault: Fault | None = Field()
+    fault: g.Fault | None = Field()
     begins: Seconds | None = Field(alias="at", description="From the beginning of the simulation")
     lasting: Interval | None = Field(alias="for")
     subject: Name = Field("", description="Of which site, storage, path or link")
@@ -212,7 +197,7 @@ class StockEntry(MenuModel):
     """Datasets at sources; their names follow the menu's patterns."""
 
     sources: tuple[Name, ...] | None = Field()
-    count: Annotated[int, _of(values.whole(1, 100_000, "a number of datasets"), "500")] | None = Field()
+    count: Annotated[int, Field(ge=1, le=100_000)] | None = Field()
     files: Files | None = Field()
     file_size: f.Sizes | None = Field()
 
@@ -348,7 +333,7 @@ def _check(document: Document, reading: Reading) -> None:
         reading.complain(document.at("sites"), "there are no storages", "write `storages: {NAME: {}}` into a site")
     for place, name in _named(document):
         if name not in {"*", *seen}:
-            reading.complain(place, f"no storage is called {values.shown(name)}", values.nearest(name, seen))
+            reading.complain(place, f"no storage is called {values.shown(name)}", units.did_you_mean(name, seen))
     for entry in document.production:
         if entry.link and "*" in entry.link:
             reading.complain(entry.at("link"), "`*` names no link", "write one entry for each link")
@@ -401,7 +386,7 @@ def _check_trouble(trouble: TroubleEntry, document: Document, storages: set[str]
         known = {"", *storages}  # nothing: all of them
     if subject not in known:
         what = f"{fault} of {values.shown(subject)!r}" if subject else f"{fault} of what"
-        hint = "remove `subject`" if known == {""} else values.nearest(subject, known - {""})
+        hint = "remove `subject`" if known == {""} else units.did_you_mean(subject, known - {""})
         reading.complain(trouble.at("subject"), f"{what} is not known", hint)
     wanted = "times" if fault is g.Fault.DELETION else ""
     if fault in {g.Fault.CAPACITY, g.Fault.FAILURES}:
