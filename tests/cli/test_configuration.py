@@ -87,7 +87,7 @@ def test_commands_in_groups_flags_and_repeated_options(home: Path) -> None:
     [
         ("[statu]\n", "there is no command 'statu'", "did you mean status?"),
         ("[status]\nfromat = 'json'\n", "there is no option of `status` 'fromat'", "did you mean format?"),
-        ("[status]\nsummary = 'yes'\n", "status.summary has to be true or false", ""),
+        ("[status]\nsummary = 'yes'\n", "status.summary must be true or false", ""),
         ("[status]\nformat = ['json']\n", "status.format takes one value", "string"),
         ("format = 'json'\n", "format is not in a table", "[run]"),
         ("[status\n", "is not TOML", "docs/reference/configuration.md"),
