@@ -23,7 +23,7 @@ from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
-from dc_inject.model import units
+from dc_inject.model import Cycle, units
 from dc_inject.model.errors import MenuError, Problem, UsageError
 from dc_inject.model.services import SERVICES
 from dc_inject.system import files
@@ -58,7 +58,7 @@ class Simulated:
 @click.option(
     "--days",
     type=click.FloatRange(min=0, max=400, min_open=True),
-    help="Stop injecting after so many days [default: when the menus end].",
+    help="Stop injecting after so many days, at the end of a cycle [default: when the menus end].",
 )
 @click.option(
     "--seed", default=1, show_default=True, type=click.IntRange(0, 2**31), help="The same seed gives the same run."
@@ -135,8 +135,8 @@ def run(
     world = World(grids.read(_bytes(grid_file), str(grid_file)), seed)
     start = min(draft.preview.start for draft in drafts)
     end = max(draft.preview.end for draft in drafts)
-    if days is not None:
-        end = min(end, start + timedelta(days=days))
+    if days is not None:  # of whole cycles, since what is due in a part of one would count as not called
+        end = min(end, Cycle.at(start + timedelta(days=days), drafts[0].preview.cycle).next.start)
     with shown(start, end) if shown else contextlib.nullcontext(lambda _: None) as passed:
         clock = TwinClock(start, world, passed)
         backends = {service.name: TwinBackend(world, clock, seed)}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from dc_inject.twin.arrays import Floats, Ints, none, summed
+from dc_inject.twin.arrays import Flags, Floats, Ints, none, summed
 from dc_inject.twin.grid import Grid, Overload, names_link
 
 UNLIMITED = 0  # the resource without limit
@@ -124,6 +124,10 @@ class Network:
         """Return what part of the transfers of each link fails, with so many connections at each storage."""
         fine = np.where(self._fails, self._served(connections), 1.0)
         return 1 - (1 - self.failures) * fine[self.source] * fine[self.target]
+
+    def overloaded(self, connections: Floats) -> Flags:
+        """Tell which storages have more connections than they can serve."""
+        return np.asarray(connections > self._knee)
 
     def _served(self, connections: Floats) -> Floats:
         """Return what part of its connections each storage can serve."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dc_inject.twin.arrays import Floats, Ints
+from dc_inject.twin.arrays import Flags, Floats, Ints
 from dc_inject.twin.grid import Mode
 
 EVERY = 60.0  # seconds between two runs
@@ -45,7 +45,7 @@ class Optimizer:
         """Begin without links."""
         self._mode = mode
         self.value = np.zeros(0, dtype=np.int64)
-        self.least = self._high = np.zeros(0, dtype=np.int64)
+        self._low = self._high = np.zeros(0, dtype=np.int64)
         self._known = np.zeros(0, dtype=bool)
         self._mean = self._success = self._retries = self._size = self._at = np.zeros(0)
         self._room = np.zeros((COUNTS, MINUTES, 0))  # for more links than there are yet
@@ -54,15 +54,21 @@ class Optimizer:
 
     def add(self, least: int, most: int) -> None:
         """Add a link with the range of its transfers."""
-        self.least, self._high = np.append(self.least, least), np.append(self._high, most)
+        self._low, self._high = np.append(self._low, least), np.append(self._high, most)
         self.value = np.append(self.value, least + (most - least) // 2)
         self._known = np.append(self._known, False)
-        for name in ("_mean", "_success", "_retries", "_size", "_at"):
+        self._success = np.append(self._success, 100.0)
+        for name in ("_mean", "_retries", "_size", "_at"):
             setattr(self, name, np.append(getattr(self, name), 0.0))
         links, room = len(self.value), self._room.shape[2]
         if links > room:
             self._room = np.concatenate([self._room, np.zeros((COUNTS, MINUTES, room or 64))], axis=2)
         self._counts = self._room[:, :, :links]
+
+    @property
+    def failing(self) -> Flags:
+        """Tell on which links so many transfers fail that none are added."""
+        return np.asarray(self._success < LOW)
 
     def count(self, what: int, amounts: Floats) -> None:
         """Count something of each link for the running minute."""
@@ -80,7 +86,7 @@ class Optimizer:
         first = busy & ~self._known
         mean = np.where(throughput > 0, WEIGHT * throughput + (1 - WEIGHT) * self._mean, self._mean)
         same = (success == self._success) & (mean == self._mean) & (now - self._at < STEADY)
-        deciding = busy & self._known & ~same & (self.least < self._high)
+        deciding = busy & self._known & ~same & (self._low < self._high)
         wanted = self._decisions(queued, success, retries, mean, size)
         self.value = np.where(deciding, wanted, self.value)
         seen = deciding | first
@@ -104,7 +110,7 @@ class Optimizer:
         step[queued < self.value] = 0
         step[mean == 0] = 0
         step = np.where(success < LOW, np.where(improving, 0, -DOWN), step)
-        wanted = np.clip(self.value + step, self.least, self._high)
+        wanted = np.clip(self.value + step, self._low, self._high)
         if self._mode is Mode.CONSERVATIVE:
             stop = (wanted > self.value) & (queued < wanted)
         else:

@@ -1,0 +1,58 @@
+"""What holds back a link is told by its cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dc_inject.twin.bottlenecks import holding_back
+from dc_inject.twin.grid import Fault, Fts, LinkTraits, Overload, Path, Rucio, Site, Trouble
+from dc_inject.twin.world import World
+from tests.twin.grids import GB, grid, rule, storage
+
+WIDE = LinkTraits(file_speed=0.02 * GB, actives=(100, 100))
+FREE = Fts(per_storage=10_000)
+
+
+def two(a=None, b=None, link=WIDE, **more):
+    ends = storage("A", **(a or {})), storage("B", **(b or {}))
+    return grid(*ends, default_link=link, rucio=Rucio(requests=1e6), **{"fts": FREE, **more})
+
+
+def down(fault, subject=""):
+    return replace(two(), troubles=(Trouble(fault, 300, 9e5, subject),))
+
+
+SITES = {"site of A": Site("site of A", wan_out=GB), "site of B": Site("site of B")}
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (two(link=replace(WIDE, rate=GB)), "the link itself carries no more"),
+        (replace(two(), sites=SITES), "the WAN out of site of A carries no more"),
+        (two(b={"write": GB}), "writing at B carries no more"),
+        (two(paths=(Path("cable", GB, ("*:B",)),)), "cable carries no more"),
+        (two(b={"space": 100 * GB}), "B is full"),
+        (two(b={"connections": 50, "overload": Overload.SLOWS}), "B has more connections than it can serve"),
+        (two(b={"fts_in": 50}), "FTS's limit of transfers to B"),
+        (two(a={"fts_out": 50}), "FTS's limit of transfers from A"),
+        (two(), "all transfers that FTS lets the link have are in use"),
+        (two(link=LinkTraits(failures=0.5, actives=(2, 6))), "FTS keeps few transfers, because many fail"),
+        (down(Fault.FTS_DOWN), "FTS is down"),
+        (down(Fault.STORAGE_DOWN, "A"), "A is down"),
+    ],
+)  # fmt: skip
+def test_a_link_on_which_files_wait_tells_what_holds_it_back(made, why):
+    world = World(made, 1)
+    rule(world, "A", "B", 100_000)
+    world.advance(3600)
+    assert dict(holding_back(world.transfers, world.network, world.storages)) == {("A", "B"): why}
+
+
+def test_a_link_on_which_nothing_waits_is_not_held_back():
+    world = World(two(), 1)
+    rule(world, "A", "B", 10)
+    world.advance(3600)
+    assert dict(holding_back(world.transfers, world.network, world.storages)) == {}
