@@ -12,6 +12,7 @@ disk is filled to its last percent. Where it is `advise`, `status` shows what wo
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -22,7 +23,7 @@ from dc_inject.engine import controlling
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Entry, FlowKey, Hold, Link, Mode, State
+from dc_inject.model import Entry, FlowKey, Held, Hold, Link, Mode, State
 from dc_inject.model.ports import Queue, RseFacts
 from dc_inject.planning import guards
 from dc_inject.planning.guards import Reading
@@ -32,6 +33,10 @@ from dc_inject.planning.situation import Demand, Situation
 LATE = timedelta(hours=1)  # after its deletion lag, since when what ended should be gone
 MEASURED = timedelta(hours=6)  # how far back deletions tell how long they take
 LINKS_AT_ONCE = 20  # that one call asks for queues
+LATELY = 4  # cycles of which deletions tell how fast they are
+REMEMBERED = 5  # cycles of which the least space counts
+SPACES = "spaces"  # of the signal that keeps them
+PACED = frozenset({Hold.FAILING, Hold.DELETION_LAG})  # guards that do not stop a link
 STEP = 2  # transfers that FTS's optimizer adds at a time
 STEADY = 0.95  # of a space: what the steady state may fill where a link is controlled
 
@@ -46,9 +51,10 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     controlled = [demand for demand in situation.demands if demand.flow.control.mode is not Mode.OFF]
     if not controlled:
         return situation
-    lags = context.ledger.deletion_lags(situation.cycle.start - MEASURED)
+    start, length = situation.cycle.start, situation.cycle.length
+    deletions = context.ledger.deletions(start - MEASURED, start - LATELY * length)
     queues = _queues(context, controlled, deadline)
-    readings = _readings(context, situation, controlled, facts, lags, queues)
+    readings = _readings(context, situation, controlled, facts, deletions, queues)
     floors = {
         demand.flow.key: (queue.active + STEP) * queue.file
         for demand in controlled
@@ -57,39 +63,63 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     with context.ledger.together():
         engaged = controlling.engage(context.ledger, situation.cycle, readings, floors, context.clock.now())
     acting: dict[FlowKey, Demand] = {}
+    late: dict[str, Held] = {}
     for demand in controlled:
         if demand.flow.control.mode is Mode.ACT:
-            key = demand.flow.key
+            key, place = demand.flow.key, demand.flow.link.destination
             now = engaged.get(key, {})
-            # A link that fails gets a probe, so that it shows when it works again: planning holds it.
-            stops: dict[Hold, int] = {hold: calm for hold, calm in now.items() if hold is not Hold.FAILING}
+            # These leave something to a link, so that it shows when it works again: planning holds it.
+            stops: dict[Hold, int] = {hold: calm for hold, calm in now.items() if hold not in PACED}
             held = demand.held or guards.leading(stops, readings[key])
+            lags = guards.leading({hold: 0 for hold in now if hold is Hold.DELETION_LAG}, readings[key])
+            if lags is not None:
+                late[place] = lags
             acting[key] = replace(demand, held=held, failing=Hold.FAILING in now)
     places = {demand.flow.link.destination for demand in acting.values()}
-    destinations = {
-        name: _careful(destination, lags.get(name, timedelta(0)) - situation.cycle.length)
-        if name in places
-        else destination
-        for name, destination in situation.destinations.items()
-    }
+    spaces = _spaces(context, {name: situation.destinations[name] for name in places})
+    ours = context.ledger.resident()
+    destinations = dict(situation.destinations)
+    for name in places:
+        lag, gone = deletions.get(name, (timedelta(0), 0))
+        destination = _careful(situation.destinations[name], spaces.get(name), ours.get(name, 0), lag - length)
+        if name in late:
+            deleted = gone // LATELY
+            numbers = {**late[name].numbers, "deleted": deleted}
+            destination = replace(destination, deleted=deleted, late=numbers)
+        destinations[name] = destination
     demands = tuple(acting.get(demand.flow.key, demand) for demand in situation.demands)
     return replace(situation, demands=demands, destinations=destinations)
 
 
-def _careful(destination: Destination, lag: timedelta) -> Destination:
+def _careful(destination: Destination, least: int | None, ours: int, lag: timedelta) -> Destination:
     """Return a destination that is never filled to its last percent, with the deletion lag that was measured.
 
-    What was measured has the time until it was looked at in it, up to a cycle.
+    `least` is the least space that was seen of late. What was measured of the lag has the time until it was looked
+    at in it, up to a cycle.
     """
     space, free = destination.space, destination.free
-    if space is not None and free is not None:
-        free -= round((1 - guards.USED) * space)
-    return replace(
-        destination,
-        space=None if space is None else round(STEADY * space),
-        free=free,
-        deletion_lag=max(destination.deletion_lag, lag),
-    )
+    if space is not None and free is not None and least is not None:
+        free = min(free, least - ours) - round((1 - guards.USED) * least)
+        space = round(STEADY * least)
+    return replace(destination, space=space, free=free, deletion_lag=max(destination.deletion_lag, lag))
+
+
+def _spaces(context: EngineContext, destinations: Mapping[str, Destination]) -> dict[str, int]:
+    """Return the least space that was seen of destinations in the last cycles, and keep what is seen now.
+
+    Rucio's word of free space may be an hour old. Then what has arrived since is counted as ours and as free, so
+    the space looks larger than it is, until it is told anew.
+    """
+    kept = {one.subject: one.value for one in context.ledger.signals() if one.name == SPACES}
+    least, now = {}, context.clock.now()
+    with context.ledger.together():
+        for name, destination in destinations.items():
+            if destination.space is not None:
+                before = json.loads(str(kept[name])) if kept.get(name) is not None else []
+                seen = [*before, destination.space][-REMEMBERED:]
+                least[name] = min(seen)
+                context.ledger.signal(SPACES, name, json.dumps(seen), now)
+    return least
 
 
 def _readings(
@@ -97,7 +127,7 @@ def _readings(
     situation: Situation,
     demands: Iterable[Demand],
     facts: Facts,
-    lags: Mapping[str, timedelta],
+    deletions: Mapping[str, tuple[timedelta, int]],
     queues: Mapping[Link, Queue],
 ) -> dict[FlowKey, dict[Hold, Reading]]:
     stuck = _stuck(context.ledger.entries(State.LIVE))
@@ -109,7 +139,7 @@ def _readings(
         destination = situation.destinations.get(link.destination, Destination())
         source = facts.get((link.through, link.source))
         place = facts.get((link.through, link.destination))
-        there, lag = resident.get(link.destination, 0), lags.get(link.destination)
+        there, gone = resident.get(link.destination, 0), deletions.get(link.destination)
         late = stale.get(link.destination, 0)
         readings[key] = {
             Hold.SOURCE_UNAVAILABLE: _closed(link.source, None if source is None else source.readable, "read"),
@@ -122,7 +152,7 @@ def _readings(
                 {
                     "bytes": late,
                     "resident": there,
-                    **({} if lag is None else {"lag": round(lag.total_seconds())}),
+                    **({} if gone is None else {"lag": round(gone[0].total_seconds())}),
                 },
             ),
             Hold.DESTINATION_FULL: _used(destination),

@@ -87,21 +87,25 @@ class InjectionReader(AccountReader, UniquenessReader):
             times[flow_key(row)].append(max(row["taken"], 0))
         return {key: duration(round(_quantile(durations, part))) for key, durations in times.items()}
 
-    def deletion_lags(self, since: datetime) -> Mapping[str, timedelta]:
-        """Return the median time from end to deletion of what is known to be gone since a moment, by destination.
+    def deletions(self, since: datetime, lately: datetime) -> Mapping[str, tuple[timedelta, int]]:
+        """Return, by destination, the median time from end to deletion, and the bytes that went lately.
 
-        It holds the time until somebody looked.
+        Of what is known to be gone since a moment, and since a later one. Times hold the wait until it was seen.
         """
         rows = self._db.rows(
-            "SELECT destination, gone_at - ended_at AS taken FROM injection JOIN account ON account.id = account "
+            "SELECT destination, gone_at - ended_at AS taken, iif(gone_at >= ?, bytes, 0) AS size "
+            "FROM injection JOIN account ON account.id = account "
             "WHERE cycle >= ? AND gone_at >= ? AND ended_at IS NOT NULL",
+            stored(lately),
             stored(since - LONG),
             stored(since),
         )
         times: dict[str, list[int]] = defaultdict(list)
+        sizes: dict[str, int] = defaultdict(int)
         for row in rows:
             times[row["destination"]].append(max(row["taken"], 0))
-        return {place: duration(round(_quantile(durations, 0.5))) for place, durations in times.items()}
+            sizes[row["destination"]] += row["size"]
+        return {place: (duration(round(_quantile(taken, 0.5))), sizes[place]) for place, taken in times.items()}
 
     def on_their_way_since(self) -> Mapping[FlowKey, tuple[datetime, datetime]]:
         """Return since when the oldest of what is on its way is so, and since when not all of it was looked at.

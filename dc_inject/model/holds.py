@@ -37,7 +37,18 @@ Numbers = Mapping[str, int | float | str]
 _COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
 _SIZES = frozenset(  # numbers that are bytes
     {
-        *("allowed", "budget", "bytes", "cap", "coming", "debt", "deliverable", "delivered", "failed_bytes"),
+        *(
+            "allowed",
+            "budget",
+            "bytes",
+            "cap",
+            "coming",
+            "debt",
+            "deleted",
+            "deliverable",
+            "delivered",
+            "failed_bytes",
+        ),
         *("forgiven", "free", "in_flight", "injected", "left", "pool_bytes", "probe", "quota_left", "resident"),
         *("smallest", "space", "unanswered", "wanted", "window", "withdrawn"),
     }

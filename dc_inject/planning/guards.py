@@ -8,7 +8,7 @@ the guard lets go at once, and the signal is told as missing.
 |---|---|---|---|
 | source-, destination-unavailable | 1 while the site, or the storage, says no | 1, 0 for 2 cycles | nothing |
 | failing | part that failed of what came to its end in three cycles | 1/2, 1/4 | a tenth, to see when it works |
-| deletion-lag | part of our bytes there that should be gone and are not | 1/4, 1/10 | nothing |
+| deletion-lag | part of our bytes there that should be gone and are not | 1/4, 1/10 | what is deleted there |
 | destination-full | part of the space that is used, or will be by what is on its way | 0.97, 0.95 | nothing |
 | fts-queue | time in which FTS works off what waits on the link, as a part of the lifetime | 1/2, 1/4 | nothing |
 

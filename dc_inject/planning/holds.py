@@ -30,13 +30,16 @@ class Destination:
     """What is known of a destination RSE, in bytes; None where a signal is missing (then it does not hold).
 
     `space` is all that we may fill in the steady state; `free` what can be written right now, less what is on
-    its way there; `quota_left` what the account may still put there.
+    its way there; `quota_left` what the account may still put there. `deleted` is what goes there in a cycle,
+    where deletions lag and no more may come than goes; `late` are the numbers behind that.
     """
 
     space: int | None = None
     free: int | None = None
     quota_left: int | None = None
     deletion_lag: timedelta = timedelta(0)
+    deleted: int | None = None
+    late: Numbers = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +256,8 @@ def _destinations(
         if destination.free is not None:
             room, numbers = max(destination.free, 0), {"free": destination.free}
             result.append(Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room))
+        if destination.deleted is not None:
+            result.append(Constraint(Hold.DELETION_LAG, members, destination.deleted, False, destination.late))
         if destination.quota_left is not None:
             # Rucio refuses a dataset unless what is left is larger than it.
             room, numbers = max(destination.quota_left - 1, 0), {"quota_left": destination.quota_left}

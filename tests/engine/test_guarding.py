@@ -108,7 +108,7 @@ def test_a_space_is_never_filled_to_its_last_percent(tmp_path):
     assert Hold.DESTINATION_FULL in {row.held.hold for row in one.ledger.rows() if row.held}
 
 
-def test_a_destination_that_does_not_delete_is_held(tmp_path):
+def test_a_destination_that_does_not_delete_gets_what_it_deletes(tmp_path):
     """A quarter of what is there should be gone: more would only fill it."""
     link = flow("A", "B", 1.0, control=ACT, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
     one = world(
@@ -119,7 +119,8 @@ def test_a_destination_that_does_not_delete_is_held(tmp_path):
     held = [row for row in one.ledger.rows() if row.held and row.held.hold is Hold.DELETION_LAG]
     assert held
     assert held[0].held.numbers["reading"] >= 0.25
-    assert {"bytes", "resident", "until"} <= set(held[0].held.numbers)
+    assert {"bytes", "resident", "until", "deleted"} <= set(held[0].held.numbers)
+    assert [r for r in held if r.budget > r.held.numbers["deleted"] + DUE / 20] == []
     assert any(row.injected for row in one.ledger.rows() if row.cycle > held[0].cycle), "it lets go"
 
 
@@ -183,3 +184,25 @@ def test_no_queue_is_asked_for_where_nothing_is_controlled(tmp_path):
     one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
     one.run(cycles=4)
     assert "queues" not in one.backend.calls
+
+
+def test_a_word_of_free_space_that_is_old_does_not_fill_a_disk(tmp_path):
+    """Rucio tells it once an hour: what has arrived since is still free in its words."""
+    link = flow("A", "B", 2.0, control=ACT, lifetime_min=3 * CYCLE, lifetime_max=3 * CYCLE)
+    one = world(
+        tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=2 * CYCLE, space={"B": TB},
+    )  # fmt: skip
+    look, told = one.backend.sites, {}
+
+    def sites(rses):
+        hour = int((one.clock.now() - START) / timedelta(hours=1))
+        told.setdefault(hour, look(rses)["B"].free)
+        return {name: replace(fact, free=told[hour] if name == "B" else None) for name, fact in look(rses).items()}
+
+    one.backend.sites = sites
+    most = []
+    for _ in range(24):
+        one.run(cycles=1)
+        there = sum(rule.moved for rule in one.backend.rules.values() if rule.deleted is None)
+        most.append(there)
+    assert max(most[6:]) <= 0.99 * TB
