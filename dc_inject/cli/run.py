@@ -7,7 +7,7 @@ import logging
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import FrameType
@@ -24,7 +24,8 @@ from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Metrics
 from dc_inject.model import Campaign, Hold, rates, units
 from dc_inject.model.errors import NeedsOperator, Temporary
-from dc_inject.model.ports import Clock, Identity
+from dc_inject.model.events import Observer
+from dc_inject.model.ports import Backend, Clock, Identity
 from dc_inject.model.services import injections
 from dc_inject.planning.reconcile import backoff
 from dc_inject.system import files
@@ -100,6 +101,29 @@ def _ends(drafts: Iterable[MenuDraft], links: Sequence[str]) -> set[trusting.End
     return trusting.ends(flow.link for flow in flows if not links or str(flow.link) in links)
 
 
+def _backends(
+    drafts: Sequence[MenuDraft],
+    campaign: str,
+    clock: Clock,
+    observer: Observer,
+    *,
+    timeout: float,
+    dry_run: bool,
+) -> Mapping[str, Backend]:
+    """Return a back end for each service of the menus; in a dry run they only simulate what would change."""
+    backends = common.backends(
+        {service for draft in drafts for service in draft.services},
+        campaign=campaign,
+        clock=clock,
+        observer=observer,
+        timeout=timeout,
+        endpoint=common.menus_endpoint(drafts),
+    )
+    if not dry_run:
+        return backends
+    return {service: DryBackend(backend, clock) for service, backend in backends.items()}
+
+
 def inject(
     menus: Sequence[Path],
     *,
@@ -137,37 +161,24 @@ def inject(
         new = not path.exists()
         ledger = stack.enter_context(_scratch() if new else _held(path, once=once))
         metrics = Metrics(path, campaign)
-        services = {service for draft in drafts for service in draft.services}
         trusting.recall(ledger, campaign)
         allowed = trusting.ask(_ends(drafts, links), common.menus_endpoint(drafts))
-        backends = common.backends(
-            services,
-            campaign=campaign,
-            clock=clock,
-            observer=metrics,
-            timeout=timeout,
-            endpoint=common.menus_endpoint(drafts),
-        )
-        if dry_run:
-            backends = {service: DryBackend(backend, clock) for service, backend in backends.items()}
+        backends = _backends(drafts, campaign, clock, metrics, timeout=timeout, dry_run=dry_run)
         patience = min(START_PATIENCE, drafts[0].preview.cycle / 10)
         identities = patiently(lambda: admission.identities(backends, allow_admin=allow_admin), clock, patience)
         source = Menus(
-            menus,
-            ledger=ledger,
-            backends=backends,
-            clock=clock,
-            links=links,
-            scale=scale,
-            admits=_admit,
+            menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale, admits=_admit
         )
-        ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), clock.now())
-        ledger.trust(allowed, common.who(), clock.now())
+
+        def bind(ledger: Ledger, cycle: timedelta) -> None:
+            ledger.bind(campaign, cycle, tuple(identities.values()), clock.now())
+            ledger.trust(allowed, common.who(), clock.now())
+
+        bind(ledger, drafts[0].preview.cycle)
         made = patiently(source, clock, patience)
         if new:
             ledger = stack.enter_context(_held(path, once=once))
-            ledger.bind(campaign, made.cycle, tuple(identities.values()), clock.now())
-            ledger.trust(allowed, common.who(), clock.now())
+            bind(ledger, made.cycle)
             source.move_to(ledger)
         _say_configuration(made, identities.values(), path, dry_run=dry_run)
         for line in active_overrides.standing(ledger):
@@ -188,7 +199,7 @@ def inject(
                 call_grace=timedelta(seconds=3 * timeout), drain=not no_drain, end_on_stop=end_on_stop
             ),
         )
-        with _signals(engine, stopping.format(noun=injections(services))):
+        with _signals(engine, stopping.format(noun=injections(backends))):
             engine.run(until=until, once=once)
         if closing is not None:
             closing(campaign, ledger)

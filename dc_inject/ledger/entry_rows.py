@@ -9,6 +9,7 @@ from dataclasses import asdict
 from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
+from typing import Any
 
 from dc_inject.ledger.database import duration, moment, stored
 from dc_inject.model import (
@@ -26,6 +27,7 @@ from dc_inject.model import (
     transitions,
 )
 
+# Columns of an injection that are called as the attributes of its entry: those that are times, and the others.
 _TIMES = (
     "not_before",
     "called_at",
@@ -43,6 +45,7 @@ _KEPT = (
     *("contact", "state", "job", "keeps_files", "undone", "moved_exact", *_PLAIN, *_TIMES),
 )
 _COLUMNS = f"{', '.join(f'injection.{name}' for name in _KEPT)}, scenario, source, destination, through, length"
+_NAMED = (*_PLAIN, *_TIMES)
 _AFTER = len(_KEPT)  # columns of other tables
 _PLAINS = slice(_KEPT.index(_PLAIN[0]), _KEPT.index(_PLAIN[0]) + len(_PLAIN))
 _MOMENTS = slice(_KEPT.index(_TIMES[0]), _KEPT.index(_TIMES[0]) + len(_TIMES))
@@ -156,52 +159,39 @@ def _value(entry: Entry, name: str, now: datetime) -> object:
 
 
 def entry_of(row: sqlite3.Row) -> Entry:
-    """Return the entry of a row, whose columns are those of `_COLUMNS` and the members: there are very many."""
+    """Return the entry of a row, whose columns are those of `_COLUMNS` and the members.
+
+    A start may read hundreds of thousands: columns are taken by their place, since a row's lookup by name costs
+    thirty times as much.
+    """
     (key, start, campaign, item, size, files, release, lifetime, activity, priority) = row[:10]
     (contact, state, job, keeps_files, undone, moved_exact) = row[10:16]
     (scenario, source, destination, through, length, members) = row[_AFTER:]
     injection = Injection(
-        key,
-        campaign,
-        _cycle(start, length),
-        scenario,
-        _link(source, destination, through),
-        items.read(item, size, files) if job is None else items.read_bundle(item, size, files, _members(members)),
-        moment(release),
-        duration(lifetime),
-        activity,
-        priority,
-        contact,
-        None if job is None else _job(job),
+        key=key,
+        campaign=campaign,
+        cycle=_cycle(start, length),
+        scenario=scenario,
+        link=_link(source, destination, through),
+        item=items.read(item, size, files)
+        if job is None
+        else items.read_bundle(item, size, files, _members(members)),
+        release=moment(release),
+        lifetime=duration(lifetime),
+        activity=activity,
+        service_priority=priority,
+        contact=contact,
+        job=None if job is None else _job(job),
         keeps_files=bool(keeps_files),
     )
-    external_id, attempt, present, failed, moved, files_done, files_stuck, error = row[_PLAINS]
     times = [None if number is None else moment(number) for number in row[_MOMENTS]]
-    not_before, called_at, accepted_at, expires_at, completed_at, end_asked_at, ended_at, gone_at, observed_at = (
-        times
-    )
+    values: dict[str, Any] = dict(zip(_NAMED, (*row[_PLAINS], *times), strict=True))
     return Entry(
-        injection,
-        STATE_OF[state],
-        external_id,
-        attempt,
-        not_before,
-        called_at,
-        accepted_at,
-        expires_at,
-        completed_at,
-        end_asked_at,
-        ended_at,
-        gone_at,
-        observed_at,
-        present,
-        failed,
-        moved,
-        bool(moved_exact),
-        files_done,
-        files_stuck,
-        () if undone is None else tuple(json.loads(undone)),
-        error,
+        injection=injection,
+        state=STATE_OF[state],
+        moved_exact=bool(moved_exact),
+        undone=() if undone is None else tuple(json.loads(undone)),
+        **values,
     )
 
 
