@@ -34,7 +34,7 @@ from dc_inject.ledger.paths import make_folder
 from dc_inject.model import Campaign, units
 from dc_inject.model.errors import LedgerError, ServiceError, UsageError
 from dc_inject.model.ports import Clock
-from dc_inject.planning.saturation import Progress
+from dc_inject.planning.progress import Progress
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
@@ -55,13 +55,21 @@ WHEN_STOPPED = timedelta(seconds=15)  # somebody waits: for how long files that 
     type=params.DURATION,
     help="The total duration, such as 2h; with --until-saturated, the longest.",
 )
-@click.option("--step", type=params.RATE, help="The increase from one step to the next, such as 1Gb/s.")
-@click.option("--every", type=params.DURATION, help="The duration of a step [default: 30m].")
+@click.option(
+    "--step",
+    type=params.RATE,
+    help="The increase from one step to the next, such as 1Gb/s; with --until-saturated, the first one.",
+)
+@click.option(
+    "--every",
+    type=params.DURATION,
+    help="The duration of a step; with --until-saturated, ten times that of a trial [default: 30m].",
+)
 @click.option(
     "--until-saturated",
     "saturate",
     is_flag=True,
-    help="Raise the rate until throughput stops following, then step back; needs --max.",
+    help="Search for the rate at which throughput stops following, and repeat that; needs --max.",
 )
 @click.option("--max", "highest", type=params.RATE, help="The highest rate to try [default: ask above 10Gb/s].")
 @click.option(
@@ -104,10 +112,11 @@ def link(source: str | None, destination: str | None, **given: Any) -> None:
     verdict for each step: reached, not reached, or inconclusive with the reason. SRC and DST are RSEs, or two URL
     prefixes (then FTS moves files of SRC). An ordinary account is enough.
 
-    With --until-saturated, the rate rises by --step until less than 90 % of it moves or more than 5 % fails; then
-    it steps back, and the verdict is the rate that the link can carry. Each step lasts at least twice the time
-    that a rule takes to complete. A step that an outage disturbed is repeated. Ctrl-C ends the test: rules are
-    ended, and the verdict so far is printed.
+    With --until-saturated, the rate rises in short trials until less than 90 % of it moves or more than 5 % fails,
+    then the search narrows down on what the link carries, and repeats that at least three times. The verdict is
+    the mean, with its 95 % interval. A trial lasts as long as a rule takes to complete, and a tenth of --every. A
+    step that an outage disturbed is repeated. Ctrl-C ends the test: rules are ended, and the verdict so far is
+    printed.
 
     Above 10 Gb/s you are asked to confirm, unless --max is given. Exit code 5: the link did not reach the rate; 4:
     inconclusive because of an outage; 2: inconclusive because of datasets, space or limits.
@@ -115,7 +124,7 @@ def link(source: str | None, destination: str | None, **given: Any) -> None:
     \b
     Example: dc-inject link T1_UK_RAL_Disk T2_UK_London_IC --rate 5Gb/s --for 2h
     Example: dc-inject link RAL IC --rate 20Gb/s --for 2h --step 10Gb/s --every 30m --max 50Gb/s
-    Example: dc-inject link RAL IC --rate 20Gb/s --step 10Gb/s --until-saturated --max 100Gb/s
+    Example: dc-inject link RAL IC --rate 20Gb/s --until-saturated --max 100Gb/s
     Example: dc-inject link --resume link-IC-20270208T100000
     """
     common.talk()

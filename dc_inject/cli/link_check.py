@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import cast
 
 import click
@@ -21,7 +22,8 @@ from dc_inject.model.errors import Problem, ServiceError, UsageError
 from dc_inject.model.findings import ERRORS
 from dc_inject.model.ports import Backend, Clock, Endpoint
 from dc_inject.model.transfers import FILE_SPEED
-from dc_inject.planning.saturation import FEW
+from dc_inject.planning import ramp
+from dc_inject.planning.steps import FEW
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
 
@@ -48,7 +50,7 @@ BLOCKS = {
     "pool-small": "take more ({selection}), a lower --rate, or a shorter step (--every, --for)",
 }
 OURS = frozenset(
-    {"pool-small", "free-space", "space-overfilled", "coarse-datasets"}
+    {"fts-ramp", "pool-small", "free-space", "space-overfilled", "coarse-datasets"}
 )  # told here, with our numbers
 
 
@@ -179,8 +181,8 @@ def _weigh(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> None:
     if there is None or not there.datasets:
         return
     ladder, source, size = asked.ladder, asked.link.source, units.format_size(there.bytes)
-    first = ladder.first * ladder.every.total_seconds()
-    step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.every)}"
+    first = ladder.first * ladder.shortest.total_seconds()
+    step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.shortest)}"
     service = asked.link.service
     what = service.items
     if service.unique and there.bytes < first and "pool-small" not in asked.accept:
@@ -196,9 +198,26 @@ def _weigh(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> None:
             "must be deleted at the destination in time, to be used again",
             err=True,
         )
-    few = first / (there.bytes / there.datasets)
+    step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.every)}"
+    if "fts-ramp" not in asked.accept and (short := ramp.too_short(_steps(asked))) is not None:
+        click.echo(
+            f"warning: {units.format_rate(short.rate)} for {units.format_duration(short.lasts)} is shorter than "
+            f"FTS needs to grow to the transfers that it takes, {units.format_duration(short.grows)}: what moves "
+            "may be FTS's ramp and not the link [fts-ramp] (a longer --every or --for; if it is meant: "
+            "--accept fts-ramp)",
+            err=True,
+        )
+    few = ladder.first * ladder.every.total_seconds() / (there.bytes / there.datasets)
     if few < FEW:
         click.echo(f"warning: {step} is only {few:.1f} {what} of the mean size of {source}", err=True)
+
+
+def _steps(asked: MiniChallenge) -> Iterator[tuple[timedelta, float]]:
+    """Yield duration and rate of all steps; a search has none, since it waits for FTS itself."""
+    ladder, rate, at = asked.ladder, asked.ladder.first, asked.start
+    while at < asked.until and not ladder.saturate:
+        yield ladder.every, rate
+        rate, at = ladder.above(rate), at + ladder.every
 
 
 def _made(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 from dc_inject.engine import readings
 from dc_inject.menu.writing import scalar
 from dc_inject.model import Cycle, FlowKey, Link, units
-from dc_inject.planning.saturation import Ladder
+from dc_inject.planning.steps import Ladder
 
 SCENARIO = "link"
 ROOM = 1.25  # of the highest rate: the limits, so that a coarse dataset or a debt of a cycle may go out
 CYCLES = 6  # in a step, so that its second half has three
+IN_A_TRIAL = 3
 LONGEST = timedelta(minutes=15)
 SHORTEST = timedelta(seconds=5)
 PATIENCE = 2  # cycles after the last step, in which what is on its way may arrive
@@ -136,9 +137,10 @@ def challenge_from_ledger(values: Mapping[str, Any], ladder: Ladder) -> MiniChal
     )
 
 
-def cycle_for(every: timedelta) -> timedelta:
-    """Return the length of cycles for steps of a length: so short that a step has several, in whole seconds."""
-    seconds = min(max(every / CYCLES, SHORTEST), LONGEST) // timedelta(seconds=1)
+def cycle_for(ladder: Ladder) -> timedelta:
+    """Return the length of cycles: so short that a step, or a trial, has several, in whole seconds."""
+    part = ladder.shortest / (IN_A_TRIAL if ladder.saturate else CYCLES)
+    seconds = min(max(part, SHORTEST), LONGEST) // timedelta(seconds=1)
     return timedelta(seconds=seconds)
 
 

@@ -17,12 +17,13 @@ from dc_inject.model import Link, units
 from dc_inject.model.errors import UsageError
 from dc_inject.model.services import by_end
 from dc_inject.planning import saturation
-from dc_inject.planning.saturation import Ladder, Next, Progress
+from dc_inject.planning.progress import Progress, conclusion
+from dc_inject.planning.steps import Ladder, Next
 from dc_inject.planning.verdict import EARLY, StepOutcome
 
 BRAKE = 10e9 / 8  # bytes per second: above it somebody has to say that it is meant
 DEFAULT_STEP = timedelta(minutes=30)
-ROUNDS = 2  # how much longer than the steps up a search may take, unless --for says it
+ROUNDS = 6  # trials of a search after those up, each of the length of a step, for which there is time by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,10 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
         )
     _refuse_ends(source, destination)
     ladder, lasting = _ladder(options, options.rate)
-    cycle = options.cycle or link_menu.cycle_for(ladder.every)
-    if 2 * cycle > ladder.every:
-        raise UsageError("a step has less than two cycles", "lengthen --every (or --for), or shorten --cycle")
+    cycle = options.cycle or link_menu.cycle_for(ladder)
+    if 2 * cycle > ladder.shortest:
+        what = "a trial, a tenth of --every," if ladder.saturate else "a step"
+        raise UsageError(f"{what} has less than two cycles", "lengthen --every (or --for), or shorten --cycle")
     start = now.replace(microsecond=0)
     _confirm_rate(ladder.highest, given=bool(options.highest), yes=options.yes)
     return MiniChallenge(
@@ -84,7 +86,7 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
         start=start,
         until=link_menu.end_of(start, lasting, cycle),
         highest=ladder.highest,
-        volume=sum(rate * ladder.every.total_seconds() for rate in _rates(ladder, lasting)),
+        volume=sum(rate * ladder.shortest.total_seconds() for rate in _rates(ladder, lasting)),
         datasets=options.datasets,
         mean_file=options.mean_file,
         folder=options.folder or "",
@@ -105,18 +107,18 @@ def _refuse_ends(source: str, destination: str) -> None:
 def _ladder(options: LinkOptions, first: float) -> tuple[Ladder, timedelta]:
     """Return the rates to ask for and the total duration; raises UsageError for options that do not fit."""
     step, highest, lasting = options.step or 0.0, options.highest or 0.0, options.lasting
-    if options.saturate and not (step and highest):
-        raise UsageError("--until-saturated needs --step and --max", "such as --step 10Gb/s --max 100Gb/s")
+    if options.saturate and not highest:
+        raise UsageError("--until-saturated needs --max", "such as --max 100Gb/s")
     if highest and highest < first:
         raise UsageError("--max is below --rate", "raise --max, or lower --rate")
-    if options.every and not step:
+    if options.every and not (step or options.saturate):
         raise UsageError("--every is for steps", "add --step 10Gb/s, or leave it out")
     every = options.every or DEFAULT_STEP
-    if step and lasting and every >= lasting:
+    if step and lasting and not options.saturate and every >= lasting:
         raise UsageError("there is time for one step only", "shorten --every, lengthen --for, or leave out --step")
     if options.saturate:
-        longest = ROUNDS * (int((highest - first) / step) + 2) * every
-        return Ladder(first, every, step, highest, saturate=True), lasting or longest
+        ladder = Ladder(first, every, step, highest, saturate=True)
+        return ladder, lasting or (len(saturation.up(ladder)) + ROUNDS) * every
     if lasting is None:
         raise UsageError("the duration is missing", "such as --for 2h")
     if not step:
@@ -126,12 +128,13 @@ def _ladder(options: LinkOptions, first: float) -> tuple[Ladder, timedelta]:
 
 
 def _rates(ladder: Ladder, lasting: timedelta) -> Iterator[float]:
-    """Give the rates of the steps up, one by one."""
+    """Give the rates of the steps up, one by one, or of the trials of a search that ends at its highest rate."""
+    if ladder.saturate:
+        yield from saturation.up(ladder)
+        yield from [ladder.highest] * saturation.LEAST
+        return
     rate = ladder.first
-    steps = (
-        int((ladder.highest - ladder.first) / ladder.step) + 1 if ladder.saturate else -(-lasting // ladder.every)
-    )
-    for _ in range(steps):
+    for _ in range(-(-lasting // ladder.every)):
         yield rate
         rate = ladder.above(rate)
 
@@ -177,7 +180,7 @@ def resume_challenge(
     """
     asked, progress = load_challenge(view, path)
     name, stopped = asked.campaign, view.challenge()[-1].at
-    known = saturation.conclusion(progress.ladder, progress.verdicts, progress.decisions).outcome
+    known = conclusion(progress.ladder, progress.verdicts, progress.decisions).outcome
     if progress.over is not None and known is not StepOutcome.INCONCLUSIVE and not _cut_short(progress):
         raise UsageError(f"{name} is over, and has a verdict", f"`dc-inject link --verdict {name}` prints it")
     left = more or max(progress.until - stopped, timedelta(0))

@@ -14,8 +14,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import State, units
 from dc_inject.model.errors import DcInjectError, ServiceError, ThresholdMissed, UsageError
 from dc_inject.model.services import SERVICES
-from dc_inject.planning import saturation
-from dc_inject.planning.saturation import Progress
+from dc_inject.planning.progress import Progress, conclusion
 from dc_inject.planning.verdict import COARSE, EARLY, StepOutcome
 
 
@@ -50,6 +49,7 @@ HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{s
     COARSE: "a longer --every (or --for), a higher --rate, or smaller datasets or files ({selection})",
     EARLY: "continue with `dc-inject link --resume {name}`",
     "time": "continue with `dc-inject link --resume {name} --for 1h`",
+    "unsteady": "search at another time, or with a longer --every",
 }
 LATER = "when it works again, repeat the step with `dc-inject link --resume {name} --for 30m`"
 
@@ -57,7 +57,7 @@ LATER = "when it works again, repeat the step with `dc-inject link --resume {nam
 def verdict_json(asked: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> dict[str, Any]:
     """Return the verdict; the keys are an interface, described in docs/reference/link.md."""
     ladder, verdicts, decisions = asked.ladder, progress.verdicts, progress.decisions
-    found = saturation.conclusion(ladder, verdicts, decisions)
+    found = conclusion(ladder, verdicts, decisions)
     cause = found.cause
     return {
         "campaign": asked.campaign,
@@ -72,6 +72,7 @@ def verdict_json(asked: MiniChallenge, progress: Progress, view: Reader, menu: P
         "reason": found.reason,
         "outage": cause is not None and cause.outage,
         "stands": found.stands,
+        "interval": None if found.interval is None else list(found.interval),
         "steps": [
             {
                 "step": number,
@@ -106,9 +107,10 @@ def under_way(progress: Progress) -> str:
     if progress.step is None or not progress.step.readings:
         return ""
     first, last = progress.step.readings[0], progress.step.readings[-1]
-    lasts, every = units.format_duration(last.at - first.at), units.format_duration(progress.ladder.every)
+    lasts, shortest = units.format_duration(last.at - first.at), units.format_duration(progress.ladder.shortest)
     moved = units.format_size(max(last.moved - first.moved, 0))
-    return f"step {len(progress.verdicts) + 1} has run for {lasts} of {every}, and {moved} moved"
+    least = "at least " if progress.ladder.saturate else ""
+    return f"step {len(progress.verdicts) + 1} has run for {lasts} of {least}{shortest}, and {moved} moved"
 
 
 def resident(view: Reader) -> int:
@@ -177,7 +179,8 @@ def sentence(told: Mapping[str, Any]) -> str:
     if not rate:
         return f"{told['outcome']}: {told['reason']}"
     if known:
-        return f"stands at {rate}: {told['reason']}"
+        low, high = (units.format_rate(end) for end in told["interval"])
+        return f"stands at {rate} (95 %: {low} to {high}): {told['reason']}"
     return f"takes at least {rate}; {told['outcome']}: {told['reason']}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from dc_inject.cli import common, tables
-from dc_inject.engine import controlling
+from dc_inject.engine import controlling, readings
 from dc_inject.ledger import LedgerView, Row, SummaryLine
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
@@ -221,6 +221,8 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "joined": tables.moment(joined(view, cycle)),
         },
         "rows": rows(view),
+        "ramping": [{**_link(one.key), "carries": one.carries, "until": tables.moment(one.until)}
+                    for one in readings.ramping(view, now)],
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
         ],
@@ -418,6 +420,9 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
     for trouble in shown["troubles"]:
         what = TROUBLES[trouble["what"]].format(of=trouble["of"])
         yield f"trouble: {what}, since {trouble['since']}: {trouble['why']}"
+    for link in shown["ramping"]:
+        carries = f"about {units.format_rate(link['carries'])} so far, until {link['until']}"
+        yield f"FTS still ramping: {link['source']} -> {link['destination']}, {carries}"
     words = {**IN_WORDS, **({"called": WAITED_FOR} if injector else {})}
     rules = ", ".join(f"{count} {words.get(state, state)}" for state, count in shown["rules"].items() if count)
     yield f"rules and jobs: {rules or 'none'}"

@@ -12,9 +12,10 @@ from dc_inject.engine.readings import Classify, LinkReader
 from dc_inject.ledger import Ledger, Row
 from dc_inject.model import Campaign, Cycle, FlowKey, State, units
 from dc_inject.model.ports import Clock
-from dc_inject.planning import saturation
+from dc_inject.planning import steps
 from dc_inject.planning.overrides import Kind
-from dc_inject.planning.saturation import Next, NextStep, Progress
+from dc_inject.planning.progress import Progress
+from dc_inject.planning.steps import Next, NextStep
 from dc_inject.planning.verdict import Reading, Verdict
 
 log = logging.getLogger(__name__)
@@ -133,7 +134,7 @@ class Climbing:
             return
         self._weighed = True
         ladder = self._progress.ladder
-        few = saturation.in_a_step(ladder, row.pool_items, row.pool_bytes)
+        few = steps.in_a_step(ladder, row.pool_items, row.pool_bytes)
         if few is not None:
             service = key.link.service
             way = f"{FINER}, {CUT}" if service.cuts else FINER
@@ -182,4 +183,5 @@ def sentence(number: int, verdict: Verdict, decision: NextStep) -> str:
     moved, rate = units.format_rate(verdict.moved_rate), units.format_rate(verdict.rate)
     why = f" ({verdict.why})" if verdict.why else ""
     then = f", {units.format_rate(decision.rate)}" if decision.rate else ""
-    return f"step {number}: {moved} of {rate} moved, {verdict.outcome}{why}; {decision.what}{then}"
+    since = f" ({decision.why})" if decision.why else ""
+    return f"step {number}: {moved} of {rate} moved, {verdict.outcome}{why}; {decision.what}{then}{since}"

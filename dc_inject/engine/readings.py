@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
+from itertools import takewhile
+from math import inf
 from typing import Any
 
-from dc_inject.ledger import Totals
+from dc_inject.ledger import Row, Totals
 from dc_inject.ledger.challenge import ChallengeRecord
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Entry, FlowKey, Held, Hold, State
+from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import Trait
-from dc_inject.planning.saturation import Ladder, Progress
-from dc_inject.planning.verdict import Reading
+from dc_inject.planning import ramp
+from dc_inject.planning.progress import Progress
+from dc_inject.planning.steps import Ladder
+from dc_inject.planning.verdict import FOLLOWS, Reading
 
 LATELY = timedelta(hours=1)  # how far back the time to completion is measured, at most
+SEARCH = 2  # which search: 1, of unreleased versions, went up by equal steps and back; its readings fit no other
 OF_STUCK = 1000  # files of rules that Rucio has given up are looked at, at most
 Classify = Callable[[str], str]
 
@@ -99,6 +105,39 @@ def _silent(entries: Iterable[Entry], before: Reading | None) -> bool:
     return bool(waiting) and (seen is None or seen <= before.at)
 
 
+# --------------------------------------------------------------------------- while FTS grows
+
+
+@dataclass(frozen=True, slots=True)
+class Ramping:
+    """A link on which FTS may still be growing: what it carries by now (bytes per second), and until when."""
+
+    key: FlowKey
+    carries: float
+    until: datetime
+
+
+def ramping(view: Reader, now: datetime) -> Iterator[Ramping]:
+    """Yield the links that move less than is due while FTS may still be growing to the transfers that they take.
+
+    FTS grows since the first of the cycles without a gap in which something went out.
+    """
+    cycle = view.last_cycle()
+    by_link: dict[FlowKey, list[Row]] = {}
+    for row in view.rows(since=cycle.start - ramp.time(inf) - cycle.length) if cycle else ():
+        by_link.setdefault(row.key, []).insert(0, row)
+    for key, (last, *before) in by_link.items():
+        traffic = list(takewhile(lambda row: row.injected > 0, before))
+        closed = next((row for row in (last, *before) if row.cycle.end <= now), None)
+        begun = (traffic or [last])[-1].cycle.start
+        since = max(now - max(begun, view.since or begun), timedelta(0))
+        seconds = last.cycle.length.total_seconds()
+        rate, moved = last.due / seconds, closed.moved / seconds if closed else 0.0
+        slow = last.cycle == cycle and moved < FOLLOWS * rate
+        if slow and (last.injected > 0 or traffic) and ramp.possible(rate, since, moved):
+            yield Ramping(key, ramp.allowed(since), now - since + ramp.time(rate))
+
+
 # --------------------------------------------------------------------------- as they are kept
 
 
@@ -133,17 +172,26 @@ def asked(ladder: Ladder, until: datetime) -> dict[str, Any]:
         "step": ladder.step,
         "highest": ladder.highest,
         "saturate": ladder.saturate,
+        "search": SEARCH,
         "until": until.isoformat(),
     }
 
 
 def progress(told: Iterable[ChallengeRecord]) -> Progress | None:
-    """Return how far a mini-challenge is, made again from what was kept of it; None when there is none."""
+    """Return how far a mini-challenge is, made again from what was kept of it; None when there is none.
+
+    Raises UsageError for a search of a version that looked in another way.
+    """
     made: Progress | None = None
     for at, kind, values in told:
         if kind == "asked":
             until = datetime.fromisoformat(values["until"])
             if made is None:
+                if values["saturate"] and values.get("search") != SEARCH:
+                    raise UsageError(
+                        "this search was made by an older version, which looked in another way",
+                        "`dc-inject status` shows what moved; search again for a verdict",
+                    )
                 every = timedelta(seconds=values["every"])
                 ladder = Ladder(values["first"], every, values["step"], values["highest"], values["saturate"])
                 made = Progress(ladder, until)

@@ -13,6 +13,7 @@ CODES = {
     "space-overfilled": "an RSE has too little space even for the shortest lifetime",
     "coarse-datasets": "a link moves less than the smallest dataset that it may take in an hour",
     "fts-link-limit": "a link needs more transfers at a time than FTS allows on it",
+    "fts-ramp": "a step is over before FTS has grown to the transfers that it takes",
     "scenarios-overlap": "two scenarios use a link at one time, so that monitoring cannot tell them apart",
     "window-gap": "between two menus of a campaign nothing is in force",
     "window-overlap": "a menu begins before the one before it ends",

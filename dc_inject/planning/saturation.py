@@ -1,279 +1,265 @@
-"""Climbing: the rate of one link goes up step by step; what comes after each step.
+"""The search for the rate at which a link is saturated: short trials first, then repeats that tell how sure it is.
 
-`verdict` tells what a step has shown. To find where a link stands, a good step is followed by a higher one, and a
-bad one by the step below it, until that is good: there the link stands, with the lower of what was asked and what
-moved. What failed has not moved, so it never counts. A step that is inconclusive since something did not work is
-repeated, if there is time; one that we could not ask for ends the search.
+A link that is asked for more than it carries delivers what it carries. So one trial above the capacity tells more
+than many below: the search
 
-All of it follows from the readings alone, so that it can be made again from what the ledger has kept of them.
+1. goes up from the first rate, each time by twice as much as before, until the link does not follow;
+2. tries what that trial delivered and 6 % more; if the link takes all of that, the middle between that and the
+   lowest rate that was too much, and so on until the two are within 5 % of each other;
+3. repeats the last trial at least three times, without a pause: their mean is where the link stands, with the
+   interval in which it lies with a probability of 95 % (Student's t), and up to six times while that is wide.
+
+Where transfers fail, what is delivered says little: then the middle is tried between the highest rate at which few
+failed and the lowest at which many did.
+
+The ideas come from two tools that measure for a living. FD.io's MLRsearch tries what a device forwarded under too
+high a load, has short trials decide first and long ones last (RFC 9411's neighbour, draft-ietf-bmwg-mlrsearch);
+fio's `latency_target` doubles while it succeeds, bisects after the first failure, and measures the depth that it
+found once more (`lat_target_success` in its io_u.c).
+
+A trial lasts as long as it must and no longer: the least time to completion seen so far, in which a new rate shows
+nothing yet, and then a tenth of a step, or ten datasets (`window`). Repeats have no new rate to wait for.
+
+What was too much once may be carried later, when FTS has grown to more transfers (`ramp.py`). So a trial counts no
+longer that a later one has exceeded, or that FTS was too small for and may have outgrown; and repeats go on while
+what moves still grows as FTS's transfers do.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import timedelta
+from statistics import fmean, stdev
 
 from dc_inject.model import units
-from dc_inject.model.holds import Trait
-from dc_inject.planning.verdict import Cause, Reading, StepOutcome, Verdict, judge
+from dc_inject.planning import ramp
+from dc_inject.planning.steps import FEW, Ladder, Next, NextStep
+from dc_inject.planning.verdict import FOLLOWS, Cause, Reading, StepOutcome, Verdict
 
-COMPLETIONS = 2  # a step lasts at least so many times the time to completion
-FEW = 10  # datasets or files in a step: with so many, half a one is 10 % of the half by which a step is judged
-IDLE = 2  # cycles without a byte, for a reason of our own, after which there is no sense in going on
-LONGEST = 4  # times the shortest step: how long the first one lasts, in which nobody knows that time
-REPEATS = 2  # how often in a row a step is repeated that something else has spoilt
-
-
-@dataclass(frozen=True, slots=True)
-class Ladder:
-    """What is asked for: the first rate, how much more in each step, and at most (bytes per second).
-
-    `every` is the length of a step, the shortest one where `saturate` looks for where the link stands.
-    """
-
-    first: float
-    every: timedelta
-    step: float = 0.0
-    highest: float = float("inf")
-    saturate: bool = False
-
-    def above(self, rate: float) -> float:
-        """Return the rate of the next step up, which is the same at the top."""
-        return min(rate + self.step, self.highest)
+PRECISION = 0.05  # of a rate: how near each other the last good and the first bad one have to be
+TAKES_ALL = 0.985  # part of what is asked from which on nothing tells that the link is at its limit
+GOES_UP = 0.95  # the same on the way up, where a trial that is too much is what tells most
+ABOVE = 1.06  # times what moved while it was too much: the rate to try next, which the link just does not take
+LEAST, MOST = 3, 6  # repeats at the end
+WIDE = 0.07  # of the mean: half of an interval for which repeats go on
+TRIALS = 40  # after which a link that never settles is given up
+LONGEST = 4  # steps: how long the first trial waits for something to complete
+LOWEST = 0.5  # of the first rate or of a step: what is lower is not tried
+RAMPING = "FTS still ramping"
+# Student's t for 95 % (two-sided), by the number of values from two on
+T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
-def in_a_step(ladder: Ladder, items: int, size: int) -> float | None:
-    """Return how many datasets (or files) of the pool's mean size the first step holds, if they are too few.
-
-    The pool has so many `items` (1 or more) of `size` bytes together; each later step
-    has a higher rate, so it holds more.
-    """
-    held = ladder.first * ladder.every.total_seconds() / (size / items)
-    return held if held < FEW else None
+# --------------------------------------------------------------------------- how long a trial lasts
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A rate (bytes per second) that holds since the first of its readings."""
-
-    rate: float
-    readings: tuple[Reading, ...]
-
-    def over(self, ladder: Ladder) -> bool:
-        """Tell whether it has lasted long enough to be judged."""
-        first, last = self.readings[0], self.readings[-1]
-        shortest = ladder.every
-        if ladder.saturate:
-            known = first.completion or last.completion
-            longest = LONGEST * ladder.every
-            needed = longest if known is None else COMPLETIONS * known
-            shortest = max(ladder.every, needed if first.completion else min(needed, longest))
-        return last.at - first.at >= shortest
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing could be injected at all so far, and waiting would not mend it."""
-        since = self.readings[1:]
-        hopeless = all(one.held is not None and Trait.HOPELESS in one.held.hold.traits for one in since)
-        return len(since) >= IDLE and hopeless and since[-1].injected == self.readings[0].injected
+def over(ladder: Ladder, rate: float, readings: Sequence[Reading], settle: timedelta | None) -> bool:
+    """Tell whether a trial has lasted long enough; `settle` is the time in which its rate shows nothing yet."""
+    lasted = readings[-1].at - readings[0].at
+    if settle is None:
+        return lasted >= LONGEST * ladder.every
+    return lasted >= settle + window(ladder, rate, readings[-1].dataset)
 
 
-class Next(StrEnum):
-    """What comes after a step."""
-
-    UP = "next step"
-    SAME = "again"
-    REPEAT = "repeat"  # since something else has spoilt it
-    BACK = "back"
-    STOP = "stop"
+def window(ladder: Ladder, rate: float, dataset: int) -> timedelta:
+    """Return for how long a rate is measured: a tenth of a step, or ten datasets of a size, at most a step."""
+    datasets = timedelta(seconds=FEW * dataset / rate)
+    return max(ladder.shortest, min(datasets, ladder.every))
 
 
-@dataclass(frozen=True, slots=True)
-class NextStep:
-    """What comes next, and at which rate (bytes per second; 0 after a stop)."""
-
-    what: Next
-    rate: float = 0.0
+# --------------------------------------------------------------------------- what comes next
 
 
-def after(ladder: Ladder, verdicts: Sequence[Verdict], left: timedelta = timedelta.max) -> NextStep:
-    """Return what comes after the last of the steps so far, with so much time `left`."""
-    last = verdicts[-1]
-    higher = ladder.above(last.rate)
-    if last.outage and _spoilt(verdicts) <= REPEATS and left >= _needed(ladder, last):
-        return NextStep(Next.REPEAT, last.rate)
-    if not ladder.saturate:
-        return NextStep(Next.UP, higher) if higher > last.rate else NextStep(Next.SAME, last.rate)
-    if last.outcome is StepOutcome.INCONCLUSIVE:
+def after(ladder: Ladder, verdicts: Sequence[Verdict]) -> NextStep:
+    """Return what comes after the last of the trials so far, which was not inconclusive."""
+    some = conclusive(verdicts)
+    last, same = some[-1], _same(some)
+    takes = sum(one.moved for one in same) / sum(one.asked for one in same)
+    if len(some) >= TRIALS:
         return NextStep(Next.STOP)
-    if last.good:
-        tops = [one for one in verdicts if one.outcome is StepOutcome.NOT_REACHED] or last.rate >= ladder.highest
-        return NextStep(Next.STOP) if tops else NextStep(Next.UP, higher)
-    lower = max(
-        (one.rate for one in verdicts if one.good and one.rate < last.rate), default=last.rate - ladder.step
-    )
-    return NextStep(Next.BACK, lower) if lower > 0 else NextStep(Next.STOP)
+    if failing(last) or takes < FOLLOWS:
+        lower = _lower(ladder, some, takes * last.rate)
+        small = not failing(last) and ramp.possible(last.rate, last.end - some[0].start, last.moved_rate)
+        return replace(lower, why=RAMPING if small and lower.what is not Next.STOP else "")
+    above = _too_much(some)
+    if above is None and takes >= GOES_UP and last.rate < ladder.highest and len(same) == 1:
+        return NextStep(Next.UP, _higher(ladder, last.rate))
+    if takes >= TAKES_ALL and last.rate < ladder.highest and (len(same) == 1 or len(same) > LEAST):
+        if above is None:
+            return NextStep(Next.UP, _higher(ladder, last.rate))
+        if above.rate > last.rate * (1 + PRECISION):
+            return NextStep(Next.BETWEEN, _rounded(_between(last, above)))
+    growing = ramping(same, some[0])
+    if _sure(same[1:]) and not growing:
+        return NextStep(Next.STOP)
+    return NextStep(Next.CONFIRM, last.rate, RAMPING if growing else "")
 
 
-def _spoilt(verdicts: Sequence[Verdict]) -> int:
-    """Return how many steps at the end were spoilt in a row, at one rate."""
-    count = 0
-    for one in reversed(verdicts):
-        if not one.outage or one.rate != verdicts[-1].rate:
-            break
-        count += 1
-    return count
+def conclusive(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the trials that say something of the link."""
+    return [one for one in verdicts if one.outcome is not StepOutcome.INCONCLUSIVE]
 
 
-def _needed(ladder: Ladder, last: Verdict) -> timedelta:
-    """Return the time that a repetition needs: a step, without taking any from steps that are still to come."""
-    if ladder.saturate or not ladder.step or ladder.highest == float("inf"):
-        return ladder.every
-    to_come = -(-(ladder.highest - last.rate) // ladder.step)
-    return ladder.every * (1 + int(max(to_come, 0)))
+def failing(verdict: Verdict) -> bool:
+    """Whether a trial was not reached since transfers failed: what moved is not what the link carries."""
+    return not verdict.good and verdict.cause is not None and verdict.cause.code == "failing"
 
 
-class Progress:
-    """How far a mini-challenge is, as it follows from its readings one by one."""
-
-    def __init__(self, ladder: Ladder, until: datetime) -> None:
-        """Take what is asked for, and the end of the last step."""
-        self.ladder = ladder
-        self.until = until
-        self.step: Step | None = None
-        self.over: datetime | None = None
-        self.verdicts: list[Verdict] = []
-        self.decisions: list[NextStep] = []
-
-    @property
-    def rate(self) -> float:
-        """The rate that is asked for now."""
-        return self.step.rate if self.step else self.ladder.first
-
-    def resume(self, until: datetime, left: timedelta = timedelta.max) -> None:
-        """Go on after a stop, until another end: a step that says nothing yet is made once more.
-
-        What is decided for good stays so: then the last decision is still to stop.
-        """
-        self.until, self.over = until, None
-        if not self.decisions or self.decisions[-1].what is not Next.STOP:
-            return
-        unknown = [
-            number
-            for number, one in enumerate(self.verdicts)
-            if one.outcome is StepOutcome.INCONCLUSIVE and self.decisions[number].what is not Next.REPEAT
-        ]
-        place = unknown[-1] if unknown else -1
-        repeat = NextStep(Next.REPEAT, self.verdicts[place].rate)
-        decision = repeat if unknown else after(self.ladder, self.verdicts, left)
-        self.decisions[place] = decision
-        if decision.what is not Next.STOP:
-            self.step = Step(decision.rate, ())
-
-    def take(self, reading: Reading) -> NextStep | None:
-        """Take a reading; returns what comes next where a step has ended with it."""
-        if self.over is not None:
-            return None
-        if self.step is None or reading.fresh or not self.step.readings:
-            self.step = Step(self.rate, (reading,))
-            return None
-        if reading.at <= self.step.readings[-1].at:
-            return None
-        self.step = replace(self.step, readings=(*self.step.readings, reading))
-        idle = self.step.idle
-        if reading.at < self.until and not self.step.over(self.ladder) and not idle:
-            return None
-        given_up = idle and not self.step.over(self.ladder)
-        return self._decide(judge(self.step.rate, self.step.readings, idle=given_up), reading, stop=idle)
-
-    def stopped(self, reading: Reading) -> None:
-        """Judge the step that was under way when somebody ended it, with a last reading."""
-        if self.step is None or self.over is not None or not self.step.readings:
-            return
-        self.over = reading.at
-        if reading.at > self.step.readings[-1].at:
-            self.step = replace(self.step, readings=(*self.step.readings, reading))
-        early = reading.at < self.until and not self.step.over(self.ladder)
-        self.verdicts.append(judge(self.step.rate, self.step.readings, early=early))
-        self.decisions.append(NextStep(Next.STOP))
-
-    def _decide(self, made: Verdict, reading: Reading, *, stop: bool) -> NextStep:
-        self.verdicts.append(made)
-        decision = after(self.ladder, self.verdicts, self.until - reading.at)
-        if stop or reading.at >= self.until:
-            decision = NextStep(Next.STOP)
-        self.decisions.append(decision)
-        if decision.what is Next.STOP:
-            self.over = reading.at
-        else:
-            self.step = Step(decision.rate, (replace(reading, fresh=False),))
-        return decision
+def _same(some: Sequence[Verdict]) -> list[Verdict]:
+    """Return the last trial and those right before it at the same rate, which it repeats."""
+    place = len(some) - 1
+    while place and some[place - 1].rate == some[-1].rate and not failing(some[place - 1]):
+        place -= 1
+    return list(some[place:])
 
 
-# --------------------------------------------------------------------------- all steps together
+def _higher(ladder: Ladder, rate: float) -> float:
+    """Return the next rate up: each increase is twice the one before."""
+    step = ladder.step or ladder.first
+    more = step
+    while ladder.first + more <= rate * (1 + 1e-9):
+        more = 2 * more + step
+    return min(ladder.first + more, ladder.highest)
+
+
+def up(ladder: Ladder) -> list[float]:
+    """Return the rates on the way up, if the link takes all of them."""
+    rates = [ladder.first]
+    while rates[-1] < ladder.highest:
+        rates.append(_higher(ladder, rates[-1]))
+    return rates
+
+
+def _lower(ladder: Ladder, some: Sequence[Verdict], moved: float) -> NextStep:
+    """Return what comes after a trial that was too much, in which so many bytes a second moved."""
+    last = some[-1]
+    good = max((one.rate for one in some if one.good and one.rate < last.rate), default=0.0)
+    if not failing(last):
+        lower = moved * ABOVE
+    elif last.rate <= good * (1 + PRECISION):
+        lower = good
+    else:
+        lower = (good + last.rate) / 2
+    least = LOWEST * min(ladder.first, ladder.step or ladder.first)
+    return NextStep(Next.BETWEEN, _rounded(lower)) if lower >= least else NextStep(Next.STOP)
+
+
+def _rounded(rate: float) -> float:
+    """Return a rate with three digits in bits per second, as people read it."""
+    return float(f"{8 * rate:.3g}") / 8
+
+
+def _too_much(some: Sequence[Verdict]) -> Verdict | None:
+    """Return the trial of the lowest rate above the last that was too much, and that no later one has exceeded."""
+    bad = [
+        one
+        for place, one in enumerate(some)
+        if not one.good
+        and one.rate > some[-1].rate
+        and not any(_exceeds(later, one) for later in some[place + 1 :])
+        and not _outgrown(one, some)
+    ]
+    return min(bad, key=lambda one: one.rate, default=None)
+
+
+def _exceeds(later: Verdict, bad: Verdict) -> bool:
+    if not later.good:
+        return False
+    more = not failing(bad) and later.moved_rate > bad.moved_rate * (1 + 2 * PRECISION)
+    return later.rate >= bad.rate or more
+
+
+def _outgrown(bad: Verdict, some: Sequence[Verdict]) -> bool:
+    """Whether FTS may have been what a trial was too much for, and has grown since."""
+    begun = some[0].start
+    if failing(bad) or not ramp.possible(bad.rate, bad.end - begun, bad.moved_rate):
+        return False
+    return ramp.allowed(some[-1].end - begun) > bad.moved_rate * (1 + PRECISION)
+
+
+def _between(good: Verdict, bad: Verdict) -> float:
+    """Return the rate to try between one that was taken and one that was too much."""
+    guess = bad.moved_rate * ABOVE
+    if not failing(bad) and good.rate * (1 + PRECISION) < guess < bad.rate:
+        return guess
+    return math.sqrt(good.rate * bad.rate)
+
+
+def _sure(repeats: Sequence[Verdict]) -> bool:
+    """Whether there are enough repeats: three at least, more while they differ much."""
+    if len(repeats) < LEAST:
+        return False
+    found = Estimate.of(repeats)
+    return len(repeats) >= MOST or found.half <= WIDE * found.mean
+
+
+def ramping(same: Sequence[Verdict], first: Verdict) -> bool:
+    """Whether what moves in trials at one rate still grows as it does while FTS adds transfers.
+
+    `first` is the first trial of all, with which FTS began to grow.
+    """
+    half, last = len(same) // 2, same[-1]
+    if not half or not ramp.possible(last.rate, last.end - first.start, last.moved_rate):
+        return False
+    early, late = same[:half], same[-half:]
+    grown = fmean(one.moved_rate for one in late) - fmean(one.moved_rate for one in early)
+    return grown >= ramp.gain((late[0].end - early[0].end).total_seconds()) / 4
+
+
+# --------------------------------------------------------------------------- what all trials have shown
 
 
 @dataclass(frozen=True, slots=True)
-class Conclusion:
-    """What all steps have shown together: where the link stands (bytes per second), where that was looked for.
+class Estimate:
+    """Where a link stands, in bytes per second, and half of the interval around it; of so many repeats."""
 
-    With a search `stands` without the outcome "reached" is what the link takes at least.
-    """
+    mean: float
+    half: float
+    repeats: int
 
-    outcome: StepOutcome
-    reason: str
-    cause: Cause | None = None
-    stands: float | None = None
+    @classmethod
+    def of(cls, repeats: Sequence[Verdict]) -> Estimate:
+        """Return the mean of what moved in repeats (two or more), with its interval of 95 %."""
+        rates = [min(one.rate, one.moved_rate) for one in repeats]
+        t = T[min(len(rates) - 2, len(T) - 1)]
+        return cls(fmean(rates), t * stdev(rates) / math.sqrt(len(rates)), len(rates))
 
-
-def stands(verdicts: Sequence[Verdict]) -> float | None:
-    """Return where the link stands, in bytes per second: what the last good step asked, and no more than moved."""
-    good = [one for one in verdicts if one.good]
-    return min(good[-1].rate, good[-1].moved_rate) if good else None
-
-
-def conclusion(ladder: Ladder, verdicts: Sequence[Verdict], decisions: Sequence[NextStep] = ()) -> Conclusion:
-    """Return what all steps have shown; one that was repeated counts by its repetition."""
-    last = len(verdicts) - 1  # what is to be repeated and has not been yet counts as it is
-    repeated = [number for number, one in enumerate(decisions[:last]) if one.what is Next.REPEAT]
-    some = [one for number, one in enumerate(verdicts) if number not in repeated]
-    if not some:
-        return Conclusion(StepOutcome.INCONCLUSIVE, "no result: no step was long enough", Cause("time", "no step"))
-    return _found(ladder, some) if ladder.saturate else _fixed(some)
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Bytes per second."""
+        return max(self.mean - self.half, 0.0), self.mean + self.half
 
 
-def _fixed(verdicts: Sequence[Verdict]) -> Conclusion:
-    missed = [one for one in verdicts if one.outcome is StepOutcome.NOT_REACHED]
-    unknown = [one for one in verdicts if one.outcome is StepOutcome.INCONCLUSIVE]
-    steps = units.counted(len(verdicts), "steps")
-    if missed:
-        said = f"{len(missed)} of {steps} not reached: {_seen(missed[0])}"
-        return Conclusion(StepOutcome.NOT_REACHED, said, missed[0].cause)
-    if unknown:
-        said = f"{len(unknown)} of {steps} inconclusive: {_seen(unknown[0])}"
-        return Conclusion(StepOutcome.INCONCLUSIVE, said, unknown[0].cause)
-    return Conclusion(StepOutcome.REACHED, "every step was reached")
+def estimate(verdicts: Sequence[Verdict]) -> Estimate | None:
+    """Return where the link stands; None while it was not repeated often enough."""
+    some = conclusive(verdicts)
+    repeats = _same(some)[1:] if some else []
+    return Estimate.of(repeats) if len(repeats) >= LEAST else None
 
 
-def _found(ladder: Ladder, verdicts: Sequence[Verdict]) -> Conclusion:
-    place, last = stands(verdicts), verdicts[-1]
-    bad = [one for one in verdicts if one.outcome is StepOutcome.NOT_REACHED]
-    if last.outcome is StepOutcome.INCONCLUSIVE:
-        return Conclusion(StepOutcome.INCONCLUSIVE, _seen(last), last.cause, place)
-    if place is None:
-        return Conclusion(StepOutcome.NOT_REACHED, f"the lowest rate failed: {_seen(bad[-1])}", bad[-1].cause)
-    if bad and last.good:
-        return Conclusion(StepOutcome.REACHED, _seen(bad[0]), bad[0].cause, place)
-    if last.good and last.rate >= ladder.highest:
-        return Conclusion(
-            StepOutcome.REACHED, "it can carry at least the highest rate that was tried", None, place
-        )
-    said = "there was not enough time to find out"
-    return Conclusion(StepOutcome.INCONCLUSIVE, said, Cause("time", said), place)
+def at_least(verdicts: Sequence[Verdict]) -> float | None:
+    """Return what the link takes at least, in bytes per second: the most that moved in a trial that was good."""
+    return max((min(one.rate, one.moved_rate) for one in verdicts if one.good), default=None)
 
 
-def _seen(verdict: Verdict) -> str:
-    """Say what was seen in a step that was not reached."""
+def reason(verdicts: Sequence[Verdict]) -> tuple[str, Cause | None]:
+    """Say why a link that has been found carries no more."""
+    some = conclusive(verdicts)
+    same = _same(some)
+    above = [one for one in some if not one.good and one.rate > same[-1].rate]
+    if above:
+        bad = min(above, key=lambda one: one.rate)
+        return seen(bad), bad.cause
+    takes = sum(one.moved for one in same) / sum(one.asked for one in same)
+    rate = units.format_rate(same[-1].rate)
+    if takes < TAKES_ALL:
+        words = f"of {rate} only {units.format_rate(takes * same[-1].rate)} moved"
+        return words, Cause("saturated", words)
+    return "it can carry at least the highest rate that was tried", None
+
+
+def seen(verdict: Verdict) -> str:
+    """Say what was seen in a trial or step that was not reached."""
     return f"at {units.format_rate(verdict.rate)} {verdict.why}"

@@ -157,13 +157,21 @@ class Verdict:
         return "" if self.cause is None or self.good else f"{self.cause}{early}"
 
 
-def judge(rate: float, readings: Sequence[Reading], *, early: bool = False, idle: bool = False) -> Verdict:
+def judge(
+    rate: float,
+    readings: Sequence[Reading],
+    *,
+    early: bool = False,
+    idle: bool = False,
+    settle: timedelta | None = None,
+) -> Verdict:
     """Judge a step of a rate (bytes per second) by its readings.
 
     `early` says that somebody ended it before its time, with the last reading at any moment; `idle` that it was
-    given up since nothing could be injected.
+    given up since nothing could be injected; `settle` in which time its rate shows nothing yet, where that is
+    known better than from its first reading.
     """
-    first, last, since = readings[0], readings[-1], _measured(readings)
+    first, last, since = readings[0], readings[-1], _measured(readings, settle)
     failed = max(last.failed - first.failed, 0)
     over = failed + max(last.moved - first.moved, 0)
     made = Verdict(
@@ -222,7 +230,7 @@ def _outcome(made: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome, C
 
 def _missing(made: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome, Cause | None]:
     """Say where the bytes are that did not move, of a step in which nothing was broken."""
-    last, since = readings[-1], _measured(readings)
+    last, since = readings[-1], next(one for one in readings if one.at >= made.measured)
     waiting = last.waiting - since.waiting
     short = made.asked - (last.injected - since.injected)
     dataset = max(one.dataset for one in readings)
@@ -262,11 +270,13 @@ def leading(readings: Sequence[Reading]) -> Hold | None:
     return max(reversed(some), key=some.count, default=None)
 
 
-def _measured(readings: Sequence[Reading]) -> Reading:
+def _measured(readings: Sequence[Reading], settle: timedelta | None) -> Reading:
     """Return the reading from which on a step is judged."""
     first, last = readings[0], readings[-1]
     middle = first.at + (last.at - first.at) / 2
     settled = min(first.at + first.completion, middle) if first.completion else middle
+    if settle is not None:
+        settled = first.at + settle
     return next((one for one in readings[:-1] if one.at >= settled), readings[max(len(readings) - 2, 0)])
 
 

@@ -22,7 +22,8 @@ from dc_inject.cli.link_menu import MiniChallenge
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Link, State
 from dc_inject.model.errors import Temporary, ThresholdMissed, UsageError
-from dc_inject.planning.saturation import Ladder, Progress
+from dc_inject.planning.progress import Progress
+from dc_inject.planning.steps import Ladder
 from dc_inject.planning.verdict import Reading
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
@@ -54,14 +55,17 @@ def test_a_link_that_takes_it_is_told_and_its_rules_are_ended(service, tmp_path:
 
 
 def test_a_search_tells_where_the_link_stands(service, tmp_path: Path) -> None:
-    """As a table, with the steps up and the one back; what was on its way is ended."""
+    """As a table, with the trials up, the one between, and its repeats; what was on its way is ended."""
     service(5)
     done = run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--campaign", "mini", "--cancel-rate", "60/min")
     assert done.exit_code == 0, done.exception
     lines = done.stdout.splitlines()
-    assert [line.split()[1] for line in lines[1:-1]] == ["2", "4", "6", "4"]
-    assert [line.split()[-1] for line in lines[1:-1]] == ["step", "step", "back", "stop"]
-    assert lines[-1].startswith(f"{A} -> {B}: stands at 4 Gb/s: at 6 Gb/s only 5 Gb/s moved, and ")
+    assert [line.split()[1] for line in lines[1:-1]] == ["2", "4", "8", *["5.3"] * 4]
+    then = [line.split()[-1] for line in lines[1:-1]]
+    assert then == ["step", "step", "between", *["confirm"] * 3, "stop"]
+    assert lines[-1].startswith(
+        f"{A} -> {B}: stands at 5 Gb/s (95 %: 5 Gb/s to 5 Gb/s): at 8 Gb/s only 5 Gb/s moved,"
+    )
     assert "step 3, not reached" not in done.stderr, "the last line says it"
     assert states(tmp_path, "mini") <= {State.ENDED, State.GONE, State.WITHDRAWN}
 
@@ -323,7 +327,7 @@ def test_a_signal_ends_the_rules_and_tells_the_verdict_so_far(
     done = run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--campaign", "mini", "--cancel-rate", "60/min")
     assert done.exception.exit_code == 2, "nothing was wrong, and nothing is known"
     assert f"{number.name}: stopping; rules will be ended" in done.stderr
-    assert 1 <= len(done.stdout.splitlines()) - 2 < 4
+    assert 1 <= len(done.stdout.splitlines()) - 2 < 7
     assert done.exception.message == "mini: inconclusive (ended-early)"
     assert "it ended early, after " in done.stdout
     again = run("link", "--verdict", "mini")
@@ -331,7 +335,7 @@ def test_a_signal_ends_the_rules_and_tells_the_verdict_so_far(
     assert (again.exception.exit_code, again.exception.message) == (2, done.exception.message)
     on = run("link", "--resume", "mini", "--cancel-rate", "60/min")
     assert on.exit_code == 0, on.exception
-    assert "stands at 4 Gb/s" in on.stdout
+    assert "stands at 5 Gb/s" in on.stdout
     assert on.stdout.splitlines()[1:2] == done.stdout.splitlines()[1:2], "what was judged stays"
     assert run("link", "--resume", "mini").exception.message == "mini is over, and has a verdict"
     assert "link --resume mini" in done.exception.hint

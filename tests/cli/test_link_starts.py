@@ -129,6 +129,16 @@ def test_findings_name_the_option_that_accepts_them(service, tmp_path: Path) -> 
     assert "fts-link-limit" not in done.stderr
 
 
+@pytest.mark.parametrize(("accept", "warned"), [((), True), (("--accept", "fts-ramp"), False)])
+def test_steps_that_are_over_before_fts_has_grown_to_them_are_warned_of(service, accept, warned: bool) -> None:
+    """What moves in them is FTS's ramp; what few transfers carry needs none."""
+    service()
+    steps = ("--rate", "5Gb/s", "--step", "1Gb/s", "--every", "12m", "--for", "24m", "--accept", "pool-small")
+    done = run("link", A, B, *steps, *accept)
+    assert ("6 Gb/s for 12 min is shorter than FTS needs to grow" in done.stderr) is warned
+    assert "fts-ramp" not in run("link", A, B, "--rate", "2Gb/s", "--for", "12m", "--campaign", "few").stderr
+
+
 def test_the_space_is_half_of_what_is_free_and_bounds_what_is_there(service) -> None:
     """It slows down, and says why, instead of filling a site."""
     most = [0]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dc_inject.cli import status
 from dc_inject.engine import controlling
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Control, Cycle, Held, Hold, Mode
@@ -269,12 +270,25 @@ def test_the_json_is_as_documented(made: Made, kind: str) -> None:
     options = ["--summary"] if kind == "summary" else []
     with Ledger.open(made.path) as ledger, ledger.hold("me@here"):
         if kind == "status":
-            ledger.open_cycle(CYCLE.next, {KIT: (450 * GB, None)}, CYCLE.end)
+            ledger.open_cycle(CYCLE.next, dict.fromkeys((FNAL, KIT), (450 * GB, None)), CYCLE.end)
             controlling.keep(ledger, FLOW, CYCLE.next, Memory(), decide(Memory(), SEEN), CYCLE.end)
         told = json.loads(run("status", made.path, *options, "--format", "json").stdout)
     assert keys(told) == keys(json.loads(example))
     if kind == "status":
         assert told["control"][0]["numbers"].keys() == json.loads(example)["control"][0]["numbers"].keys()
+
+
+def test_a_link_on_which_fts_still_grows_is_told(made: Made) -> None:
+    """One that moves less than is due, and began too short a time ago for its 83 transfers."""
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.open_cycle(CYCLE.next, dict.fromkeys((FNAL, KIT), (450 * GB, None)), CYCLE.end)
+    with LedgerView.open(made.path) as view:
+        (told,) = status.standing("dc27", view, CYCLE.end)["ramping"]
+        assert (told["destination"], told["carries"]) == ("T1_US_FNAL_Disk", (66 + 15) * 6e6)
+        assert told["until"] == "2027-02-08T10:17:20Z"
+        assert status.standing("dc27", view, CYCLE.end + timedelta(minutes=3))["ramping"] == []
+    shown = run("status", "dc27", "--ledger", made.path).stdout
+    assert "FTS still ramping: T2_CH_CERN -> T1_US_FNAL_Disk, about " in shown
 
 
 def test_what_control_advises_is_shown(made: Made) -> None:

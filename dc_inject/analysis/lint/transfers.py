@@ -2,17 +2,21 @@
 
 A rate needs (rate / speed of one file) transfers at a time. FTS limits them on each link of two storages, out of a
 storage, and into one. Where FTS does not say, its defaults are assumed, and one finding stands for all links of a
-scenario; a limit that FTS gave has a finding of its own.
+scenario; a limit that FTS gave has a finding of its own. FTS starts below its limit and grows toward it
+(`planning/ramp.py`): a step that is over before that is a finding too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 from dc_inject.model import Campaign, Flow, Link, Menu, rates, units, urls
 from dc_inject.model.errors import Problem
+from dc_inject.model.shape import Point, Shape
 from dc_inject.model.transfers import LIMITS_OF, LINK_LIMIT, TransferLimit, transfers_needed
+from dc_inject.planning import ramp
 
 Found = tuple[Menu, Problem]
 _ALLOWS = {
@@ -29,6 +33,7 @@ def findings(campaign: Campaign, file_speed: float, told: Collection[str]) -> It
     uses = [(of, flow) for of in campaign.menus for flow in of.flows if flow.link.through not in told]
     limits = [TransferLimit(*pair, LINK_LIMIT, "default") for pair in dict.fromkeys(map(_pair, _links(uses)))]
     yield from _exceeded(uses, limits, file_speed)
+    yield from _ramps(uses, file_speed)
 
 
 def throttled(campaign: Campaign, limits: Iterable[TransferLimit], file_speed: float) -> Iterator[Found]:
@@ -38,6 +43,29 @@ def throttled(campaign: Campaign, limits: Iterable[TransferLimit], file_speed: f
     """
     uses = [(of, flow) for of in campaign.menus for flow in of.flows if flow.link.service.ends_are_urls]
     yield from _exceeded(uses, limits, file_speed)
+
+
+def _ramps(uses: Iterable[tuple[Menu, Flow]], file_speed: float) -> Iterator[Found]:
+    """Find steps, and whole windows, that are over before FTS has grown to them; one finding for a scenario."""
+    short: dict[tuple[str, str], list[tuple[ramp.TooShort, Menu, Flow]]] = {}
+    for menu, flow in uses:
+        level = Shape(flow.start, (Point(timedelta(0), 1.0),)) if flow.shape is None else flow.shape
+        rate = flow.rate * (1 + flow.overhead)
+        flat = (piece for piece in level.pieces(flow.start, flow.end) if piece.first == piece.last)
+        steps = ((piece.end - piece.start, rate * float(piece.first)) for piece in flat)
+        found = ramp.too_short(steps, file_speed)
+        if found is not None:
+            short.setdefault((flow.menu, flow.scenario), []).append((found, menu, flow))
+    for (_, scenario), some in short.items():
+        worst, menu, flow = max(some, key=lambda one: one[0].grows - one[0].lasts)
+        others = f" (and {units.counted(len(some) - 1, 'more links')} of {scenario})" if len(some) > 1 else ""
+        what = (
+            f"{flow.link.shown}{others} has {units.format_rate(worst.rate)} for "
+            f"{units.format_duration(worst.lasts)}, and FTS needs {units.format_duration(worst.grows)} to grow to "
+            f"the transfers that it takes: it starts with {ramp.HALF_WAY} and adds {ramp.ADDED} a minute"
+        )
+        hint = "lengthen the step, or put a ramp before it (`shape`)"
+        yield menu, Problem(flow.menu, flow.line, what, hint, "fts-ramp")
 
 
 def _links(uses: Iterable[tuple[Menu, Flow]]) -> Iterator[Link]:

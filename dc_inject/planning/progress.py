@@ -1,0 +1,202 @@
+"""How far a mini-challenge is: its steps, or the trials of a search, as they follow from the readings one by one.
+
+All of it follows from the readings alone, so that it can be made again from what the ledger has kept of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from dc_inject.model import units
+from dc_inject.model.holds import Trait
+from dc_inject.planning import saturation, steps
+from dc_inject.planning.steps import Ladder, Next, NextStep
+from dc_inject.planning.verdict import COARSE, Cause, Reading, StepOutcome, Verdict, judge
+
+IDLE = 2  # cycles without a byte, for a reason of our own, after which there is no sense in going on
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A rate (bytes per second) that holds since the first of its readings, or already before it: a `repeat`."""
+
+    rate: float
+    readings: tuple[Reading, ...]
+    repeat: bool = False
+
+    def over(self, ladder: Ladder, quickest: timedelta | None = None) -> bool:
+        """Tell whether it has lasted long enough; `quickest` is the least time to completion so far."""
+        if ladder.saturate:
+            return saturation.over(ladder, self.rate, self.readings, self.settles(quickest))
+        return self.readings[-1].at - self.readings[0].at >= ladder.every
+
+    def settles(self, quickest: timedelta | None) -> timedelta | None:
+        """Return the time in which its rate shows nothing yet; None while that is not known."""
+        return timedelta(0) if self.repeat else quickest
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing could be injected at all so far, and waiting would not mend it."""
+        since = self.readings[1:]
+        hopeless = all(one.held is not None and Trait.HOPELESS in one.held.hold.traits for one in since)
+        return len(since) >= IDLE and hopeless and since[-1].injected == self.readings[0].injected
+
+
+class Progress:
+    """How far a mini-challenge is, as it follows from its readings one by one."""
+
+    def __init__(self, ladder: Ladder, until: datetime) -> None:
+        """Take what is asked for, and the end of the last step."""
+        self.ladder = ladder
+        self.until = until
+        self.step: Step | None = None
+        self.over: datetime | None = None
+        self.verdicts: list[Verdict] = []
+        self.decisions: list[NextStep] = []
+        self._quickest: timedelta | None = None
+
+    @property
+    def rate(self) -> float:
+        """The rate that is asked for now."""
+        return self.step.rate if self.step else self.ladder.first
+
+    def resume(self, until: datetime, left: timedelta = timedelta.max) -> None:
+        """Go on after a stop, until another end: a step that says nothing yet is made once more.
+
+        What is decided for good stays so: then the last decision is still to stop.
+        """
+        self.until, self.over = until, None
+        if not self.decisions or self.decisions[-1].what is not Next.STOP:
+            return
+        unknown = [
+            number
+            for number, one in enumerate(self.verdicts)
+            if one.outcome is StepOutcome.INCONCLUSIVE and self.decisions[number].what is not Next.REPEAT
+        ]
+        place = unknown[-1] if unknown else -1
+        repeat = NextStep(Next.REPEAT, self.verdicts[place].rate)
+        decision = repeat if unknown else _after(self.ladder, self.verdicts, left)
+        self.decisions[place] = decision
+        if decision.what is not Next.STOP:
+            self.step = Step(decision.rate, ())
+
+    def take(self, reading: Reading) -> NextStep | None:
+        """Take a reading; returns what comes next where a step has ended with it."""
+        if self.over is not None:
+            return None
+        if reading.completion is not None:
+            self._quickest = min(self._quickest or reading.completion, reading.completion)
+        if self.step is None or reading.fresh or not self.step.readings:
+            self.step = Step(self.rate, (reading,))
+            return None
+        if reading.at <= self.step.readings[-1].at:
+            return None
+        self.step = replace(self.step, readings=(*self.step.readings, reading))
+        idle, over = self.step.idle, self.step.over(self.ladder, self._quickest)
+        if reading.at < self.until and not over and not idle:
+            return None
+        made = self._judged(idle=idle and not over)
+        if reading.at < self.until and not idle and self._too_short(made):
+            return None
+        self.verdicts.append(made)
+        decision = _after(self.ladder, self.verdicts, self.until - reading.at)
+        if idle or reading.at >= self.until:
+            decision = NextStep(Next.STOP)
+        self.decisions.append(decision)
+        if decision.what is Next.STOP:
+            self.over = reading.at
+        else:
+            first = (replace(reading, fresh=False),)
+            self.step = Step(decision.rate, first, repeat=decision.what is Next.CONFIRM)
+        return decision
+
+    def stopped(self, reading: Reading) -> None:
+        """Judge the step that was under way when somebody ended it, with a last reading."""
+        if self.step is None or self.over is not None or not self.step.readings:
+            return
+        self.over = reading.at
+        if reading.at > self.step.readings[-1].at:
+            self.step = replace(self.step, readings=(*self.step.readings, reading))
+        early = reading.at < self.until and not self.step.over(self.ladder, self._quickest)
+        self.verdicts.append(self._judged(early=early))
+        self.decisions.append(NextStep(Next.STOP))
+
+    def _judged(self, *, early: bool = False, idle: bool = False) -> Verdict:
+        assert self.step is not None
+        settle = self.step.settles(self._quickest) if self.ladder.saturate else None
+        return judge(self.step.rate, self.step.readings, early=early, idle=idle, settle=settle)
+
+    def _too_short(self, made: Verdict) -> bool:
+        """Whether datasets were too coarse for a short trial, so that it goes on."""
+        coarse = made.cause is not None and made.cause.code == COARSE
+        return self.ladder.saturate and coarse and made.end - made.start < self.ladder.every
+
+
+def _after(ladder: Ladder, verdicts: Sequence[Verdict], left: timedelta) -> NextStep:
+    """Return what comes after the last of the steps, or trials, so far, with so much time `left`."""
+    if not ladder.saturate or steps.worth_repeating(ladder, verdicts, left):
+        return steps.after(ladder, verdicts, left)
+    return (
+        NextStep(Next.STOP)
+        if verdicts[-1].outcome is StepOutcome.INCONCLUSIVE
+        else saturation.after(ladder, verdicts)
+    )
+
+
+# --------------------------------------------------------------------------- all steps together
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What all steps have shown together, and where the link stands (bytes per second), if that was looked for.
+
+    It lies in `interval` with a probability of 95 %. `stands` without one is what it takes at least.
+    """
+
+    outcome: StepOutcome
+    reason: str
+    cause: Cause | None = None
+    stands: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+def conclusion(ladder: Ladder, verdicts: Sequence[Verdict], decisions: Sequence[NextStep] = ()) -> Conclusion:
+    """Return what all steps have shown; one that was repeated counts by its repetition."""
+    last = len(verdicts) - 1  # what is to be repeated and has not been yet counts as it is
+    repeated = [number for number, one in enumerate(decisions[:last]) if one.what is Next.REPEAT]
+    some = [one for number, one in enumerate(verdicts) if number not in repeated]
+    if not some:
+        return Conclusion(StepOutcome.INCONCLUSIVE, "no result: no step was long enough", Cause("time", "no step"))
+    return _found(ladder, some) if ladder.saturate else _fixed(some)
+
+
+def _fixed(verdicts: Sequence[Verdict]) -> Conclusion:
+    missed = [one for one in verdicts if one.outcome is StepOutcome.NOT_REACHED]
+    unknown = [one for one in verdicts if one.outcome is StepOutcome.INCONCLUSIVE]
+    steps = units.counted(len(verdicts), "steps")
+    if missed:
+        said = f"{len(missed)} of {steps} not reached: {saturation.seen(missed[0])}"
+        return Conclusion(StepOutcome.NOT_REACHED, said, missed[0].cause)
+    if unknown:
+        said = f"{len(unknown)} of {steps} inconclusive: {saturation.seen(unknown[0])}"
+        return Conclusion(StepOutcome.INCONCLUSIVE, said, unknown[0].cause)
+    return Conclusion(StepOutcome.REACHED, "every step was reached")
+
+
+def _found(ladder: Ladder, verdicts: Sequence[Verdict]) -> Conclusion:
+    least, last = saturation.at_least(verdicts), verdicts[-1]
+    if last.outcome is StepOutcome.INCONCLUSIVE:
+        return Conclusion(StepOutcome.INCONCLUSIVE, saturation.seen(last), last.cause, least)
+    if saturation.after(ladder, verdicts).what is not Next.STOP:
+        said = "there was not enough time to find out"
+        return Conclusion(StepOutcome.INCONCLUSIVE, said, Cause("time", said), least)
+    if not last.good and least is None:
+        return Conclusion(StepOutcome.NOT_REACHED, f"the lowest rate failed: {saturation.seen(last)}", last.cause)
+    found = saturation.estimate(verdicts)
+    if found is None:
+        said = f"it did not settle in {units.counted(len(verdicts), 'trials')}: {saturation.seen(last)}"
+        return Conclusion(StepOutcome.INCONCLUSIVE, said, Cause("unsteady", said), least)
+    said, cause = saturation.reason(verdicts)
+    return Conclusion(StepOutcome.REACHED, said, cause, found.mean, found.interval)

@@ -1,0 +1,83 @@
+"""FTS's ramp: how long its optimizer takes until a link has the transfers at a time that a rate needs. Pure.
+
+FTS runs a limited number of transfers on each link at a time and changes that number itself, as `Optimizer
+ConnectionsForPair` in OptimizerConnections.cpp of cern-fts/fts3 (3.14) decides, in one run a minute:
+
+- a link of which it knows nothing starts half way between the least it runs, two, and the most, 130 by default
+  (200 in DC24): at 66;
+- while transfers succeed (97 % at least) and what moves does not fall by an order of magnitude, each run adds one
+  transfer, or two in the more aggressive mode;
+- while fewer files are queued than it runs, it adds none: a link grows only if it is given more than it carries;
+- while more fail, each run takes one away.
+
+So a rate r that needs n = r / (speed of one file) transfers is carried only after
+
+    n - 66 minutes  (half of that in the aggressive mode), at most 64
+
+and a step that is shorter measures FTS's ramp and not the link. What is used before that is less than half of the
+range, where nothing has to grow. A link that moves more than the model allows has other limits, or faster files:
+then nothing is said of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import NamedTuple
+
+from dc_inject.model.transfers import FILE_SPEED, LINK_LIMIT
+
+RUN = timedelta(minutes=1)  # between two decisions of the optimizer
+ADDED = 1  # transfers that a run adds; 2 in the aggressive mode
+FEWEST = 2  # transfers on a link
+MORE = 1.2  # times what the model allows: a link that moves that much has another one
+HALF_WAY = FEWEST + (LINK_LIMIT - FEWEST) // 2  # transfers with which FTS starts on a link that it does not know
+
+
+class TooShort(NamedTuple):
+    """A step that is over before FTS has grown to its rate (bytes per second), and the time that this takes."""
+
+    rate: float
+    lasts: timedelta
+    grows: timedelta
+
+
+def time(rate: float, before: float = 0.0, file_speed: float = FILE_SPEED) -> timedelta:
+    """Return how long FTS grows until it runs what a rate needs, from a rate `before`; in bytes per second."""
+    now = max(HALF_WAY, min(before / file_speed, LINK_LIMIT))
+    return max(min(rate / file_speed, LINK_LIMIT) - now, 0) / ADDED * RUN
+
+
+def too_short(steps: Iterable[tuple[timedelta, float]], file_speed: float = FILE_SPEED) -> TooShort | None:
+    """Return the step that lacks most time for FTS to grow to its rate; None if all have enough.
+
+    `steps` are durations and rates (bytes per second), of a link that FTS does not know yet. In a step that is
+    too short FTS grows as far as it comes; in one with a lower rate it keeps what it has.
+    """
+    worst, before = None, 0.0
+    for lasts, rate in steps:
+        grows = time(rate, before, file_speed)
+        if grows > lasts and (worst is None or grows - lasts > worst.grows - worst.lasts):
+            worst = TooShort(rate, lasts, grows)
+        begun = max(before, HALF_WAY * file_speed)
+        before = max(before, min(rate, begun + gain(lasts.total_seconds(), file_speed)))
+    return worst
+
+
+def allowed(since: timedelta, file_speed: float = FILE_SPEED) -> float:
+    """Return what FTS carries at most, in bytes per second, so long after a link has begun."""
+    return min(HALF_WAY + ADDED * (since / RUN), LINK_LIMIT) * file_speed
+
+
+def gain(seconds: float, file_speed: float = FILE_SPEED) -> float:
+    """Return by how much more a growing link moves after so many seconds, in bytes per second."""
+    return ADDED * file_speed * seconds / RUN.total_seconds()
+
+
+def possible(rate: float, since: timedelta, moved: float, file_speed: float = FILE_SPEED) -> bool:
+    """Whether FTS may still be growing toward a rate, so long after a link has begun.
+
+    `moved` is what moves now: when that is more than FTS could carry as this model has it, it is not told.
+    """
+    grows = since < time(rate, file_speed=file_speed)
+    return grows and moved < rate and moved <= MORE * allowed(since, file_speed)
