@@ -20,7 +20,11 @@ from .wire import HttpTransport
 from .world import World, here
 
 ROOT = Path(__file__).resolve().parents[2] / "menus"
-MENUS = [str(path.relative_to(ROOT)) for path in sorted(ROOT.rglob("*.yaml")) if not path.name.startswith("_")]
+MENUS = [
+    str(path.relative_to(ROOT))
+    for path in sorted(ROOT.rglob("*.yaml"))
+    if not path.name.startswith("_") and path.relative_to(ROOT).parts[0] != "twin"  # which `simulate` runs
+]
 FOLDERS = ["atlas", "cms"]
 SINGLE = [name for name in MENUS if "/" not in name or name == "hllhc/full.yaml"]
 SMALL = ["uk-brunel.yaml", "belle2-minimum.yaml", "fts-juno-steps.yaml"]  # whose outputs are kept as they are
