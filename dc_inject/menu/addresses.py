@@ -30,7 +30,7 @@ def prefix(text: str) -> str:
     if url.scheme == "root" and not url.path:
         raise WrongError("the URL has no path", "name a folder: root://se.example.org//dc27")
     if len(str(url)) > LONGEST:
-        raise WrongError(f"the URL has more than {LONGEST} characters", "take a folder with a shorter path")
+        raise WrongError(f"the URL has more than {LONGEST} characters", "use a folder with a shorter path")
     return str(url)
 
 
@@ -46,7 +46,7 @@ def file(text: str) -> str:
         url = _parsed(text)
         name = str(url) if url.path else ""
     if not name:
-        raise WrongError("it names no file", f"name one, such as {EXAMPLE}/file1")
+        raise WrongError("it does not name a file", f"name one, such as {EXAMPLE}/file1")
     if len(name) > LONGEST:
         raise WrongError(f"the name has more than {LONGEST} characters", "leave it out")
     return name
@@ -55,10 +55,10 @@ def file(text: str) -> str:
 def path(text: str) -> str:
     """Read a path below a prefix, written as in URLs; `.` is the prefix itself, the empty path."""
     if meant_as_url(text):
-        raise WrongError("a URL stands where a path below the link's source belongs", "a path such as data/2024")
+        raise WrongError("expected a path below the link's source, got a URL", "a path such as data/2024")
     if text.startswith("/"):
         raise WrongError(
-            "the path begins with a slash", "it counts from the link's source: write data/2024, or `.`"
+            "the path begins with a slash", "paths are relative to the link's source: write data/2024, or `.`"
         )
     _parsed(f"https://source/{text}")  # whatever the scheme of the source will be
     return "/".join(part for part in text.split("/") if part not in {"", "."})
@@ -68,7 +68,8 @@ def pattern(text: str) -> str:
     """Read a pattern with shell wildcards for paths below a prefix."""
     if text.startswith("/") or meant_as_url(text):
         raise WrongError(
-            "the pattern begins like a whole path or URL", "it is for the path below the link's source, as *.root"
+            "the pattern looks like a whole path or URL",
+            "write a pattern for the path below the link's source, such as *.root",
         )
     return values.line(text, 255)
 
@@ -115,7 +116,7 @@ def endpoint(text: str) -> str:
         message, _ = values.explain(error)
         raise WrongError(message, ENDPOINT) from None  # what storages are like helps nobody here
     if url.scheme not in {"https", "http"}:
-        raise WrongError(f"FTS is not spoken to over {url.scheme}://", ENDPOINT)
+        raise WrongError(f"FTS needs an https:// address, not {url.scheme}://", ENDPOINT)
     return str(url)
 
 

@@ -88,10 +88,12 @@ def amount(text: str, unit: str, decimal: str, separator: str) -> Amount | None:
     if named is not None:
         number, unit = named["number"].strip(), units.rate_unit(named["unit"])
         if not unit:
-            raise WrongError(f"{values.shown(named['unit'])!r} is no unit of a rate", "write Gb/s, GB/s or MiB/s")
+            raise WrongError(
+                f"{values.shown(named['unit'])!r} is not a unit of a rate", "write Gb/s, GB/s or MiB/s"
+            )
     rate = Amount(_number(number, decimal, separator), unit)
     if not unit:
-        raise WrongError(f"{values.shown(text)!r} has no unit", "name it: --unit Gb/s")
+        raise WrongError(f"{values.shown(text)!r} has no unit", "give it with --unit Gb/s")
     if rate.number:
         try:
             values.rate(str(rate))
@@ -108,9 +110,9 @@ def _number(text: str, decimal: str, separator: str) -> Fraction:
     apart = _THOUSANDS.fullmatch(text)
     whole = "" if apart is None else _GAPS.sub("", apart["whole"]) + (f".{apart['rest']}" if apart["rest"] else "")
     if point is text and whole and not _DIGITS.fullmatch(text):
-        _refuse(text, f"without separators of thousands: {whole}")
+        _refuse(text, f"without thousands separators: {whole}")
     if point is text and _DOUBTFUL.fullmatch(text) and (decimal == "," or (separator == ";" and not decimal)):
-        _refuse(text, f"{whole}, or say `--decimal .` if the point is the decimal sign")
+        _refuse(text, f"{whole}, or give `--decimal .` if the point is the decimal sign")
     if not _DIGITS.fullmatch(point):
         if re.fullmatch(r"[0-9]+,[0-9]+", text):
             _refuse(text, "`--decimal ,` if the comma is the decimal sign")

@@ -53,7 +53,7 @@ def _written_once(names: Iterable[Text], complain: Complain) -> None:
         except ValueError:
             continue  # complained of as a name
         if other is not name:
-            what = f"{addresses.end_name(name)} is here twice, first in line {other.place.line}"
+            what = f"{addresses.end_name(name)} appears twice, first in line {other.place.line}"
             complain(name.place, what, "keep one of them")
 
 

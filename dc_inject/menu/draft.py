@@ -98,7 +98,9 @@ def _from_the_future(mapping: Map, reading: Reading) -> bool:
     number = given.strip() if isinstance(given, Text) else ""
     if isinstance(given, Text) and number.isascii() and number.isdigit() and number.lstrip("0") > str(VERSION):
         reading.complain(
-            given.place, f"`menu: {number:.9}` is from a newer dc_inject", "install a newer one, or `menu: 1`"
+            given.place,
+            f"`menu: {number:.9}` is from a newer dc_inject",
+            "install a newer version, or write `menu: 1`",
         )
         return True
     return False

@@ -38,7 +38,7 @@ class EndpointResolver:
             return self._prefix(end, service)
         if addresses.meant_as_url(text):
             hint = f"write `through: {by_end(is_url=True).name}`, or name an RSE"
-            self._complain(end.place, f"a URL as an end through {service.title}", hint)
+            self._complain(end.place, f"a link through {service.title} has RSEs as ends, not URLs", hint)
             return ()
         if text in self._rses or values.is_name(text):
             return (text,)
@@ -50,7 +50,7 @@ class EndpointResolver:
             self._complain(end.place, f"the RSE expression {text!r} was not resolved", "name RSEs instead")
         elif not rses:
             self._complain(
-                end.place, f"the RSE expression {text!r} means no RSE now", "try it with `rucio list-rses`"
+                end.place, f"the RSE expression {text!r} matches no RSE now", "try it with `rucio list-rses`"
             )
         return tuple(sorted(set(rses or ())))
 
@@ -63,7 +63,7 @@ class EndpointResolver:
         text = end.text
         if text not in self._prefixes:
             if not addresses.meant_as_url(text):
-                what = f"{values.shown(text)} is no URL, but the link goes through {service.title}"
+                what = f"{values.shown(text)} is not a URL, but the link goes through {service.title}"
                 other = by_end(is_url=False).name
                 self._complain(end.place, what, f"such as {addresses.EXAMPLE}, or write `through: {other}`")
                 return ()

@@ -44,7 +44,7 @@ def _read(read: Callable[[str], T], schema: Any) -> PlainValidator:  # noqa: ANN
         text = _text(value).strip()
         result = read(text)
         if not text:
-            raise WrongError("there is no value", "give it one, or remove the key")
+            raise WrongError("the value is empty", "give it one, or remove the key")
         return result
 
     return PlainValidator(validate, json_schema_input_type=schema)
@@ -156,7 +156,7 @@ def _filled(value: Node) -> Seq:
 
 def _curve(value: Node) -> Map:
     if not isinstance(value, Map) or not value:
-        raise WrongError("no mapping of times to levels", 'write {"08:00": 30 %, ...}')
+        raise WrongError("expected a mapping of times to levels", 'write {"08:00": 30 %, ...}')
     return value
 
 
@@ -211,13 +211,13 @@ Endpoints = tuple[OneEndpoint, ...]
 def _endpoints(value: Node) -> list[Node] | list[tuple[Text, Node]]:
     """Take one end, a list of ends, or a mapping of ends to shares."""
     if isinstance(value, Map | Seq) and not value:
-        raise WrongError("there is nothing in it", "name RSEs")
+        raise WrongError("expected at least one RSE", "name RSEs")
     return value.entries() if isinstance(value, Map) else _listed(value)
 
 
 def _mesh(value: Node) -> list[Node] | list[tuple[Text, Node]]:
     if isinstance(value, Map):
-        raise WrongError("a mapping", "a mesh has equal shares: write a list of RSEs")
+        raise WrongError("expected a list, got a mapping", "a mesh has equal shares: write a list of RSEs")
     return _endpoints(value)
 
 
@@ -231,7 +231,7 @@ def _shared(ends: Endpoints) -> Endpoints:
 def _second_hops(value: Node) -> list[tuple[Text | None, Node]]:
     """Take one end for all that lands, or a mapping of where it lands to where it goes on to."""
     if isinstance(value, Map) and not value:
-        raise WrongError("there is nothing in it", "name RSEs")
+        raise WrongError("expected at least one RSE", "name RSEs")
     return [*value.entries()] if isinstance(value, Map) else [(None, value)]
 
 

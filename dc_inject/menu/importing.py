@@ -120,14 +120,14 @@ class _Reader:
         for row in body:
             name = row.cells[0]
             if sums_row is not None:
-                self._complain(name.place, "a row stands below the sums", "make the sums the last one")
+                self._complain(name.place, "a row follows the sums", "put the sums last")
                 break
             if _SUMS.fullmatch(name.lower()):
                 sums_row = row
                 continue
             source = self._end(name)
             if source and source in sources:
-                what = f"{source} is here twice, first in line {sources[source]}"
+                what = f"{source} appears twice, first in line {sources[source]}"
                 self._complain(name.place, what, "add up the two rows, and keep one")
             sources.setdefault(source, row.place.line)
             self._too_wide(head, row)
@@ -150,14 +150,14 @@ class _Reader:
             if not cell and all(not row.cell(index) for row in body):
                 continue  # a column that only looks like one
             if None in columns.values():
-                self._complain(cell.place, "a column stands after the sums", "make the sums the last one")
+                self._complain(cell.place, "a column follows the sums", "put the sums last")
                 break
             if _SUMS.fullmatch(cell.lower()):
                 columns[index] = None
                 continue
             name = columns[index] = self._end(cell)
             if name and name in first:
-                what = f"{name} is here twice, first in column {first[name] + 1}"
+                what = f"{name} appears twice, first in column {first[name] + 1}"
                 self._complain(cell.place, what, "add up the two columns, and keep one")
             first.setdefault(name, index)
         return columns
@@ -202,13 +202,13 @@ class _Reader:
         real = sum((Fraction(part.rate) for part in amounts), Fraction(0))
         if abs(Fraction(stated.rate if stated.number else 0) - real) > SUM_TOLERANCE * real:
             is_ = total(amounts) if amounts else "0"
-            what = f"{_named(row.cells[0])}: {stated} stands where the cells sum to {is_}"
+            what = f"{_named(row.cells[0])}: {stated} does not match the cells, which sum to {is_}"
             self._complain(cell.place, what, "correct the cells or the sum; a site may not have such a name")
 
     def _head(self, row: Row) -> str:
         """Read the heads of lines; return the unit."""
         if _DESTINATION.match(row.cells[0]) and _SOURCE.match(row.cells[1]):
-            self._complain(row.cells[0].place, "the destination stands first", "make the source the first column")
+            self._complain(row.cells[0].place, "the destination comes first", "make the source the first column")
         return self._unit(row.cells[2], needed=False)
 
     def _unit(self, cell: Text, *, needed: bool) -> str:
@@ -218,11 +218,11 @@ class _Reader:
             what = f"the head names {' and '.join(named)}" + (f", the option {given}" if given else "")
             self._complain(cell.place, what, "keep one of them")
         elif not named and not given and _UNIT_LIKE.search(cell):
-            what = f"{values.shown(cell)!r} names no unit that is known here"
-            self._complain(cell.place, what, "write Gb/s, GB/s or MiB/s there, or say --unit Gb/s")
+            what = f"{values.shown(cell)!r} names no known unit"
+            self._complain(cell.place, what, "write Gb/s, GB/s or MiB/s there, or give --unit Gb/s")
         elif needed and not named and not given:
             what = "the matrix has no unit"
-            self._complain(cell.place, what, "write it into the corner cell, or say --unit Gb/s")
+            self._complain(cell.place, what, "write it into the corner cell, or give --unit Gb/s")
         return named[0] if named else given
 
     def _amount(self, cell: Text, unit: str) -> Amount | None:
@@ -245,13 +245,13 @@ class _Reader:
         if not source or not destination:
             return  # complained of
         if source == destination:
-            what = f"{source} is source and destination"
-            self._complain(cell.place, what, "leave it empty: a link has two different ends")
+            what = f"{source} is both source and destination"
+            self._complain(cell.place, what, "leave it empty: source and destination must differ")
         elif link in self._links:
-            what = f"{source} to {destination} is here twice, first in line {self._links[link][1]}"
+            what = f"{source} to {destination} appears twice, first in line {self._links[link][1]}"
             self._complain(cell.place, what, "add up their rates, and keep one")
         elif len(self._links) == MOST_LINKS:
-            self._complain(cell.place, f"there are more than {MOST_LINKS} links", "make several menus of it")
+            self._complain(cell.place, f"there are more than {MOST_LINKS} links", "split it into several menus")
         self._links.setdefault(link, (amount, cell.place.line))
 
     def _done(self, form: str) -> Imported:
@@ -288,7 +288,7 @@ def _named(cell: Text) -> str:
 
 def _apart_hint(separator: str) -> str:
     apart = (
-        "write 50000 for 50,000, or put it in quotation marks" if separator == "," else "remove what is too much"
+        "write 50000 for 50,000, or put it in quotation marks" if separator == "," else "remove the extra cells"
     )
     return f"{apart}; a cell that holds {separator!r} needs quotation marks" if separator != "," else apart
 
@@ -297,5 +297,5 @@ def _count(row: Row, separator: str) -> tuple[str, str]:
     count = len(row.cells)
     last = row.cells[2:]
     if separator == "," and len(last) > 1 and all(re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?", text) for text in last):
-        return f"{','.join(last)} has separators of thousands", f"write {''.join(last)}"
+        return f"{','.join(last)} has thousands separators", f"write {''.join(last)}"
     return f"{units.counted(count, 'cells')} where 3 are expected", "a line is `source, destination, rate`"

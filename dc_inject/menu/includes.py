@@ -84,7 +84,7 @@ class Reading:
         stripped = ((number, line.strip()) for number, line in enumerate(lines, start=1))
         dids = [Text(line, Place(path, number)) for number, line in stripped if line and line[0] != "#"]
         if text is not None and not dids:
-            self.complain(file.place, f"{file} names no dataset", "write one DID a line")
+            self.complain(file.place, f"{file} names no dataset", "write one DID per line")
         if not dids:
             raise NotedError
         self._dids[path] = dids
@@ -139,7 +139,7 @@ class Reading:
         if self._load is None:
             self.complain(file.place, f"{file} cannot be read from here", "give the menu as a file, not as text")
         elif self._files > MOST_FILES:
-            self.complain(file.place, f"more than {MOST_FILES} files are brought in", "join some of them")
+            self.complain(file.place, f"more than {MOST_FILES} files are included", "merge some of them")
         else:
             try:
                 data = self._load(path_of(file), largest + 1)  # so that a larger one is seen
@@ -148,7 +148,7 @@ class Reading:
                 self.complain(
                     file.place,
                     f"{file!s:.100} cannot be read: {why}",
-                    "the path counts from the folder of the file that names it",
+                    "paths are relative to the file that names them",
                 )
             else:
                 self._digest.update(f"\0{file}\0{len(data)}\0".encode(errors="replace"))
@@ -168,13 +168,15 @@ class Reading:
         for file in files:
             if not isinstance(file, Text) or not file:
                 self.complain(
-                    given.place if given else own.place, "`include`: not a file", "write the path of a file"
+                    given.place if given else own.place, "`include`: expected a file", "write the path of a file"
                 )
                 continue
             path = path_of(file)
             if path in chain:
                 self.complain(
-                    file.place, f"{file} includes itself: {' -> '.join((*chain, path))}", "break the circle"
+                    file.place,
+                    f"{file} includes itself: {' -> '.join((*chain, path))}",
+                    "remove one of these includes",
                 )
             elif len(chain) > DEEPEST_INCLUDE:
                 self.complain(file.place, f"includes are more than {DEEPEST_INCLUDE} deep", "include it higher up")

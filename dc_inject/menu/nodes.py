@@ -224,7 +224,9 @@ class _Composer:
             self._alias(str(event.anchor), place)
         elif isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent):
             if event.tag is not None:
-                self._complain(place, f"a tag, {event.tag!r}", "write plain values, without `!`")
+                self._complain(
+                    place, f"the YAML tag {event.tag!r} is not supported", "write plain values, without `!`"
+                )
             if isinstance(event, yaml.ScalarEvent):
                 self._scalar(event.value, event.anchor, place)
             else:
@@ -267,7 +269,9 @@ class _Composer:
 
     def _alias(self, anchor: str, place: Place) -> None:
         if any(one.anchor == anchor for one in self._open):
-            self._complain(place, f"*{anchor} stands inside of what it names", "an anchor cannot hold itself")
+            self._complain(
+                place, f"*{anchor} is inside the anchor that it names", "an anchor cannot contain itself"
+            )
             self._put(Text("", place), 1)
         elif anchor not in self._anchors:
             self._complain(
@@ -295,9 +299,7 @@ class _Composer:
         top = self._open[-1]
         top.size += size
         if top.size > MOST_NODES:
-            raise _TooMuchError(
-                top.place, f"anchors expand to more than {MOST_NODES} values", "repeat less by anchors and aliases"
-            )
+            raise _TooMuchError(top.place, f"anchors expand to more than {MOST_NODES} values", "use fewer aliases")
         if not top.is_map:
             top.items.append(node)
         elif top.key is None and not top.skip:
@@ -309,11 +311,13 @@ class _Composer:
 
     def _put_key(self, top: _Open, node: Node) -> None:
         if not isinstance(node, Text):
-            self._complain(node.place, "a key is a mapping or a list", "a key is plain text")
+            self._complain(
+                node.place, "expected text as a key, got a mapping or a list", "write plain text as a key"
+            )
         elif node in top.keys:
             self._complain(
                 node.place,
-                f"the key `{node}` is here twice, first in line {top.keys[node].line}",
+                f"the key `{node}` appears twice, first in line {top.keys[node].line}",
                 "keep one of them",
             )
         else:
@@ -329,7 +333,7 @@ class _Composer:
             for one in merge if isinstance(merge, Seq) else (merge,):
                 if not isinstance(one, Map):
                     self._complain(
-                        done.keys["<<"], "<< merges what is no mapping", "write `<<: *anchor` of a mapping"
+                        done.keys["<<"], "<< can merge only mappings", "write `<<: *anchor` of a mapping"
                     )
                     continue
                 for key, value in one.entries():

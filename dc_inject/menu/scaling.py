@@ -43,11 +43,11 @@ def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "
             meant |= {amount.place: amount} if is_meant else {}
             others |= set() if is_meant else {amount.place}
     if others & set(meant):
-        raise UsageError("an anchor gives the same rate to others too", EXPAND)
+        raise UsageError("an anchor gives the same rate to others as well", EXPAND)
     new = {(place.line, place.column): units.times(amount, factor) for place, amount in meant.items()}
     for target in draft.document.texts("target"):
         if target.place.file != draft.name:
-            raise UsageError(f"the target stands in {target.place.file}, not in the menu", EXPAND)
+            raise UsageError(f"the target is in {target.place.file}, not in the menu", EXPAND)
         whole = not scenario and not link
         sum_ = units.times(target, factor) if whole else units.exact_rate(rates.peak(wanted).rate)
         new[target.place.line, target.place.column] = sum_
@@ -93,7 +93,7 @@ def _meant(flow: Flow, scenario: str, link: str) -> bool:
 def _refuse_elsewhere(flows: Iterable[Flow], draft: MenuDraft) -> None:
     for flow in flows:
         if flow.menu != draft.name:
-            raise UsageError(f"the rate of {flow.key} stands in {flow.menu}, not in the menu", EXPAND)
+            raise UsageError(f"the rate of {flow.key} is in {flow.menu}, not in the menu", EXPAND)
 
 
 def _amounts(draft: MenuDraft, scenario: str, link: str) -> Iterator[tuple[Text, bool]]:
@@ -132,7 +132,7 @@ def _entries(draft: MenuDraft, name: str, link: str) -> Iterator[int]:
 def _all_or_none(links: list[str], link: str, scenario: str) -> bool:
     """Tell whether a rate is that of the link that is meant; raises UsageError if others share it."""
     if link and link in links and len(links) > 1:
-        raise UsageError(f"{scenario} {urls.arrow(link)} has no rate in the menu that is its alone", EXPAND)
+        raise UsageError(f"{scenario} {urls.arrow(link)} has no rate of its own in the menu", EXPAND)
     return not link or link in links
 
 

@@ -70,7 +70,7 @@ def _targets(
     for first, last in entry.to or ():
         ends = endpoints.rses(last, service)
         if len(ends) > 1 or any(endpoints.is_open(end) for end in ends):
-            complain(last.place, f"`then`: {last.text} is no single RSE", "name the one RSE that it goes on to")
+            complain(last.place, f"`then`: {last.text} is not a single RSE", "name the one RSE that it goes on to")
             continue
         landing = list(into) if first is None else endpoints.rses(first, service)
         for place in landing if ends else ():
@@ -80,7 +80,7 @@ def _targets(
                 yield place, ends[0]
             elif first is not None and not any(endpoints.is_open(one) for one in into):
                 hint = f"destinations: {units.some(sorted(into))}"
-                complain(first.place, f"`then`: {place} is no destination of the scenario", hint)
+                complain(first.place, f"`then`: {place} is not a destination of the scenario", hint)
 
 
 def _onward(name: str, entry: ThenEntry, link: Link, first: Iterable[Flow], whole: float | None) -> Flow:

@@ -51,12 +51,12 @@ def _is_one(entry: ShapeEntry, complain: Complain) -> bool:
     if not ways and entry.keys:
         return False  # an unknown key, perhaps: complained of
     if len(ways) != 1:
-        what = f"the shape has {' and '.join(f'`{way}`' for way in ways)}" if ways else "the shape says nothing"
+        what = f"the shape has {' and '.join(f'`{way}`' for way in ways)}" if ways else "the shape is empty"
         complain(entry.place, what, "write one of `ramp`, `steps`, `burst` and `daily`, or `shape: constant`")
         return False
     for key, way in _BESIDE.items():
         if entry.written(key) and not entry.written(way):
-            complain(entry.at(key), f"`{key}` stands beside `{ways[0]}`", f"it goes with `{way}`")
+            complain(entry.at(key), f"`{key}` cannot go with `{ways[0]}`", f"it goes with `{way}`")
             return False
     return True
 
@@ -78,7 +78,7 @@ class _Levels:
             if level is not None and level.rate is not None:
                 if rates.exceeds(level.rate, self._rate):
                     what = f"{units.format_rate(level.rate)} is above the rate, {units.format_rate(self._rate)}"
-                    self.complain(key, what, "`rate` is the highest that a shape comes to: raise it")
+                    self.complain(key, what, "`rate` is the highest level of a shape: raise it")
                 part = min(level.rate / self._rate, 1.0)
             parts.append(part or 0.0)
         return parts
@@ -138,7 +138,7 @@ def _daily(levels: _Levels, start: datetime) -> Shape | None:
         return None
     daily = sorted(entry.daily.items())
     if len(daily) == 1:
-        levels.complain("daily", "there is one time only", 'write two or more: {"06:00": 30 %, "12:00": 100 %}')
+        levels.complain("daily", "there is only one time", 'write two or more: {"06:00": 30 %, "12:00": 100 %}')
         return None
     parts = levels.told("daily", *(level for _, level in daily))
     points = [Point(at, part) for (at, _), part in zip(daily, parts, strict=True)]
@@ -200,7 +200,7 @@ def _fits(shape: Shape, window: timedelta, entry: ShapeEntry, complain: Complain
         return False
     if shape.period is not None and window / shape.period > MOST_ROUNDS:
         what = f"the shape comes {window // shape.period} times within its window"
-        complain(entry.place, what, f"write longer times: up to {MOST_ROUNDS} are possible")
+        complain(entry.place, what, f"write longer times: at most {MOST_ROUNDS} are possible")
         return False
     if shape.period is None and last >= window:
         what = f"the shape needs {units.format_duration(last)} to its highest level, and its window is "

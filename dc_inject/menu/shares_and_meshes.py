@@ -65,7 +65,7 @@ class FlowWriter:
         for name, scenario in self._document.scenarios.items():
             made = list(self._scenario(name, scenario))
             if scenario.then is not None and any(flow.slices for flow in made):
-                hint = "whole datasets go on: write `datasets: {slices: no}` there"
+                hint = "second hops need whole datasets: write `datasets: {slices: no}` there"
                 self._complain(scenario.at("then"), "`slices` cannot go with `then`", hint)
             onward = second_hops.second(name, scenario, made, self._endpoints, self._complain)
             if scenario.then is not None and scenario.then.tape_agreed is not None:
@@ -117,7 +117,7 @@ class FlowWriter:
         """Write out a scenario whose links have their own rates."""
         for key in ("rate", "volume", "keep", "again", "both_ways"):
             if scenario.written(key):
-                self._complain(scenario.at(key), f"`{key}` stands beside `links`", "write it on each link")
+                self._complain(scenario.at(key), f"`{key}` cannot go with `links`", "write it on each link")
         common = None  # the terms of links that say nothing themselves
         for link in scenario.links or ():
             if link.keys <= _PLAIN:
@@ -132,7 +132,9 @@ class FlowWriter:
         sources, destinations = (self._endpoints.rses(end, terms.service) for end in (link.from_, link.to))
         pairs: Pairs = {(a, b): 1.0 for a in sources for b in destinations if a != b or self._endpoints.is_open(a)}
         if sources and destinations and not pairs:
-            self._complain(link.place, f"{sources[0]} is source and destination", "a link has two different ends")
+            self._complain(
+                link.place, f"{sources[0]} is both source and destination", "source and destination must differ"
+            )
         total = sum(pairs.values())
         if link.both_ways:
             pairs = self._both_ways(pairs, link.at("both_ways"))
@@ -186,8 +188,10 @@ class FlowWriter:
         }
         if left and right and not pairs:
             one = next(iter(left))
-            what = f"{one} is source and destination" if set(left) == set(right) else "the shares leave no link"
-            self._complain(place, what, "a link has two different ends, and a share above 0")
+            what = (
+                f"{one} is both source and destination" if set(left) == set(right) else "the shares leave no link"
+            )
+            self._complain(place, what, "source and destination must differ, with a share above 0")
         return pairs
 
     def _mesh(self, ends: Endpoints, service: Service) -> Pairs:
@@ -213,12 +217,12 @@ class FlowWriter:
 
     def _too_many(self, links: int, place: Place) -> bool:
         if links > MOST_LINKS:
-            self._complain(place, f"these would be {links} links", f"a menu has at most {MOST_LINKS}")
+            self._complain(place, f"this makes {links} links", f"a menu has at most {MOST_LINKS}")
         return links > MOST_LINKS
 
 
 def check_twice(flows: tuple[Flow, ...], complain: Complain) -> None:
-    """Complain of a link that is in one scenario twice at one time."""
+    """Complain of a link that is in one scenario twice at the same time."""
     flows_of: dict[FlowKey, list[Flow]] = {}
     for flow in flows:
         others = flows_of.setdefault(flow.key, [])
@@ -227,7 +231,7 @@ def check_twice(flows: tuple[Flow, ...], complain: Complain) -> None:
             place = f"line {first.line}" if first.menu == flow.menu else f"{first.menu}:{first.line}"
             complain(
                 Place(flow.menu, flow.line),
-                f"{flow.link.shown} is in the scenario {flow.scenario} twice at one time, first in {place}",
+                f"{flow.link.shown} is in the scenario {flow.scenario} twice at the same time, first in {place}",
                 "add up their rates, or give them windows that do not overlap",
             )
         others.append(flow)
@@ -258,8 +262,8 @@ def _asked(entry: Scenario | LinkEntry, terms: Terms, zone: ZoneInfo, complain: 
     """Return what an entry asks for; None when that cannot be understood, which is complained of."""
     given = [key for key in ("volume", "keep", "again") if getattr(entry, key)]
     if len(given) > 1:
-        what = f"`{given[1]}` stands beside `{given[0]}`"
-        complain(entry.at(given[1]), what, "write one of them; `rate` may stand beside it")
+        what = f"`{given[1]}` cannot go with `{given[0]}`"
+        complain(entry.at(given[1]), what, "write one of them, beside `rate`")
         return None
     goal: Goal | None = None
     if entry.volume is not None:
@@ -285,15 +289,15 @@ def _even(entry: Scenario | LinkEntry, terms: Terms, complain: Complain) -> floa
     if not entry.written("volume"):
         hint = "add `rate: ...`, such as `rate: 10 Gb/s`"
         if entry.again:
-            hint = "what comes round goes out at a rate at most: add `rate: ...`"
+            hint = "`again` needs a highest rate: add `rate: ...`"
         elif entry.written("keep"):
-            hint = "bytes that are kept are refilled at a rate at most: add `rate: ...`"
+            hint = "`keep` needs a highest rate: add `rate: ...`"
         elif isinstance(entry, Scenario):
             hint = "add `rate: ...`, which its links share, such as 10 Gb/s"
         complain(entry.place, "`rate` is missing", hint)
         return None
     if terms.shape is not None and not terms.shape.constant:
-        what = "a shape, but no `rate` for it"
+        what = "the shape has no `rate`"
         complain(entry.at("volume"), what, "add `rate: ...`, or write `shape: constant`")
     start, end = terms.flow.start, terms.flow.end
     if entry.volume is None or start.year < 2000 or end.year >= 2200 or start >= end:

@@ -107,7 +107,7 @@ class _Reader:
         for entry in entries:
             place = Place(self._file, entry.line)
             if len(lines) == MOST:
-                self._note(place, f"the list has more than {MOST} files", "make several lists of it")
+                self._note(place, f"the list has more than {MOST} files", "split it into several lists")
                 break
             try:
                 if entry.wrong is not None:
@@ -117,7 +117,7 @@ class _Reader:
                 self._note(place, *values.explain(error))
                 continue
             if file.name in lines:
-                what = f"the file is here twice, first in line {lines[file.name]}"
+                what = f"the file appears twice, first in line {lines[file.name]}"
                 self._note(place, what, "keep one of them")
             else:
                 lines[file.name] = entry.line
@@ -172,7 +172,7 @@ class _Reader:
                 yield _mapped(line, node)
             else:
                 yield Entry(
-                    line, "", wrong=("a list stands where a file belongs", "write a URL, or {url: ..., size: ...}")
+                    line, "", wrong=("expected a file, got a list", "write a URL, or {url: ..., size: ...}")
                 )
 
 
@@ -200,7 +200,7 @@ def _mapped(line: int, node: Map) -> Entry:
             hint = units.did_you_mean(key, _KEYS, "`")
             return Entry(line, "", wrong=(f"the key `{values.shown(key)}` is unknown here", hint))
         if not isinstance(value, Text):
-            return Entry(line, "", wrong=(f"`{key}`: not one value", "write one value"))
+            return Entry(line, "", wrong=(f"`{key}`: expected one value", "write one value"))
     cells = {key: str(value).strip() for key, value in node.items()}
     if len(cells.keys() & set(_NAMES)) != 1:
         return Entry(

@@ -257,7 +257,7 @@ def _nearest(key: str, part: type[MenuModel], parts: Mapping[str, type[MenuModel
     elsewhere = [noun for noun, one in parts.items() if key in map(one.key_of, one.model_fields)]
     if near := units.nearest(key, known):
         return f"did you mean `{near[0]}`?"
-    return f"it belongs into {elsewhere[0]}" if elsewhere else f"known here: {', '.join(known)}"
+    return f"it belongs in {elsewhere[0]}" if elsewhere else f"known here: {', '.join(known)}"
 
 
 def _without(node: Map, paths: Sequence[Path]) -> Map:

@@ -41,7 +41,7 @@ class NotedError(WrongError):
     """A file that cannot be used, each of whose problems is noted already, with its place in that file."""
 
     def __init__(self) -> None:
-        super().__init__("the file cannot be used", "see its own problems")
+        super().__init__("the file cannot be used", "fix the problems of that file")
 
 
 def shown(text: str, longest: int = 60) -> str:
@@ -62,7 +62,7 @@ def rate(text: str) -> float:
     """Read a rate above zero; bytes per second."""
     value = units.parse_rate(text)
     if value <= 0:
-        raise WrongError(f"{text!r} is no traffic", "remove the link, or exclude it for a time with `exclude`")
+        raise WrongError(f"{text!r} must be above 0", "remove the link, or exclude it for a time with `exclude`")
     return value
 
 
@@ -75,7 +75,7 @@ def amount(text: str) -> int:
     """Read a size above zero; bytes."""
     value = units.parse_size(text)
     if value <= 0:
-        raise WrongError(f"{text!r} is nothing", "write a size above 0, or remove the link")
+        raise WrongError(f"{text!r} must be above 0", "write a size above 0, or remove the link")
     return value
 
 
@@ -96,7 +96,9 @@ def cycle(text: str) -> timedelta:
     """Read the length of a cycle: whole seconds, at most a day."""
     value = lasting(text)
     if value > timedelta(days=1) or value.microseconds:
-        raise WrongError(f"{text!r} is no length for a cycle", "whole seconds up to 1 d, usually 15 min")
+        raise WrongError(
+            f"{text!r} is not a valid length of a cycle", "write whole seconds up to 1 d, usually 15 min"
+        )
     return value
 
 
@@ -140,7 +142,7 @@ def part(text: str) -> float:
     """Read a part of one that is not zero."""
     value = fraction(text)
     if value == 0:
-        raise WrongError(f"{text!r} is nothing", "write a part of one, such as 25 % or 0.25")
+        raise WrongError(f"{text!r} must be above 0", "write a part of one, such as 25 % or 0.25")
     return value
 
 
@@ -175,9 +177,7 @@ def zone(text: str) -> ZoneInfo:
     try:
         return ZoneInfo(text)
     except (ValueError, OSError, KeyError):  # odd names are ValueErrors, folders of the database OSErrors
-        raise WrongError(
-            f"{text!r} is not a time zone that is known here", "a name such as Europe/Zurich or UTC"
-        ) from None
+        raise WrongError(f"{text!r} is not a known time zone", "a name such as Europe/Zurich or UTC") from None
 
 
 def moment(text: str, where: ZoneInfo) -> datetime:
@@ -188,7 +188,7 @@ def moment(text: str, where: ZoneInfo) -> datetime:
     try:
         naive = datetime.fromisoformat(f"{match['date']}T{match['time'] or '00:00'}")
     except ValueError as error:
-        raise WrongError(f"{text!r} is on no calendar: {error}", "write 2027-02-08 10:00") from None
+        raise WrongError(f"{text!r} is not a valid time: {error}", "write 2027-02-08 10:00") from None
     if not _FIRST_YEAR <= naive.year <= _LAST_YEAR:
         raise WrongError(f"the year of {text!r} is out of range", f"a year from {_FIRST_YEAR} to {_LAST_YEAR}")
     if match["offset"] is None:
@@ -197,13 +197,13 @@ def moment(text: str, where: ZoneInfo) -> datetime:
     try:
         return datetime.fromisoformat(naive.isoformat() + offset).astimezone(UTC)
     except ValueError:
-        raise WrongError(f"{text!r} has an offset of a day or more", "an offset is such as +01:00") from None
+        raise WrongError(f"{text!r} has an offset of a day or more", "write an offset such as +01:00") from None
 
 
 def rse(text: str) -> str:
     """Read the name of one RSE (or site): letters, digits, `_`, `.`, `-`."""
     if not is_name(text):
-        _not(text, "the name of one RSE or site", "a name such as T1_DE_KIT_Disk, without blanks")
+        _not(text, "the name of one RSE or site", "a name such as T1_DE_KIT_Disk, without spaces")
     return text
 
 
@@ -244,12 +244,12 @@ def _local(naive: datetime, where: ZoneInfo, text: str) -> datetime:
     if first.astimezone(UTC).astimezone(where).replace(tzinfo=None) != naive:
         later = first.astimezone(UTC).astimezone(where)
         raise WrongError(
-            f"{text!r} does not exist in {where.key}: clocks are put forward over it",
-            f"the next that does is {later:%Y-%m-%d %H:%M}",
+            f"{text!r} does not exist in {where.key}: clocks go forward then",
+            f"the next time that does is {later:%Y-%m-%d %H:%M}",
         )
     if first.utcoffset() != second.utcoffset():
         raise WrongError(
-            f"{text!r} happens twice in {where.key}: clocks are put back over it",
+            f"{text!r} happens twice in {where.key}: clocks go back then",
             f"write the offset: {first.isoformat(' ', 'minutes')} or {second.isoformat(' ', 'minutes')}",
         )
     return first.astimezone(UTC)
@@ -264,7 +264,7 @@ def _bounds(text: str, example: str) -> tuple[str, str]:
 
 def _ordered(low: int, high: int, text: str) -> tuple[int, int]:
     if low > high:
-        raise WrongError(f"{text!r} ends below its beginning", "write the smaller bound first")
+        raise WrongError(f"{text!r} has its lower bound above its upper bound", "write the smaller bound first")
     return low, high
 
 

@@ -65,7 +65,7 @@ def test_a_mistake_of_every_line_is_told_once(lines: Path, tmp_path: Path) -> No
     error = run("menu", "import", lines, "--through", "fts", "-o", tmp_path / "m.yaml").exception
     assert isinstance(error, MenuError)
     (problem,) = error.problems
-    assert "T1_A_0 is no URL, but the link goes through FTS" in str(problem)
+    assert "T1_A_0 is not a URL, but the link goes through FTS" in str(problem)
     assert f"and 39 more like it, to line {problem.line + 19}" in str(problem)
 
 
@@ -103,7 +103,7 @@ def test_an_outlier_is_told_at_once(tmp_path: Path) -> None:
     ("option", "value", "message"),
     [
         ("--start", "tomorrow", "is not a time"),
-        ("--timezone", "Mars", "not a time zone"),
+        ("--timezone", "Mars", "not a known time zone"),
         ("--did", "cms", "is not a DID"),
         ("--campaign", "a b", "is not a name"),
         ("--fts", "ftp://x", "scheme"),

@@ -101,7 +101,7 @@ def test_wrong_answers_are_asked_for_again() -> None:
     assert "'82' has no unit" in done.stderr
     assert "This cannot be" in done.stderr
     assert "a mesh of one, A, has no link" in done.stderr
-    assert "the key `t0-export` is here twice" in done.stderr
+    assert "the key `t0-export` appears twice" in done.stderr
     found = draft(done.stdout)
     assert list(found.document.scenarios) == ["t0-export", "two"]
     assert found.preview.target * 8e-9 == pytest.approx(83)
@@ -162,7 +162,7 @@ def test_a_file_that_is_there_is_not_asked_about(tmp_path: Path) -> None:
         ((*LINK, "--folder", "x"), "--folder is only for links through FTS"),
         ((*LINK, "--timezone", "Europe/Zurich", "--start", "2027-03-28 02:30"), "does not exist"),
         ((*LINK, "--end", "2020-01-01"), "the menu ends before it starts"),
-        (("--from", "A", "--to", "A", "--rate", "1Gb/s"), "A is source and destination"),
+        (("--from", "A", "--to", "A", "--rate", "1Gb/s"), "A is both source and destination"),
         (("--from", "A", "--to", "B@0", "--rate", "1Gb/s"), "the shares sum to 0"),
     ],
 )

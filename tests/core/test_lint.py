@@ -214,7 +214,7 @@ def test_windows_with_gaps_or_overlaps_between_days(spans, expected):
 def test_a_gap_is_told_at_the_menu_that_comes_late():
     (problem,) = found(*days((0, 24), (25, 48)))
     assert problem.file == "1.yaml"
-    assert "nothing is in force for 1 h before 2027-02-09T11:00Z, from the end of 0.yaml" in problem.message
+    assert "no menu is in force for 1 h before 2027-02-09T11:00Z, from the end of 0.yaml" in problem.message
 
 
 def test_a_day_whose_sum_differs_from_its_target():

@@ -24,7 +24,7 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
         (text(scenarios=SCENARIO.replace("10 Gb/s", "-10 Gb/s")), 13, "negative", "10 Gb/s"),
         (text(scenarios=SCENARIO.replace("10 Gb/s", "inf Gb/s")), 13, "is not a rate", "10 Gb/s"),
         (text(scenarios=SCENARIO.replace("10 Gb/s", ".nan")), 13, "is not a rate", "10 Gb/s"),
-        (text(scenarios=SCENARIO.replace("10 Gb/s", "0 Gb/s")), 13, "is no traffic", "exclude"),
+        (text(scenarios=SCENARIO.replace("10 Gb/s", "0 Gb/s")), 13, "must be above 0", "exclude"),
         (
             text(scenarios=SCENARIO.replace("10 Gb/s", "{a: 1}")),
             13,
@@ -34,31 +34,36 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
         (
             text(scenarios=SCENARIO.replace("to: B", "to: A")),
             12,
-            "A is source and destination",
-            "two different ends",
+            "A is both source and destination",
+            "must differ",
         ),
         (
             scenarios(
                 "one:\n  links:\n    - {from: A, to: B, rate: 1 Gb/s}\n    - {from: A, to: A, rate: 1 Gb/s}"
             ),
             13,
-            "A is source and destination",
-            "two different ends",
+            "A is both source and destination",
+            "must differ",
         ),
         (
             scenarios(
                 "one:\n  links:\n    - {from: A, to: B, rate: 1 Gb/s}\n    - {from: A, to: B, rate: 1 Gb/s}"
             ),
             13,
-            "A -> B is in the scenario one twice at one time, first in line 12",
+            "A -> B is in the scenario one twice at the same time, first in line 12",
             "add up",
         ),
         (text(scenarios=SCENARIO.replace("to: B", "to: {B: 0, C: 0}")), 12, "shares sum to 0", "above 0"),
         (text(scenarios=SCENARIO.replace("to: B", "to: {B: -1, C: 2}")), 12, "negative share", "from 0 on"),
         (text(scenarios=SCENARIO.replace("to: B", "to: [B, B]")), 12, "B is named twice", "once"),
-        (text(scenarios=SCENARIO.replace("to: B", "to: []")), 12, "there is nothing in it", "name RSEs"),
+        (text(scenarios=SCENARIO.replace("to: B", "to: []")), 12, "expected at least one RSE", "name RSEs"),
         (scenarios("one: {mesh: [A], rate: 1 Gb/s}"), 10, "a mesh of one, A", "two RSEs"),
-        (scenarios("one: {mesh: {A: 1, B: 2}, rate: 1 Gb/s}"), 10, "`mesh`: a mapping", "list"),
+        (
+            scenarios("one: {mesh: {A: 1, B: 2}, rate: 1 Gb/s}"),
+            10,
+            "`mesh`: expected a list, got a mapping",
+            "list",
+        ),
         (scenarios("one: {mesh: [A, B], rate: 1 Gb/s, both_ways: true}"), 10, "both ways already", "remove"),
         (scenarios("one: {from: [A, B], to: [A, B], rate: 1 Gb/s, both_ways: true}"), 10, "a second time", "mesh"),
         (
@@ -73,7 +78,7 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
         (
             scenarios("one: {rate: 1 Gb/s, links: [{from: A, to: B, rate: 1 Gb/s}]}"),
             10,
-            "`rate` stands beside",
+            "`rate` cannot go with",
             "each link",
         ),
         (scenarios("one: {links: []}"), 10, "`links` is empty", "from"),
@@ -101,7 +106,7 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
         (
             text(timezone="timezone: Mars/Olympus"),
             4,
-            "`timezone`: 'Mars/Olympus' is not a time zone",
+            "`timezone`: 'Mars/Olympus' is not a known time zone",
             "Europe/Zurich",
         ),
         (text(end=""), 1, "`end` is missing", "2027-02-09"),
@@ -115,7 +120,7 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
             "`datasets`",
         ),
         (text(x="colour: blue"), 14, "the key `colour` is unknown", "known here"),
-        (text(x="start: 2027-02-08 11:00"), 14, "the key `start` is here twice, first in line 5", "keep one"),
+        (text(x="start: 2027-02-08 11:00"), 14, "the key `start` appears twice, first in line 5", "keep one"),
         (text(menu="menu: 2", x="colour: blue"), 1, "`menu: 2` is from a newer dc_inject", "newer"),
         (text(menu="menu: one"), 1, "`menu`: expected a whole number from 1 on, got 'one'", "whole number"),
         (text(menu=""), 1, "`menu` is missing", "menu: 1"),
@@ -190,7 +195,7 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
         (
             text(defaults="defaults: {datasets: {did: 'a:b', files: 9..1}}"),
             8,
-            "ends below its beginning",
+            "has its lower bound above its upper bound",
             "smaller",
         ),
         (text(defaults="defaults: {cycle: 0 s, datasets: {did: 'a:b'}}"), 8, "shorter than a second", "15 min"),
@@ -316,11 +321,11 @@ def test_what_was_refused_is_not_said_to_miss() -> None:
         (8, "`steps`: '1 x' is not a level"),
         (8, "`steps`: '2 y' is not a level"),
         (10, "`from`: 'x' is not a share"),
-        (10, "a shape, but no `rate` for it"),
+        (10, "the shape has no `rate`"),
         (11, "`bad`: expected a mapping, got '3'"),
         (12, "`rate`: '1' has no unit"),
         (12, "`to`: expected one value, got a list"),
-        (13, "A is source and destination"),
+        (13, "A is both source and destination"),
         (13, "`scenarios`: 'bad name' is not a name"),
         (14, "`did`: 'x' is not a DID"),
         (14, "`lifetime`: expected a mapping, got '3'"),

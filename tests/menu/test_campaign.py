@@ -35,7 +35,7 @@ def test_days_make_a_campaign() -> None:
             text(**SECOND, defaults="defaults: {cycle: 5 min, datasets: {did: 'a:*'}}"),
             "a cycle lasts 5 min, but 15 min",
         ),
-        (text(), "A -> B is in the scenario one twice at one time, first in 1.yaml:10"),
+        (text(), "A -> B is in the scenario one twice at the same time, first in 1.yaml:10"),
         (text(**SECOND, x="sites: {Y: {rses: {A: {}}}}"), "A is in the site Y, but in X in 1.yaml"),
         (
             text(limits="limits: {total: 15 Gb/s}", scenarios="scenarios: {one: {from: B, to: A, rate: 6 Gb/s}}"),

@@ -105,8 +105,8 @@ SECRET = "hunter2"  # never repeated, whatever is wrong with what holds it
 @pytest.mark.parametrize(
     ("end", "message", "hint"),
     [
-        ("T1_DE_KIT_Disk", "is no URL, but the link goes through FTS", "through: rucio"),
-        ("tier=1&country=DE", "is no URL, but the link goes through FTS", "davs://"),
+        ("T1_DE_KIT_Disk", "is not a URL, but the link goes through FTS", "through: rucio"),
+        ("tier=1&country=DE", "is not a URL, but the link goes through FTS", "davs://"),
         ("gsiftp://x.example.org/dc", "unknown scheme gsiftp://", "davs, https and root"),
         ("davs:///dc", "no host", "davs://"),
         ("davs:/x/dc", "not a URL", "davs://"),
@@ -152,8 +152,8 @@ def excluded(what: str) -> str:
         (fts(f"{{from: A, to: '{A}', rate: 1 Gb/s, through: rucio, datasets: {{did: 'a:*'}}}}"), "through Rucio"),
         (fts(f"{{from: '{A}', to: '{A}/', rate: 1 Gb/s}}"), "source and destination"),
         (fts(f"{{from: '{A}', to: ['{B}', '{B}/'], rate: 1 Gb/s}}"), f"{B} is named twice"),
-        (fts(f"{{links: [{RIGHT}, {RIGHT}]}}".replace("dc'", "dc/'", 1)), "twice at one time"),
-        (fts(RIGHT, x=f'sites: {{S: {{rses: {{"{A}": {{}}, "{A}/": {{}}}}}}}}'), f"{A} is here twice, first in"),
+        (fts(f"{{links: [{RIGHT}, {RIGHT}]}}".replace("dc'", "dc/'", 1)), "twice at the same time"),
+        (fts(RIGHT, x=f'sites: {{S: {{rses: {{"{A}": {{}}, "{A}/": {{}}}}}}}}'), f"{A} appears twice, first in"),
         (
             fts(RIGHT, x=f"sites: {{S: {{rses: {{'{A}': {{}}}}}}, T: {{rses: {{'{A}/': {{}}}}}}}}"),
             f"{A} is in two",
@@ -223,7 +223,7 @@ def test_no_endpoint_is_needed():
     ("endpoint", "message"),
     [
         ("http://fts3.example.org:8446", "not encrypted"),
-        ("davs://fts3.example.org:8446", "not spoken to over davs://"),
+        ("davs://fts3.example.org:8446", "not davs://"),
         ("fts3.example.org:8446", "not a URL"),
         ("https:///jobs", "no host"),
         ("https://u:hunter2@fts3.example.org", "user or password"),

@@ -81,32 +81,36 @@ def test_a_volume_is_given_at_its_rate_until_it_is_there() -> None:
 @pytest.mark.parametrize(
     ("body", "message", "hint"),
     [
-        ("one: {from: A, to: B, again: true}", "`rate` is missing", "what comes round goes out at a rate"),
-        ("one: {from: A, to: B, again: true, keep: 1 TB, rate: 1 Gb/s}", "`again` stands beside `keep`", "one of"),
+        ("one: {from: A, to: B, again: true}", "`rate` is missing", "`again` needs a highest rate"),
+        (
+            "one: {from: A, to: B, again: true, keep: 1 TB, rate: 1 Gb/s}",
+            "`again` cannot go with `keep`",
+            "one of",
+        ),
         ("one: {from: A, to: B, again: maybe, rate: 1 Gb/s}", "got 'maybe'", "true"),
         ("one: {from: A, to: B}", "`rate` is missing", "add `rate: ...`"),
-        ("one: {from: A, to: B, keep: 2 TB}", "`rate` is missing", "bytes that are kept are refilled at a rate"),
+        ("one: {from: A, to: B, keep: 2 TB}", "`rate` is missing", "`keep` needs a highest rate"),
         (
             "one: {from: A, to: B, keep: 2 TB, volume: 2 TB, rate: 1 Gb/s}",
-            "`keep` stands beside `volume`",
+            "`keep` cannot go with `volume`",
             "one of",
         ),
         ("one: {from: A, to: B, volume: 2 Tb}", "`volume`: '2 Tb' is not a size", "2 PiB"),
-        ("one: {from: A, to: B, volume: 0 B}", "`volume`: '0 B' is nothing", "above 0"),
+        ("one: {from: A, to: B, volume: 0 B}", "`volume`: '0 B' must be above 0", "above 0"),
         ("one: {from: A, to: B, keep: 5, rate: 1 Gb/s}", "`keep`: '5' has no unit", "500 TB"),
         (
             "one: {from: A, to: B, volume: 2 TB, shape: {ramp: 1 h}}",
-            "a shape, but no `rate` for it",
+            "the shape has no `rate`",
             "shape: constant",
         ),
         (
             "one: {volume: 2 TB, links: [{from: A, to: B, rate: 1 Gb/s}]}",
-            "`volume` stands beside `links`",
+            "`volume` cannot go with `links`",
             "each link",
         ),
         (
             "one: {keep: 2 TB, links: [{from: A, to: B, rate: 1 Gb/s}]}",
-            "`keep` stands beside `links`",
+            "`keep` cannot go with `links`",
             "each link",
         ),
         ("one: {links: [{from: A, to: B}]}", "`rate` is missing", "such as `rate: 10 Gb/s`"),
@@ -134,4 +138,4 @@ def test_a_goal_has_no_place_in_defaults() -> None:
     """It is of one scenario or link."""
     (found,) = problems(text(defaults='defaults: {volume: 2 TB, datasets: {did: "cms:*"}}'))
     assert found.message == "the key `volume` is unknown here"
-    assert found.hint == "it belongs into a scenario"
+    assert found.hint == "it belongs in a scenario"

@@ -87,8 +87,8 @@ def test_a_scenario_or_a_link_alone(only: dict[str, str], wanted: list[str]) -> 
 @pytest.mark.parametrize(
     ("only", "message"),
     [
-        ({"scenario": "one"}, "an anchor gives the same rate to others too"),
-        ({"link": "B:A"}, "mesh B -> A has no rate in the menu that is its alone"),
+        ({"scenario": "one"}, "an anchor gives the same rate to others as well"),
+        ({"link": "B:A"}, "mesh B -> A has no rate of its own in the menu"),
         ({"scenario": "two"}, "the menu has no scenario 'two'"),
         ({"link": "A:X"}, "the menu has no link 'A:X'"),
         ({"scenario": "one", "link": "A:C"}, "no scenario 'one' and link 'A:C'"),
@@ -150,14 +150,14 @@ def test_rates_in_other_files() -> None:
     """Stand where they stand: the menu is written out first."""
     files = {"l.csv": "from,to,rate\nA,B,1 Gb/s\n"}
     made = draft(scenarios("one: {links: {file: l.csv}}"), files)
-    with pytest.raises(UsageError, match=r"stands in l\.csv"):
+    with pytest.raises(UsageError, match=r"is in l\.csv"):
         scaling.scaled(made, Fraction(2))
 
 
 def test_a_target_in_another_file() -> None:
     """Is not changed from here, and neither is what stands in its line here."""
     made = draft(text(x="include: p.yaml"), {"p.yaml": "\n\ntarget: 10 Gb/s\n"})
-    with pytest.raises(UsageError, match=r"the target stands in p\.yaml"):
+    with pytest.raises(UsageError, match=r"the target is in p\.yaml"):
         scaling.scaled(made, Fraction(2))
 
 

@@ -93,14 +93,14 @@ def test_a_site_stands_for_its_rse() -> None:
 @pytest.mark.parametrize(
     ("then", "message", "hint"),
     [
-        ("{to: {X: D}}", "`then`: X is no destination of the scenario", "destinations: B, C"),
+        ("{to: {X: D}}", "`then`: X is not a destination of the scenario", "destinations: B, C"),
         ("{to: {B: B}}", "`then`: B is where the first hop ends", "another RSE"),
         ("{to: {B: [D, E]}}", "expected one value, got a list", "one value"),
-        ("{to: {}}", "`to`: there is nothing in it", "name RSEs"),
+        ("{to: {}}", "`to`: expected at least one RSE", "name RSEs"),
         ("{rate: 1 Gb/s}", "`to` is missing", "T1_DE_KIT_Tape"),
-        ('{to: {B: "tier=0&disk"}}', "`then`: tier=0&disk is no single RSE", "one RSE"),
+        ('{to: {B: "tier=0&disk"}}', "`then`: tier=0&disk is not a single RSE", "one RSE"),
         ("{to: D, rate: fast}", "`rate`: 'fast' is not a rate", "10 Gb/s"),
-        ("{to: D, volume: 1 TB}", "the key `volume` is unknown here", "it belongs into"),
+        ("{to: D, volume: 1 TB}", "the key `volume` is unknown here", "it belongs in"),
         ("D", "`then`: expected a mapping, got 'D'", "{...}"),
     ],
 )
@@ -141,9 +141,9 @@ def test_through_fts_a_site_stands_for_its_prefix() -> None:
 @pytest.mark.parametrize(
     ("scenario", "message"),
     [
-        (RIGHT.replace("rate:", "then: {to: SOME_RSE}, rate:"), "SOME_RSE is no URL"),
+        (RIGHT.replace("rate:", "then: {to: SOME_RSE}, rate:"), "SOME_RSE is not a URL"),
         (RIGHT.replace("rate:", f"then: {{to: '{B}'}}, rate:"), f"`then`: {B} is where the first hop ends"),
-        (RIGHT.replace("rate:", f"then: {{to: {{'{A}': '{TAPE}'}}}}, rate:"), f"{A} is no destination"),
+        (RIGHT.replace("rate:", f"then: {{to: {{'{A}': '{TAPE}'}}}}, rate:"), f"{A} is not a destination"),
     ],
 )
 def test_what_is_wrong_through_fts(scenario: str, message: str) -> None:

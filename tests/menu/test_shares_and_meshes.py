@@ -77,7 +77,7 @@ def test_links_of_a_file() -> None:
         ("from,to,rate\nA,B\n", 2, "`rate` is missing"),
         ("from,to,rate\nA,B,1 Gb/s,x\n", 2, "4 cells, but 3 columns"),
         ("from,to,rate,colour\nA,B,1 Gb/s,x\n", 1, "the key `colour` is unknown"),
-        ("from,to,rate\nA,B,1 Gb/s\nA,B,2 Gb/s\n", 3, "twice at one time"),
+        ("from,to,rate\nA,B,1 Gb/s\nA,B,2 Gb/s\n", 3, "twice at the same time"),
         ("from,to,rate\n", 10, "has no links"),
         ("", 10, "has no links"),
     ],
@@ -237,14 +237,14 @@ four: {links: [{from: "T1*", to: B, rate: 3 Gb/s}]}
 @pytest.mark.parametrize(
     ("scenario", "names", "message"),
     [
-        ('{from: A, to: "tier=2", rate: 1 Gb/s}', (), "means no RSE"),
-        ('{from: A, to: "tier=2", rate: 1 Gb/s}', ("A",), "A is source and destination"),
+        ('{from: A, to: "tier=2", rate: 1 Gb/s}', (), "matches no RSE"),
+        ('{from: A, to: "tier=2", rate: 1 Gb/s}', ("A",), "A is both source and destination"),
         ('{mesh: "tier=2", rate: 1 Gb/s}', ("A",), "a mesh of one"),
         ('{from: A, to: {"tier=2": 1, B: 1}, rate: 1 Gb/s}', ("B", "C"), "B is named twice"),
         (
             '{links: [{from: A, to: "tier=2", rate: 1 Gb/s}, {from: A, to: B, rate: 1 Gb/s}]}',
             ("B",),
-            "twice at one time",
+            "twice at the same time",
         ),
     ],
 )

@@ -40,7 +40,7 @@ def _gaps(menus: Sequence[Menu]) -> Iterator[Found]:
     for menu in menus[1:]:
         if menu.start > last.end:
             gap = units.format_duration(menu.start - last.end)
-            what = f"nothing is in force for {gap} before {_at(menu.start)}, from the end of {last.name}"
+            what = f"no menu is in force for {gap} before {_at(menu.start)}, from the end of {last.name}"
             hint = "move `start`, or the other's `end`; if the pause is intended: `accept: [window-gap]`"
             yield menu, Problem(menu.name, 1, what, hint, "window-gap")
         last = max(last, menu, key=lambda one: one.end)

@@ -45,7 +45,7 @@ def _what(exclusion: Exclusion, menu: Menu, campaign: Campaign, covered: Sequenc
     if not covered:
         return f"{subject} is excluded, but has no link here"
     if not any(flow.start < exclusion.end and exclusion.start < flow.end for flow in covered):
-        return f"{subject} is excluded at a time at which none of its links is due anything"
+        return f"{subject} is excluded when none of its links has any traffic planned"
     return ""
 
 
