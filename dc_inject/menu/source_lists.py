@@ -10,12 +10,12 @@ import hashlib
 import io
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from dc_inject.menu import addresses, nodes, values
-from dc_inject.menu.nodes import Complain, FirstComplaints, Map, Place, Text
+from dc_inject.menu.nodes import Complain, FirstComplaints, Node, Place, Seq, Text
 from dc_inject.menu.values import WrongError
 from dc_inject.model import File, Listing, units
 
@@ -34,14 +34,13 @@ _unsized: WeakKeyDictionary[Listing, int] = WeakKeyDictionary()
 _ordered: WeakKeyDictionary[Listing, tuple[bool, list[str]]] = WeakKeyDictionary()
 
 
-class Entry(NamedTuple):
-    """One file as a list has it, all as text; `wrong` says why it cannot be read, and what is right."""
+class ListedFile(NamedTuple):
+    """One file as a list has it, all as text."""
 
     line: int
     name: str
     size: str = ""
     checksum: str = ""
-    wrong: tuple[str, str] | None = None
 
 
 def read(data: bytes, file: str, name: str, complain: Complain) -> Listing | None:
@@ -101,7 +100,7 @@ class _Reader:
         self._note.close()
         return None if self._note else Listing(name, digest, tuple(files))
 
-    def _files(self, entries: Iterator[Entry]) -> list[File]:
+    def _files(self, entries: Iterator[ListedFile]) -> list[File]:
         files: list[File] = []
         lines: dict[str, int] = {}
         for entry in entries:
@@ -110,8 +109,6 @@ class _Reader:
                 self._note(place, f"the list has more than {MOST} files", "split it into several lists")
                 break
             try:
-                if entry.wrong is not None:
-                    raise WrongError(*entry.wrong)
                 file = File(self._name(entry.name), _size(entry.size), _checksum(entry.checksum))
             except ValueError as error:
                 self._note(place, *values.explain(error))
@@ -134,7 +131,7 @@ class _Reader:
             self._folders.add(folder)
         return name
 
-    def _plain(self, text: str) -> Iterator[Entry]:
+    def _plain(self, text: str) -> Iterator[ListedFile]:
         for number, line in enumerate(text.split("\n"), start=1):
             name = line.strip()
             if number == 1 and "," in name and set(_NAMES) & set(_heads(name.split(","))):
@@ -143,70 +140,63 @@ class _Reader:
                 )
                 return
             if name and name[0] != "#":
-                yield Entry(number, name)
+                yield ListedFile(number, name)
 
-    def _csv(self, text: str) -> Iterator[Entry]:
+    def _csv(self, text: str) -> Iterator[ListedFile]:
         rows = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True, strict=True)
         heads: list[str] = []
         try:
             for row in rows:
                 if not any(row) or row[0].startswith("#"):
                     continue
-                if heads:
-                    yield _entry(rows.line_num, heads, row)
-                    continue
-                heads = _heads(row)
-                if len(set(heads) & set(_NAMES)) != 1 or any(heads.count(key) > 1 for key in _KEYS):
-                    what = f"the columns are {values.shown(', '.join(heads))}"
-                    self._note(Place(self._file, rows.line_num), what, "begin with a line `url,size,checksum`")
-                    return
+                place = Place(self._file, rows.line_num)
+                if len(row) > len(heads) > 0:
+                    what = f"{units.counted(len(row), 'cells')}, but {units.counted(len(heads), 'columns')}"
+                    self._note(place, what, "quote cells with commas")
+                elif heads:
+                    yield _of_cells(place.line, {k: cell.strip() for k, cell in zip(heads, row, strict=False)})
+                else:
+                    heads = _heads(row)
+                    if len(set(heads) & set(_NAMES)) != 1 or any(heads.count(key) > 1 for key in _KEYS):
+                        what = f"the columns are {values.shown(', '.join(heads))}"
+                        self._note(place, what, "begin with a line `url,size,checksum`")
+                        return
         except csv.Error as error:
             self._note(Place(self._file, rows.line_num), f"this is not CSV: {error}", "fix the syntax")
 
-    def _yaml(self, data: bytes) -> Iterator[Entry]:
+    def _yaml(self, data: bytes) -> Iterator[ListedFile]:
         for node in nodes.compose_list(data, self._file, self._note) or ():
-            line = node.place.line
-            if isinstance(node, Text):
-                yield Entry(line, node.strip())
-            elif isinstance(node, Map):
-                yield _mapped(line, node)
-            else:
-                yield Entry(
-                    line, "", wrong=("expected a file, got a list", "write a URL, or {url: ..., size: ...}")
-                )
+            try:
+                yield _listed(node)
+            except WrongError as error:
+                self._note(Place(self._file, node.place.line), error.message, error.hint)
 
 
 def _heads(cells: list[str]) -> list[str]:
     return [cell.strip().lower() for cell in cells]
 
 
-def _entry(line: int, heads: list[str], row: list[str]) -> Entry:
-    if len(row) > len(heads):
-        return Entry(
-            line,
-            "",
-            wrong=(
-                f"{units.counted(len(row), 'cells')}, but {units.counted(len(heads), 'columns')}",
-                "quote cells with commas",
-            ),
-        )
-    cells = {head: cell.strip() for head, cell in zip(heads, row, strict=False)}
-    return Entry(line, cells.get("url", cells.get("path", "")), cells.get("size", ""), cells.get("checksum", ""))
+def _of_cells(line: int, cells: Mapping[str, str]) -> ListedFile:
+    name = cells.get("url", cells.get("path", ""))
+    return ListedFile(line, name, cells.get("size", ""), cells.get("checksum", ""))
 
 
-def _mapped(line: int, node: Map) -> Entry:
+def _listed(node: Node) -> ListedFile:
+    """Read an item of a list in YAML; raises WrongError."""
+    line = node.place.line
+    if isinstance(node, Text):
+        return ListedFile(line, node.strip())
+    if isinstance(node, Seq):
+        raise WrongError("expected a file, got a list", "write a URL, or {url: ..., size: ...}")
     for key, value in node.entries():
         if key not in _KEYS:
             hint = units.did_you_mean(key, _KEYS, "`")
-            return Entry(line, "", wrong=(f"the key `{values.shown(key)}` is unknown here", hint))
+            raise WrongError(f"the key `{values.shown(key)}` is unknown here", hint)
         if not isinstance(value, Text):
-            return Entry(line, "", wrong=(f"`{key}`: expected one value", "write one value"))
-    cells = {key: str(value).strip() for key, value in node.items()}
-    if len(cells.keys() & set(_NAMES)) != 1:
-        return Entry(
-            line, "", wrong=("a file has either `url` or `path`", "write {url: ..., size: ..., checksum: ...}")
-        )
-    return Entry(line, cells.get("url", cells.get("path", "")), cells.get("size", ""), cells.get("checksum", ""))
+            raise WrongError(f"`{key}`: expected one value", "write one value")
+    if len(node.keys() & set(_NAMES)) != 1:
+        raise WrongError("a file has either `url` or `path`", "write {url: ..., size: ..., checksum: ...}")
+    return _of_cells(line, {key: str(value).strip() for key, value in node.items()})
 
 
 def _size(text: str) -> int:
