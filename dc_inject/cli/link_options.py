@@ -101,7 +101,7 @@ def _refuse_ends(source: str, destination: str) -> None:
     if urls[0] != urls[1]:
         raise UsageError("one end is a URL and the other is not", "name two RSEs, or two URL prefixes")
     if source == destination:
-        raise UsageError(f"{source} is source and destination", "source and destination must differ")
+        raise UsageError(f"{source} is both source and destination", "source and destination must differ")
 
 
 def _ladder(options: LinkOptions, first: float) -> tuple[Ladder, timedelta]:

@@ -1,4 +1,4 @@
-"""What the texts of a menu mean: numbers, bounds, shares, local times, names; every error says how to mend it.
+"""What the texts of a menu mean: numbers, bounds, shares, local times, names; every error says how to fix it.
 
 Rates, sizes and durations themselves are read by dc_inject.model.units.
 """
