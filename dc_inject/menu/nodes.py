@@ -62,6 +62,11 @@ class Map(dict[str, "Node"]):
         """Return keys and values."""
         return [(key, value) for key, value in self.items() if isinstance(key, Text)]
 
+    def place_of(self, key: str) -> Place:
+        """Return where a key stands, also one that was cut, or the mapping where there is no such key."""
+        written = next((one for one in self if one == key), None)
+        return written.place if isinstance(written, Text) else self.cut.get(key, self.place)
+
 
 class Seq(list["Node"]):
     """A list of nodes."""

@@ -53,8 +53,7 @@ class MenuModel(BaseModel):
 
     def at(self, key: str) -> Place:
         """Where a key of it stands, or the mapping where the key is not given."""
-        written = next((one for one in self._node if one == key), None)
-        return written.place if isinstance(written, Text) else self._node.cut.get(key, self.place)
+        return self._node.place_of(key)
 
     def written(self, key: str) -> bool:
         """Whether a key of it was written, be its value right or wrong."""
@@ -196,9 +195,9 @@ def _note(details: ErrorDetails, spot: _Spot, reading: Reading, parts: Mapping[s
         reading.complain(spot.holder.place, f"`{last}` is missing", f"add `{last}: ...`{example}")
     elif details["type"] == "extra_forbidden":
         what = f"the key `{values.shown(str(last))}` is unknown here"
-        reading.complain(_key_place(spot.holder, str(last)), what, _nearest(str(last), spot.part, parts))
+        reading.complain(_place_of(spot.holder, str(last)), what, _nearest(str(last), spot.part, parts))
     elif isinstance(node, Text) and not node.strip() and isinstance(last, str) and not _is_key(details):
-        where = _key_place(spot.holder, last)
+        where = _place_of(spot.holder, last)
         reading.complain(where, f"`{last}` has no value", "give it one, or remove the key")
     elif isinstance(wrong, ValueError) and not isinstance(wrong, NotedError):
         message, hint = values.explain(wrong)
@@ -209,9 +208,8 @@ def _note(details: ErrorDetails, spot: _Spot, reading: Reading, parts: Mapping[s
         _unexpected(given, _expected(details, spot), values.shown(key), place, reading)
 
 
-def _key_place(holder: Node, key: str) -> Place:
-    written = next((one for one in holder if one == key), None) if isinstance(holder, Map) else None
-    return written.place if isinstance(written, Text) else holder.place
+def _place_of(holder: Node, key: str) -> Place:
+    return holder.place_of(key) if isinstance(holder, Map) else holder.place
 
 
 def _unexpected(node: Node | None, expected: str, key: str, place: Place, reading: Reading) -> None:
