@@ -243,7 +243,7 @@ KIT = (Site("KIT", rses={"B": RseSpec()}), Site("RAL", rses={"C": RseSpec()}))
         (off(-3, 0, rse="B"), "outside of the menu's dates, 2027-02-08T10:00Z to 2027-02-09T10:00Z"),
         (off(24, 25, site="KIT"), "outside of the menu's dates"),
         (off(1, 2, site="RAL"), "RAL is excluded, but has no link here"),
-        (off(5, 6, scenario="short"), "at a time at which none of its links is due anything"),
+        (off(5, 6, scenario="short"), "when none of its links has any traffic planned"),
     ],
 )
 def test_exclusions_that_take_nothing_out(exclusion, why):
