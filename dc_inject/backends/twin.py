@@ -117,10 +117,9 @@ class TwinBackend:
         return [self._accept(injection) for injection in injections]
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
-        """Tell how far each rule got, by its files."""
-        del exact
+        """Tell how far each rule got: by the files that have arrived, which are all of one size."""
         self._call()
-        return [self._observation(entry.injection.key) for entry in entries]
+        return [self._observation(entry.injection.key, exact=exact) for entry in entries]
 
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Let rules expire now; the judge ends them at its next pass."""
@@ -231,7 +230,7 @@ class TwinBackend:
             return None
         return Slice(wanted, parent.bytes * wanted.range.files // parent.files)
 
-    def _observation(self, key: str) -> Observation:
+    def _observation(self, key: str, *, exact: bool) -> Observation:
         rule = self._world.rucio.rules.get(key)
         if rule is None or rule.ended is not None:
             return Observation(key, Status.ABSENT)
@@ -249,7 +248,7 @@ class TwinBackend:
             files_done=rule.done,
             files_stuck=rule.failed,
             moved=rule.arrived,
-            exact=rule.completed is not None,
+            exact=exact or rule.completed is not None,
             expires_at=self._clock.moment(rule.expires),
             error=f"{rule.failed} of {rule.files} files failed" if rule.failed else "",
         )

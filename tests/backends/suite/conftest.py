@@ -31,6 +31,7 @@ from dc_inject.model import (
 from dc_inject.model.ports import Backend
 from dc_inject.sandbox import Rse, Sandbox, make_datasets
 from dc_inject.system.clock import SystemClock
+from dc_inject.twin.grid import Grid, Site, Stock, Storage
 
 from ...conftest import rucio_config
 from ..fake import GB, FakeRse, FakeRucio
@@ -89,7 +90,7 @@ def at(*names: str) -> list[Any]:
 
 # The simulation has no catalogue: it takes every item.
 REAL_CATALOGUES = at("fake", "sandbox")
-DATASETS = at("sim", "fake", "sandbox")
+DATASETS = at("sim", "twin", "fake", "sandbox")
 FTS = at("fts", "storages")
 FILES_PLACES = at("sim-files", "fts", "storages")
 
@@ -98,6 +99,7 @@ FILES_PLACES = at("sim-files", "fts", "storages")
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     makers: dict[str, Callable[[pytest.FixtureRequest], Iterator[Place]]] = {
         "sim": _sim,
+        "twin": _twin,
         "fake": _fake,
         "sandbox": _sandbox,
         "sim-files": _sim_files,
@@ -144,6 +146,22 @@ def _sim(_request: pytest.FixtureRequest) -> Iterator[Place]:
     clock, items = SimClock(CYCLE.start), _items()
     backend = SimBackend(clock, {FROM: items, TO: []})
     yield Place(backend, Link(FROM, TO), items, _filter("/data/RAW"), _patiently(lambda: _minute(clock)))
+
+
+def _twin(_request: pytest.FixtureRequest) -> Iterator[Place]:
+    pytest.importorskip("numpy")  # an extra
+    from dc_inject.backends.twin import TwinBackend, TwinClock  # noqa: PLC0415  they need it
+    from dc_inject.twin.world import World  # noqa: PLC0415
+
+    storages = {name: Storage(name, name) for name in (FROM, TO)}
+    stock = (Stock((FROM,), 4, (3, 3), (2.0 * GB, 2.0 * GB)),)
+    grid = Grid("suite", {name: Site(name) for name in storages}, storages, stocks=stock)
+    world = World(grid, 1)
+    clock = TwinClock(CYCLE.start, world)
+    backend = TwinBackend(world, clock, 1)
+    wanted = _filter("/data/RAW")
+    items = list(backend.inventory(FROM, wanted))
+    yield Place(backend, Link(FROM, TO), items, wanted, _patiently(lambda: _minute(clock)))
 
 
 def _fake(_request: pytest.FixtureRequest) -> Iterator[Place]:
