@@ -1,4 +1,4 @@
-"""Reading what services answer: what is no number, name or time that can be kept never becomes a noun of ours.
+"""Reading what services answer: a number, name or time that cannot be stored never gets into our types.
 
 All raise TypeError or ValueError, which the back ends take for an answer that cannot be understood.
 """

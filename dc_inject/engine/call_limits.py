@@ -5,8 +5,9 @@ not work is not asked by every link at once.
 
 The limit follows what answers take, as TCP Vegas follows round trips. What a call takes for each piece of work,
 against the least that it took of late, tells how many of those under way only wait their turn: under two, the
-service bears more; over four, fewer do the same. Trouble halves the limit. So that the least does not age, it is
-measured anew now and then, with half of the calls under way. Pure: samples in, another limit out.
+service can take more; over four, fewer do as well. A call without an answer halves the limit. So that the least
+does not age, it is measured anew now and then, with half of the calls under way. Pure: samples in, another limit
+out.
 """
 
 from __future__ import annotations

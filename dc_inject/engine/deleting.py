@@ -165,7 +165,6 @@ class DeletionRounds:
     """Deletes in a run: round by round, until what has ended is known to be gone."""
 
     def __init__(self, context: EngineContext) -> None:
-        """Take what the engine's parts share."""
         self._context = context
         self._deletions = Deletions(
             context.backends, context.calls, context.clock, IN_A_RUN, self._begins, self._answered

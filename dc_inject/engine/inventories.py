@@ -20,7 +20,6 @@ class Inventories:
     """Reads pools that are too old; a long read is taken up whenever it comes, and is not asked for twice."""
 
     def __init__(self, context: EngineContext) -> None:
-        """Take what the engine's parts share."""
         self._context = context
         self._reading: set[PoolKey] = set()
         self._failed: dict[PoolKey, ServiceError] = {}

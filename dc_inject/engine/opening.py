@@ -57,14 +57,13 @@ class Opening:
     """What happens once per cycle, before anything is released."""
 
     def __init__(self, context: EngineContext) -> None:
-        """Take what the engine's parts share."""
         self._context = context
         self._inventories = Inventories(context)
         self._situations = SituationReader(context)
         self._controlled = Controlled()  # in the open cycle
 
     def dues(self, campaign: Campaign, cycle: Cycle, since: datetime, hold: Held | None = None) -> None:
-        """Write what each link is due in this cycle; a pause makes it nothing. Twice is the same as once."""
+        """Write what each link is due in this cycle; a pause makes it nothing. A repetition changes nothing."""
         menus = campaign.in_force(cycle.start, cycle.end)
         # Of a cycle that was missed: who had paused it then, not now.
         pauses = self._context.ledger.pauses(None if hold is None else cycle.start)

@@ -45,7 +45,6 @@ class SituationReader:
     """Reads the situation of a cycle; it remembers which items went out lately from one cycle to the next."""
 
     def __init__(self, context: EngineContext) -> None:
-        """Take what the engine's parts share."""
         self._context = context
         self._used: dict[str, dict[str, datetime]] = {}  # source -> item -> the cycle in which it last went out
         self._used_read: datetime | None = None

@@ -39,7 +39,6 @@ class IntentQueue:
     """Intents of the current cycle by their keys, none of which has been called for."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._entries: dict[str, Entry] = {}
         self._moments: list[tuple[datetime, FlowKey, str]] = []  # a heap, also of what has gone
         self._ready: dict[FlowKey, dict[str, Entry]] = {}  # those whose moment has come
@@ -98,7 +97,6 @@ class Submitting:
     """The intents of the current cycle: what waits, what is called, what was refused and is replaced."""
 
     def __init__(self, context: EngineContext) -> None:
-        """Take what the engine's parts share."""
         self._context = context
         self._waiting = IntentQueue()
         self._called: set[str] = set()  # asked for by this process, and not answered yet

@@ -20,7 +20,7 @@ class ChallengeRecord(NamedTuple):
 
 
 class ChallengeReader(Store):
-    """What can be read of it."""
+    """Reads the records of a mini-challenge."""
 
     def challenge(self) -> tuple[ChallengeRecord, ...]:
         """Return all that is kept, in the order in which it was written; nothing for other campaigns."""

@@ -118,7 +118,7 @@ class Cycles(Injections, CycleReader):
         Returns False where that was done before.
 
         `extras` are the bytes that overheads add to the dues; `goals` is what flow keys are to reach beside their
-        rate, for those who look at it.
+        rate, which `status` shows.
         """
         more = extras or {}
         start = stored(cycle.start)

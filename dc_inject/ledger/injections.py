@@ -173,7 +173,6 @@ class Injections(InjectionReader, Uniqueness):
     """What happens to injections; each method is one transaction, and doing it twice is doing it once."""
 
     def __init__(self, database: Database) -> None:
-        """Take the open database."""
         super().__init__(database)
         self._living = Living(database, partial(super()._entries, tuple(active_entries.STATES)))
 

@@ -13,7 +13,6 @@ class Store:
     """Some of a ledger's methods; all parts of one ledger work on one connection."""
 
     def __init__(self, database: Database) -> None:
-        """Take the open database."""
         self._db = database
 
 

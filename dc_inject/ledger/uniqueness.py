@@ -33,7 +33,7 @@ _OVER = frozenset({State.COMPLETE, State.ENDED, State.GONE})
 
 
 class UniquenessReader(Store):
-    """What can be read of it."""
+    """Reads what is set aside, and what may go out only once."""
 
     def taken(self, now: datetime) -> set[tuple[ItemId, str]]:
         """Return every (item, destination) that is set aside now, or is or will be where it may be only once."""

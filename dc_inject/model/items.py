@@ -96,7 +96,7 @@ class File:
 
     @property
     def files(self) -> int:
-        """One."""
+        """How many files it is: 1, as every item says it."""
         return 1
 
     @property

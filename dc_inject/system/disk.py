@@ -15,7 +15,6 @@ class NotRegularError(OSError):
     """What was named is a pipe, a socket or a device."""
 
     def __init__(self, path: Path) -> None:
-        """Take the path."""
         super().__init__(errno.EINVAL, "it is not a regular file", str(path))
 
 

@@ -31,7 +31,6 @@ class Rows:
     """
 
     def __init__(self, connection: Connection) -> None:
-        """Take the connection to FTS."""
         self._connection = connection
         self._most = FILES_AT_ONCE
 

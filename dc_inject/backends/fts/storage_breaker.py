@@ -14,7 +14,6 @@ class Trouble:
     """What went wrong with requests to a storage in one round, from any thread."""
 
     def __init__(self) -> None:
-        """Nothing went wrong yet."""
         self._lock = threading.Lock()
         self._in_a_row = 0
         self._last: ServiceError | None = None

@@ -46,7 +46,6 @@ class Facts:
     """Reads what Rucio knows of RSEs: one call for all of them, two for quotas, one or two for each."""
 
     def __init__(self, connection: Connection) -> None:
-        """Take the connection to ask."""
         self._connection = connection
 
     def sites(self, names: Iterable[str]) -> dict[str, RseFacts]:

@@ -26,7 +26,6 @@ class Looking:
     """Looks at candidates; remembers for 12 hours when rules that hold datasets at sources expire."""
 
     def __init__(self, connection: Connection, slices: Slices) -> None:
-        """Take the connection to ask."""
         self._connection = connection
         self._slices = slices
         self._expiries: dict[str, tuple[datetime, datetime | None]] = {}  # rule -> when asked, expiry

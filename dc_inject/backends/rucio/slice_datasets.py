@@ -27,7 +27,6 @@ class Slices:
     """Makes slices and looks at them; lists of files are read of their parents, and the last ones kept."""
 
     def __init__(self, connection: Connection) -> None:
-        """Take the connection to ask."""
         self._connection = connection
         self._lists: OrderedDict[str, list[Row]] = OrderedDict()
         self._lock = threading.Lock()

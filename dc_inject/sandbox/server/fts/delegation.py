@@ -27,7 +27,6 @@ class Delegations:
     """The credentials that were delegated, kept in the database."""
 
     def __init__(self, database: sqlite3.Connection, desk: Desk) -> None:
-        """Take the open database and the desk."""
         self._database = database
         self._desk = desk
 

@@ -20,7 +20,6 @@ class Jobs:
     """The jobs of a service. Times are given, in seconds since 1970."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
-        """Take the open database."""
         self._database = database
 
     # reading ----------------------------------------------------------------------------------------------

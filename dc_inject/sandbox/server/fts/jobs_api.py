@@ -30,7 +30,6 @@ class JobsApi:
     def __init__(
         self, desk: Desk, knobs: Knobs, jobs: Jobs, scheduler: Scheduler, delegations: Delegations
     ) -> None:
-        """Take what they need."""
         self._desk, self._knobs, self._jobs = desk, knobs, jobs
         self._scheduler, self._delegations = scheduler, delegations
 

@@ -16,7 +16,6 @@ class Limits:
     """What /config/links and /config/se say, on top of the settings."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
-        """Take the open database."""
         self._database = database
         self._links: dict[tuple[str, str], int] = {}
         self._storages: dict[str, sqlite3.Row] = {}

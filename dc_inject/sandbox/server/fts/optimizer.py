@@ -24,7 +24,6 @@ class Optimizer:
     """Watches links; it changes no limits, since on one machine there is nothing to be found out by that."""
 
     def __init__(self) -> None:
-        """Nothing was seen."""
         self._windows: defaultdict[Pair, _Window] = defaultdict(_Window)
         self._evolution: deque[dict[str, Any]] = deque(maxlen=_ROWS)
         self._current: dict[Pair, dict[str, Any]] = {}

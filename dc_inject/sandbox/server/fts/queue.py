@@ -11,7 +11,6 @@ class Queue:
     """The files that wait. Of a link only those of its highest waiting priority are served, as FTS3 does."""
 
     def __init__(self) -> None:
-        """Nobody waits."""
         self._links: dict[Link, dict[int, dict[int, None]]] = {}
         self._places: dict[int, tuple[Link, int]] = {}
 

@@ -21,7 +21,6 @@ class ServiceApi:
     """Handlers; each answers one kind of request."""
 
     def __init__(self, desk: Desk, knobs: Knobs, limits: Limits, optimizer: Optimizer) -> None:
-        """Take what they need."""
         self._desk, self._knobs, self._limits, self._optimizer = desk, knobs, limits, optimizer
 
     def routes(self) -> list[tuple[str, str, Callable[..., Any]]]:
