@@ -16,7 +16,11 @@ from dc_inject.model import Campaign, Flow, Menu
 from dc_inject.system import files
 
 FOLDER = Path(__file__).resolve().parents[2] / "menus"
-MENUS = [path for path in sorted(FOLDER.rglob("*.yaml")) if not path.name.startswith("_")]
+MENUS = [
+    path
+    for path in sorted(FOLDER.rglob("*.yaml"))
+    if not path.name.startswith("_") and "twin" not in path.relative_to(FOLDER).parts
+]
 NAMES = [str(path.relative_to(FOLDER)) for path in MENUS]
 README = (FOLDER / "README.md").read_text()
 
