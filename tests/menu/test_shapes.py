@@ -137,7 +137,7 @@ b: {from: A, to: C, rate: 30 Gb/s, shape: {steps: [0 %, 100 %], hold: 1 h, repea
 """
     tight = scenarios(body).replace("1 Tb/s, per", "40 Gb/s, per")
     assert problems(tight) == problems(tight + "target: 40 Gb/s\n") == ()
-    (wrong,) = lint.findings(campaign([read(tight + "target: 70 Gb/s\naccept: [fts-link-limit]\n")]))
+    (wrong,) = lint.findings(campaign([read(tight + "target: 70 Gb/s\naccept: [fts-link-limit, fts-ramp]\n")]))
     assert wrong.message.startswith("the rates sum to 40 Gb/s, not to the target of 70 Gb/s")
 
 
