@@ -25,12 +25,12 @@ cycles in which the link moved what it had to move. A link whose latency grows w
 what W / latency gives, which is less than its target and never a collapse.
 
 **D is measured only where bytes are late**: where there was work all the time, and something is on its way for
-longer than C + T + A (or half of its lifetime). Else the link was short of work, or its latency is all there is
-to see. It is the best of the last cycles (as in BBR's filter of the bandwidth), so that one slow look changes
-little, and at least a tenth of R, so that a link that stood still is tried. Where nothing is late any more, D
-grows a little in each cycle, and at once to what arrives, as acknowledgements clock a sender: a slow link that
-has drained is not filled to the brim again, and one that has recovered has its whole window after two or three
-cycles.
+longer than C + T + A (or three quarters of its lifetime). Else the link was short of work, or its latency is all
+there is to see. While bytes are late it is the mean of the last four cycles: the best of them would be the noise
+of a link that carries little. It is at least a tenth of R, so that a link that stood still is tried. Where nothing
+is late any more, D grows a little in each cycle, and at once to the best that arrives, as acknowledgements clock a
+sender: a slow link that has drained is not filled to the brim again, and one that has recovered has its whole
+window after two or three cycles.
 
 **The bias** makes up for what is lost on the way without being given back to the debt. It is slow on purpose: a
 signal that is four cycles old makes gains near 0.5 swing. It stands still where it cannot help: at a limit and
@@ -61,8 +61,9 @@ KEEPS_UP = 0.98  # of what it had to move: what a link moves that keeps up
 LEAST = 0.1  # of the target: what D counts as at least
 FASTER = 1.05  # what D grows by where nothing is late, a cycle
 SPARE = 7 / 8  # of its lifetime, in which what is in flight has to arrive
+LATE = 3 / 4  # of its lifetime: what is on its way for longer is late, whatever is usual
 BUSY = 0.25  # of what it is due: what a link has in flight that is not short of work
-BEST_OF = 2  # cycles from which D is taken
+BEST_OF = 2  # cycles of which the best arrival counts
 CYCLES = 4  # that are looked back at
 
 
@@ -202,19 +203,20 @@ def window(completion: timedelta | None, arriving: float, seen: Signals) -> floa
 def _delivered(known: float | None, completion: timedelta | None, seen: Signals) -> float:
     """Return D in bytes per second."""
     recent = seen.past[-BEST_OF:]
-    # Where it is looked at less than once a cycle, what arrived in several is seen in one.
-    arrived = [past.moved for past in recent] + [sum(past.moved for past in seen.past) / max(len(seen.past), 1)]
-    best = max(arrived) / seen.length.total_seconds()
-    if not recent or not all(past.busy for past in recent) or not _late(completion, seen):
-        best = max(best, seen.target if known is None else FASTER * known)
-    return min(max(best, LEAST * seen.target), seen.target)
+    best = max((past.moved for past in recent), default=0) / seen.length.total_seconds()
+    mean = sum(past.moved for past in seen.past) / max(len(seen.past), 1) / seen.length.total_seconds()
+    if recent and all(past.busy for past in recent) and _late(completion, seen):
+        arriving = mean
+    else:
+        arriving = max(best, mean, seen.target if known is None else FASTER * known)
+    return min(max(arriving, LEAST * seen.target), seen.target)
 
 
 def _late(completion: timedelta | None, seen: Signals) -> bool:
     """Whether something is on its way for longer than what is usual."""
     usual = seen.lifetime / 2
     if completion is not None:
-        usual = min(usual, completion + seen.length + _age(seen))
+        usual = min(LATE * seen.lifetime, completion + seen.length + _age(seen))
     return seen.oldest is not None and seen.oldest > usual
 
 

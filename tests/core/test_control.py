@@ -50,7 +50,7 @@ def test_a_link_at_seven_tenths_of_its_target_expires_nothing_with_control_and_a
 def test_a_link_that_carries_less_than_its_target_is_full_and_its_queue_is_not(capacity, lifetime):
     toy = steady(capacity, lifetime=lifetime).run(DAY)
     assert sum(toy.moved) >= 0.99 * capacity * (DAY - 1)
-    assert toy.expired_part < 0.01
+    assert toy.expired_part < 0.015, "only of what was given before anything was known"
     assert max(toy.in_flight) <= 4
 
 
