@@ -7,8 +7,9 @@ and is used until a service refuses it.
 
 Who asks, and what comes of it:
 
-1. FTS and storages: `Credentials.access` (in `__init__.py`) reads the file again when it has changed, and raises
-   NeedsOperator with the hold `credentials` for one that has expired: no call is made with it.
+1. FTS and storages: `Credentials.access` (in `__init__.py`) decides. It reads the file again when it has changed,
+   and raises NeedsOperator with the hold `credentials` for one that has expired: no call is made with it. FTS acts
+   with a proxy that is delegated to it for 12 hours at most, and anew below 6 hours (`backends/fts/client.py`).
 2. Rucio: its client finds credentials by rucio.cfg. `credentials_until` in `backends/rucio/identity.py` asks here
    for the end of what the client uses; the server alone says that they are refused (`backends/rucio/errors.py`).
 3. The warning: both give their end to `Identity.credentials_until`. `_watch` in `engine/health_checks.py` logs it
@@ -16,7 +17,11 @@ Who asks, and what comes of it:
    is asked every few minutes whether the credentials have been renewed.
 4. The hold: NeedsOperator from any call reaches `EngineContext.fail`, which marks the whole service as broken.
    `_held` in `engine/opening.py` gives its links the hold in the next cycle, `engine/closing.py` in the open one.
-5. The way back: `engine/health_checks.py` asks a broken service until it accepts us. Nothing has to be restarted.
+   A storage that refuses us while a source is listed is no such trouble: it says nothing of FTS, so that only
+   links from this source are held, by `source-unavailable` (`_of_source` in `backends/fts/inventory.py`).
+5. The way back: `engine/health_checks.py` asks a broken service until it accepts us. What is in a file is renewed
+   in its place, without a restart. A token in the variable BEARER_TOKEN cannot be renewed from outside: a process
+   keeps the environment with which it began, so that `run` has to be started again.
 """
 
 from __future__ import annotations

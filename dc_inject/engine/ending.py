@@ -4,8 +4,9 @@ Ending an incomplete rule cancels its transfers; millions of cancelled transfers
 each cancel comes an exact look at what the rule has moved, and between cancels a look at those that are left:
 what has become complete meanwhile ends at once, what is gone needs no cancel.
 
-`ManualEnd` drives the `Reconciler` (see there for the lifetime of a rule) and waits for the answers. It works
-without a ledger as well; then nothing is written down.
+`ManualEnd` drives the `Reconciler` (`reconciler.py`), which makes the calls, and waits for the answers. What is
+complete and what is not, it reads from `stage` in `planning/reconcile.py`; how long a rule lives without it, is in
+`planning/lifetime.py`. It works without a ledger as well; then nothing is written down.
 """
 
 from __future__ import annotations

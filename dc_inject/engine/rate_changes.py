@@ -7,6 +7,8 @@ A run looks for them every few seconds. What they make of the menus is in `plann
 - What was booked as due in the open cycle stays. A higher rate waits for the next cycle. A lower one is heeded
   at once (`heed_lower_rates`): intents that still wait are dropped to what the rest of the cycle is now due, and
   the difference is forgiven. So due less forgiven is the integral of the rates as they were in force, to a byte.
+  The exception is a rate that is lowered and raised again in one cycle: what was dropped does not come back, and
+  the lowest of it counts to the end of the cycle (`_held`).
 - A flow with a goal is forgiven only what was dropped, since its due is not the integral of a rate alone: what it
   is short of its goal is due again.
 """

@@ -11,8 +11,8 @@ else it ends with its lifetime. What it leaves at its destination is *deleted* (
 
 `Reconciler` is the one way to do this. That an end is asked for is written down before the call leaves, and what
 was seen before anything follows on it, so that a process may die between any two steps. `Rounds` drives it in a
-run, where calls must not keep the engine waiting. `ManualEnd` (`ending.py`) drives it for `dc-inject end`, where a
-person waits for each answer.
+run, where calls must not keep the engine waiting: `round` decides what is ended, and `_end_stalled` does for what
+is stalled. `ManualEnd` (`ending.py`) drives it for `dc-inject end`, where a person waits for each answer.
 """
 
 from __future__ import annotations

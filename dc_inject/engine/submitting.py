@@ -1,7 +1,9 @@
 """Submitting a batch: intents whose moment has come go out together, and each answer is written down.
 
-What is planned waits on disk as an intent until its moment of release (`planning/release.py`). Then the intents of
-a link whose moment has come go out in one call. That they are called is written before the call leaves
+What is planned waits on disk as an intent until its moment of release (`planning/release.py`). Then the first
+intents of a link whose moment has come go out together: at most 100 of them, with 2,000 files in all unless one
+alone has more (`first_batch`; the limits are in `model/ports.py`). Rucio's back end makes one call of those that
+are alike and can share it (`_batches`), FTS's a request for each job. That they are called is written before that
 (`Injections.call`), so that a lost answer leaves them in doubt and never makes them twice. How many calls a
 service gets at once follows how it answers (`call_limits.py`). What an answer makes of an entry is decided in
 `model/transitions.py`; what follows a refusal here: another item in the same cycle, a later try, or none.

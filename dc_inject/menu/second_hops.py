@@ -1,4 +1,7 @@
-"""Second hops: where what has landed goes on to, once for each copy, after which the first copy is ended."""
+"""Second hops: the flow that `then:` of a menu makes, from where first hops end to where what has landed goes on.
+
+What goes on, and when, is in `planning/second_hops.py`: a dataset once; of a job also, later on, what failed.
+"""
 
 from __future__ import annotations
 

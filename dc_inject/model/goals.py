@@ -4,8 +4,10 @@
     left of a keep    =  keep - on its way - debt
     left of an again  =  what of the pool is not at the destination - debt
 
-The debt was due and not injected yet. What failed, or expired before it had arrived, is in none of the three, so
-it comes back by itself. A cycle is due its rate's integral, but no more than what is left.
+The debt was due and is not injected (yet): what is known to have failed is debt again, with a goal or without
+(`backends/fts/failed_files.py`). What expired before it had arrived is in none of the three, so with a goal it is
+due again by itself; without a goal it stays injected and does not come back. A cycle is due its rate's integral,
+but no more than what is left.
 
 What a link has on its way may be bounded beside that, by what the link carries: `Control` says whether.
 """
@@ -90,7 +92,10 @@ class Recycle:
 
 @dataclass(frozen=True, slots=True)
 class SecondHop(Recycle):
-    """What has landed goes on, each copy once: its pool is what is complete at the source and did not yet."""
+    """A second hop: what has landed goes on. Its pool is what is complete at the source and has not gone on yet.
+
+    It is due (`due`, as for `Recycle`) no more than that. Files that failed on their way on are in it again.
+    """
 
     kind: ClassVar[str] = "then"
 

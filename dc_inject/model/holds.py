@@ -3,7 +3,8 @@
 Each row of a cycle that got less than its due has exactly one hold, the leading one, with the numbers behind it.
 docs/reference/holds.md says what each means and what a user can do; here is what the program has to know of it.
 
-A hold arises in one of four places, in this order of time; CONTRIBUTING names the function of each hold:
+A hold arises in one of five places, in this order of time; CONTRIBUTING names for each hold the functions in which
+it is decided:
 
 1. When dues are written (`engine/opening.py`: `dues`). Whoever is paused is due nothing. Of the holds of time
    (`planning/pace.py`: `_due`) the one that took most of the cycle leads; it counts where nothing is left to be
@@ -17,10 +18,16 @@ A hold arises in one of four places, in this order of time; CONTRIBUTING names t
    in `Hold`. Else it is what stopped the choice of datasets; else that nothing fitted. Where only old debt is
    forgiven, it is the hold of the cycle before.
 4. In the middle of the cycle (`engine/context.py`: `trouble`). The first kind of trouble of a link counts.
+5. When the cycle is closed (`engine/closing.py`). Calls for which there was no time are `overload` (`_troubles`).
+   Trouble replaces what planning said if it cost at least half of what is missing (`_leading`). A row that is
+   short without a hold gets one (`_why_short`): that of a service that stands still, `failing`, `api-errors`, or
+   else `too-coarse`. A cycle that was left open is `not-running` (`close`).
 
-When the cycle is closed (`engine/closing.py`), trouble replaces what planning said if it cost at least half of
-what is missing (`_leading`). A row that is short without a hold gets one there (`_why_short`). The ledger writes
-them into the rows that got less than their due (`ledger/cycles.py`: `close_cycle`); after that they never change.
+The ledger writes them into the rows that got less than their due (`ledger/cycles.py`: `close_cycle`); after that
+they never change.
+
+What a service refuses carries its hold in the error (`hold` of `model/errors.py`); the back end sets it where it
+translates the error (`errors.py` of each), and `fail` of `engine/context.py` passes it on.
 """
 
 from __future__ import annotations
@@ -64,7 +71,7 @@ class Trait(Flag):
     HOPELESS = auto()  # nothing can be injected, and no waiting is likely to mend it
     OUTAGE = auto()  # something did not work, so a step of a mini-challenge says nothing of the link
     LINK = auto()  # it follows from what the link does
-    OUTRANKS = auto()  # it explains a row by itself, whatever a service says meanwhile
+    OUTRANKS = auto()  # before a row is closed (`engine/readings.py`), it counts whatever a service says meanwhile
     ITEMS = auto()  # trouble with single datasets or files, not with calls
     LEAVES = auto()  # it leaves bytes that other links may have: neither we nor everybody is short of something
     NO_LIMIT = auto()  # a link that has it is not limited by anything

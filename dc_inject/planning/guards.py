@@ -60,7 +60,11 @@ Engaged = Mapping[Hold, int]  # guards that hold a link -> for how many cycles t
 
 
 def engaged(before: Engaged, readings: Mapping[Hold, Reading]) -> dict[Hold, int]:
-    """Return which guards hold a link in the cycle that begins; `before` are those of the last one."""
+    """Return which guards hold a link in the cycle that begins; `before` are those of the last one.
+
+    They are the holds `source-unavailable`, `destination-unavailable`, `failing`, `deletion-lag`,
+    `destination-full` and `fts-queue`.
+    """
     now: dict[Hold, int] = {}
     for guard in GUARDS:
         reading = readings.get(guard.hold)

@@ -1,4 +1,7 @@
-"""Holds by limits: what destinations, sites and the campaign let through, and who gets it when it is not enough.
+"""Holds by limits: what may go out in a cycle, and who gets it when it is not enough.
+
+The limits are those of links (`failing`, `backlog`), of pools (`pool-dry`), of destinations (`destination-full`,
+`deletion-lag`, `quota`), of sites and of the campaign.
 
 A constraint has members (flows) and a capacity for one cycle:
 

@@ -130,8 +130,8 @@ def until_ended(
 def deliverable_bytes(flow: Flow, arriving: float | None, coming: int) -> int | None:
     """Return how many bytes more would arrive within the longest lifetime; None where nothing was observed.
 
-    `arriving` is the rate at which bytes came in the last cycles, in bytes per second; `coming` are bytes on their
-    way.
+    That is the limit of the hold `backlog`. `arriving` is the rate at which bytes came in the last cycles, in
+    bytes per second; `coming` are bytes on their way.
     """
     if arriving is None:
         return None

@@ -1,7 +1,8 @@
 """A line: one demand while it is decided on; and the table of all lines of a situation.
 
-A line begins with what is known of its link: what the link may not take (uniqueness), the lifetime of its rules,
-and what constraints have to know of it. Budgets and items are filled in by `budget.py` and `selection.py`.
+A line begins with what is known of its link: what the link may not take (uniqueness), whether it gets slices, the
+lifetime of its rules, and what constraints have to know of it. Budgets and items are filled in by `budget.py` and
+`selection.py`.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ class Table:
         if flow.once and pool:
             taken = Taken(self._taken[name] if unique else set(self._taken[name]), self._once_only[flow.scenario])
             count, size = pool.among(taken)
-        cuts = self._cuts_at(name) if flow.slices and unique and not flow.once else None
+        cuts = self._cuts_at(name) if flow.slices and flow.link.service.cuts and not flow.once else None
         if cuts and pool:
             size -= cuts.left(pool)
         smallest = next_size(pool, taken, cuts)
@@ -231,14 +232,14 @@ def next_size(pool: Pool | None, taken: AbstractSet[str], cuts: Cuts | None) -> 
 
 
 def _probe(demand: Demand, smallest: int | None) -> int | None:
-    """Return what a link may still have while most of its transfers fail; None while they do not."""
+    """Return what a link may have while most of its transfers fail (hold `failing`); None while they do not."""
     if not (demand.failed > FAILING if demand.failing is None else demand.failing):
         return None
     return max(int(PROBE * demand.due), smallest or 0)
 
 
 def _deliverable(demand: Demand, smallest: int) -> tuple[int | None, Numbers]:
-    """Return how many bytes more would arrive in time (None: not known), and on what that rests.
+    """Return how many bytes more would arrive in time (None: not known), and on what that rests: hold `backlog`.
 
     Where the controller acts it is what its window has room for. An empty link may have its smallest dataset.
     """

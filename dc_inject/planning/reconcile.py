@@ -1,8 +1,9 @@
 """What to do about injections that exist: retry, look up, settle, end. Pure: it decides, the engine acts.
 
 `stage` says how an entry stands. A run ends (`to_end`) what is complete and has dwelt, what found files at its
-destination already, what has outlived its lifetime in a service that ends nothing by itself, and rules that are
-stalled. `dc-inject end` ends by stage what a person asks for.
+destination already, and what has outlived its lifetime in a service that ends nothing by itself. It ends rules
+that are stalled (`is_stalled`) as soon as it sees that they are (`Rounds._end_stalled` in `engine/reconciler.py`).
+`dc-inject end` ends by stage what a person asks for.
 
 A rule is stalled when Rucio has suspended it, or has not begun with it some minutes after accepting it. Rucio
 takes rules of 10,000 files and more asynchronously, whatever it is asked for, and suspends those without quota

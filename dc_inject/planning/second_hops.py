@@ -4,14 +4,20 @@ Through Rucio a dataset goes on whole. Through FTS each file goes on by itself: 
 and what failed in the second one goes on again with a later job, for as long as the first copy may stay.
 
 1. In the menu (`then:`) a second hop becomes a flow of its own (`second` in `menu/second_hops.py`). Its goal is
-   `SecondHop`: it is due its rate, but no more than has landed at its source and not gone on (`remaining` in
-   `engine/goals.py`).
+   `SecondHop`, which is due its rate, but no more than has landed at its source and not gone on (`due` in
+   `model/goals.py`; `remaining` in `engine/goals.py` adds up what has).
 2. `second_hops` here matches first copies with second ones. `engine/second_hops.py` feeds it from the ledger:
-   `landed` is the pool of a second hop, of copies that live long enough (`may_go_on` in `planning/lifetime.py`).
-3. A second copy ends before the first one, from which it is read (`_within` in `engine/preflight.py`).
-4. A first copy is not ended while it is read, or may go on still (`_kept_for_second_hops` in
-   `engine/reconciler.py`, by `bound` here); so it is planned to stay for both (`until_ended` in
-   `planning/lifetime.py`).
+   `landed` is the pool of a second hop, of copies whose end is not asked for and that live at least for the `min`
+   of the second hop's lifetime (`may_go_on` in `planning/lifetime.py`).
+3. The last look (`engine/preflight.py`) lets a second copy end before the first one, from which it is read, by the
+   time between two observations (`_within`). Where less than that `min` would be left, it is not asked for: a
+   dataset is set aside, a job left out (`_fit_job`), and the trouble is `pool-dry`. A dataset that landed counts
+   as complete by its rule's locks, since Rucio's summary of replicas follows minutes later (`why_not`).
+4. A run does not end (`_kept_for_second_hops` in `engine/reconciler.py`) what is in `bound` here: a first copy
+   that may go on still while the second hop's window is open, or that is being read; and a complete second copy,
+   for as long as its first one exists. Only what is being read outlives its lifetime, where ending is up to us.
+5. So a first copy is planned to stay for its own completion, a cycle of waiting, and the second's completion
+   (`until_ended` in `planning/lifetime.py`).
 """
 
 from __future__ import annotations

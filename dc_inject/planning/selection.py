@@ -205,7 +205,7 @@ def rules_left_of(limits: Limits, length: timedelta, spent: int, made: int) -> i
 
 
 def why(line: LinkPlan) -> Held | None:
-    """Return the one reason why a line gets less than its due, or why some of its debt is forgiven."""
+    """Return the leading hold: why a line gets less than its due, or why some of its debt is forgiven."""
     demand = line.demand
     if demand.held is not None:
         return demand.held

@@ -2,13 +2,22 @@
 
 A budget is met to within half a file, by the mean size of a dataset's files: which bytes the chosen ones really
 have is seen just before they go out, and the next cycle makes up for it. What is at a place is known by ranges of
-files, so a slice keeps its parent and whatever overlaps with it from that place, and a parent all of its slices.
+files, so a slice keeps its parent and whatever overlaps with it from that place, and a parent all of its slices
+(`blocked` in `model/items.py`).
 
 What a slice is, by its name and its range of files, says `model/items.py`. Whole datasets come first; `cut` here
 fills what is left of the budget (`_take_whole_and_cut` in `selection.py`). When it is intended, a slice becomes a
 temporary dataset (`made_slice` in `model/naming.py`), which the last look weighs and `submit` makes
-(`backends/rucio/slice_datasets.py`). Where Rucio refuses one, the link takes whole datasets for a while
-(`no_slices` in `engine/context.py`).
+(`backends/rucio/slice_datasets.py`).
+
+Nothing is cut for a volume, of which each dataset goes out once as a whole, nor through a service that has no
+temporary datasets (`cuts` in `model/services.py`): `_line` in `link_plan.py` decides that. Second hops have no
+slices (`menu/second_hops.py`). Where Rucio refuses a slice, the link takes whole datasets for a while (`no_slices`
+in `engine/context.py`).
+
+A temporary dataset goes an hour after its rule was ended (`ended` in `slice_datasets.py`, `SLICE_AFTER` in
+`lifetime.py`). If nobody lets it go, as when a rule expires by itself, its own lifetime ends it a day after its
+rule's (`SLICE_LONGER`).
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ word of a short list.
 The way back to the debt:
 
 1. `_with_files` in `observing.py` adds up the bytes of a job's failed files. A job that FTS does not know any more
-   has failed with all that was not seen to move (`_note_missing`). Through Rucio a rule fails as a whole, when it
-   was stalled and is gone: `with_stalled_named` in `planning/reconcile.py`.
+   has failed with all that was not seen to move (`_note_missing`).
 2. `_measured` in `model/transitions.py` keeps those bytes in `Entry.failed`, which only grows.
 3. `Entry.injected` (`model/types.py`) is less by as much; triggers in `ledger/schema.sql` keep the account in the
    same way. `_lost` in `engine/closing.py` tells it as news of the cycle in which it became known.
@@ -16,6 +15,13 @@ The way back to the debt:
    in the next cycles, within the cap.
 5. What would fail again is not given again: files of a class in `UNFIT` are set aside for their destination
    (`_set_unfit_aside` in `engine/reconciler.py`), and a link of which most fails gets the hold `failing`.
+
+Through Rucio no observation tells of failed bytes (`backends/rucio/observing.py`): STUCK files are tried again by
+Rucio until the rule ends. What comes back to the debt is only what a stalled rule (suspended, or not begun minutes
+after it was accepted) had not moved when it is gone: `with_stalled_named` in `planning/reconcile.py`. A rule with
+STUCK files that expires unfinished, or that somebody ends, stays injected with all of its bytes: its cycle has
+asked for them, and the debt does not ask again. Only a link with a goal is due them once more (`model/goals.py`),
+since they have not moved and are not on their way. Where control acts, STUCK files count for the hold `failing`.
 """
 
 from __future__ import annotations

@@ -124,7 +124,10 @@ class Inventory:
 
 
 def _of_source(error: ServiceError) -> ServiceError:
-    """Return an error of a storage as one of this source: it says nothing of FTS, nor of other storages."""
+    """Return an error of a storage as one of this source (hold `source-unavailable`).
+
+    It says nothing of FTS, nor of other storages.
+    """
     match error:
         case Refused():
             return SourceRefused(error.message, error.hint)

@@ -93,7 +93,7 @@ class Slices:
             raise
 
     def ended(self, injection: Injection) -> ServiceError | None:
-        """Let the dataset of a slice go soon, now that its rule was ended; returns what stood in the way.
+        """Let a slice's temporary dataset go soon, now that its rule was ended; returns what stood in the way.
 
         That is no failure: it goes by its lifetime in any case.
         """
