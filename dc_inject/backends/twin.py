@@ -257,7 +257,7 @@ class TwinBackend:
 def named(pattern: str, source: str, number: int) -> str:
     """Return a name that fits a DID pattern: its wildcards are filled in, the last `*` with source and number."""
     scope, colon, name = pattern.rpartition(":")
-    filled = re.sub(r"\[(.)[^\]]*\]|\?", lambda found: found[1] or "x", name)
+    filled = re.sub(r"\[(.)[^\[\]]*\]|\?", lambda found: found[1] or "x", name)
     first, star, last = filled.rpartition("*")
     unique = f"{source}-{number:05}" if star else ""
     return f"{scope.replace('*', 'twin')}{colon}{first.replace('*', 'twin')}{unique}{last}"

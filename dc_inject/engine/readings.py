@@ -130,12 +130,13 @@ def ramping(view: Reader, now: datetime) -> Iterator[Ramping]:
         traffic = list(takewhile(lambda row: row.injected > 0, before))
         closed = next((row for row in (last, *before) if row.cycle.end <= now), None)
         begun = (traffic or [last])[-1].cycle.start
-        since = max(now - max(begun, view.since or begun), timedelta(0))
+        begun = max(begun, view.since or begun)
+        since = max(now - begun, timedelta(0))
         seconds = last.cycle.length.total_seconds()
         rate, moved = last.due / seconds, closed.moved / seconds if closed else 0.0
         slow = last.cycle == cycle and moved < FOLLOWS * rate
         if slow and (last.injected > 0 or traffic) and ramp.possible(rate, since, moved):
-            yield Ramping(key, ramp.allowed(since), now - since + ramp.time(rate))
+            yield Ramping(key, ramp.allowed(since), begun + ramp.time(rate))
 
 
 # --------------------------------------------------------------------------- as they are kept

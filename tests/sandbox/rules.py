@@ -41,5 +41,10 @@ def state(client: Client, rule: str) -> str:
 
 def locks(client: Client, rule: str) -> tuple[int, int, int]:
     """OK, replicating, stuck."""
+    return standing(client, rule)[1]
+
+
+def standing(client: Client, rule: str) -> tuple[str, tuple[int, int, int]]:
+    """The state of a rule with its locks, of one moment: what is stuck is soon tried again."""
     told = client.get_replication_rule(rule)
-    return told["locks_ok_cnt"], told["locks_replicating_cnt"], told["locks_stuck_cnt"]
+    return told["state"], (told["locks_ok_cnt"], told["locks_replicating_cnt"], told["locks_stuck_cnt"])

@@ -11,7 +11,7 @@ from rucio.common.exception import AccessDenied, RuleNotFound
 from dc_inject.model.errors import ServiceError
 from dc_inject.sandbox import Link, Rse, Sandbox
 from tests.conftest import client_for
-from tests.sandbox.rules import inject, locks, state, until
+from tests.sandbox.rules import inject, locks, standing, state, until
 
 pytestmark = pytest.mark.sandbox
 
@@ -84,8 +84,7 @@ def test_a_broken_link_makes_locks_stuck_and_leaves_others_alone(sandbox, ordina
     sandbox.set_links({(bad, bad_end): Link(rate=1e12, failures=1)})
     stuck = inject(ordinary, lost.scope, lost.name, bad, bad_end)
     sound = inject(ordinary, fine.scope, fine.name, good, good_end)
-    until(lambda: state(ordinary, stuck) == "STUCK")
-    assert locks(ordinary, stuck)[2] > 0
+    until(lambda: (seen := standing(ordinary, stuck))[0] == "STUCK" and seen[1][2] > 0)
     until(lambda: state(ordinary, sound) == "OK")
 
 

@@ -12,7 +12,7 @@ from rucio.client import Client
 
 from dc_inject.sandbox import Dataset, Rse, Sandbox, make_datasets
 from tests.conftest import client_for
-from tests.sandbox.rules import inject, locks, state, until
+from tests.sandbox.rules import inject, locks, standing, state, until
 
 pytestmark = pytest.mark.sandbox
 LINKS = 6  # tests that take the fixture `link`
@@ -93,8 +93,7 @@ def test_a_file_that_is_not_what_the_catalogue_says_never_becomes_ok(storage_gri
     path = next(iter(storage_grid.storage_files("XRD1", f"/rucio/{source}")))
     storage_grid.put("XRD1", path, storage_grid.storage_file("XRD1", path).size, seed="bit rot")
     rule = inject(ordinary, dataset.scope, dataset.name, source, destination)
-    until(lambda: locks(ordinary, rule) == (2, 0, 1))
-    assert state(ordinary, rule) == "STUCK"
+    until(lambda: standing(ordinary, rule) == ("STUCK", (2, 0, 1)))
     assert len(contents(storage_grid, "XRD2", destination)) == 2
     end(ordinary, rule)
 
