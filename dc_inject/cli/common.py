@@ -113,7 +113,7 @@ SCALE = click.option(
     "--scale",
     default=1.0,
     show_default=True,
-    type=click.FloatRange(min=0, min_open=True),
+    type=params.FiniteRange(min=0, min_open=True),
     help="Multiply every rate by this.",
 )
 TIMEOUT = click.option(

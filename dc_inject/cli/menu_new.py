@@ -229,7 +229,7 @@ def _heading_steps(said: dict[str, object]) -> list[Step]:
     steps = [
         ask("campaign", "Campaign, which binds menus into one exercise", lambda: NAME, str),
         ask("contact", "Contact, whom others ask about the traffic", lambda: LINE, common.who),
-        ask("timezone", "Parsed[str] zone of all times here", lambda: ZONE, lambda: "UTC"),
+        ask("timezone", "Time zone of all times here", lambda: ZONE, lambda: "UTC"),
         ask("start", "Start, or now", time, lambda: menu_heading.usual_window(zone())[0]),
         ask("end", "End", time, lambda: menu_heading.usual_window(zone(), str(said["start"]))[1]),
     ]

@@ -6,6 +6,7 @@ Values with a unit (`RATE`, `SIZE`, `DURATION`) become numbers. Texts that are c
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -43,6 +44,17 @@ class Parsed(click.ParamType[T]):
             self.fail(f"{message} ({hint})" if hint else message, param, ctx)
 
 
+class FiniteRange(click.FloatRange):
+    """A number in a range; `nan` and `inf` are none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401  as click has it
+        """Read it."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
+
+
 # --------------------------------------------------------------------------- values
 
 
@@ -50,11 +62,11 @@ def _moment(text: str) -> datetime:
     """Read ISO 8601 with an offset, or `now`; a time without an offset is refused: its zone would be a guess."""
     try:
         moment = SystemClock().now() if text == "now" else datetime.fromisoformat(text)
-    except ValueError:
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise WrongError(f"{text!r} is not a time", "such as 2027-02-08T10:00Z") from None
-    if moment.tzinfo is None:
-        raise WrongError(f"{text!r} has no zone", f"{text}Z for UTC, or an offset such as +01:00")
-    return moment.astimezone(UTC)
+    raise WrongError(f"{text!r} has no zone", f"{text}Z for UTC, or an offset such as +01:00")
 
 
 def _duration(text: str) -> timedelta:

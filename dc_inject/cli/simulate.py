@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +19,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dc_inject.backends.sim import InlineExecutor
-from dc_inject.cli import common, forecast
+from dc_inject.cli import common, forecast, params
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
 from dc_inject.model import Cycle, units
-from dc_inject.model.errors import MenuError, Problem, UsageError
+from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
 from dc_inject.model.services import SERVICES
 from dc_inject.system import files
 
@@ -57,7 +58,7 @@ class Simulated:
 )
 @click.option(
     "--days",
-    type=click.FloatRange(min=0, max=400, min_open=True),
+    type=params.FiniteRange(min=0, max=400, min_open=True),
     help="Stop injecting after so many days, at the end of a cycle [default: when the menus end].",
 )
 @click.option(
@@ -94,13 +95,20 @@ def simulate(
     logging.getLogger("dc_inject").setLevel(logging.ERROR)  # what the engine warns of is what is simulated
     if ledger_path is not None and ledger_path.exists():
         raise UsageError(f"{ledger_path} exists already", "name a new file for the ledger of the simulation")
-    with contextlib.ExitStack() as stack:
-        if ledger_path is None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="dc_inject-"))
-            ledger_path = Path(folder) / "simulation.sqlite"
-        ledger = stack.enter_context(Ledger.open(ledger_path, synchronous="OFF"))
-        made = run(menus, grid_file, ledger, days=days, seed=seed, links=links, scale=scale, shown=_progress)
-        forecast.show(fmt, made.campaign, ledger, made.world, made.start, made.end, seed)
+    with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder:
+        path = Path(folder) / "simulation.sqlite"
+        with Ledger.open(path, synchronous="OFF") as ledger:
+            made = run(menus, grid_file, ledger, days=days, seed=seed, links=links, scale=scale, shown=_progress)
+            forecast.show(fmt, made.campaign, ledger, made.world, made.start, made.end, seed)
+        if ledger_path is not None:  # at the end: what was refused or interrupted leaves nothing behind
+            _keep(path, ledger_path)
+
+
+def _keep(path: Path, goal: Path) -> None:
+    try:
+        shutil.move(path, goal)
+    except OSError as error:
+        raise LedgerError(f"{goal} cannot be written: {error.strerror or error}", "name another file") from None
 
 
 def run(

@@ -34,6 +34,7 @@ LATE = timedelta(hours=1)  # after its deletion lag, since when what ended shoul
 MEASURED = timedelta(hours=6)  # how far back deletions tell how long they take
 LINKS_AT_ONCE = 20  # that one call asks for queues
 LATELY = 4  # cycles of which deletions tell how fast they are
+LONGEST = 1e9  # seconds that a queue may seem to need: FTS's rate may be anything above 0
 REMEMBERED = 5  # cycles of which the least space counts
 SPACES = "spaces"  # of the signal that keeps them
 PACED = frozenset({Hold.FAILING, Hold.DELETION_LAG})  # guards that do not stop a link
@@ -176,7 +177,7 @@ def _used(destination: Destination) -> Reading:
 def _queued(queue: Queue | None, lifetime: timedelta) -> Reading:
     if queue is None:
         return Reading(None, {})
-    waits = queue.waiting * queue.file / queue.rate if queue.rate > 0 else 0.0
+    waits = min(queue.waiting * queue.file / queue.rate, LONGEST) if queue.rate > 0 else 0.0
     return Reading(
         waits / lifetime.total_seconds(), {"waiting": queue.waiting, "active": queue.active, "waits": round(waits)}
     )

@@ -40,7 +40,7 @@ def stored_or_none(moment: datetime | timedelta | None) -> int | None:
     return None if moment is None else stored(moment)
 
 
-@lru_cache(maxsize=1 << 14)  # what happens at once has the same time in thousands of rows
+@lru_cache(maxsize=1 << 10)  # what happens at once has the same time in thousands of rows
 def moment(number: int) -> datetime:
     """Return a stored time."""
     return EPOCH + timedelta(microseconds=number)

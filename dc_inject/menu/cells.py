@@ -54,8 +54,11 @@ class Amount(NamedTuple):
         return units.parse_rate(str(self))
 
 
-def rows(data: bytes, file: str, complain: Complain) -> tuple[str, list[Row]]:
-    """Return the separator and the rows of a table, but for empty lines, comments (`#`) and what is wrong."""
+def rows(data: bytes, file: str, complain: Complain, *, titled: bool = False) -> tuple[str, list[Row]]:
+    """Return the separator and the rows of a table, but for empty lines, comments (`#`) and what is wrong.
+
+    The first line of one that is `titled` names its columns, and tells the separator: a comma, if there is one.
+    """
     text = nodes.decode(data, file, complain)
     if text is None:
         return ",", []
@@ -63,7 +66,8 @@ def rows(data: bytes, file: str, complain: Complain) -> tuple[str, list[Row]]:
     content = [(Place(file, number), line) for number, line in enumerate(lines, start=1) if _has_content(line)]
     if not content:
         return ",", []
-    separator = next((one for one in SEPARATORS if any(one in line for _, line in content[:2])), "")
+    first, separators = (content[:1], SEPARATORS[::-1]) if titled else (content[:2], SEPARATORS)
+    separator = next((one for one in separators if any(one in line for _, line in first)), "")
     if not separator:
         complain(content[0][0], "the line has one cell", "separate cells by comma, semicolon or tab")
         return ",", []

@@ -117,7 +117,7 @@ class Reading:
         """Return a CSV file of links as the list that could have been written in the menu."""
         links, data = Seq([], file.place), self._read(file)
         complain = FirstComplaints(self.complain)
-        _, rows = (",", []) if data is None else cells.rows(data, path_of(file), complain)
+        _, rows = (",", []) if data is None else cells.rows(data, path_of(file), complain, titled=True)
         head = rows[0].cells if rows else ()
         if rows and (not {"from", "to"} <= set(head) or not _ASKS & set(head) or len(set(head)) < len(head)):
             complain(head[0].place, f"the columns are {', '.join(head)}", "begin with a line `from,to,rate`")

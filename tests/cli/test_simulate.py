@@ -63,6 +63,16 @@ def test_what_it_ends_with_for_programs(tmp_path):
     assert "exists already" in again.exception.message
 
 
+def test_what_is_refused_leaves_no_ledger(tmp_path):
+    """So the same command works once its grid is mended."""
+    (grid := tmp_path / "grid.yaml").write_text("grid: one")
+    menu = ROOT / "menus" / "twin" / "one-link" / "menu.yaml"
+    done = run(menu, "--grid", grid, "--ledger", tmp_path / "kept.sqlite")
+    assert isinstance(done.exception, MenuError)
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.yaml"]
+    assert run(menu, "--grid", grid, "--days", "nan").exit_code == 2
+
+
 def test_a_disk_that_is_too_small_is_told():
     done = of("full-disk", "--days", 0.25, "--format", "json")
     (link,) = json.loads(done.stdout)["forecast"]

@@ -13,6 +13,7 @@ from dc_inject.model.ports import Queue
 from dc_inject.model.transfers import LINK_LIMIT, STORAGE_LIMIT, TransferLimit
 
 _ANY = "*"
+LARGEST = 1e15  # files, bytes of a file, or bytes a second
 _LATELY = 5  # rows of the optimizer, one a minute, of which the mean counts
 
 Row = Mapping[str, Any]
@@ -46,12 +47,20 @@ def queues(connection: Connection, links: Iterable[Link]) -> dict[Link, Queue]:
         rows: Sequence[Row] = connection.call("get", f"/optimizer/evolution?{urlencode(ends)}")
         lately = [row for row in rows if _of(row, ends)][:_LATELY]  # the newest first
         if lately:
-            now, sizes = lately[0], [float(row["filesize_avg"]) for row in lately if row["filesize_avg"]]
-            rate = sum(float(row["throughput"]) for row in lately) / len(lately)
+            now, sizes = lately[0], [_number(row["filesize_avg"]) for row in lately if row["filesize_avg"]]
+            rate = sum(_number(row["throughput"]) for row in lately) / len(lately)
             size = sum(sizes) / len(sizes) if sizes else 0.0
             active = now.get("actual_active", now["active"])
-            found[link] = Queue(int(now["queue_size"]), int(active), rate, int(size))
+            found[link] = Queue(int(_number(now["queue_size"])), int(_number(active)), rate, int(size))
     return found
+
+
+def _number(value: object) -> float:
+    """Read a number of FTS's; raises ValueError for one with which nobody can plan: it may be anything."""
+    number = float(str(value))
+    if not 0 <= number <= LARGEST:
+        raise ValueError("a number is too large, or negative")
+    return number
 
 
 def _of(row: Row, ends: Mapping[str, str]) -> bool:

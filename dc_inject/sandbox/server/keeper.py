@@ -96,6 +96,7 @@ def run(command: Sequence[str], stop: threading.Event, ask: signal.Signals, sock
             if any(queue.too_long(child.pid) for queue in queues):
                 say(f"nothing was accepted for {HUNG:.0f} s, so it is started again")
                 child.kill()
+                child.wait()
         if child.poll() is None:
             child.send_signal(ask)
             with contextlib.suppress(subprocess.TimeoutExpired):

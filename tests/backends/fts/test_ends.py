@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from dc_inject.backends.fts import Delegation, FtsBackend
-from dc_inject.model.errors import NeedsOperator, Temporary
+from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.ports import Queue
 from dc_inject.storage import Look, Reach
 
@@ -56,6 +58,22 @@ def test_queues_are_what_the_optimizer_tells_of_the_last_minutes(fts: FakeFts, b
     assert backend.queues([link]) == {link: Queue(900, 12, 2e8, 2 * 10**9)}
     fts.instead += [("GET", "/optimizer/evolution", (200, []))]
     assert backend.queues([link]) == {}
+
+
+@pytest.mark.parametrize("field", ["queue_size", "filesize_avg", "throughput", "actual_active"])
+@pytest.mark.parametrize("value", [1e308, -1, "NaN", "Infinity", [], 10**30])
+def test_a_queue_in_numbers_that_cannot_be_is_not_understood(
+    fts: FakeFts, backend: FtsBackend, field: str, value: object
+) -> None:
+    """Nobody plans with them: one answer must not stop a campaign."""
+    link = LINK._replace(source="davs://a:1/x", destination="davs://b:2/y")
+    row = {
+        "source_se": "davs://a", "dest_se": "davs://b", "active": 20, "actual_active": 12, "queue_size": 900,
+        "throughput": 3e8, "filesize_avg": 2e9, field: value or [[]],
+    }  # fmt: skip
+    fts.instead += [("GET", "/optimizer/evolution", (200, [row]))]
+    with pytest.raises(ServiceError):
+        backend.queues([link])
 
 
 def test_storages_are_asked_as_sources_and_as_destinations(backend: FtsBackend, store: Store) -> None:
