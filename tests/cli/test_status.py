@@ -286,6 +286,8 @@ def test_a_link_on_which_fts_still_grows_is_told(made: Made) -> None:
         (told,) = status.standing("dc27", view, CYCLE.end)["ramping"]
         assert (told["destination"], told["carries"]) == ("T1_US_FNAL_Disk", (66 + 15) * 6e6)
         assert told["until"] == "2027-02-08T10:17:20Z"
+        (early,) = status.standing("dc27", view, START - timedelta(days=99))["ramping"]
+        assert early["until"] == told["until"], "it counts from the begin, whenever somebody asks"
         assert status.standing("dc27", view, CYCLE.end + timedelta(minutes=3))["ramping"] == []
     shown = run("status", "dc27", "--ledger", made.path).stdout
     assert "FTS still ramping: T2_CH_CERN -> T1_US_FNAL_Disk, about " in shown
