@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 from collections.abc import Iterator
@@ -49,7 +50,10 @@ def link(storage_grid: Sandbox, links) -> Iterator[tuple[str, str, Dataset]]:
 def contents(grid: Sandbox, storage: str, rse: str) -> set[tuple[str, int, str]]:
     """What lies on disk below an RSE: path within it, size, checksum."""
     prefix = f"/rucio/{rse}"
-    files = [grid.storage_file(storage, path) for path in grid.storage_files(storage, prefix)]
+    files = []
+    for path in grid.storage_files(storage, prefix):
+        with contextlib.suppress(FileNotFoundError):  # it may be deleted just now
+            files.append(grid.storage_file(storage, path))
     return {(file.path.removeprefix(prefix), file.size, file.adler32) for file in files}
 
 
