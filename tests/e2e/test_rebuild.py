@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from dc_inject.ledger.check import check
 from dc_inject.model import State
 from dc_inject.sandbox import Link, Sandbox
 from tests.e2e.files import Storages, jobs
-from tests.e2e.tool import ACCEPTED, Tool, add_stock, asked, given, rules, this_cycle, until
+from tests.e2e.tool import ACCEPTED, Running, Tool, add_stock, asked, given, rules, this_cycle, until
 
 pytestmark = pytest.mark.sandbox
 
@@ -29,10 +31,26 @@ def closed(tool: Tool, campaign: str) -> int:
     return len({row.cycle for row in tool.rows(campaign) if row.closed and row.injected})
 
 
+def held_between_calls(tool: Tool, campaign: str, running: Running) -> bool:
+    """Hold the process; let it go on if a call of it is under way, which the service would answer after its death.
+
+    A rebuild sees what is there when it looks, and the test compares with what is there now.
+    """
+    running.send(signal.SIGSTOP)
+    os.waitid(os.P_PID, running.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    if any(entry.state is State.CALLED for entry in tool.entries(campaign)):
+        running.send(signal.SIGCONT)
+        return False
+    return True
+
+
 def killed_after_two_cycles(tool: Tool, campaign: str, menu: Path) -> None:
     """Run until two cycles are closed and the third has begun, and take the process and its ledger away."""
     running = tool.start("run", menu)
     until(lambda: closed(tool, campaign) >= 2, "two cycles")
+    until(
+        lambda: held_between_calls(tool, campaign, running), "a moment in which the service is asked for nothing"
+    )
     running.process.kill()
     running.ends(-9)
     for end in ("", "-wal", "-shm"):
