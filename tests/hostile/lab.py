@@ -33,7 +33,7 @@ CODES = {
     -signal.SIGINT,
 }  # the last: stopped when it had said all, and waited for calls at its exit
 MOST_MEMORY = dict.fromkeys(COMMANDS, 200_000_000)  # bytes resident: an answer of 64 MB, and what all need
-MOST_MEMORY |= dict.fromkeys(("run", "link"), 700_000_000)  # eight such answers at a time
+MOST_MEMORY |= dict.fromkeys(("run", "link"), 400_000_000)  # rows take more, and kept errors hold some
 UNAVAILABLE = 4  # the exit code where a service or a storage does not answer
 TRIES = 3  # to begin in good weather
 STOP = 90.0  # seconds for a stop: half a minute is for answers under way, the rest for a busy machine

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -135,3 +136,14 @@ def test_a_listing_cannot_name_what_is_deleted(server, storage):
     server.folders |= {"/dc", "/dc/dc_inject", top, f"{top}/s", f"{top}/s/mine", f"{top}/s/mine/20270208T100000Z"}
     assert Folders(storage, Workers(2, "storage")).of_campaign(f"{server.url}/dc", "rehearsal") is None
     assert server.deleted() == []
+
+
+def test_that_folders_stay_is_said_once_and_not_for_each_job(server, storage, caplog):
+    """A storage may let nobody delete folders, and a campaign has a hundred thousand of them."""
+    caplog.set_level(logging.INFO)
+    server.folders |= {"/dc", f"/dc{JOB}"}
+    server.tricks["DELETE"] = status(403)
+    folders = Folders(storage, Workers(2, "storage"))
+    for _ in range(3):
+        folders.of_file(f"{server.url}/dc{FILE}", f"{server.url}/dc", "rehearsal")
+    assert caplog.text.count(f"empty folders stay at {server.url}/dc: ") == 1

@@ -26,6 +26,7 @@ class Folders:
         """Take the storage (as destination), and the workers that bound its requests."""
         self._storage = storage
         self._workers = workers
+        self._stay: set[str] = set()  # prefixes of which it was said
 
     def of_job(self, injection: Injection) -> ServiceError | None:
         """Delete the folder of a job that is over."""
@@ -70,8 +71,10 @@ class Folders:
             self._storage.delete_folder_if_empty(folder)
         except Missing:
             pass
-        except Permanent as error:
-            log.info("an empty folder stays: %s", error.message)
+        except Permanent as error:  # of each job's folder again: said once
+            if folder.prefix not in self._stay:
+                log.info("empty folders stay at %s: %s", folder.prefix, error.message)
+            self._stay.add(folder.prefix)
         except ServiceError as error:
             return error
         return None
