@@ -171,8 +171,10 @@ class Engine:
 
     def _reached(self, now: datetime) -> bool:
         """Whether all that is still to come are volumes, each of which has arrived, to within half a dataset."""
-        flows, cycle = [flow for flow in self._campaign.flows if now < flow.end], self._cycle
-        if cycle is None or not flows or not all(isinstance(flow.goal, Volume | SecondHop) for flow in flows):
+        if not all(isinstance(flow.goal, Volume | SecondHop) for flow in self._campaign.left(now)):
+            return False  # asked at every step: mostly, the first flow tells
+        flows, cycle = list(self._campaign.left(now)), self._cycle
+        if cycle is None or not flows:
             return False
         rows = {row.key: row for row in self._context.ledger.rows(cycle=cycle)}
         at_rest = {key for key, row in rows.items() if not (row.due or row.forgiven or row.held)}

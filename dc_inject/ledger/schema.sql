@@ -330,6 +330,12 @@ BEGIN
       - iif(OLD.state IN ('called', 'live'), OLD.files - OLD.files_done, 0),
     rules = rules + (NEW.accepted_at IS NOT NULL) - (OLD.accepted_at IS NOT NULL)
   WHERE id = NEW.account;
+END;
+
+CREATE TRIGGER injection_counted_anew
+AFTER UPDATE OF state, bytes ON injection
+WHEN NEW.state IS NOT OLD.state OR NEW.bytes IS NOT OLD.bytes
+BEGIN
   UPDATE state_count SET entries = entries - 1, bytes = bytes - OLD.bytes WHERE state = OLD.state;
   INSERT INTO state_count VALUES (NEW.state, 1, NEW.bytes)
     ON CONFLICT (state) DO UPDATE SET entries = entries + 1, bytes = bytes + NEW.bytes;

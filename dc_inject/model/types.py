@@ -3,7 +3,7 @@
 # Units everywhere: sizes in bytes (int), rates in bytes per second (float), times in aware UTC.
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -267,6 +267,10 @@ class Campaign:
     def flows(self) -> tuple[Flow, ...]:
         """The flows of all menus, in the order of the menus."""
         return tuple(flow for menu in self.menus for flow in menu.flows)
+
+    def left(self, now: datetime) -> Iterator[Flow]:
+        """Give the flows that have not ended by `now`, in the order of the menus."""
+        return (flow for menu in self.menus for flow in menu.flows if now < flow.end)
 
     @property
     def start(self) -> datetime:
