@@ -27,7 +27,7 @@ from dc_inject.model import Entry, FlowKey, Held, Hold, Link, Mode, State
 from dc_inject.model.ports import Queue, RseFacts
 from dc_inject.planning import guards
 from dc_inject.planning.guards import Reading
-from dc_inject.planning.holds import Destination
+from dc_inject.planning.limits import Destination
 from dc_inject.planning.situation import Demand, Situation
 
 LATE = timedelta(hours=1)  # after its deletion lag, since when what ended should be gone

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dc_inject.planning import control, holds
-from dc_inject.planning.holds import Constraint
+from dc_inject.planning import control, limits
+from dc_inject.planning.limits import Constraint
 from dc_inject.planning.link_plan import LinkPlan, with_overhead
 
 CAP = 2  # cycles' worth of debt that a cycle may make up
@@ -26,12 +26,12 @@ def set_budgets(lines: Sequence[LinkPlan], constraints: Sequence[Constraint]) ->
     """Turn debts into budgets, and share what is scarce by priority, then in proportion."""
     claims = [line.claim for line in lines]
     dues = [0 if line.demand.held else line.due for line in lines]
-    let_through, lasting = holds.cut(dues, claims, [c for c in constraints if c.lasting])
+    let_through, lasting = limits.cut(dues, claims, [c for c in constraints if c.lasting])
     for line, due, part in zip(lines, dues, let_through, strict=True):
         line.limited = due - part
         cap(line)
     wants = [_claimed(line, part) for line, part in zip(lines, let_through, strict=True)]
-    parts, now = holds.cut(wants, claims, constraints)
+    parts, now = limits.cut(wants, claims, constraints)
     for i, (line, want, part) in enumerate(zip(lines, wants, parts, strict=True)):
         line.shared = want - part
         line.cuts = [cuts[i] for cuts in (lasting, now) if i in cuts]

@@ -18,7 +18,7 @@ from dc_inject.model import FileFilter, Flow, Held, Item, Numbers, PoolKey
 from dc_inject.model.goals import Recycle, SecondHop, Volume
 from dc_inject.model.items import Range, SliceId, blocked
 from dc_inject.planning import lifetime
-from dc_inject.planning.holds import Claim, Cut, Destination
+from dc_inject.planning.limits import Claim, Cut, Destination
 from dc_inject.planning.pool import Pool
 from dc_inject.planning.situation import Demand, Situation
 from dc_inject.planning.slices import Cuts

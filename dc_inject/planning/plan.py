@@ -12,9 +12,9 @@ from dataclasses import replace
 from dc_inject.model import Bundle, FlowKey, Injection, Item, Link, Slice, naming
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import label
-from dc_inject.planning import holds
+from dc_inject.planning import limits
 from dc_inject.planning.budget import set_budgets
-from dc_inject.planning.holds import Constraint, Destination
+from dc_inject.planning.limits import Constraint, Destination
 from dc_inject.planning.link_plan import LinkPlan, Table
 from dc_inject.planning.release import Share, releases
 from dc_inject.planning.selection import choose, drop_beyond_limits, rules_left_of, why
@@ -73,8 +73,15 @@ def _constraints(situation: Situation, lines: Sequence[LinkPlan], used: Mapping[
         for name, destination in situation.destinations.items()
     }
     claims = [line.claim for line in lines]
-    length, limits = situation.cycle.length, situation.limits
-    return holds.constraints(claims, length, destinations, situation.sites, situation.site_of, limits, spent)
+    return limits.constraints(
+        claims,
+        situation.cycle.length,
+        destinations,
+        situation.sites,
+        situation.site_of,
+        situation.limits,
+        spent,
+    )
 
 
 def _rules_left(situation: Situation, made: int = 0) -> int:

@@ -10,7 +10,7 @@ from dc_inject.model import Bundle, File, Held, Hold, Item, Limits
 from dc_inject.model.goals import Recycle, SecondHop
 from dc_inject.model.items import blocked, bundled
 from dc_inject.planning.budget import cap
-from dc_inject.planning.holds import HOUR, Constraint
+from dc_inject.planning.limits import HOUR, Constraint
 from dc_inject.planning.link_plan import LinkPlan, with_overhead
 from dc_inject.planning.pool import Pool, SelectionPolicy
 from dc_inject.planning.slices import Cuts, cut

@@ -22,7 +22,7 @@ from dc_inject.model import (
 )
 from dc_inject.model.items import ItemId
 from dc_inject.planning import control
-from dc_inject.planning.holds import Destination
+from dc_inject.planning.limits import Destination
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject.model import Exclusion, Flow, Held, Hold, Item, Limits, RseSpec, Site
-from dc_inject.planning.holds import TOLERANCE
+from dc_inject.planning.limits import TOLERANCE
 from tests.core.builders import GB, LENGTH, START, TB, flow, gbps, items
 from tests.core.day import HOUR, Books, Day
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject.model import Hold, Limits, Link, PoolKey, Site
-from dc_inject.planning import holds
-from dc_inject.planning.holds import Claim, Constraint, Destination
+from dc_inject.planning import limits
+from dc_inject.planning.limits import Claim, Constraint, Destination
 from tests.core.builders import ALL, LENGTH, NO_LIMITS
 
 H = timedelta(hours=1)
@@ -42,7 +42,7 @@ SHARED = [
 def test_what_is_scarce_is_shared_by_priority_then_in_proportion(why, wants, capacity, expected) -> None:
     """5 is first, 1 last."""
     claims = [claim(priority=priority) for priority, _ in wants]
-    left, cuts = holds.cut([want for _, want in wants], claims, [limit(capacity, *range(len(wants)))])
+    left, cuts = limits.cut([want for _, want in wants], claims, [limit(capacity, *range(len(wants)))])
     assert left == expected
     assert {i: c.bytes for i, c in cuts.items()} == {
         i: want - got for i, ((_, want), got) in enumerate(zip(wants, expected, strict=True)) if want > got
@@ -52,7 +52,7 @@ def test_what_is_scarce_is_shared_by_priority_then_in_proportion(why, wants, cap
 def test_what_one_limit_takes_away_is_there_for_others_of_the_next() -> None:
     """A full destination does not use up a part of the campaign's limit."""
     full, campaign = limit(0, 0, hold=Hold.DESTINATION_FULL), limit(100, 0, 1, hold=Hold.CAMPAIGN_LIMIT)
-    left, cuts = holds.cut([100, 100], [claim(), claim()], [full, campaign])
+    left, cuts = limits.cut([100, 100], [claim(), claim()], [full, campaign])
     assert left == [0, 100]
     assert cuts.keys() == {0}
 
@@ -60,16 +60,16 @@ def test_what_one_limit_takes_away_is_there_for_others_of_the_next() -> None:
 def test_the_limit_that_took_most_is_the_reason_and_says_both_sides() -> None:
     """Of equals the one that comes first in the order of holds."""
     quota, site = limit(60, 0, hold=Hold.QUOTA), limit(50, 0)
-    _, cuts = holds.cut([100], [claim()], [quota, site])
+    _, cuts = limits.cut([100], [claim()], [quota, site])
     assert cuts[0].held.hold is Hold.QUOTA
     assert cuts[0].held.numbers == {"wanted": 100, "budget": 60}
-    _, cuts = holds.cut([100], [claim()], [limit(80, 0), limit(60, 0, hold=Hold.QUOTA)])
+    _, cuts = limits.cut([100], [claim()], [limit(80, 0), limit(60, 0, hold=Hold.QUOTA)])
     assert cuts[0].held.hold is Hold.QUOTA
 
 
 def test_what_stays_is_weighed_by_how_long_it_stays() -> None:
     """100 bytes of space and a stay of four cycles let 25 bytes a cycle through."""
-    left, _ = holds.cut([40, 10], [claim(), claim()], [limit(100, 0, 1, weights=(4.0, 4.0))])
+    left, _ = limits.cut([40, 10], [claim(), claim()], [limit(100, 0, 1, weights=(4.0, 4.0))])
     assert left == [20, 5]
 
 
@@ -79,10 +79,10 @@ def test_what_is_only_rounded_above_a_limit_is_no_reason(hold) -> None:
     wants = [9 * 10**11] * 1200
     everyone = tuple(range(len(wants)))
     one = limit(sum(wants) - 40, *everyone, hold=hold)
-    assert holds.cut(wants, [claim()] * len(wants), [one]) == (wants, {})
+    assert limits.cut(wants, [claim()] * len(wants), [one]) == (wants, {})
     weighed = limit(4 * (sum(wants) - 40), *everyone, hold=hold, weights=(4.0,) * len(wants))
-    assert holds.cut(wants, [claim()] * len(wants), [weighed]) == (wants, {})
-    left, cuts = holds.cut(wants, [claim()] * len(wants), [limit(0.99999 * sum(wants), *everyone, hold=hold)])
+    assert limits.cut(wants, [claim()] * len(wants), [weighed]) == (wants, {})
+    left, cuts = limits.cut(wants, [claim()] * len(wants), [limit(0.99999 * sum(wants), *everyone, hold=hold)])
     assert len(cuts) == len(wants)
     assert sum(left) <= 0.99999 * sum(wants)
 
@@ -95,9 +95,9 @@ def test_what_is_only_rounded_above_a_limit_is_no_reason(hold) -> None:
 def test_a_limit_is_kept_and_used_up_and_no_lower_priority_comes_first(wants, capacity) -> None:
     """To a byte for each member, and a millionth of the limit."""
     claims = [claim(priority=priority) for priority, _ in wants]
-    left, _ = holds.cut([want for _, want in wants], claims, [limit(capacity, *range(len(wants)))])
+    left, _ = limits.cut([want for _, want in wants], claims, [limit(capacity, *range(len(wants)))])
     asked = sum(want for _, want in wants)
-    assert sum(left) <= max(capacity, 0) * (1 + holds.TOLERANCE) + 1
+    assert sum(left) <= max(capacity, 0) * (1 + limits.TOLERANCE) + 1
     assert sum(left) >= min(asked, capacity) - len(wants) - 1
     for (priority, want), got in zip(wants, left, strict=True):
         assert 0 <= got <= want
@@ -110,7 +110,7 @@ def kept(claims: list[Claim], **more) -> dict[Hold, list[Constraint]]:
     """The constraints on these claims, by hold."""
     values = {"destinations": {}, "sites": (), "site_of": {}, "limits": NO_LIMITS, "last_hour": {}, **more}
     found: dict[Hold, list[Constraint]] = {}
-    for constraint in holds.constraints(claims, LENGTH, **values):
+    for constraint in limits.constraints(claims, LENGTH, **values):
         found.setdefault(constraint.hold, []).append(constraint)
     return found
 
@@ -153,11 +153,11 @@ SITE_LIMITS = [
 @pytest.mark.parametrize(("site", "expected"), SITE_LIMITS)
 def test_a_site_has_its_own_limit_or_the_campaigns_and_never_more_than_its_wan(site, expected) -> None:
     """Bytes per second, in; out likewise."""
-    limits = Limits(per_site=100)
-    assert holds.site_limit(site, "in", limits) == expected
+    ours = Limits(per_site=100)
+    assert limits.site_limit(site, "in", ours) == expected
     if site is not None:
         turned = Site("X", wan=site.wan, max_egress=site.max_ingress, max_ingress=1)
-        assert holds.site_limit(turned, "out", limits) == expected
+        assert limits.site_limit(turned, "out", ours) == expected
 
 
 def test_rse_limits_add_up_in_their_site_and_an_hour_is_never_exceeded() -> None:

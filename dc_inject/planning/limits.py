@@ -1,4 +1,4 @@
-"""Holds by limits: what may go out in a cycle, and who gets it when it is not enough.
+"""Limits and the holds they make: what may go out in a cycle, and who gets it when it is not enough.
 
 The limits are those of links (`failing`, `backlog`), of pools (`pool-dry`), of destinations (`destination-full`,
 `deletion-lag`, `quota`), of sites and of the campaign.
