@@ -11,18 +11,18 @@ from dc_inject.ledger import Pause
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Campaign
 from dc_inject.model.errors import MenuError
+from dc_inject.model.overrides import Kind, Override, describe, shown
 from dc_inject.planning import overrides
-from dc_inject.planning.overrides import Kind, Override
 from dc_inject.system import files
 
 
 def standing(view: Reader) -> Iterator[str]:
     """Say what people have stopped and set; it applies to all menus of the campaign until somebody undoes it."""
     for stop in view.pauses():
-        yield f"stopped since {_by(stop)}: {overrides.shown(stop.subject)}; `dc-inject resume` lifts it"
+        yield f"stopped since {_by(stop)}: {shown(stop.subject)}; `dc-inject resume` lifts it"
     for one in view.overrides():
-        what = overrides.describe(one.kind, one.value)
-        yield f"set since {_by(one)}: {overrides.shown(one.subject)}: {what}; `dc-inject unset` deletes it"
+        what = describe(one.kind, one.value)
+        yield f"set since {_by(one)}: {shown(one.subject)}: {what}; `dc-inject unset` deletes it"
 
 
 def _by(one: Pause | Override) -> str:

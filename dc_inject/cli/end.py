@@ -18,13 +18,12 @@ from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
-from dc_inject.model import Entry, State, units
+from dc_inject.model import Entry, State, overrides, units
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.overrides import EVERYTHING
 from dc_inject.model.ports import Clock, Outcome
 from dc_inject.model.services import FTS, injections
-from dc_inject.planning import overrides
-from dc_inject.planning.overrides import EVERYTHING
 from dc_inject.planning.second_hops import second_hops
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor

@@ -12,9 +12,8 @@ from dc_inject.cli import active_overrides, common, subjects
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.types import Pause
-from dc_inject.model import units
-from dc_inject.planning import overrides
-from dc_inject.planning.overrides import EVERYTHING, Kind
+from dc_inject.model import overrides, units
+from dc_inject.model.overrides import EVERYTHING, Kind
 from dc_inject.system.clock import SystemClock
 
 HIGHER = "a higher rate applies from the next cycle on"

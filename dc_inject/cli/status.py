@@ -18,10 +18,9 @@ from dc_inject.engine import controlling, readings
 from dc_inject.ledger import LedgerView, Row, SummaryLine
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, FlowKey, State, units
+from dc_inject.model import Cycle, FlowKey, State, overrides, units
 from dc_inject.model.errors import UsageError
 from dc_inject.model.holds import format_numbers
-from dc_inject.planning import overrides
 from dc_inject.system.clock import SystemClock
 
 TROUBLES = {  # signals of the engine itself, and how a person reads them

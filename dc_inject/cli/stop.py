@@ -8,7 +8,7 @@ import click
 
 from dc_inject.cli import common, operator_actions, subjects
 from dc_inject.model.errors import UsageError
-from dc_inject.planning.overrides import EVERYTHING
+from dc_inject.model.overrides import EVERYTHING
 
 
 @click.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

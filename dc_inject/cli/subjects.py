@@ -14,10 +14,9 @@ from dc_inject.cli import common
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values
-from dc_inject.model import units
+from dc_inject.model import overrides, units
 from dc_inject.model.errors import LedgerError, UsageError
-from dc_inject.planning import overrides
-from dc_inject.planning.overrides import EVERYTHING
+from dc_inject.model.overrides import EVERYTHING
 
 METAVAR = "[CAMPAIGN] SCENARIO|SRC DST|'*'"
 PART = click.argument("part", nargs=-1, metavar="[SCENARIO|SRC DST|'*']")

@@ -10,9 +10,9 @@ import click
 from dc_inject.cli import common, subjects
 from dc_inject.cli.operator_actions import say_stopped, when_applied
 from dc_inject.ledger import Ledger
+from dc_inject.model import overrides
 from dc_inject.model.errors import UsageError
-from dc_inject.planning import overrides
-from dc_inject.planning.overrides import Kind
+from dc_inject.model.overrides import Kind
 from dc_inject.system.clock import SystemClock
 
 

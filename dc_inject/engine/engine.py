@@ -22,12 +22,11 @@ from dc_inject.engine.rate_changes import Overriding
 from dc_inject.engine.reconciler import IN_SERVICE, Rounds
 from dc_inject.engine.submitting import Submitting
 from dc_inject.ledger import Ledger
-from dc_inject.model import Campaign, Cycle, Held, Hold, State, redaction, units
+from dc_inject.model import Campaign, Cycle, Held, Hold, State, overrides, redaction, units
 from dc_inject.model.errors import DcInjectError, LedgerError, ServiceError
 from dc_inject.model.events import CycleOpened, MenusRefused, Observer, Planned, UnexpectedError
 from dc_inject.model.goals import SecondHop, Volume
 from dc_inject.model.ports import Backend, Clock, Executor, Identity
-from dc_inject.planning import overrides
 from dc_inject.planning.reconcile import backoff
 from dc_inject.planning.second_hops import onward_flows
 

@@ -11,9 +11,9 @@ from dc_inject.engine import readings
 from dc_inject.engine.readings import Classify, LinkReader
 from dc_inject.ledger import Ledger, Row
 from dc_inject.model import Campaign, Cycle, FlowKey, State, units
+from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Clock
 from dc_inject.planning import steps
-from dc_inject.planning.overrides import Kind
 from dc_inject.planning.progress import Progress
 from dc_inject.planning.steps import Next, NextStep
 from dc_inject.planning.verdict import Reading, Verdict

@@ -26,12 +26,13 @@ from dc_inject.model import (
     Link,
     PoolKey,
     State,
+    overrides,
 )
 from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.model.events import Intended
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import RseFacts
-from dc_inject.planning import overrides, pace, plan
+from dc_inject.planning import pace, plan
 
 log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from dc_inject.engine.context import EngineContext
 from dc_inject.engine.situation import site_of
 from dc_inject.engine.submitting import Submitting
 from dc_inject.model import Campaign, Cycle, FlowKey, Hold
+from dc_inject.model.overrides import Override, covers, describe, shown
 from dc_inject.planning import overrides, pace
-from dc_inject.planning.overrides import Override
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Overriding:
         # Where nothing was due, since it is paused, say, there is nothing to forgive.
         booked = {row.key: row.due - row.forgiven for row in self._context.ledger.rows(cycle=cycle)}
         less = {flow: min(size, booked[flow]) for flow, size in less.items() if booked.get(flow, 0) > 0}
-        why = {flow: next((o for o in after if overrides.covers(o.subject, flow)), None) for flow in less}
+        why = {flow: next((o for o in after if covers(o.subject, flow)), None) for flow in less}
         goals = {flow.key for flow in menus.flows if flow.goal is not None}
         dropped = self._submitting.trim(less, "the rate was lowered")
         self._context.ledger.forgive(
@@ -107,5 +107,5 @@ def _say(before: Iterable[Override], after: Iterable[Override]) -> None:
 
 def sentence(one: Override, verb: str) -> str:
     """Say in a line what is set, by whom and why."""
-    subject, value = overrides.shown(one.subject, "the campaign"), overrides.describe(one.kind, one.value)
+    subject, value = shown(one.subject, "the campaign"), describe(one.kind, one.value)
     return f"{subject}: {value} {verb} ({one.who}{': ' if one.why else ''}{one.why})"

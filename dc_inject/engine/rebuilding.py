@@ -34,6 +34,7 @@ from dc_inject.model import (
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import sized
+from dc_inject.model.plan import Plan
 from dc_inject.model.ports import (
     Backend,
     Candidate,
@@ -45,7 +46,6 @@ from dc_inject.model.ports import (
     Status,
 )
 from dc_inject.planning import lifetime
-from dc_inject.planning.plan import Plan
 
 AT_ONCE = 200  # rules or datasets that one call asks for
 

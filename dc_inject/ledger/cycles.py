@@ -13,7 +13,7 @@ from dc_inject.ledger.store import flow_key, held, hold_columns
 from dc_inject.ledger.types import Row
 from dc_inject.model import Cycle, FlowKey, Held, transitions
 from dc_inject.model.goals import Goal
-from dc_inject.planning.plan import Decision, Plan
+from dc_inject.model.plan import Decision, Plan
 
 REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account
 # A row of a cycle that is not closed shows what it would be closed with; news goes to the oldest such cycle.

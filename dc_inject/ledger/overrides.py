@@ -6,7 +6,7 @@ from datetime import datetime
 
 from dc_inject.ledger.database import moment, stored
 from dc_inject.ledger.records import RecordReader, Records
-from dc_inject.planning.overrides import EVERYTHING, Kind, Override, describe, shown
+from dc_inject.model.overrides import EVERYTHING, Kind, Override, describe, shown
 
 
 class OverrideReader(RecordReader):

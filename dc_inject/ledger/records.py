@@ -11,10 +11,10 @@ from dc_inject.ledger.database import duration, moment, moment_or_none, stored, 
 from dc_inject.ledger.store import Store
 from dc_inject.ledger.types import Change, Known, MenuInForce, Pause
 from dc_inject.model.errors import LedgerError
+from dc_inject.model.overrides import EVERYTHING, shown
 from dc_inject.model.ports import Identity
 from dc_inject.model.services import SERVICES
 from dc_inject.model.units import format_duration
-from dc_inject.planning.overrides import EVERYTHING, shown
 
 NOTES_KEPT = 200  # how many, of those that differ; a bug that shows at every step must not fill the disk
 NOTES_FOR = timedelta(days=100)  # how long

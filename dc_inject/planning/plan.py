@@ -12,15 +12,16 @@ from dataclasses import replace
 from dc_inject.model import Bundle, FlowKey, Injection, Item, Link, Slice, naming
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import label
+from dc_inject.model.plan import Decision, Plan
 from dc_inject.planning import limits
 from dc_inject.planning.budget import set_budgets
 from dc_inject.planning.limits import Constraint, Destination
 from dc_inject.planning.link_plan import LinkPlan, Table
 from dc_inject.planning.release import Share, releases
 from dc_inject.planning.selection import choose, drop_beyond_limits, rules_left_of, why
-from dc_inject.planning.situation import Account, Decision, Demand, Plan, Situation
+from dc_inject.planning.situation import Account, Demand, Situation
 
-__all__ = ["Account", "Decision", "Demand", "Destination", "Plan", "Situation", "plan", "refill"]
+__all__ = ["Account", "Demand", "Destination", "Situation", "plan", "refill"]
 
 
 def plan(situation: Situation) -> Plan:

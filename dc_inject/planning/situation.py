@@ -1,4 +1,4 @@
-"""What planning is told and what it answers: frozen snapshots, in bytes and aware UTC."""
+"""What planning is told: frozen snapshots, in bytes and aware UTC. Its answer is a `Plan` of the model."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from datetime import datetime, timedelta
 from dc_inject.model import (
     Cycle,
     Flow,
-    FlowKey,
     Held,
     Hold,
-    Injection,
     Item,
     Limits,
     Link,
@@ -107,32 +105,3 @@ class Situation:
     files_in_flight: int = 0
     submits: Mapping[str, int] = field(default_factory=dict)  # a cycle, by service
     may_end: AbstractSet[str] = frozenset()  # services where what is complete can be ended early
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What planning decided for one flow: the row of the cycle, before it is known what comes of it.
-
-    `want` is the debt before anything of it is forgiven; `pool_items` and `pool_bytes` were free for this link.
-    """
-
-    key: FlowKey
-    due: int
-    want: int
-    cap: int
-    budget: int
-    forgiven: int
-    held: Held | None
-    lifetime: timedelta
-    items: tuple[Item, ...]
-    pool_items: int
-    pool_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Decisions for every demand (sorted by flow key) and the injections that follow from them."""
-
-    cycle: Cycle
-    decisions: tuple[Decision, ...]
-    injections: tuple[Injection, ...]

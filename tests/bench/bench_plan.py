@@ -17,7 +17,8 @@ from datetime import UTC, datetime, timedelta
 
 from dc_inject.analysis.footprint import Footprint, footprint
 from dc_inject.model import Campaign, Cycle, Dataset, DatasetFilter, Flow, Item, Limits, Link, Menu, PoolKey
-from dc_inject.planning.plan import Account, Demand, Plan, Situation, plan
+from dc_inject.model.plan import Plan
+from dc_inject.planning.plan import Account, Demand, Situation, plan
 
 RSES, CANDIDATES, LINKS, CYCLES = 200, 2000, 1200, 8
 ALL = DatasetFilter(("*:*",), mean_file=(1, 10**15))

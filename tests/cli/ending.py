@@ -28,8 +28,8 @@ from dc_inject.model import (
 )
 from dc_inject.model.errors import ServiceError
 from dc_inject.model.items import label
+from dc_inject.model.plan import Plan
 from dc_inject.model.ports import Backend, Identity, Outcome, Stray
-from dc_inject.planning.plan import Plan
 from tests.cli.ledgers import CYCLE, GB, START, run
 
 command = importlib.import_module("dc_inject.cli.end")

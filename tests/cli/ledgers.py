@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from dc_inject.cli.root import root
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Dataset, Entry, FlowKey, Held, Hold, Injection, Link, naming
+from dc_inject.model.plan import Decision, Plan
 from dc_inject.model.ports import Identity, Outcome
-from dc_inject.planning.plan import Decision, Plan
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
 CYCLE = Cycle(START, timedelta(minutes=15))

@@ -10,10 +10,9 @@ import pytest
 from dc_inject.backends.sim import SimClock
 from dc_inject.cli import operator_actions
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import urls
+from dc_inject.model import overrides, urls
 from dc_inject.model.errors import LedgerError, UsageError
-from dc_inject.planning import overrides
-from dc_inject.planning.overrides import Kind
+from dc_inject.model.overrides import Kind
 from tests.cli.ledgers import FNAL, KIT, MESH, START, Made, make, run
 
 LINK = "T2_CH_CERN:T1_US_FNAL_Disk"

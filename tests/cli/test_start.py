@@ -14,8 +14,8 @@ from rucio.common.config import clean_cached_config
 from dc_inject.backends.sim import SimBackend, SimClock
 from dc_inject.ledger import Ledger
 from dc_inject.model.errors import MenuError, NeedsOperator, ServiceError, Temporary, UsageError
+from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import RseFacts
-from dc_inject.planning.overrides import Kind
 from tests.cli.ledgers import FNAL, START, make, run
 
 command = importlib.import_module("dc_inject.cli.run")

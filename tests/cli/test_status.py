@@ -20,9 +20,9 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Control, Cycle, Held, Hold, Mode
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.goals import Keep, Volume
+from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Observation, Status
 from dc_inject.planning.control import Memory, Past, Signals, decide
-from dc_inject.planning.overrides import Kind
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
 from tests.core.builders import flow
 

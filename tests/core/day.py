@@ -25,8 +25,9 @@ from dc_inject.model import (
     PoolKey,
     Site,
 )
+from dc_inject.model.plan import Decision, Plan
 from dc_inject.planning import pace
-from dc_inject.planning.plan import Account, Decision, Demand, Destination, Plan, Situation, plan
+from dc_inject.planning.plan import Account, Demand, Destination, Situation, plan
 from tests.core.builders import LENGTH, NO_LIMITS, START
 
 HOUR = timedelta(hours=1)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from dc_inject.engine.rate_changes import lowered
 from dc_inject.model import rates
 from dc_inject.model.goals import Keep, SecondHop, Volume
+from dc_inject.model.overrides import Kind, Override, covers
 from dc_inject.model.shape import Point, Shape
 from dc_inject.planning import overrides, pace
-from dc_inject.planning.overrides import Kind, Override
 from tests.engine.world import CYCLE, START, campaign, flow
 
 RAMP = Shape(START, (Point(timedelta(0), 0.0), Point(timedelta(hours=2), 1.0)))
@@ -67,14 +67,14 @@ def test_setting_and_taking_back_is_as_if_nothing_had_been(known, more):
 def test_only_rates_shapes_and_goals_change(known):
     for old, new in zip(LINKS, overrides.changed(LINKS, known), strict=True):
         assert replace(new, rate=old.rate, shape=old.shape, goal=old.goal) == old
-        if not any(overrides.covers(one.subject, old.key) for one in known):
+        if not any(covers(one.subject, old.key) for one in known):
             assert new == old
 
 
 @given(st.sampled_from(SUBJECTS), st.floats(1e-3, 1e12))
 def test_a_rate_is_what_its_subject_sums_to_shared_as_in_the_menu(subject, rate):
     made = overrides.changed(LINKS, [override(subject, "rate", rate)])
-    ours = [new for old, new in zip(LINKS, made, strict=True) if overrides.covers(subject, old.key)]
+    ours = [new for old, new in zip(LINKS, made, strict=True) if covers(subject, old.key)]
     assert rates.peak(ours).rate == pytest.approx(rate)
     assert all(new.shape is None for new in ours), "what is set is constant"
     parts = {new.rate / old.rate for old, new in zip(LINKS, made, strict=True) if new in ours}

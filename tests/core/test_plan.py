@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject.model import FlowKey, Held, Hold, Limits, Link, RseSpec, Site, naming
-from dc_inject.planning.plan import Account, Decision, Demand, Destination, Situation, plan, refill
+from dc_inject.model.plan import Decision
+from dc_inject.planning.plan import Account, Demand, Destination, Situation, plan, refill
 from tests.core.builders import CYCLE, GB, LENGTH, START, TB, demand, flow, gbps, items, situation
 
 DUE = int(gbps(8) * 900)  # 900 GB: 1 GB/s for a cycle

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from dc_inject.engine import rate_changes
-from dc_inject.model import FlowKey, Link, urls
-from dc_inject.planning import overrides
-from dc_inject.planning.overrides import Kind, Override
+from dc_inject.model import FlowKey, Link, overrides, urls
+from dc_inject.model.overrides import Kind, Override
 
 ONE, OTHER = "http://127.0.0.1:1/a", "root://127.0.0.1:2//b"
 BOTH = f"{ONE} -> {OTHER}"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from dc_inject.model import Dataset, Hold
 from dc_inject.model.items import ItemId, Range, SliceId, Slicing, read_id
-from dc_inject.planning.plan import Plan, Situation, plan
+from dc_inject.model.plan import Plan
+from dc_inject.planning.plan import Situation, plan
 
 from .builders import CYCLE, GB, TB, demand, flow, situation
 

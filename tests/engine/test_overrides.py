@@ -9,7 +9,7 @@ import pytest
 from dc_inject.model import Hold
 from dc_inject.model.events import Called, Calling, Planned
 from dc_inject.model.goals import Keep
-from dc_inject.planning.overrides import Kind
+from dc_inject.model.overrides import Kind
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
 
 LINK = flow("A", "B", 8)

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from dc_inject.engine import context
-from dc_inject.planning.overrides import Kind
+from dc_inject.model.overrides import Kind
 from tests.engine.world import CYCLE, START, campaign, file_flow, flow, items, source_files, world
 
 LINK = file_flow("A", "B", 0.8)

@@ -12,8 +12,8 @@ import pytest
 from dc_inject.ledger import Ledger, schema
 from dc_inject.model import Held, Hold
 from dc_inject.model.errors import Temporary, TryOtherItem
+from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Outcome, Status
-from dc_inject.planning.overrides import Kind
 from tests.ledger.world import (
     AB,
     AC,

@@ -12,7 +12,7 @@ from dc_inject.ledger import Pause
 from dc_inject.ledger.records import LONGEST_NOTE, NOTES_FOR, NOTES_KEPT
 from dc_inject.model import Dataset, File, FileFilter, Listing, PoolKey
 from dc_inject.model.errors import LedgerError, Temporary
-from dc_inject.planning.overrides import Kind, Override
+from dc_inject.model.overrides import Kind, Override
 from tests.ledger.world import LENGTH, ME, MINUTE, POOL, START, opened
 
 LATER = START + LENGTH

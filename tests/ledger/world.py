@@ -9,8 +9,8 @@ from typing import Any
 
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Dataset, DatasetFilter, FlowKey, Held, Injection, Link, PoolKey, naming
+from dc_inject.model.plan import Decision, Plan
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
-from dc_inject.planning.plan import Decision, Plan
 
 START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)
 LENGTH = timedelta(minutes=15)

@@ -17,8 +17,8 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.metrics import Metrics
 from dc_inject.metrics.bookkeeping import COUNTED, GAUGED, LINK
 from dc_inject.model import Cycle, Dataset, FlowKey, Held, Hold, Injection, Link, State, events, naming
+from dc_inject.model.plan import Decision, Plan
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
-from dc_inject.planning.plan import Decision, Plan
 from tests.metrics.test_counters import drive
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
