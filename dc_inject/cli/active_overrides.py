@@ -11,7 +11,7 @@ from dc_inject.ledger import Pause
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Campaign
 from dc_inject.model.errors import MenuError
-from dc_inject.model.overrides import Kind, Override, describe, shown
+from dc_inject.model.overrides import Kind, Override, shown
 from dc_inject.planning import overrides
 from dc_inject.system import files
 
@@ -20,13 +20,13 @@ def standing(view: Reader) -> Iterator[str]:
     """Say what people have stopped and set; it applies to all menus of the campaign until somebody undoes it."""
     for stop in view.pauses():
         yield f"stopped since {_by(stop)}: {shown(stop.subject)}; `dc-inject resume` lifts it"
-    for one in view.overrides():
-        what = describe(one.kind, one.value)
-        yield f"set since {_by(one)}: {shown(one.subject)}: {what}; `dc-inject unset` deletes it"
+    for override in view.overrides():
+        what = f"{shown(override.subject)}: {override.words}"
+        yield f"set since {_by(override)}: {what}; `dc-inject unset` deletes it"
 
 
-def _by(one: Pause | Override) -> str:
-    return f"{one.since:%Y-%m-%d %H:%M:%SZ} by {one.who}" + (f" ({one.why})" if one.why else "")
+def _by(action: Pause | Override) -> str:
+    return f"{action.since:%Y-%m-%d %H:%M:%SZ} by {action.who}" + (f" ({action.why})" if action.why else "")
 
 
 def held_by(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[str]:
@@ -42,10 +42,10 @@ def held_by(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[s
         return
     if campaign is None:
         return
-    known = view.overrides()
-    others = [one for one in known if (one.subject, one.kind) != (subject, kind)]
+    in_force = view.overrides()
+    others = [override for override in in_force if (override.subject, override.kind) != (subject, kind)]
     before = lint.over_limits(overrides.overlaid(campaign, others))
-    for limit in lint.over_limits(overrides.overlaid(campaign, known)):
+    for limit in lint.over_limits(overrides.overlaid(campaign, in_force)):
         if limit not in before:
             yield limit
 
@@ -55,10 +55,10 @@ def _campaign(view: Reader, now: datetime) -> Campaign | None:
 
     Their texts are in the ledger, and what they include is read from its files.
     """
-    drafts = [menu.read(one.text, one.name, files.load) for one in view.menus_in_force()]
+    drafts = [menu.read(record.text, record.name, files.load) for record in view.menus_in_force()]
     menus = [
         draft.resolve({text: view.resolution(service, text) or (text,) for service, text in draft.expressions})
         for draft in drafts
     ]
-    left = [one for one in menus if one.end > now]
+    left = [resolved for resolved in menus if resolved.end > now]
     return menu.campaign(left) if left else None

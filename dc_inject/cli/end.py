@@ -14,14 +14,14 @@ from pathlib import Path
 import click
 
 from dc_inject.cli import campaigns, common, end_files, end_sweep, params, subjects, trusting
+from dc_inject.cli.subjects import Subject
 from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
 from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
-from dc_inject.model import Entry, State, overrides, units
+from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import ServiceError, UsageError
 from dc_inject.model.goals import SecondHop
-from dc_inject.model.overrides import EVERYTHING
 from dc_inject.model.ports import Clock, Outcome
 from dc_inject.model.services import FTS, injections
 from dc_inject.planning.second_hops import second_hops
@@ -95,7 +95,7 @@ def end(
     """
     finished = end_campaign(
         campaign,
-        subjects.part(part),
+        subjects.inside(part),
         cancel=cancel,
         cancel_rate=cancel_rate,
         sweep=sweep,
@@ -111,7 +111,7 @@ def end(
 
 def end_campaign(
     campaign: str,
-    subject: str = EVERYTHING,
+    subject: Subject = subjects.CAMPAIGN,
     *,
     cancel: bool,
     cancel_rate: float,
@@ -134,7 +134,7 @@ def end_campaign(
     with contextlib.ExitStack() as stack:
         ledger, name = campaigns.opened(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))
         if ledger is not None:
-            subjects.known(ledger, subject)
+            subjects.require_known(ledger, subject)
         if sweep:
             end_sweep.warn(sweep, ledger)
         trusting.name(sweep or "")
@@ -154,7 +154,7 @@ def end_campaign(
 
         def ours(*states: State) -> list[Entry]:
             known = searched() if ledger is None else ledger.entries(*states)
-            return [e for e in known if overrides.covers(subject, e.injection.flow)]
+            return [e for e in known if subject.covers(e.injection.flow)]
 
         executor = ThreadExecutor(clock, THREADS)
         stack.callback(executor.close)

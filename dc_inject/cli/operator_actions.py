@@ -9,11 +9,12 @@ from pathlib import Path
 import click
 
 from dc_inject.cli import active_overrides, common, subjects
+from dc_inject.cli.subjects import Subject
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.types import Pause
 from dc_inject.model import overrides, units
-from dc_inject.model.overrides import EVERYTHING, Kind
+from dc_inject.model.overrides import Kind
 from dc_inject.system.clock import SystemClock
 
 HIGHER = "a higher rate applies from the next cycle on"
@@ -31,33 +32,34 @@ class OperatorAction:
 PAUSE, RESUME = OperatorAction("pause"), OperatorAction("resume")
 
 
-def carry_out(action: OperatorAction, path: Path, subject: str, why: str) -> None:
-    """Write an action on a subject (`*`, a scenario or a link) into a ledger, and say what follows from it.
+def carry_out(action: OperatorAction, path: Path, subject: Subject, why: str) -> None:
+    """Write an action on a subject into a ledger, and say what follows from it.
 
     Raises UsageError for a subject that the campaign never had, and LedgerError.
     """
     who, now = common.who(), SystemClock().now()
     limits: tuple[str, ...] = ()
     with Ledger.open(path) as ledger:
-        subjects.known(ledger, subject)
+        subjects.require_known(ledger, subject)
         name = ledger.campaign or path.stem
         if action == PAUSE:
-            said = _paused(subject, path, ledger.pauses(), done=ledger.pause(subject, who, why, now))
+            done = ledger.pause(subject.name, who, why, now)
+            sentence = _paused(subject, path, ledger.pauses(), done=done)
         elif action == RESUME:
-            done = ledger.resume(subject, who, why, now)
-            said = f"{_injection(subject)} {'resumes with the next cycle' if done else 'was not stopped'}"
+            done = ledger.resume(subject.name, who, why, now)
+            sentence = f"{_injection(subject)} {'resumes with the next cycle' if done else 'was not stopped'}"
         else:
             kind, due = Kind(action.verb), _due_now(ledger, subject)
-            done = ledger.override(subject, kind, action.value, who, why, now)
-            what = f"{overrides.shown(subject)}: {overrides.describe(kind, action.value)}{due}"
-            said = f"{what}; {when_applied(path)}" if done else f"{what}: already set"
-            limits = tuple(active_overrides.held_by(ledger, subject, kind, now))
-        left = ledger.pauses()
-    click.echo(f"{name}: {said}", err=True)
+            done = ledger.override(subject.name, kind, action.value, who, why, now)
+            change = f"{subject}: {overrides.describe(kind, action.value)}{due}"
+            sentence = f"{change}; {when_applied(path)}" if done else f"{change}: already set"
+            limits = tuple(active_overrides.held_by(ledger, subject.name, kind, now))
+        pauses = ledger.pauses()
+    click.echo(f"{name}: {sentence}", err=True)
     for limit in limits:
         click.echo(f"warning: {limit}", err=True)
     if action != PAUSE:
-        say_stopped(left)
+        say_stopped(pauses)
 
 
 def when_applied(path: Path, more: str = HIGHER) -> str:
@@ -72,29 +74,29 @@ def when_applied(path: Path, more: str = HIGHER) -> str:
 
 def say_stopped(pauses: Iterable[Pause]) -> None:
     """Say what is still stopped: rates have no effect there."""
-    for one in pauses:
-        click.echo(f"still stopped: {overrides.shown(one.subject)}, {_since(one)}", err=True)
+    for pause in pauses:
+        click.echo(f"still stopped: {overrides.shown(pause.subject)}, {_since(pause)}", err=True)
 
 
-def _paused(subject: str, path: Path, before: Iterable[Pause], *, done: bool) -> str:
+def _paused(subject: Subject, path: Path, pauses: Iterable[Pause], *, done: bool) -> str:
     if done:
         return f"{_injection(subject)} is stopped; {when_applied(path, STOPPED)}"
-    first = next(pause for pause in before if pause.subject == subject)
-    return f"{_injection(subject)} is already stopped, {_since(first)}" + (f" ({first.why})" if first.why else "")
+    pause = next(pause for pause in pauses if pause.subject == subject.name)
+    return f"{_injection(subject)} is already stopped, {_since(pause)}" + (f" ({pause.why})" if pause.why else "")
 
 
-def _injection(subject: str) -> str:
-    return "injection" if subject == EVERYTHING else f"injection for {overrides.shown(subject)}"
+def _injection(subject: Subject) -> str:
+    return "injection" if subject == subjects.CAMPAIGN else f"injection for {subject}"
 
 
 def _since(pause: Pause) -> str:
     return f"since {pause.since:%Y-%m-%d %H:%M:%SZ} by {pause.who}"
 
 
-def _due_now(view: Reader, subject: str) -> str:
+def _due_now(view: Reader, subject: Subject) -> str:
     """Return in words what a subject was due in the last cycle, so that a typing error is seen."""
     cycle = view.last_cycle()
     if cycle is None:
         return ""
-    due = sum(row.due for row in view.rows(cycle=cycle) if overrides.covers(subject, row.key))
+    due = sum(row.due for row in view.rows(cycle=cycle) if subject.covers(row.key))
     return f" (last cycle: {units.format_rate(due / cycle.length.total_seconds())})"

@@ -23,4 +23,4 @@ def pause(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     Example: dc-inject pause us-mesh --why "the LHCOPN is needed"
     Example: dc-inject pause dc27-rehearsal T2_CH_CERN T1_US_FNAL_Disk
     """
-    operator_actions.carry_out(operator_actions.PAUSE, *subjects.found(words, ledger_path), why)
+    operator_actions.carry_out(operator_actions.PAUSE, *subjects.resolve(words, ledger_path), why)

@@ -23,4 +23,4 @@ def resume(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     Example: dc-inject resume dc27-rehearsal
     Example: dc-inject resume us-mesh --why "the tests are over"
     """
-    operator_actions.carry_out(operator_actions.RESUME, *subjects.found(words, ledger_path), why)
+    operator_actions.carry_out(operator_actions.RESUME, *subjects.resolve(words, ledger_path), why)

@@ -38,7 +38,7 @@ def set_(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     Example: dc-inject set dc27-rehearsal us-mesh scale 0.5
     """
     names, action = parse_words(words)
-    operator_actions.carry_out(action, *subjects.found(names, ledger_path), why)
+    operator_actions.carry_out(action, *subjects.resolve(names, ledger_path), why)
 
 
 def parse_words(words: Sequence[str]) -> tuple[tuple[str, ...], OperatorAction]:

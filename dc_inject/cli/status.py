@@ -229,7 +229,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         "rules": {state.value: view.state_counts().get(state, (0, 0))[0] for state in State},
         "pauses": [_timed(asdict(pause)) for pause in view.pauses()],
         "overrides": [
-            _timed({**asdict(one), "what": overrides.describe(one.kind, one.value)}) for one in view.overrides()
+            _timed({**asdict(override), "what": override.words}) for override in view.overrides()
         ],
         "signals_missing": [
             {"signal": s.name, "subject": s.subject, "since": tables.moment(s.at), "why": s.why}

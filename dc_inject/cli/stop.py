@@ -8,7 +8,6 @@ import click
 
 from dc_inject.cli import common, operator_actions, subjects
 from dc_inject.model.errors import UsageError
-from dc_inject.model.overrides import EVERYTHING
 
 
 @click.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -31,5 +30,5 @@ def stop(ctx: click.Context, campaign: str, why: str, ledger_path: Path | None) 
             f"`stop` takes a campaign and nothing else, not {' '.join(ctx.args)!r}",
             "to stop a scenario or a link: dc-inject pause [CAMPAIGN] SCENARIO, or SRC DST",
         )
-    path = subjects.whole(campaign, ledger_path)
-    operator_actions.carry_out(operator_actions.PAUSE, path, EVERYTHING, why)
+    path = subjects.campaign_ledger(campaign, ledger_path)
+    operator_actions.carry_out(operator_actions.PAUSE, path, subjects.CAMPAIGN, why)

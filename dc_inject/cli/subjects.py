@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import click
@@ -14,7 +16,7 @@ from dc_inject.cli import common
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values
-from dc_inject.model import overrides, units
+from dc_inject.model import FlowKey, overrides, units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.overrides import EVERYTHING
 
@@ -23,7 +25,33 @@ PART = click.argument("part", nargs=-1, metavar="[SCENARIO|SRC DST|'*']")
 WORDS = click.argument("words", nargs=-1, required=True, metavar=METAVAR)
 
 
-def found(names: Sequence[str], path: Path | None) -> tuple[Path, str]:
+class SubjectKind(StrEnum):
+    """What a subject is."""
+
+    CAMPAIGN = "campaign"
+    SCENARIO = "scenario"
+    LINK = "link"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a command is about; `name` is how ledgers keep it: `*`, a scenario, or a link as `SRC:DST`."""
+
+    kind: SubjectKind
+    name: str
+
+    def __str__(self) -> str:
+        return overrides.shown(self.name)
+
+    def covers(self, flow: FlowKey) -> bool:
+        """Tell whether a flow is of it."""
+        return overrides.covers(self.name, flow)
+
+
+CAMPAIGN = Subject(SubjectKind.CAMPAIGN, EVERYTHING)
+
+
+def resolve(names: Sequence[str], path: Path | None) -> tuple[Path, Subject]:
     """Return the ledger, and the subject in it, that these words name: `[CAMPAIGN] SCENARIO|LINK|*`.
 
     The first word is a campaign when it has a ledger, or is the file of one; with nothing after it, it is all of
@@ -39,10 +67,10 @@ def found(names: Sequence[str], path: Path | None) -> tuple[Path, str]:
         place = common.existing_ledger(first)
     else:
         place, rest = _only(), words
-    return place, _subject(rest) if rest or not words else EVERYTHING
+    return place, _subject(rest) if rest or not words else CAMPAIGN
 
 
-def whole(campaign: str, path: Path | None) -> Path:
+def campaign_ledger(campaign: str, path: Path | None) -> Path:
     """Return the ledger of a campaign that is named as a whole; raises LedgerError where the file is another's."""
     place = common.existing_ledger(campaign, path)
     with Ledger.open(place) as own:
@@ -50,22 +78,21 @@ def whole(campaign: str, path: Path | None) -> Path:
     return place
 
 
-def part(names: Sequence[str]) -> str:
+def inside(names: Sequence[str]) -> Subject:
     """Return the subject that these words name inside a campaign; without any, all of it. Raises UsageError."""
     words = _split(names)
-    return _subject(words) if words or names else EVERYTHING
+    return _subject(words) if words or names else CAMPAIGN
 
 
-def known(view: Reader, subject: str) -> None:
+def require_known(view: Reader, subject: Subject) -> None:
     """Raise UsageError for a scenario or link that this campaign never had; before its first cycle all pass."""
     flows = view.accounts()
-    if not flows or any(overrides.covers(subject, flow) for flow in flows):
+    if not flows or any(subject.covers(flow) for flow in flows):
         return
-    kind = "link" if ":" in subject else "scenario"
-    names = {str(flow.link) if kind == "link" else flow.scenario for flow in flows}
+    names = {str(flow.link) if subject.kind is SubjectKind.LINK else flow.scenario for flow in flows}
     raise UsageError(
-        f"campaign {view.campaign or view.path.stem} has had no {kind} {subject!r} so far",
-        units.did_you_mean(subject, names),
+        f"campaign {view.campaign or view.path.stem} has had no {subject.kind} {subject.name!r} so far",
+        units.did_you_mean(subject.name, names),
     )
 
 
@@ -74,13 +101,18 @@ def _split(names: Sequence[str]) -> list[str]:
     return [word.strip() for name in names for word in name.split(addresses.ARROW) if word.strip()]
 
 
-def _subject(words: Sequence[str]) -> str:
+def _subject(words: Sequence[str]) -> Subject:
     try:
         match words:
             case [source, destination]:
-                return f"{addresses.end_name(source)}:{addresses.end_name(destination)}"
-            case [one]:
-                return addresses.link(one) if ":" in one else one
+                name = f"{addresses.end_name(source)}:{addresses.end_name(destination)}"
+                return Subject(SubjectKind.LINK, name)
+            case [word] if word == EVERYTHING:
+                return CAMPAIGN
+            case [word] if ":" in word:  # which no scenario's name has
+                return Subject(SubjectKind.LINK, addresses.link(word))
+            case [word]:
+                return Subject(SubjectKind.SCENARIO, word)
     except ValueError as error:
         message, hint = values.explain(error)
         raise UsageError(message, hint) from None

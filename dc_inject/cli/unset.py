@@ -33,21 +33,17 @@ def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     if names and last == "pause":
         raise UsageError("`unset` cannot lift a pause", f"dc-inject {shlex.join(['resume', *names])}")
     kind = Kind(last) if names and last in tuple(Kind) else None
-    path, subject = subjects.found(names if kind else words, ledger_path)
+    path, subject = subjects.resolve(names if kind else words, ledger_path)
     now = SystemClock().now()
     with Ledger.open(path) as ledger, ledger.together():
-        subjects.known(ledger, subject)
-        deleted = [
-            overrides.describe(one.kind, one.value) for one in ledger.unset(subject, kind, common.who(), why, now)
-        ]
+        subjects.require_known(ledger, subject)
+        deleted = ledger.unset(subject.name, kind, common.who(), why, now)
         name, left, pauses = ledger.campaign or path.stem, ledger.overrides(), ledger.pauses()
-    done = (
-        f"deleted {', '.join(deleted)}; {when_applied(path)}"
-        if deleted
-        else f"no {kind or 'rate or scale'} was set"
-    )
-    click.echo(f"{name}: {overrides.shown(subject)}: {done}", err=True)
-    for one in left:
-        still = f"{overrides.shown(one.subject)}: {overrides.describe(one.kind, one.value)}"
-        click.echo(f"still set: {still}, since {one.since:%Y-%m-%d %H:%M:%SZ} by {one.who}", err=True)
+    done = f"no {kind or 'rate or scale'} was set"
+    if deleted:
+        done = f"deleted {', '.join(override.words for override in deleted)}; {when_applied(path)}"
+    click.echo(f"{name}: {subject}: {done}", err=True)
+    for override in left:
+        still = f"{overrides.shown(override.subject)}: {override.words}"
+        click.echo(f"still set: {still}, since {override.since:%Y-%m-%d %H:%M:%SZ} by {override.who}", err=True)
     say_stopped(pauses)

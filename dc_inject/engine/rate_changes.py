@@ -23,7 +23,7 @@ from dc_inject.engine.context import EngineContext
 from dc_inject.engine.situation import site_of
 from dc_inject.engine.submitting import Submitting
 from dc_inject.model import Campaign, Cycle, FlowKey, Hold
-from dc_inject.model.overrides import Override, covers, describe, shown
+from dc_inject.model.overrides import Override, covers, shown
 from dc_inject.planning import overrides, pace
 
 log = logging.getLogger(__name__)
@@ -107,5 +107,5 @@ def _say(before: Iterable[Override], after: Iterable[Override]) -> None:
 
 def sentence(one: Override, verb: str) -> str:
     """Say in a line what is set, by whom and why."""
-    subject, value = shown(one.subject, "the campaign"), describe(one.kind, one.value)
+    subject, value = shown(one.subject, "the campaign"), one.words
     return f"{subject}: {value} {verb} ({one.who}{': ' if one.why else ''}{one.why})"

@@ -52,9 +52,9 @@ class Overrides(Records, OverrideReader):
         """Take back what is set for a subject (of one kind, or all), and return it."""
         with self._db.write():
             ours = tuple(o for o in self.overrides() if o.subject == subject and kind in {None, o.kind})
-            for one in ours:
-                self._lift(subject, one.kind, now)
-                self.change(who, f"unset {shown(subject, EVERYTHING)} {describe(one.kind, one.value)}", why, now)
+            for override in ours:
+                self._lift(subject, override.kind, now)
+                self.change(who, f"unset {shown(subject, EVERYTHING)} {override.words}", why, now)
         return ours
 
     def _lift(self, subject: str, kind: Kind, now: datetime) -> None:

@@ -34,6 +34,11 @@ class Override:
     why: str
     since: datetime
 
+    @property
+    def words(self) -> str:
+        """What it does, in words."""
+        return describe(self.kind, self.value)
+
 
 def describe(kind: Kind, value: float) -> str:
     """Return in words what an override does: `rate 40 Gb/s`, `scale 0.5`."""

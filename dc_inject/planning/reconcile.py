@@ -28,7 +28,7 @@ CANCELS_PER_HOUR = 600  # jobs that were not done at the end of their lifetime
 ASK_AGAIN = timedelta(minutes=2)  # an end that was accepted and is not seen to work is asked for again
 STALLED_AFTER = timedelta(minutes=10)  # judge-injector takes 100 rules a minute
 
-_STALLED = {Status.SUSPENDED: "suspended", Status.WAITING: "not-begun"}  # classes of what failed
+_STALLED = {Status.SUSPENDED: "suspended", Status.WAITING: "not-begun"}  # classes of failure
 
 
 class Stage(Enum):
@@ -156,15 +156,24 @@ def with_stalled_named(entry: Entry, seen: Observation, now: datetime) -> Observ
     """
     if is_stalled(entry, seen, now):
         minutes = STALLED_AFTER.seconds // 60
-        why = f"{_STALLED[seen.status]}: the rule has not started {minutes} minutes after it was accepted"
-        return replace(seen, error=f"{why} ({seen.error})" if seen.error else why)
-    word, colon, _ = entry.error.partition(":")
-    if seen.status is Status.ABSENT and entry.state is State.LIVE and colon and word in _STALLED.values():
+        error = f"{_STALLED[seen.status]}: the rule has not started {minutes} minutes after it was accepted"
+        return replace(seen, error=f"{error} ({seen.error})" if seen.error else error)
+    failure = _stalled_before(entry)
+    if failure is not None and seen.status is Status.ABSENT and entry.state is State.LIVE:
         item = entry.injection.item
         missing = item.files - entry.files_done
         failed = item.bytes - entry.present - entry.moved
-        return replace(seen, failed=failed, reasons={word: missing}, error=entry.error)
+        return replace(seen, failed=failed, reasons={failure: missing}, error=entry.error)
     return seen
+
+
+def _stalled_before(entry: Entry) -> str | None:
+    """Return the class of failure that the last observation of a stalled rule has named in its error.
+
+    The ledger has no column for it, and a new column would be a new version of the ledger.
+    """
+    failure, colon, _ = entry.error.partition(":")
+    return failure if colon and failure in _STALLED.values() else None
 
 
 def _expired(entry: Entry, now: datetime) -> bool:
