@@ -60,5 +60,5 @@ def _campaign(view: Reader, now: datetime) -> Campaign | None:
         draft.resolve({text: view.resolution(service, text) or (text,) for service, text in draft.expressions})
         for draft in drafts
     ]
-    left = [resolved for resolved in menus if resolved.end > now]
-    return menu.campaign(left) if left else None
+    unended = [resolved for resolved in menus if resolved.end > now]
+    return menu.campaign(unended) if unended else None

@@ -87,27 +87,29 @@ def _row(name: str) -> dict[str, Any]:
 def _window(view: Reader) -> tuple[str | None, str | None]:
     """Return when the menus in force begin and end; nothing where they cannot be read any more."""
     try:
-        menus = [menu.read(one.text, one.name, files.load).preview for one in view.menus_in_force()]
+        menus = [menu.read(menu_.text, menu_.name, files.load).preview for menu_ in view.menus_in_force()]
     except MenuError:
         return None, None
     if not menus:
         return None, None
-    return tables.moment(min(one.start for one in menus)), tables.moment(max(one.end for one in menus))
+    return tables.moment(min(menu_.start for menu_ in menus)), tables.moment(max(menu_.end for menu_ in menus))
 
 
 def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:
     """Delete the ledgers of campaigns; all are looked at before the first one goes."""
     paths = {name: common.existing_ledger(name) for name in dict.fromkeys(names)}
     for name, path in paths.items():
-        left = _left(path)
-        if left and not force:
+        files_left = _left(path)
+        if files_left and not force:
             hint = f"end them with `dc-inject end {name}`, or use --force"
-            raise UsageError(f"campaign {name} still has {left}", hint)
-        if left:
-            click.echo(f"warning: campaign {name} still has {left}", err=True)
-    what = "\n".join(f"  {path}" for path in paths.values())
+            raise UsageError(f"campaign {name} still has {files_left}", hint)
+        if files_left:
+            click.echo(f"warning: campaign {name} still has {files_left}", err=True)
+    listed = "\n".join(f"  {path}" for path in paths.values())
     if not yes:
-        click.echo(f"These ledgers will be deleted, with all that is known of their campaigns:\n{what}", err=True)
+        click.echo(
+            f"These ledgers will be deleted, with all that is known of their campaigns:\n{listed}", err=True
+        )
         if not end_files.agreed("Delete them?"):
             raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
     for name, path in paths.items():

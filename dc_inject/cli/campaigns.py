@@ -16,7 +16,7 @@ from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Entry, Injection, State, naming, units
 from dc_inject.model.errors import LedgerError, Permanent, UsageError
 from dc_inject.model.items import sized
-from dc_inject.model.ports import Backend, Candidate, Clock, Found
+from dc_inject.model.ports import Backend, Candidate, Clock, FoundInjection
 from dc_inject.model.services import DEFAULT, FTS, SERVICES
 
 
@@ -26,7 +26,7 @@ class Finder(Protocol):
 
     name: str
 
-    def ours(self, campaign: str) -> Iterator[Found]:
+    def ours(self, campaign: str) -> Iterator[FoundInjection]:
         """Stream the rules of a campaign, found by their comments."""
         ...
 
@@ -66,10 +66,10 @@ def _with_ledgers() -> str:
 
 def services(ledger: Ledger | None, *, sweeping: bool) -> set[str]:
     """Return the services to speak to; who sweeps up files without a ledger may have no Rucio at all."""
-    known = set() if ledger is None else {flow.link.through for flow in ledger.accounts()}
+    names = set() if ledger is None else {flow.link.through for flow in ledger.accounts()}
     if sweeping:
-        known.add(FTS.name)
-    return known or {DEFAULT.name}
+        names.add(FTS.name)
+    return names or {DEFAULT.name}
 
 
 def admit(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> None:
@@ -85,7 +85,7 @@ def admit(backends: Iterable[Backend], ledger: Ledger | None, clock: Clock) -> N
             )
 
 
-def found(backends: Iterable[Backend], campaign: str, *, may_be_none: bool = True) -> list[Entry]:
+def find_rules(backends: Iterable[Backend], campaign: str, *, may_be_none: bool = True) -> list[Entry]:
     """Return the campaign's rules as those services have them that end what they are left with by themselves.
 
     Raises UsageError if there are none, unless there may be none.
@@ -103,35 +103,35 @@ def found(backends: Iterable[Backend], campaign: str, *, may_be_none: bool = Tru
         raise UsageError(message, f"campaigns with a ledger: {_with_ledgers()}")
     sized = [rule for rule in rules if rule.bytes]
     if unsized := len(rules) - len(sized):
-        what = "whether the files of their datasets were at the destination before them is not known"
-        click.echo(f"{units.counted(unsized, 'rules')}: left to their lifetime, because {what}", err=True)
+        reason = "whether the files of their datasets were at the destination before them is not known"
+        click.echo(f"{units.counted(unsized, 'rules')}: left to their lifetime, because {reason}", err=True)
     return [_entry(rule) for rule in sized]
 
 
-def _with_sizes(backend: Backend, rules: Sequence[Found]) -> Iterator[Found]:
+def _with_sizes(backend: Backend, rules: Sequence[FoundInjection]) -> Iterator[FoundInjection]:
     """Give rules with the sizes of their datasets, which Rucio's list of rules leaves out for open ones.
 
     Without its size nobody can tell how much of a dataset a rule found in place, and the end of a rule deletes
     files: those of others must stay.
     """
     unsized = [Candidate(rule.item, rule.link) for rule in rules if not rule.bytes]
-    items = {candidate: seen.item for candidate, seen in backend.look(unsized).items()} if unsized else {}
+    items = {candidate: status.item for candidate, status in backend.look(unsized).items()} if unsized else {}
     for rule in rules:
         item = items.get(Candidate(rule.item, rule.link))
         yield rule if item is None else replace(rule, bytes=item.bytes)
 
 
-def _entry(found: Found) -> Entry:
+def _entry(rule: FoundInjection) -> Entry:
     """Return a rule as a ledger would have it, as far as its service tells."""
     injection = Injection(
-        key=found.key,
-        campaign=found.campaign,
-        cycle=Cycle(found.cycle, timedelta(0)),
-        scenario=found.scenario,
-        link=found.link,
-        item=sized(found.item, found.bytes or 0, found.files),
-        release=found.created_at,
-        lifetime=(found.expires_at or found.created_at) - found.created_at,
+        key=rule.key,
+        campaign=rule.campaign,
+        cycle=Cycle(rule.cycle, timedelta(0)),
+        scenario=rule.scenario,
+        link=rule.link,
+        item=sized(rule.item, rule.bytes or 0, rule.files),
+        release=rule.created_at,
+        lifetime=(rule.expires_at or rule.created_at) - rule.created_at,
         activity="",
         service_priority=0,
         contact="",
@@ -139,8 +139,8 @@ def _entry(found: Found) -> Entry:
     return Entry(
         injection,
         State.LIVE,
-        found.external_id,
-        accepted_at=found.created_at,
-        expires_at=found.expires_at,
+        rule.external_id,
+        accepted_at=rule.created_at,
+        expires_at=rule.expires_at,
         files_done=0,  # so that what was at the destination before us is asked for
     )

@@ -68,7 +68,7 @@ def check(
     drafts: list[MenuDraft] = []
     campaign: Campaign | None = None
     problems: tuple[Problem, ...] = ()
-    said: list[str] = []
+    notes: list[str] = []
     service_failed = False
     sent: list[str] = []
     try:
@@ -78,19 +78,19 @@ def check(
         problems = lint.findings(campaign, file_speed)
         if asking:
             common.talk(quiet=True)
-            told = _ask(drafts, campaign, file_speed, timeout)
-            campaign, said, service_failed = told.campaign, told.said, told.service_failed
-            found = lint.findings(campaign, file_speed, told.limits)
-            problems = tuple(sorted({*found, *told.problems}))
+            answers = _ask(drafts, campaign, file_speed, timeout)
+            campaign, notes, service_failed = answers.campaign, answers.sentences, answers.service_failed
+            findings = lint.findings(campaign, file_speed, answers.limits)
+            problems = tuple(sorted({*findings, *answers.problems}))
     except MenuError as error:
         problems = tuple(sorted({*problems, *error.problems}))
     _emit(fmt, problems, sent)
     errors = sum(map(_is_error, problems))
     warnings = len(problems) - errors
-    for sentence in [*sent, *said, *([] if campaign is None else _standing(campaign.name))]:
+    for sentence in [*sent, *notes, *([] if campaign is None else _standing(campaign.name))]:
         click.echo(sentence, err=True)
     if campaign is not None:
-        click.echo(_sentence(campaign, [] if said else drafts), err=True)
+        click.echo(_sentence(campaign, [] if notes else drafts), err=True)
     if problems:
         counted = f"{units.counted(errors, 'errors')}, {units.counted(warnings, 'warnings')}"
         click.echo(counted + (" (treated as errors: --strict)" if strict and warnings else ""), err=True)
@@ -123,9 +123,9 @@ def _sent(drafts: list[MenuDraft]) -> list[str]:
     ends = trusting.ends(flow.link for draft in drafts for flow in draft.preview.flows)
     endpoint = common.menus_endpoint(drafts) or os.environ.get(common.ENDPOINT, "")
     return [
-        f"{what}: "
+        f"{label}: "
         + ", ".join(f"{host} ({f'trusted: {by}' if by else 'not trusted yet'})" for host, by in hosts.items())
-        for what, hosts in trusting.listed(ends, endpoint).items()
+        for label, hosts in trusting.listed(ends, endpoint).items()
     ]
 
 

@@ -140,11 +140,11 @@ def existing_ledger(campaign: str, path: Path | None = None) -> Path:
     Raises LedgerError, with the campaigns that have a ledger, when there is none.
     """
     named = path or ledger_named(campaign)
-    found = named or ledger.default_path(campaign, os.environ)
-    if found.is_file():
-        return found
+    file = named or ledger.default_path(campaign, os.environ)
+    if file.is_file():
+        return file
     missing = "there is no ledger" if named else f"campaign {campaign!r} has no ledger"
-    raise LedgerError(f"{missing} at {found}", _known())
+    raise LedgerError(f"{missing} at {file}", _known())
 
 
 def _known() -> str:
@@ -158,10 +158,10 @@ def campaigns() -> list[str]:
 
 def own_ledger(view: Reader, campaign: str, path: Path) -> str:
     """Return the campaign of a ledger; raises LedgerError when another one was named together with it."""
-    found = view.campaign or path.stem
-    if Path(campaign) != path and campaign != found:
-        raise LedgerError(f"{path} is the ledger of campaign {found}, not of {campaign}", "name only one of them")
-    return found
+    name = view.campaign or path.stem
+    if Path(campaign) != path and campaign != name:
+        raise LedgerError(f"{path} is the ledger of campaign {name}, not of {campaign}", "name only one of them")
+    return name
 
 
 def one_campaign(drafts: Sequence[MenuDraft]) -> str:
@@ -216,11 +216,11 @@ def talk(*, verbose: bool = False, quiet: bool = False) -> None:
 def _warn_once(warnings: Iterable[str]) -> None:
     """Log warnings that this command has not logged yet."""
     context = click.get_current_context(silent=True)
-    told = set[str]() if context is None else context.meta.setdefault(WARNED, set())
+    warned = set[str]() if context is None else context.meta.setdefault(WARNED, set())
     for warning in warnings:
-        if warning not in told:
+        if warning not in warned:
             log.warning("%s", warning)
-        told.add(warning)
+        warned.add(warning)
 
 
 def backends(
@@ -241,9 +241,9 @@ def backends(
     def rucio() -> RucioBackend:
         from dc_inject.backends.rucio import RucioBackend
 
-        made = RucioBackend(campaign=campaign, timeout=timeout, observer=observer, clock=clock)
-        _warn_once(made.warnings())
-        return made
+        backend = RucioBackend(campaign=campaign, timeout=timeout, observer=observer, clock=clock)
+        _warn_once(backend.warnings())
+        return backend
 
     def fts() -> FtsBackend:
         from dc_inject.backends.fts import FtsBackend
@@ -300,5 +300,5 @@ def menus_endpoint(drafts: Iterable[MenuDraft]) -> str:
 
 def known_endpoint(view: Reader | None) -> str:
     """Return the address of FTS that a ledger is bound to, if it is."""
-    known = () if view is None else view.identities()
-    return next((one.address for one in known if SERVICES[one.service].named_by_menus), "")
+    identities = () if view is None else view.identities()
+    return next((identity.address for identity in identities if SERVICES[identity.service].named_by_menus), "")

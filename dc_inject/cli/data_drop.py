@@ -52,17 +52,17 @@ def _go(question: str, *, dry_run: bool, yes: bool) -> bool:
 
 
 def _at_storage(storage: Storage, prefix: str, name: str, *, dry_run: bool, yes: bool) -> None:
-    found = list(at_storage.find_sets(storage, prefix, name))
-    if not found:
+    sets = list(at_storage.find_sets(storage, prefix, name))
+    if not sets:
         raise _unknown(name, prefix)
-    for kept in found:
-        size = units.format_size(kept.bytes)
+    for file_set in sets:
+        size = units.format_size(file_set.bytes)
         if _go(
-            f"delete {units.counted(kept.files, 'files')} ({size}) of the set {kept.set} at {prefix}",
+            f"delete {units.counted(file_set.files, 'files')} ({size}) of the set {file_set.set} at {prefix}",
             dry_run=dry_run,
             yes=yes,
         ):
-            gone = list(at_storage.drop(storage, prefix, kept.set))
+            gone = list(at_storage.drop(storage, prefix, file_set.set))
             click.echo(f"deleted {units.counted(len(gone), 'files')} ({units.format_size(sum(gone))})", err=True)
 
 
@@ -83,21 +83,26 @@ def _in_rucio(
     with understood():
         connection = data_places.rucio(timeout)
         where = data_places.own_scope(connection, scope)
-        found = [one for one in rucio.find_sets(connection, where, before, name) if one.rse in {rse, ""}]
-        if not found:
+        sets = [
+            candidate
+            for candidate in rucio.find_sets(connection, where, before, name)
+            if candidate.rse in {rse, ""}
+        ]
+        if not sets:
             raise _unknown(name, f"{rse} in the scope {where}")
-        for kept in found:
-            size, rules = units.format_size(kept.bytes), sum(kept.elsewhere.values())
-            places, datasets = (
-                ", ".join(sorted(kept.elsewhere)),
-                units.counted(len(kept.datasets), "datasets"),
+        for rucio_set in sets:
+            size, rules = units.format_size(rucio_set.bytes), sum(rucio_set.elsewhere.values())
+            places = ", ".join(sorted(rucio_set.elsewhere))
+            datasets, files = (
+                units.counted(len(rucio_set.datasets), "datasets"),
+                units.counted(rucio_set.files, "files"),
             )
             also = f", with {units.counted(rules, 'rules')} on them at {places}" if rules else ""
-            what = f"erase {datasets}, {units.counted(kept.files, 'files')} ({size}), of the set {kept.set}{also}"
-            if not _go(what, dry_run=dry_run, yes=yes):
+            action = f"erase {datasets}, {files} ({size}), of the set {rucio_set.set}{also}"
+            if not _go(action, dry_run=dry_run, yes=yes):
                 continue
-            dark = rucio.sweep(connection, storage, kept, rse)
-            rucio.erase(connection, kept)
+            dark = rucio.sweep(connection, storage, rucio_set, rse)
+            rucio.erase(connection, rucio_set)
             if dark:
                 click.echo(f"deleted {units.counted(dark, 'files')} that were never registered", err=True)
             click.echo(

@@ -62,14 +62,14 @@ def _at_storage(storage: Storage, prefix: str) -> list[Mapping[str, Any]]:
     return [
         {
             **dict.fromkeys(column.key for column in COLUMNS),
-            "set": kept.set.name,
+            "set": file_set.set.name,
             "at": prefix,
-            "files": kept.files,
-            "of": kept.set.files,
-            "file_bytes": kept.set.bytes,
-            "bytes": kept.bytes,
+            "files": file_set.files,
+            "of": file_set.set.files,
+            "file_bytes": file_set.set.bytes,
+            "bytes": file_set.bytes,
         }
-        for kept in find_sets(storage, prefix)
+        for file_set in find_sets(storage, prefix)
     ]
 
 
@@ -79,20 +79,20 @@ def _in_rucio(rse: str, scope: str | None, before: str, timeout: float) -> list[
 
     with understood():
         connection = data_places.rucio(timeout)
-        found = rucio.find_sets(connection, data_places.own_scope(connection, scope), before)
+        sets = rucio.find_sets(connection, data_places.own_scope(connection, scope), before)
     return [
         {
-            "set": kept.set.name,
-            "at": kept.rse or None,
-            "scope": kept.scope,
-            "files": kept.files,
-            "of": kept.set.files,
-            "file_bytes": kept.set.bytes,
-            "bytes": kept.bytes,
-            "datasets": len(kept.datasets),
-            "rules_elsewhere": sum(kept.elsewhere.values()),
-            "until": tables.moment(kept.until),
+            "set": rucio_set.set.name,
+            "at": rucio_set.rse or None,
+            "scope": rucio_set.scope,
+            "files": rucio_set.files,
+            "of": rucio_set.set.files,
+            "file_bytes": rucio_set.set.bytes,
+            "bytes": rucio_set.bytes,
+            "datasets": len(rucio_set.datasets),
+            "rules_elsewhere": sum(rucio_set.elsewhere.values()),
+            "until": tables.moment(rucio_set.until),
         }
-        for kept in found
-        if not rse or kept.rse == rse
+        for rucio_set in sets
+        if not rse or rucio_set.rse == rse
     ]

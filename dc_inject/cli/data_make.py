@@ -162,18 +162,18 @@ def _at_rse(
         connection = data_places.rucio(timeout)
         where = data_places.own_scope(connection, scope)
         place = RucioSet(connection, storage, rse, where, wanted, lifetime=_lifetime(lifetime or LIFETIME))
-        known = place.prospect()
-        if known.admin and not allow_admin:
+        prospect = place.prospect()
+        if prospect.admin and not allow_admin:
             raise UsageError(
-                f"{known.account} is an administrator's account",
+                f"{prospect.account} is an administrator's account",
                 "use an ordinary account, since administrators skip quotas; or confirm with --allow-admin",
             )
         facts = {
-            "account": known.account,
+            "account": prospect.account,
             "scope": where,
-            "scope_owned": where in known.scopes,
-            "quota_left": known.quota_left,
-            "free": known.free,
+            "scope_owned": where in prospect.scopes,
+            "quota_left": prospect.quota_left,
+            "free": prospect.free,
         }
         return _Request(place, wanted, place.missing(), place.dids, facts)
 
@@ -243,22 +243,22 @@ class _Tenths:
 
 def _tell(request: _Request, written: Sequence[tuple[int, Written]]) -> None:
     """Print how a menu names the set, and say what is not certain of it."""
-    files = [one for _, one in written]
+    files = [file for _, file in written]
     if request.dids:
         for did in request.dids:
             click.echo(did)
     else:
         lines = csv.writer(sys.stdout, lineterminator="\n")
         lines.writerow(["url", "size", "checksum"])
-        lines.writerows([one.url, one.bytes, f"adler32:{one.adler32}"] for one in files)
-    blind = sum(not one.compared for one in files)
+        lines.writerows([file.url, file.bytes, f"adler32:{file.adler32}"] for file in files)
+    blind = sum(not file.compared for file in files)
     if blind:
         click.echo(
             f"the checksums of {units.counted(blind, 'files')} could not be compared: "
             "the storage does not report any",
             err=True,
         )
-    wrote = units.format_size(sum(one.bytes for one in files))
+    wrote = units.format_size(sum(file.bytes for file in files))
     click.echo(
         f"made {request.wanted}; written or found now: {units.counted(len(files), 'files')} ({wrote})",
         err=True,

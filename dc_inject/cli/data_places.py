@@ -34,17 +34,17 @@ def place(source: str, **rucio_only: object) -> str:
     """Return a source in its one form; raises UsageError for options that a storage has no use for."""
     if "://" not in source:
         return source
-    found = params.PREFIX.convert(source, None, None)
-    if urls.parse(found).scheme == "root":
+    prefix = params.PREFIX.convert(source, None, None)
+    if urls.parse(prefix).scheme == "root":
         raise UsageError(
             "test data are written and deleted over WebDAV", "use a prefix that starts with davs:// or https://"
         )
     for name, value in rucio_only.items():
         if value:
             raise UsageError(
-                f"--{name.replace('_', '-')} is only for Rucio, but {found} is a storage", "leave it out"
+                f"--{name.replace('_', '-')} is only for Rucio, but {prefix} is a storage", "leave it out"
             )
-    return found
+    return prefix
 
 
 @contextmanager
@@ -53,11 +53,11 @@ def storage(timeout: float) -> Iterator[WebDav]:
     credentials = Credentials(os.environ, SystemClock())
     for warning in credentials.warnings():
         click.echo(f"dc-inject: {warning}", err=True)
-    made = WebDav(lambda: credentials.access("destination"), verify=trust(os.environ), read=timeout)
+    webdav = WebDav(lambda: credentials.access("destination"), verify=trust(os.environ), read=timeout)
     try:
-        yield made
+        yield webdav
     finally:
-        made.close()
+        webdav.close()
 
 
 def rucio(timeout: float) -> Connection:

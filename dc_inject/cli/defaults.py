@@ -60,14 +60,14 @@ def read(group: click.Group, ctx: click.Context, name: str, config: Path | None)
 
     Only the tables of that command are checked, so that the others need not be imported. Raises UsageError.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for path in _files(config):
         tables = {key: value for key, value in _tables(path).items() if key != TRUST}
         _known(path, "command", tables, group.list_commands(ctx))
         command = group.get_command(ctx, name)
         if command is not None and name in tables:
-            found = _merged(found, _options(path, command, tables[name], name))
-    return {name: found}
+            values = _merged(values, _options(path, command, tables[name], name))
+    return {name: values}
 
 
 def trusted(config: Path | None) -> list[str]:
@@ -75,7 +75,7 @@ def trusted(config: Path | None) -> list[str]:
     hosts: list[str] = []
     for path in _files(config):
         named = _tables(path).get(TRUST, [])
-        if not (isinstance(named, list) and all(isinstance(one, str) for one in named)):
+        if not (isinstance(named, list) and all(isinstance(host, str) for host in named)):
             raise UsageError(f"{path}: {TRUST} is a list of hosts", f'{TRUST} = ["fts.example.org"]')
         hosts += named
     return hosts
@@ -110,17 +110,17 @@ def _tables(path: Path) -> dict[str, Any]:
 def _options(path: Path, command: click.Command, table: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the values of a command's table by the names that click has for its options."""
     parts = command.commands if isinstance(command, click.Group) else {}
-    options = {name_of(one): one for one in command.params if isinstance(one, click.Option)}
+    options = {name_of(option): option for option in command.params if isinstance(option, click.Option)}
     _known(path, f"option or command of `{name}`" if parts else f"option of `{name}`", table, [*options, *parts])
-    made: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in table.items():
         if key in parts:
             if not isinstance(value, dict):
                 raise UsageError(f"{path}: {name}.{key} is a command", f"write a table, [{name}.{key}]")
-            made[key] = _options(path, parts[key], value, f"{name} {key}")
+            values[key] = _options(path, parts[key], value, f"{name} {key}")
         elif options[key].name is not None:
-            made[str(options[key].name)] = _value(path, f"{name}.{key}", value, options[key])
-    return made
+            values[str(options[key].name)] = _value(path, f"{name}.{key}", value, options[key])
+    return values
 
 
 def _value(path: Path, key: str, value: Any, option: click.Option) -> Any:  # noqa: ANN401  whatever TOML can say
@@ -131,26 +131,26 @@ def _value(path: Path, key: str, value: Any, option: click.Option) -> Any:  # no
         if not isinstance(value, bool):
             raise UsageError(f"{path}: {key} must be true or false, not {value!r}")
         return value
-    some = [_text(one) for one in (value if isinstance(value, list) else [value])]
-    return some if option.multiple else some[0]
+    texts = [_text(item) for item in (value if isinstance(value, list) else [value])]
+    return texts if option.multiple else texts[0]
 
 
 def _text(value: object) -> str:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(base: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Return both maps as one; the other one counts where both say something."""
-    made = dict(one)
+    merged = dict(base)
     for key, value in other.items():
-        both = isinstance(value, dict) and isinstance(made.get(key), dict)
-        made[key] = _merged(made[key], value) if both else value
-    return made
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merged(merged[key], value) if both else value
+    return merged
 
 
-def _known(path: Path, what: str, names: Iterable[str], known: Iterable[str]) -> None:
+def _known(path: Path, noun: str, names: Iterable[str], valid: Iterable[str]) -> None:
     """Raise UsageError for a name that nobody knows, with the nearest one."""
-    known = sorted(known)
+    valid = sorted(valid)
     for name in names:
-        if name not in known:
-            raise UsageError(f"{path}: there is no {what} {name!r}", units.did_you_mean(name, known))
+        if name not in valid:
+            raise UsageError(f"{path}: there is no {noun} {name!r}", units.did_you_mean(name, valid))

@@ -186,21 +186,21 @@ def _left_in_rucio(ledger: Path) -> list[str]:
     deadline = clock.now() + DELETED_WITHIN
     while True:
         rules = sum(1 for _ in backend.ours("demo"))
-        there = [place for place, status in backend.look(places).items() if status.destination_bytes]
-        if not (rules or there) or clock.now() >= deadline:
+        remaining = [place for place, status in backend.look(places).items() if status.destination_bytes]
+        if not (rules or remaining) or clock.now() >= deadline:
             break
         executor.wait(clock.now() + timedelta(seconds=1))
     executor.close()
     faults = [f"{units.counted(rules, 'rules')} of ours left in Rucio"] if rules else []
-    return faults + [f"{place.item} is still at {place.link.destination}" for place in there]
+    return faults + [f"{place.item} is still at {place.link.destination}" for place in remaining]
 
 
 def _left_on_storages(grid: Sandbox) -> list[str]:
     """Look at the storages' disks for copies of ours; what Rucio copied is asked for in Rucio."""
-    left = [path for name in grid.storages for path in grid.storage_files(name, "/copies")]
-    disks, copies = units.counted(len(grid.storages), "storages"), units.counted(len(left), "copies", "copy")
+    paths = [path for name in grid.storages for path in grid.storage_files(name, "/copies")]
+    disks, copies = units.counted(len(grid.storages), "storages"), units.counted(len(paths), "copies", "copy")
     _step(f"looking at the disks of {disks}: {copies} of ours")
-    return [f"{units.counted(len(left), 'files')} of ours left on storages, such as {left[0]}"] if left else []
+    return [f"{units.counted(len(paths), 'files')} of ours left on storages, such as {paths[0]}"] if paths else []
 
 
 def _step(line: str) -> None:

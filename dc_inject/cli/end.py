@@ -150,11 +150,11 @@ def end_campaign(
             endpoint=common.known_endpoint(ledger),
         )
         campaigns.admit(backends.values(), ledger, clock)
-        searched = partial(campaigns.found, backends.values(), name, may_be_none=bool(no_ledger or sweep))
+        searched = partial(campaigns.find_rules, backends.values(), name, may_be_none=bool(no_ledger or sweep))
 
         def ours(*states: State) -> list[Entry]:
-            known = searched() if ledger is None else ledger.entries(*states)
-            return [e for e in known if subject.covers(e.injection.flow)]
+            entries = searched() if ledger is None else ledger.entries(*states)
+            return [e for e in entries if subject.covers(e.injection.flow)]
 
         executor = ThreadExecutor(clock, THREADS)
         stack.callback(executor.close)
@@ -195,7 +195,7 @@ class _Work:
         standing = self.ending.look(entries, partial(_missed, self.noun, self.clock))
         doomed = standing.overdue + (standing.unfinished if cancel else ())
         standing, spared = _sparing(standing, _read(self.ledger, doomed) if self.ledger is not None else set())
-        files = end_files.left(self.ours) if self.ledger is not None else 0
+        files = end_files.count_remaining(self.ours) if self.ledger is not None else 0
         _say(standing, self.noun, files, spared, campaign=self.campaign, cancel=cancel, rate=cancel_rate)
         work = [*standing.complete, *doomed]
         if work or files:
@@ -203,9 +203,9 @@ class _Work:
         if not work:
             return True
         if self.ledger is not None:
-            what = f"end {units.counted(len(standing.complete), self.noun)}"
-            what += f", cancel {len(doomed)}" if doomed else ""
-            self.ledger.change(common.who(), what, why, self.clock.now())
+            action = f"end {units.counted(len(standing.complete), self.noun)}"
+            action += f", cancel {len(doomed)}" if doomed else ""
+            self.ledger.change(common.who(), action, why, self.clock.now())
         last = max((e.end_asked_at for e in entries if e.end_asked_at and e.state is State.LIVE), default=None)
         outcomes = itertools.chain(
             self.ending.end(standing.complete), self.ending.cancel(doomed, cancel_rate, last)
@@ -244,12 +244,12 @@ def _read(ledger: Ledger, doomed: Sequence[Entry]) -> AbstractSet[str]:
 
 def _sparing(standing: RulesByStage, read: AbstractSet[str]) -> tuple[RulesByStage, int]:
     """Return how things stand without complete ones that are read, and how many those are."""
-    some = tuple(entry for entry in standing.complete if entry.injection.key not in read)
-    return replace(standing, complete=some), len(standing.complete) - len(some)
+    unread = tuple(entry for entry in standing.complete if entry.injection.key not in read)
+    return replace(standing, complete=unread), len(standing.complete) - len(unread)
 
 
 def _say(
-    standing: RulesByStage, noun: str, left: int, spared: int, *, campaign: str, cancel: bool, rate: float
+    standing: RulesByStage, noun: str, file_count: int, spared: int, *, campaign: str, cancel: bool, rate: float
 ) -> None:
     """Say what is there, and what would be done, before anything is."""
     lines = []
@@ -258,8 +258,8 @@ def _say(
     if spared:
         what = units.counted(spared, f"complete {noun}")
         lines.append(f"{what}: kept, because unfinished second hops read from them")
-    if left:
-        lines.append(f"{units.counted(left, 'files')} of ended jobs: will be deleted at their destinations")
+    if file_count:
+        lines.append(f"{units.counted(file_count, 'files')} of ended jobs: will be deleted at their destinations")
     if standing.overdue:
         overdue = units.counted(len(standing.overdue), noun)
         lines.append(f"{overdue} past the lifetime: {_cancelled(standing.overdue, rate)}")
@@ -294,8 +294,8 @@ def _missed(noun: str, clock: Clock, entries: Sequence[Entry], again_at: datetim
     """Say that a service does not know what it had accepted, and what is waited for."""
     services = ", ".join(sorted({entry.injection.link.through for entry in entries}))
     time = units.format_duration(again_at - clock.now())
-    what = f"{services} does not know {len(entries)} of the {noun} (any more)"
-    click.echo(f"{what}: looking again in {time}, then they count as ended", err=True)
+    message = f"{services} does not know {len(entries)} of the {noun} (any more)"
+    click.echo(f"{message}: looking again in {time}, then they count as ended", err=True)
 
 
 def _confirm(*, yes: bool) -> None:
@@ -316,18 +316,18 @@ def _carry_out(outcomes: Iterator[Outcome], work: Sequence[Entry], noun: str, cl
 
     Raises ServiceError when some could not be ended.
     """
-    tally, told = _Tally(), clock.now()
+    tally, last_told = _Tally(), clock.now()
     try:
         for outcome in outcomes:
             if outcome.error is None:
                 tally.ended.add(outcome.key)
             tally.error = outcome.error or tally.error
-            if clock.now() >= told + TELL_EVERY:
-                told = clock.now()
+            if clock.now() >= last_told + TELL_EVERY:
+                last_told = clock.now()
                 click.echo(f"{len(tally.ended)} of {len(work)} ended", err=True)
     except KeyboardInterrupt:
-        left = [entry for entry in work if entry.injection.key not in tally.ended]
-        rest = f"{len(left)} {_left(left)}" if left else "none left"
+        unended = [entry for entry in work if entry.injection.key not in tally.ended]
+        rest = f"{len(unended)} {_left(unended)}" if unended else "none left"
         click.echo(f"interrupted: {len(tally.ended)} ended, {rest}; run it again to continue", err=True)
         return False
     ended, all_of_them = len(tally.ended), units.counted(len(work), noun)

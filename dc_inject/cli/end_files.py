@@ -39,7 +39,7 @@ def agreed(question: str) -> bool:
         return False
 
 
-def left(ours: Ours) -> int:
+def count_remaining(ours: Ours) -> int:
     """Return how many files of ended jobs are not known to be gone."""
     return sum(entry.injection.item.files for entry in _to_remove(ours))
 
@@ -60,12 +60,12 @@ def remove(ending: ManualEnd, ours: Ours, clock: Clock, patience: timedelta = PA
     if not entries:
         return True
     tally = _Tally(sum(entry.injection.item.files for entry in entries.values()))
-    told = clock.now()
+    last_told = clock.now()
     try:
         for removal in ending.remove(entries.values(), patience, partial(_waits, patience)):
             tally.add(removal, entries[removal.key].injection)
-            if clock.now() >= told + TELL_EVERY:
-                told = clock.now()
+            if clock.now() >= last_told + TELL_EVERY:
+                last_told = clock.now()
                 click.echo(f"known to be gone: {tally.gone} of {units.counted(tally.files, 'files')}", err=True)
     except KeyboardInterrupt:
         click.echo(
@@ -133,8 +133,8 @@ class _Tally:
 
 def tidy(ledger: Ledger, campaign: str, backends: Mapping[str, Backend]) -> None:
     """Delete the empty folders of a campaign of which nothing is left; those that stay hold no bytes."""
-    left = ledger.entries(State.CALLED, State.LIVE, State.COMPLETE, State.ENDED)
-    if any(not entry.injection.link.service.cleans_up for entry in left):
+    unfinished = ledger.entries(State.CALLED, State.LIVE, State.COMPLETE, State.ENDED)
+    if any(not entry.injection.link.service.cleans_up for entry in unfinished):
         return  # FTS makes folders for it, and they are empty before a file comes
     for service, destination in sorted({(flow.link.through, flow.link.destination) for flow in ledger.accounts()}):
         backend = backends[service]
@@ -148,8 +148,8 @@ def say_what_lives_on(ours: Ours, noun: str, clock: Clock) -> None:
     if not alive:
         return
     last = max((e.expires_at for e in alive if e.expires_at), default=None)
-    left = [e for e in alive if e.end_asked_at is None]
-    when = f" after {last:%Y-%m-%d %H:%M:%SZ}, or with --cancel" if left and last and last > clock.now() else ""
+    unasked = [e for e in alive if e.end_asked_at is None]
+    when = f" after {last:%Y-%m-%d %H:%M:%SZ}, or with --cancel" if unasked and last and last > clock.now() else ""
     click.echo(f"not finished: {units.counted(len(alive), noun)} still active; run it again{when}", err=True)
 
 

@@ -44,9 +44,9 @@ def warn(prefix: str, ledger: Ledger | None) -> None:
     """Say so when a prefix is no destination of the campaign: most likely nothing of it is there."""
     if ledger is None:
         return
-    known = sorted({flow.link.destination for flow in ledger.accounts() if not flow.link.service.cleans_up})
-    if known and prefix not in known:
-        others = f"{', '.join(known[:5])}{', ...' if len(known) > 5 else ''}"
+    destinations = sorted({flow.link.destination for flow in ledger.accounts() if not flow.link.service.cleans_up})
+    if destinations and prefix not in destinations:
+        others = f"{', '.join(destinations[:5])}{', ...' if len(destinations) > 5 else ''}"
         click.echo(f"no job in this ledger went to {prefix}; its destinations are {others}", err=True)
 
 
@@ -66,16 +66,16 @@ def sweep(
     """
     if not isinstance(backend, Sweeper):
         raise UsageError(f"{backend.name} leaves no files to sweep")
-    known = set() if ledger is None else {e.injection.key for e in ledger.entries() if e.state.resident}
-    found = [stray for stray in backend.sweep(prefix, campaign) if stray.copy.key not in known]
-    if not found:
+    keys = set() if ledger is None else {e.injection.key for e in ledger.entries() if e.state.resident}
+    strays = [stray for stray in backend.sweep(prefix, campaign) if stray.copy.key not in keys]
+    if not strays:
         click.echo(f"no files of {campaign} below {prefix} except those in the ledger", err=True)
         return
     since = clock.now() - YOUNG
-    young = [stray for stray in found if not include_recent and _newest(stray) > since]
-    old = [stray for stray in found if include_recent or _newest(stray) <= since]
+    young = [stray for stray in strays if not include_recent and _newest(stray) > since]
+    old = [stray for stray in strays if include_recent or _newest(stray) <= since]
     free = _without_work(backend, old, prefix)
-    click.echo(f"{_sum(found)} of {campaign} below {prefix} that are in no ledger", err=True)
+    click.echo(f"{_sum(strays)} of {campaign} below {prefix} that are in no ledger", err=True)
     if young:
         _say(young, "less than a day old, kept (--include-recent deletes them too):")
     if not free:
@@ -97,31 +97,31 @@ def _whose(backend: Backend, ledger: Ledger | None) -> str:
     if ledger is None:
         return "no ledger here tells who injects it, so make sure that nobody does"
     contacts = sorted({entry.injection.contact for entry in ledger.entries()} - {""})
-    accounts = [f"account {known.account} at {known.service}" for known in ledger.identities()]
-    known = [f"contact {', '.join(contacts)}"] if contacts else []
-    who = ", ".join([*known, *accounts]) or f"its ledger tells nobody, and {backend.name} knows only the files"
+    accounts = [f"account {owners.account} at {owners.service}" for owners in ledger.identities()]
+    owners = [f"contact {', '.join(contacts)}"] if contacts else []
+    who = ", ".join([*owners, *accounts]) or f"its ledger tells nobody, and {backend.name} knows only the files"
     return f"{who}; make sure that no other injector is at work on it"
 
 
 def _without_work(backend: Backend, strays: Sequence[Stray], prefix: str) -> list[Stray]:
     """Return the files whose jobs write nothing any more, as their service says, and tell of the others."""
     entries = [_entry(copy, prefix) for copy in {stray.copy.key: stray.copy for stray in strays}.values()]
-    seen = {one.key: one.status for one in backend.observe(entries)}
+    statuses = {observation.key: observation.status for observation in backend.observe(entries)}
     for status, what in (
-        (f"at work at {backend.name}", _at_work(seen)),
-        (f"that {backend.name} does not tell of", _untold(seen)),
+        (f"at work at {backend.name}", _at_work(statuses)),
+        (f"that {backend.name} does not tell of", _untold(statuses)),
     ):
         if left := [stray for stray in strays if stray.copy.key in what]:
             _say(left, f"of jobs {status}, left alone:")
-    return [stray for stray in strays if seen[stray.copy.key] in _QUIET]
+    return [stray for stray in strays if statuses[stray.copy.key] in _QUIET]
 
 
-def _at_work(seen: Mapping[str, Status]) -> set[str]:
-    return {key for key, status in seen.items() if status not in {*_QUIET, Status.UNKNOWN}}
+def _at_work(statuses: Mapping[str, Status]) -> set[str]:
+    return {key for key, status in statuses.items() if status not in {*_QUIET, Status.UNKNOWN}}
 
 
-def _untold(seen: Mapping[str, Status]) -> set[str]:
-    return {key for key, status in seen.items() if status is Status.UNKNOWN}
+def _untold(statuses: Mapping[str, Status]) -> set[str]:
+    return {key for key, status in statuses.items() if status is Status.UNKNOWN}
 
 
 def _entry(copy: Copy, prefix: str) -> Entry:
@@ -142,16 +142,16 @@ def _entry(copy: Copy, prefix: str) -> Entry:
     return Entry(injection, State.CALLED)
 
 
-def _say(strays: Iterable[Stray], what: str) -> None:
+def _say(strays: Iterable[Stray], verb: str) -> None:
     """Tell of files by scenario and cycle, with one of them."""
     groups: defaultdict[tuple[str, str], list[Stray]] = defaultdict(list)
     for stray in strays:
         groups[stray.copy.scenario, f"{stray.copy.cycle:%Y-%m-%d %H:%M:%SZ}"].append(stray)
-    click.echo(what, err=True)
-    for (scenario, cycle), some in sorted(groups.items())[:SHOWN]:
-        newest = max((stray.modified for stray in some if stray.modified), default=None)
+    click.echo(verb, err=True)
+    for (scenario, cycle), group in sorted(groups.items())[:SHOWN]:
+        newest = max((stray.modified for stray in group if stray.modified), default=None)
         changed = f", the last changed {newest:%Y-%m-%d %H:%M:%SZ}" if newest else ""
-        click.echo(f"  {scenario}, cycle {cycle}: {_sum(some)}{changed}, such as {some[0].url}", err=True)
+        click.echo(f"  {scenario}, cycle {cycle}: {_sum(group)}{changed}, such as {group[0].url}", err=True)
     if len(groups) > SHOWN:
         click.echo(f"  and {len(groups) - SHOWN} more", err=True)
 
@@ -166,7 +166,7 @@ def _sum(strays: Sequence[Stray]) -> str:
 
 def _delete(sweeper: Sweeper, strays: Sequence[Stray], prefix: str, campaign: str, clock: Clock) -> None:
     """Delete files, and say how far it got; raises Permanent when some stay."""
-    done, errors, hint, told = 0, Counter[str](), None, clock.now()
+    done, errors, hint, last_told = 0, Counter[str](), None, clock.now()
     urls = sorted(stray.url for stray in strays)  # so that the files of a folder go together
     try:
         for start in range(0, len(urls), AT_ONCE):
@@ -175,8 +175,8 @@ def _delete(sweeper: Sweeper, strays: Sequence[Stray], prefix: str, campaign: st
                 if error is not None:
                     errors[error.message] += 1
                     hint = hint or error.hint
-            if clock.now() >= told + end_files.TELL_EVERY:
-                told = clock.now()
+            if clock.now() >= last_told + end_files.TELL_EVERY:
+                last_told = clock.now()
                 click.echo(f"{done} of {units.counted(len(urls), 'files')} deleted", err=True)
     except KeyboardInterrupt:
         click.echo(

@@ -185,13 +185,13 @@ def show(
 ) -> None:
     """Print the footprint of menus, of one campaign or of several; raises MenuError for what does not fit."""
     campaigns = gather(drafts, links, scale)
-    made = footprint_of(campaigns, assumed, inventory)
-    rows = [as_row(row, assumed) for row in made.rows]
+    whole = footprint_of(campaigns, assumed, inventory)
+    rows = [as_row(row, assumed) for row in whole.rows]
     if fmt == "table":
         for title, columns in TOPICS.items():
             click.echo(f"{title}\n")
-            told = [column for column in columns if any(row[column.key] is not None for row in rows)]
-            tables.console().print(tables.table((Column("by", ""), _NAME, *told), list(_once(rows))))
+            filled = [column for column in columns if any(row[column.key] is not None for row in rows)]
+            tables.console().print(tables.table((Column("by", ""), _NAME, *filled), list(_once(rows))))
             click.echo()
     else:
         tables.emit(fmt, COLUMNS, rows)
@@ -218,14 +218,14 @@ def gather(drafts: Sequence[MenuDraft], links: Sequence[str] = (), scale: float 
     by_name: dict[str, list[MenuDraft]] = {}
     for draft in drafts:
         by_name.setdefault(draft.campaign, []).append(draft)
-    made = [menu.campaign([draft.preview for draft in some]) for some in by_name.values()]
-    if len(made) == 1 or not links:
-        return [menu.narrowed(campaign, links, scale) for campaign in made]
-    known = [{str(flow.link) for flow in campaign.flows} & set(links) for campaign in made]
-    missing = set(links).difference(*known)
+    resolved = [menu.campaign([draft.preview for draft in group]) for group in by_name.values()]
+    if len(resolved) == 1 or not links:
+        return [menu.narrowed(campaign, links, scale) for campaign in resolved]
+    chosen = [{str(flow.link) for flow in campaign.flows} & set(links) for campaign in resolved]
+    missing = set(links).difference(*chosen)
     if missing:
-        menu.narrowed(made[0], missing)  # says what is not there
-    return [menu.narrowed(campaign, own, scale) for campaign, own in zip(made, known, strict=True) if own]
+        menu.narrowed(resolved[0], missing)  # says what is not there
+    return [menu.narrowed(campaign, own, scale) for campaign, own in zip(resolved, chosen, strict=True) if own]
 
 
 def as_row(row: Row, assumed: Assumptions) -> dict[str, Any]:

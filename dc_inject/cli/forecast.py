@@ -52,7 +52,7 @@ def show(fmt: str, campaign: str, ledger: Reader, world: World, start: datetime,
     if fmt == "csv":
         tables.emit("csv", status.SUMMARY, closing["links"])
         return
-    made: dict[str, Any] = {
+    report: dict[str, Any] = {
         "campaign": campaign,
         "grid": world.grid.name,
         "seed": seed,
@@ -66,18 +66,22 @@ def show(fmt: str, campaign: str, ledger: Reader, world: World, start: datetime,
         "forecast": list(short(ledger.summary(), world)),
     }
     if fmt == "json":
-        tables.emit_json(made)
+        tables.emit_json(report)
         return
-    many = len(made["links"]) > MOST_ROWS
-    rows = [made["total"]] if many else [*made["links"], made["total"]]
+    many = len(report["links"]) > MOST_ROWS
+    rows = [report["total"]] if many else [*report["links"], report["total"]]
     tables.emit("table", status.SUMMARY, rows, f"closing table of {campaign} in {world.grid.name}, seed {seed}")
-    filled = [row for row in made["storages"] if row["most_used"]]
-    for columns, rows in ((STORAGES, filled), (QUEUES, made["queues"]), (FORECAST, made["forecast"][:MOST_ROWS])):
+    filled = [row for row in report["storages"] if row["most_used"]]
+    for columns, rows in (
+        (STORAGES, filled),
+        (QUEUES, report["queues"]),
+        (FORECAST, report["forecast"][:MOST_ROWS]),
+    ):
         if rows:
             click.echo()
             tables.emit("table", columns, rows)
     click.echo()
-    click.echo(_sentence(made))
+    click.echo(_sentence(report))
 
 
 def storages(world: World) -> list[dict[str, Any]]:
@@ -112,7 +116,7 @@ def queues(world: World, start: datetime) -> list[dict[str, Any]]:
     rows = []
     for key, text in words.items():
         values = [(getattr(sample, key), sample.at) for sample in world.samples]
-        most, at = max(values, key=lambda one: one[0])
+        most, at = max(values, key=lambda pair: pair[0])
         moment = start.fromtimestamp(start.timestamp() + at, start.tzinfo)
         mean = sum(value for value, _ in values) / len(values)
         rows.append({"queue": text, "mean": mean, "most": most, "at": tables.moment(moment)})
@@ -161,14 +165,14 @@ def _reasons(line: SummaryLine, world: World) -> Iterator[str]:
         yield f"{storage} above 98 % for {hours:.1f} h"
 
 
-def _sentence(made: dict[str, Any]) -> str:
+def _sentence(report: dict[str, Any]) -> str:
     """Say the whole in a sentence."""
-    total, gone = made["total"], made["lost"]
+    total, gone = report["total"], report["lost"]
     part = tables.percent(total["moved"] / total["due"]) if total["due"] else "nothing due"
-    links = len(made["links"])
-    few = f"{len(made['forecast'])} of {units.counted(links, 'links')} will be short"
+    links = len(report["links"])
+    few = f"{len(report['forecast'])} of {units.counted(links, 'links')} will be short"
     return (
-        f"{part} of what is due is moved; {few if made['forecast'] else 'no link will be short'}; "
+        f"{part} of what is due is moved; {few if report['forecast'] else 'no link will be short'}; "
         f"{units.format_size(gone['unsent_bytes'])} expire unsent, "
         f"{units.counted(gone['cancelled_files'], 'files')} are cancelled, "
         f"{units.counted(gone['failed_files'], 'files')} fail"

@@ -11,8 +11,8 @@ OUTPUTS = (1, 2)
 
 def signals() -> tuple[signal.Signals, ...]:
     """Return the signals that stop a command in good order; not SIGHUP where that is ignored, as under nohup."""
-    some = (signal.SIGINT, signal.SIGTERM)
-    return some if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*some, signal.SIGHUP)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    return numbers if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*numbers, signal.SIGHUP)
 
 
 def mind() -> None:
@@ -22,9 +22,9 @@ def mind() -> None:
             os.fstat(number)
         except OSError:
             continue
-        seen = select.poll()
-        seen.register(number, 0)
-        if any(what & (select.POLLHUP | select.POLLERR) for _, what in seen.poll(0)):
+        poll = select.poll()
+        poll.register(number, 0)
+        if any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0)):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, number)
             os.close(nowhere)

@@ -46,11 +46,11 @@ def check(ctx: click.Context, campaign: str, ledger_path: Path | None, fmt: str)
     Example: dc-inject ledger check backups/dc27-rehearsal.sqlite --format json
     """
     path = common.existing_ledger(campaign, ledger_path)
-    found = contradictions(path)
-    if found or fmt != "table":
-        tables.emit(fmt, COLUMNS, [_row(one) for one in found])
-    errors = _errors(found)
-    notes = len(found) - len(errors)
+    findings = contradictions(path)
+    if findings or fmt != "table":
+        tables.emit(fmt, COLUMNS, [_row(finding) for finding in findings])
+    errors = _errors(findings)
+    notes = len(findings) - len(errors)
     words = units.counted(len(errors), "contradictions") if errors else "no contradiction"
     click.echo(f"{path}: {words}" + (f", {units.counted(notes, 'notes')}" if notes else ""), err=True)
     if errors:
@@ -77,13 +77,13 @@ def backup(campaign: str, file: Path, force: bool, quiet: bool, ledger_path: Pat
     path = common.existing_ledger(campaign, ledger_path)
     _refuse(path, file, force=force)
     try:
-        told = _copied(path, file)
+        message = _copied(path, file)
     except OSError as error:
         raise LedgerError(
             f"{file} cannot be written: {error.strerror}", "check its folder, and the free space"
         ) from None
     if not quiet:
-        click.echo(told, err=True)
+        click.echo(message, err=True)
         click.echo(str(file))
 
 
@@ -119,10 +119,10 @@ def _copied(path: Path, file: Path) -> str:
     return f"{size}: {units.counted(entries, 'injections')}, the last cycle is {cycle or 'none yet'}"
 
 
-def _errors(found: Sequence[Finding]) -> list[Finding]:
-    return [one for one in found if not one.note]
+def _errors(findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if not finding.note]
 
 
-def _row(one: Finding) -> dict[str, str]:
-    severity = "note" if one.note else "error"
-    return {"code": one.code, "severity": severity, "subject": one.subject, "message": one.message}
+def _row(finding: Finding) -> dict[str, str]:
+    severity = "note" if finding.note else "error"
+    return {"code": finding.code, "severity": severity, "subject": finding.subject, "message": finding.message}

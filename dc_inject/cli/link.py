@@ -135,37 +135,39 @@ def link(source: str | None, destination: str | None, **given: Any) -> None:
     if options.resume:
         path = common.existing_ledger(options.resume)
         with Ledger.open(path) as ledger:
-            asked, progress = link_options.resume_challenge(ledger, path, options.lasting, clock.now())
+            challenge, progress = link_options.resume_challenge(ledger, path, options.lasting, clock.now())
     else:
-        asked = link_options.challenge(source, destination, options, clock.now())
-        progress = Progress(asked.ladder, asked.until)
-        _refuse_known(asked.campaign)
-    trusting.name(asked.link.source, asked.link.destination, asked.endpoint)  # by whoever called, here or before
-    asked, storages = link_check.ready(asked, clock, options.timeout)
-    menu = _written(asked, force=bool(options.resume))
+        challenge = link_options.challenge(source, destination, options, clock.now())
+        progress = Progress(challenge.ladder, challenge.until)
+        _refuse_known(challenge.campaign)
+    trusting.name(
+        challenge.link.source, challenge.link.destination, challenge.endpoint
+    )  # by whoever called, here or before
+    challenge, storages = link_check.ready(challenge, clock, options.timeout)
+    menu = _written(challenge, force=bool(options.resume))
     try:
-        code = _carry_out(asked, progress, menu, storages, options)
+        code = _carry_out(challenge, progress, menu, storages, options)
     except BaseException:
-        if not common.ledger_file(None, asked.campaign).exists():
+        if not common.ledger_file(None, challenge.campaign).exists():
             menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
         raise
-    _tell(asked.campaign, options.fmt, code)
+    _tell(challenge.campaign, options.fmt, code)
 
 
 def _carry_out(
-    asked: MiniChallenge,
+    challenge: MiniChallenge,
     progress: Progress,
     menu: Path,
     storages: Reachability,
     options: LinkOptions,
 ) -> int | None:
     """Inject, judge the step that was cut short, and end what is left; returns the exit code of that, if any."""
-    ledger_path = common.ledger_file(None, asked.campaign)
+    ledger_path = common.ledger_file(None, challenge.campaign)
     climbs: list[Climbing] = []
-    named = [*asked.link[:2], asked.endpoint] if asked.link.service.ends_are_urls else []
+    named = [*challenge.link[:2], challenge.endpoint] if challenge.link.service.ends_are_urls else []
 
     def wrap_menus(menus: Callable[[], Campaign], ledger: Ledger, clock: Clock) -> Callable[[], Campaign]:
-        ledger.keep_challenge("asked", asked.for_ledger(), clock.now())
+        ledger.keep_challenge("asked", challenge.for_ledger(), clock.now())
         ledger.trust(trusting.hosts(named), common.who(), clock.now())  # for `end`, if it has to be called for it
         climbs.append(
             Climbing(
@@ -174,7 +176,7 @@ def _carry_out(
                 clock=clock,
                 progress=progress,
                 who=f"dc-inject link of {common.who()}",
-                on_cycle=lambda: _show(ledger, asked),
+                on_cycle=lambda: _show(ledger, challenge),
                 patience=link_menu.PATIENCE,
                 classify=_classify,
                 down=storages.down,
@@ -183,16 +185,16 @@ def _carry_out(
         return climbs[0]
 
     timeout = options.timeout
-    with storages.watched(max(asked.cycle / LOOKS, OFTEN)):
+    with storages.watched(max(challenge.cycle / LOOKS, OFTEN)):
         whole = inject(
             [menu], no_drain=True, timeout=timeout, wrap_menus=wrap_menus, stopping="{noun} will be ended"
         )
     hangup.mind()
     with Ledger.open(ledger_path) as ledger:
-        climbs[0].finish(ledger, asked.key)
-    if _end(asked.campaign, ledger_path, options, end_files.PATIENCE if whole else WHEN_STOPPED):
+        climbs[0].finish(ledger, challenge.key)
+    if _end(challenge.campaign, ledger_path, options, end_files.PATIENCE if whole else WHEN_STOPPED):
         return None
-    click.echo(f"end what is left with `dc-inject end {asked.campaign} --cancel`", err=True)
+    click.echo(f"end what is left with `dc-inject end {challenge.campaign} --cancel`", err=True)
     return INTERRUPTED
 
 
@@ -208,20 +210,20 @@ def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
     """Print the verdict of a mini-challenge from its ledger, and leave with what it means."""
     path = common.existing_ledger(campaign)
     with LedgerView.open(path) as view, view.snapshot():
-        asked, progress = link_options.load_challenge(view, path)
+        challenge, progress = link_options.load_challenge(view, path)
         holder = view.holder()
         if holder is None and progress.step is not None and progress.step.readings and progress.over is None:
             progress.stopped(progress.step.readings[-1])  # of one that was killed
-        told = link_verdict.verdict_json(asked, progress, view, _menu_file(asked.campaign))
+        report = link_verdict.verdict_json(challenge, progress, view, _menu_file(challenge.campaign))
         if holder is not None:
             so_far = "; ".join(filter(None, (f"{holder} is still running it", link_verdict.under_way(progress))))
             click.echo(f"preliminary: {so_far}", err=True)
-    if holder is not None and not told["steps"]:
-        raise UsageError(f"{asked.campaign} has no verdict yet", f"it ends at {tables.moment(progress.until)}")
-    link_verdict.emit(fmt, told)
+    if holder is not None and not report["steps"]:
+        raise UsageError(f"{challenge.campaign} has no verdict yet", f"it ends at {tables.moment(progress.until)}")
+    link_verdict.emit(fmt, report)
     if code is not None:
         raise click.exceptions.Exit(code)
-    if (error := link_verdict.left_with(told, asked.selection)) is not None:
+    if (error := link_verdict.left_with(report, challenge.selection)) is not None:
         raise error
 
 
@@ -242,9 +244,9 @@ def _refuse_known(campaign: str) -> None:
         )
 
 
-def _written(asked: MiniChallenge, *, force: bool) -> Path:
+def _written(challenge: MiniChallenge, *, force: bool) -> Path:
     """Write the menu into the state folder."""
-    path = _menu_file(asked.campaign)
+    path = _menu_file(challenge.campaign)
     try:
         make_folder(path.parent)
     except OSError as error:
@@ -252,7 +254,7 @@ def _written(asked: MiniChallenge, *, force: bool) -> Path:
             f"{path.parent} cannot be created: {error.strerror or error}", "check XDG_STATE_HOME"
         ) from None
     # One without a ledger is left from a start that failed.
-    files.write_whole(path, asked.text(), force=force or path.exists())
+    files.write_whole(path, challenge.text(), force=force or path.exists())
     click.echo(f"menu: {path}", err=True)
     return path
 
@@ -260,7 +262,7 @@ def _written(asked: MiniChallenge, *, force: bool) -> Path:
 # --------------------------------------------------------------------------- meanwhile, and after
 
 
-def _show(ledger: Ledger, asked: MiniChallenge) -> None:
+def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
     """Say what the line about a cycle does not: the numbers of a hold, and how much of ours is there."""
     if rows := status.rows(ledger):
         cycle = ledger.last_cycle()
@@ -269,8 +271,8 @@ def _show(ledger: Ledger, asked: MiniChallenge) -> None:
         for row in rows:
             if row["numbers"]:
                 click.echo(f"held by {row['held']}: {status.numbers(row['numbers'])}", err=True)
-        here, most = units.format_size(link_verdict.resident(ledger)), units.format_size(asked.space)
-        click.echo(f"our data at or on the way to {asked.link.destination}: {here} of {most}", err=True)
+        here, most = units.format_size(link_verdict.resident(ledger)), units.format_size(challenge.space)
+        click.echo(f"our data at or on the way to {challenge.link.destination}: {here} of {most}", err=True)
 
 
 def _end(campaign: str, ledger_path: Path, options: LinkOptions, patience: timedelta) -> bool:

@@ -54,39 +54,39 @@ OURS = frozenset(
 )  # told here, with our numbers
 
 
-def ready(asked: MiniChallenge, clock: Clock, timeout: float) -> tuple[MiniChallenge, Reachability]:
+def ready(challenge: MiniChallenge, clock: Clock, timeout: float) -> tuple[MiniChallenge, Reachability]:
     """Ask the services; return the mini-challenge with the space that it may fill, and its storages.
 
     Raises UsageError for what cannot be answered, and ServiceError where a service cannot be asked. Nothing is
     written, neither here nor there.
     """
-    name = f"the menu of {asked.campaign}"
-    draft = menu.read(asked.text(), name, files.load)
+    name = f"the menu of {challenge.campaign}"
+    draft = menu.read(challenge.text(), name, files.load)
     campaign = menu.campaign([draft.preview])
     backends = common.backends(
-        {asked.link.through},
-        campaign=asked.campaign,
+        {challenge.link.through},
+        campaign=challenge.campaign,
         clock=clock,
         observer=Silent(),
         timeout=timeout,
-        endpoint=asked.endpoint,
+        endpoint=challenge.endpoint,
     )
-    told = online.ask([draft], campaign, backends, FILE_SPEED)
-    for said in told.said:
-        click.echo(said, err=True)
-    backend = backends[asked.link.through]
-    found = {*lint.findings(told.campaign, FILE_SPEED, told.limits), *told.problems}
-    problems = [problem for problem in sorted(found) if problem.code not in OURS]
-    _refuse(asked, problems, backend, draft, told)
-    _weigh(asked, told, draft)
-    storages = Reachability({rse: _endpoints(backend, rse) for rse in asked.link[:2]})
-    there = _pool_size(told, draft)
-    return _with_space(asked, backend, there.smallest if there else 0), storages
+    answers = online.ask([draft], campaign, backends, FILE_SPEED)
+    for note in answers.sentences:
+        click.echo(note, err=True)
+    backend = backends[challenge.link.through]
+    findings = {*lint.findings(answers.campaign, FILE_SPEED, answers.limits), *answers.problems}
+    problems = [problem for problem in sorted(findings) if problem.code not in OURS]
+    _refuse(challenge, problems, backend, draft, answers)
+    _weigh(challenge, answers, draft)
+    storages = Reachability({rse: _endpoints(backend, rse) for rse in challenge.link[:2]})
+    pool_size = _pool_size(answers, draft)
+    return _with_space(challenge, backend, pool_size.smallest if pool_size else 0), storages
 
 
-def _pool_size(told: Answers, draft: MenuDraft) -> lint.PoolSize | None:
+def _pool_size(answers: Answers, draft: MenuDraft) -> lint.PoolSize | None:
     """Return what the source has that fits, if a service told it."""
-    return cast("Mapping[PoolKey, lint.PoolSize]", told.pool_sizes).get(draft.preview.flows[0].pool)
+    return cast("Mapping[PoolKey, lint.PoolSize]", answers.pool_sizes).get(draft.preview.flows[0].pool)
 
 
 def _endpoints(backend: Backend, rse: str) -> list[Endpoint]:
@@ -99,71 +99,71 @@ def _endpoints(backend: Backend, rse: str) -> list[Endpoint]:
 
 
 def _refuse(
-    asked: MiniChallenge, problems: Iterable[Problem], backend: Backend, draft: MenuDraft, told: Answers
+    challenge: MiniChallenge, problems: Iterable[Problem], backend: Backend, draft: MenuDraft, answers: Answers
 ) -> None:
     """Warn of findings, and raise the error of what stands in the way."""
     blocking = []
     for problem in problems:
         if problem.code and problem.code not in BLOCKS and problem.code not in ERRORS:
-            click.echo(f"warning: {problem.message} [{problem.code}] ({_hint(problem, asked)})", err=True)
+            click.echo(f"warning: {problem.message} [{problem.code}] ({_hint(problem, challenge)})", err=True)
         else:
             blocking.append(problem)
     if not blocking:
         return
-    first = blocking[0]
+    worst = blocking[0]
     for problem in blocking[1:]:
-        click.echo(f"also: {problem.message} ({_hint(problem, asked)})", err=True)
-    if told.service_failed:
-        raise ServiceError(first.message, first.hint or None)
-    if first.code == "storage-unreachable":
-        raise ServiceError(first.message, _hint(first, asked))
-    more = _made(asked, told, draft) if first.code == "no-source-files" else ""
-    if first.code == "no-source-files" and not asked.link.service.takes_files:
-        message, hint = _what_is_there(asked, backend)
+        click.echo(f"also: {problem.message} ({_hint(problem, challenge)})", err=True)
+    if answers.service_failed:
+        raise ServiceError(worst.message, worst.hint or None)
+    if worst.code == "storage-unreachable":
+        raise ServiceError(worst.message, _hint(worst, challenge))
+    more = _made(challenge, answers, draft) if worst.code == "no-source-files" else ""
+    if worst.code == "no-source-files" and not challenge.link.service.takes_files:
+        message, hint = _what_is_there(challenge, backend)
         raise UsageError(message, f"{hint}{more}")
-    raise UsageError(first.message, _near(first, asked, backend) or f"{_hint(first, asked)}{more}")
+    raise UsageError(worst.message, _near(worst, challenge, backend) or f"{_hint(worst, challenge)}{more}")
 
 
-def _hint(problem: Problem, asked: MiniChallenge) -> str:
+def _hint(problem: Problem, challenge: MiniChallenge) -> str:
     """Return what helps, in options of this command: there is no menu yet that one could edit."""
     if problem.code in BLOCKS:
-        return f"{_cure(problem.code, asked)}; if it is meant: --accept {problem.code}"
+        return f"{_cure(problem.code, challenge)}; if it is meant: --accept {problem.code}"
     hint = problem.hint.replace("`accept: [", "`--accept ").replace("]`", "`")
     return hint if not problem.code or "--accept" in hint else f"{hint}; if it is meant: --accept {problem.code}"
 
 
-def _cure(code: str, asked: MiniChallenge) -> str:
-    return BLOCKS[code].format(selection=asked.selection)
+def _cure(code: str, challenge: MiniChallenge) -> str:
+    return BLOCKS[code].format(selection=challenge.selection)
 
 
-def _near(problem: Problem, asked: MiniChallenge, backend: Backend) -> str:
+def _near(problem: Problem, challenge: MiniChallenge, backend: Backend) -> str:
     """Return the RSEs whose names are like that of one that there is not."""
     if "knows no RSE" not in problem.message:
         return ""
-    wrong = next((end for end in asked.link[:2] if problem.message.endswith(f" {end}")), "")
+    wrong = next((end for end in challenge.link[:2] if problem.message.endswith(f" {end}")), "")
     try:
-        known = backend.resolve("*")
+        names = backend.resolve("*")
     except ServiceError:
         return ""
-    near = units.nearest(wrong, known, 3)
-    return f"did you mean {' or '.join(near)}?" if near else f"{len(known)} RSEs are known there, none like it"
+    near = units.nearest(wrong, names, 3)
+    return f"did you mean {' or '.join(near)}?" if near else f"{len(names)} RSEs are known there, none like it"
 
 
-def _what_is_there(asked: MiniChallenge, backend: Backend) -> tuple[str, str]:
+def _what_is_there(challenge: MiniChallenge, backend: Backend) -> tuple[str, str]:
     """Return why nothing at a source fits, with what is there, and the option to look at."""
-    source, patterns = asked.link.source, asked.patterns
+    source, patterns = challenge.link.source, challenge.patterns
     named = ", ".join(patterns)
-    some = list(itertools.islice(backend.inventory(source, replace(EVERYTHING, dids=patterns)), LOOKED_AT))
-    if some:
-        means = sorted(item.bytes // item.files for item in some)
-        have = units.counted(len(some), f"datasets of {named}").replace(
+    items = list(itertools.islice(backend.inventory(source, replace(EVERYTHING, dids=patterns)), LOOKED_AT))
+    if items:
+        means = sorted(item.bytes // item.files for item in items)
+        have = units.counted(len(items), f"datasets of {named}").replace(
             f"datasets of {named}s", f"datasets of {named}"
         )
-        what = (
+        message = (
             f"{source} has {have}, and none fits: their mean files are {units.format_size(means[0])} to "
-            f"{units.format_size(means[-1])}, and --mean-file asks for {asked.mean_file}"
+            f"{units.format_size(means[-1])}, and --mean-file asks for {challenge.mean_file}"
         )
-        return what, f"--mean-file {_bound(means[0])}..{_bound(means[-1])}"
+        return message, f"--mean-file {_bound(means[0])}..{_bound(means[-1])}"
     others = list(itertools.islice(backend.inventory(source, EVERYTHING), SHOWN))
     if not others:
         return f"{source} has no dataset at all", "take another source"
@@ -175,31 +175,31 @@ def _bound(size: int) -> str:
     return f"{units.exact_size(size)}".replace(" ", "")
 
 
-def _weigh(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> None:
+def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> None:
     """Compare what the source has with what the first step, and all of them, ask for."""
-    there = _pool_size(told, draft)
-    if there is None or not there.datasets:
+    pool_size = _pool_size(answers, draft)
+    if pool_size is None or not pool_size.datasets:
         return
-    ladder, source, size = asked.ladder, asked.link.source, units.format_size(there.bytes)
-    first = ladder.first * ladder.shortest.total_seconds()
+    ladder, source, size = challenge.ladder, challenge.link.source, units.format_size(pool_size.bytes)
+    needed = ladder.first * ladder.shortest.total_seconds()
     step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.shortest)}"
-    service = asked.link.service
-    what = service.items
-    if service.unique and there.bytes < first and "pool-small" not in asked.accept:
+    service = challenge.link.service
+    noun = service.items
+    if service.unique and pool_size.bytes < needed and "pool-small" not in challenge.accept:
         raise UsageError(
-            f"{step} needs {units.format_size(first)}, and {source} has {size} in {there.datasets} {what} that "
-            "fit: a dataset goes out again only when it is deleted at the destination",
-            f"{_cure('pool-small', asked)}; if deletion is quick enough: --accept pool-small"
-            f"{_made(asked, told, draft)}",
+            f"{step} needs {units.format_size(needed)}, and {source} has {size} in {pool_size.datasets} {noun} "
+            "that fit: a dataset goes out again only when it is deleted at the destination",
+            f"{_cure('pool-small', challenge)}; if deletion is quick enough: --accept pool-small"
+            f"{_made(challenge, answers, draft)}",
         )
-    if service.unique and there.bytes < asked.volume:
+    if service.unique and pool_size.bytes < challenge.volume:
         click.echo(
-            f"warning: all steps need {units.format_size(asked.volume)}, and {source} has {size}: datasets "
+            f"warning: all steps need {units.format_size(challenge.volume)}, and {source} has {size}: datasets "
             "must be deleted at the destination in time, to be used again",
             err=True,
         )
     step = f"{units.format_rate(ladder.first)} for {units.format_duration(ladder.every)}"
-    if "fts-ramp" not in asked.accept and (short := ramp.too_short(_steps(asked))) is not None:
+    if "fts-ramp" not in challenge.accept and (short := ramp.too_short(_steps(challenge))) is not None:
         click.echo(
             f"warning: {units.format_rate(short.rate)} for {units.format_duration(short.lasts)} is shorter than "
             f"FTS needs to grow to the transfers that it takes, {units.format_duration(short.grows)}: what moves "
@@ -207,33 +207,33 @@ def _weigh(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> None:
             "--accept fts-ramp)",
             err=True,
         )
-    few = ladder.first * ladder.every.total_seconds() / (there.bytes / there.datasets)
+    few = ladder.first * ladder.every.total_seconds() / (pool_size.bytes / pool_size.datasets)
     if few < FEW:
-        click.echo(f"warning: {step} is only {few:.1f} {what} of the mean size of {source}", err=True)
+        click.echo(f"warning: {step} is only {few:.1f} {noun} of the mean size of {source}", err=True)
 
 
-def _steps(asked: MiniChallenge) -> Iterator[tuple[timedelta, float]]:
+def _steps(challenge: MiniChallenge) -> Iterator[tuple[timedelta, float]]:
     """Yield duration and rate of all steps; a search has none, since it waits for FTS itself."""
-    ladder, rate, at = asked.ladder, asked.ladder.first, asked.start
-    while at < asked.until and not ladder.saturate:
+    ladder, rate, at = challenge.ladder, challenge.ladder.first, challenge.start
+    while at < challenge.until and not ladder.saturate:
         yield ladder.every, rate
         rate, at = ladder.above(rate), at + ladder.every
 
 
-def _made(asked: MiniChallenge, told: Answers, draft: MenuDraft) -> str:
+def _made(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> str:
     """Return how datasets or files that fit can be made, as one more hint; nothing where it would be too much."""
-    source, volume = asked.link.source, asked.volume
-    if volume > MOST_MADE or (asked.link.service.takes_files and asked.datasets):
+    source, volume = challenge.link.source, challenge.volume
+    if volume > MOST_MADE or (challenge.link.service.takes_files and challenge.datasets):
         return ""
     datasets = draft.preview.flows[0].datasets
     least, most = datasets.mean_file if isinstance(datasets, DatasetFilter) else (1, EVERYTHING.mean_file[1])
     size = min(max(_rounded_up(volume / WELL_CUT), least), most)
     files = max(-(-int(ENOUGH * volume) // size), WELL_CUT)
     command = f"dc-inject data make {source} {MADE} --files {files} --size {_bound(size)}"
-    if asked.link.service.takes_files:
+    if challenge.link.service.takes_files:
         folder = f"dc_inject-data/{MADE}/{files}x{size}"
         return f"; or make some, if {source} exists: `{command}`, then --folder {folder}"
-    identity = told.identities.get(asked.link.through)
+    identity = answers.identities.get(challenge.link.through)
     scope = f"user.{identity.account}" if identity else "SCOPE"
     return (
         f"; or make some: `{command} --dataset-files {-(-files // MANY_SETS)}` (with --dry-run it tells whether "
@@ -248,34 +248,39 @@ def _rounded_up(size: float) -> int:
     return -(-int(size) // unit) * unit
 
 
-def _with_space(asked: MiniChallenge, backend: Backend, smallest: int) -> MiniChallenge:
+def _with_space(challenge: MiniChallenge, backend: Backend, smallest: int) -> MiniChallenge:
     """Return it with the most that may be ours at the destination: what was said, or a part of what is free.
 
     `smallest` are the bytes of the smallest dataset or file at the source (0: not known), for which there has to
     be room.
     """
-    place = asked.link.destination
+    place = challenge.link.destination
     try:
         free = backend.sites([place])[place].free
     except ServiceError as error:
         raise ServiceError(f"the free space of {place} is not known: {error.message}", error.hint) from None
-    if asked.space and free is not None and asked.space > free:
+    if challenge.space and free is not None and challenge.space > free:
         raise UsageError(
-            f"--space is {units.format_size(asked.space)}, and {units.format_size(free)} are free at {place}",
+            f"--space is {units.format_size(challenge.space)}, and {units.format_size(free)} are free at {place}",
             "lower --space, or ask the site for space",
         )
-    space = asked.space or int(SPACE if free is None else PART * free)
-    told = "nobody tells what is free there" if free is None else f"{units.format_size(free)} are free there"
-    needed = asked.highest * (max(link_menu.STAYS, asked.cycle) + asked.cycle).total_seconds()
+    space = challenge.space or int(SPACE if free is None else PART * free)
+    free_in_words = (
+        "nobody tells what is free there" if free is None else f"{units.format_size(free)} are free there"
+    )
+    needed = challenge.highest * (max(link_menu.STAYS, challenge.cycle) + challenge.cycle).total_seconds()
     slow = "" if needed <= space else "; at the highest rate it is slowed down when deletions do not keep pace"
-    click.echo(f"at {place} at most {units.format_size(space)} are ours at a time; {told}{slow}", err=True)
+    click.echo(
+        f"at {place} at most {units.format_size(space)} are ours at a time; {free_in_words}{slow}", err=True
+    )
     if space <= 0:
         raise UsageError(f"{place} has no free space", "ask the site for space, or use another destination")
     if space < smallest:
-        what = "file" if asked.link.service.takes_files else "dataset"
+        noun = "file" if challenge.link.service.takes_files else "dataset"
+        limit = "--space is" if challenge.space else "what may be ours there is"
         raise UsageError(
-            f"{'--space is' if asked.space else 'what may be ours there is'} {units.format_size(space)}, and the "
-            f"smallest {what} of {asked.link.source} that fits has {units.format_size(smallest)}",
-            f"raise --space, or take smaller {what}s ({asked.selection})",
+            f"{limit} {units.format_size(space)}, and the smallest {noun} of {challenge.link.source} that fits "
+            f"has {units.format_size(smallest)}",
+            f"raise --space, or take smaller {noun}s ({challenge.selection})",
         )
-    return replace(asked, space=space)
+    return replace(challenge, space=space)

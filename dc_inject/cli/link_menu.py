@@ -102,9 +102,9 @@ class MiniChallenge:
 
     def for_ledger(self) -> dict[str, Any]:
         """Return it as the ledger keeps it."""
-        some = {name: value for name, value in asdict(self).items() if name in _PLAIN}
+        plain = {name: value for name, value in asdict(self).items() if name in _PLAIN}
         times = {"cycle": self.cycle.total_seconds(), "start": self.start.isoformat()}
-        return {**readings.asked(self.ladder, self.until), "menu": {**some, **times, "link": list(self.link)}}
+        return {**readings.settings(self.ladder, self.until), "menu": {**plain, **times, "link": list(self.link)}}
 
 
 _PLAIN = (
@@ -123,16 +123,16 @@ _PLAIN = (
 
 def challenge_from_ledger(values: Mapping[str, Any], ladder: Ladder) -> MiniChallenge:
     """Return a mini-challenge as the ledger has kept it."""
-    some = values["menu"]
+    settings = values["menu"]
     plain: dict[str, Any] = {
-        name: tuple(some[name]) if isinstance(some[name], list) else some[name] for name in _PLAIN
+        name: tuple(settings[name]) if isinstance(settings[name], list) else settings[name] for name in _PLAIN
     }
     return MiniChallenge(
         **plain,
-        link=Link(*some["link"]),
+        link=Link(*settings["link"]),
         ladder=ladder,
-        cycle=timedelta(seconds=some["cycle"]),
-        start=datetime.fromisoformat(some["start"]),
+        cycle=timedelta(seconds=settings["cycle"]),
+        start=datetime.fromisoformat(settings["start"]),
         until=datetime.fromisoformat(values["until"]),
     )
 

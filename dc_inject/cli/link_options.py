@@ -69,8 +69,8 @@ def challenge(source: str | None, destination: str | None, options: LinkOptions,
     ladder, lasting = _ladder(options, options.rate)
     cycle = options.cycle or link_menu.cycle_for(ladder)
     if 2 * cycle > ladder.shortest:
-        what = "a trial, a tenth of --every," if ladder.saturate else "a step"
-        raise UsageError(f"{what} has less than two cycles", "lengthen --every (or --for), or shorten --cycle")
+        noun = "a trial, a tenth of --every," if ladder.saturate else "a step"
+        raise UsageError(f"{noun} has less than two cycles", "lengthen --every (or --for), or shorten --cycle")
     start = now.replace(microsecond=0)
     _confirm_rate(ladder.highest, given=bool(options.highest), yes=options.yes)
     return MiniChallenge(
@@ -143,11 +143,11 @@ def _confirm_rate(top: float, *, given: bool, yes: bool) -> None:
     """Ask whether a high rate is meant; raises UsageError when it is not, or nobody can be asked."""
     if top <= BRAKE or given or yes:
         return
-    asked, most = units.format_rate(top), units.format_rate(BRAKE)
-    if not end_files.agreed(f"{asked} is more than {most}. Ask the sites first. Is it meant?"):
+    rate, most = units.format_rate(top), units.format_rate(BRAKE)
+    if not end_files.agreed(f"{rate} is more than {most}. Ask the sites first. Is it meant?"):
         raise UsageError(
-            f"{asked} is above {most}, and was not confirmed",
-            f"set the highest rate to try (--max {asked.replace(' ', '')}), or use --yes",
+            f"{rate} is above {most}, and was not confirmed",
+            f"set the highest rate to try (--max {rate.replace(' ', '')}), or use --yes",
         )
 
 
@@ -161,13 +161,13 @@ def _name(destination: str, now: datetime) -> str:
 
 def load_challenge(view: Reader, path: Path) -> tuple[MiniChallenge, Progress]:
     """Return a mini-challenge and how far it is, as its ledger tells; raises UsageError when it is none."""
-    told = view.challenge()
-    progress = readings.progress(told)
+    records = view.challenge()
+    progress = readings.progress(records)
     if progress is None:
         raise UsageError(
             f"{path} is not the ledger of a mini-challenge", "`dc-inject status` shows other campaigns"
         )
-    last = next(values for _, kind, values in reversed(told) if kind == "asked")
+    last = next(values for _, kind, values in reversed(records) if kind == "asked")
     return link_menu.challenge_from_ledger(last, progress.ladder), progress
 
 
@@ -178,31 +178,33 @@ def resume_challenge(
 
     Raises UsageError when nothing is left of it.
     """
-    asked, progress = load_challenge(view, path)
-    name, stopped = asked.campaign, view.challenge()[-1].at
-    known = conclusion(progress.ladder, progress.verdicts, progress.decisions).outcome
-    if progress.over is not None and known is not StepOutcome.INCONCLUSIVE and not _cut_short(progress):
+    begun, progress = load_challenge(view, path)
+    name, stopped = begun.campaign, view.challenge()[-1].at
+    outcome = conclusion(progress.ladder, progress.verdicts, progress.decisions).outcome
+    if progress.over is not None and outcome is not StepOutcome.INCONCLUSIVE and not _cut_short(progress):
         raise UsageError(f"{name} is over, and has a verdict", f"`dc-inject link --verdict {name}` prints it")
     left = more or max(progress.until - stopped, timedelta(0))
-    least = units.format_duration(2 * asked.cycle)
-    if left < 2 * asked.cycle and more:
+    least = units.format_duration(2 * begun.cycle)
+    if left < 2 * begun.cycle and more:
         raise UsageError(
             f"--for {units.format_duration(more)} is less than two cycles of {name}",
             f"it needs at least {least}",
         )
-    if left < 2 * asked.cycle:
+    if left < 2 * begun.cycle:
         raise UsageError(
             f"the time of {name} is over",
             f"extend it (such as --for 1h; at least {least}), or see `dc-inject link --verdict {name}`",
         )
     start = now.replace(microsecond=0)
-    until = link_menu.end_of(start, left, asked.cycle)
+    until = link_menu.end_of(start, left, begun.cycle)
     progress.resume(until, until - start)
     common.own_ledger(view, name, path)
-    return replace(asked, start=start, until=until), progress
+    return replace(begun, start=start, until=until), progress
 
 
 def _cut_short(progress: Progress) -> bool:
     """Whether a step was ended before its time, and is still to be made once more."""
     pairs = zip(progress.verdicts, progress.decisions, strict=True)
-    return any(one.cause and one.cause.code == EARLY and then.what is not Next.REPEAT for one, then in pairs)
+    return any(
+        verdict.cause and verdict.cause.code == EARLY and then.kind is not Next.REPEAT for verdict, then in pairs
+    )

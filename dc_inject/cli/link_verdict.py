@@ -54,51 +54,51 @@ HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{s
 LATER = "when it works again, repeat the step with `dc-inject link --resume {name} --for 30m`"
 
 
-def verdict_json(asked: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> dict[str, Any]:
+def verdict_json(challenge: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> dict[str, Any]:
     """Return the verdict; the keys are an interface, described in docs/reference/link.md."""
-    ladder, verdicts, decisions = asked.ladder, progress.verdicts, progress.decisions
-    found = conclusion(ladder, verdicts, decisions)
-    cause = found.cause
+    ladder, verdicts, decisions = challenge.ladder, progress.verdicts, progress.decisions
+    concluded = conclusion(ladder, verdicts, decisions)
+    cause = concluded.cause
     return {
-        "campaign": asked.campaign,
+        "campaign": challenge.campaign,
         "menu": str(menu),
         "ledger": str(view.path),
-        "link": str(asked.link),
-        "source": asked.link.source,
-        "destination": asked.link.destination,
-        "service": asked.link.through,
-        "outcome": found.outcome.value,
+        "link": str(challenge.link),
+        "source": challenge.link.source,
+        "destination": challenge.link.destination,
+        "service": challenge.link.through,
+        "outcome": concluded.outcome.value,
         "cause": None if cause is None else cause.code,
-        "reason": found.reason,
+        "reason": concluded.reason,
         "outage": cause is not None and cause.outage,
-        "stands": found.stands,
-        "interval": None if found.interval is None else list(found.interval),
+        "stands": concluded.stands,
+        "interval": None if concluded.interval is None else list(concluded.interval),
         "steps": [
             {
                 "step": number,
-                "rate": one.rate,
-                "asked": round(one.asked),
-                "moved": one.moved,
-                "moved_rate": one.moved_rate,
-                "ratio": one.ratio,
-                "failed": one.failed,
-                "injected": one.injected,
-                "start": tables.moment(one.start),
-                "measured": tables.moment(one.measured),
-                "end": tables.moment(one.end),
-                "held": one.hold.value if one.hold else None,
-                "outcome": one.outcome.value,
-                "cause": one.cause.code if one.cause else None,
-                "reason": one.why,
-                "disturbed": str(one.disturbed) if one.disturbed else None,
-                "next": str(decision.what),
+                "rate": verdict.rate,
+                "asked": round(verdict.asked),
+                "moved": verdict.moved,
+                "moved_rate": verdict.moved_rate,
+                "ratio": verdict.ratio,
+                "failed": verdict.failed,
+                "injected": verdict.injected,
+                "start": tables.moment(verdict.start),
+                "measured": tables.moment(verdict.measured),
+                "end": tables.moment(verdict.end),
+                "held": verdict.hold.value if verdict.hold else None,
+                "outcome": verdict.outcome.value,
+                "cause": verdict.cause.code if verdict.cause else None,
+                "reason": verdict.why,
+                "disturbed": str(verdict.disturbed) if verdict.disturbed else None,
+                "next": str(decision.kind),
             }
-            for number, (one, decision) in enumerate(zip(verdicts, decisions, strict=True), start=1)
+            for number, (verdict, decision) in enumerate(zip(verdicts, decisions, strict=True), start=1)
         ],
-        "failed_files": failed_files(asked, progress, view),
+        "failed_files": failed_files(challenge, progress, view),
         "resident": resident(view),
         "in_doubt": _bytes(view, State.CALLED),
-        "space": asked.space,
+        "space": challenge.space,
     }
 
 
@@ -125,74 +125,74 @@ def _bytes(view: Reader, *states: State) -> int:
     return sum(e.injection.item.bytes - e.present - e.failed for e in view.entries(*states))
 
 
-def failed_files(asked: MiniChallenge, progress: Progress, view: Reader) -> dict[str, int]:
+def failed_files(challenge: MiniChallenge, progress: Progress, view: Reader) -> dict[str, int]:
     """Return how many files failed by class: those that were counted, and those that rules ended with."""
-    counts = dict(view.failures().get(asked.key, {}))
+    counts = dict(view.failures().get(challenge.key, {}))
     last = progress.step.readings[-1].classes if progress.step and progress.step.readings else {}
     for name, count in last.items():
         counts[name] = max(counts.get(name, 0), count)
     return counts
 
 
-def emit(fmt: str, told: Mapping[str, Any]) -> None:
+def emit(fmt: str, report: Mapping[str, Any]) -> None:
     """Print the verdict."""
     if fmt == "json":
-        tables.emit_json(told)
+        tables.emit_json(report)
         return
-    tables.emit(fmt, STEPS, told["steps"])
-    failed = ", ".join(f"{count} {reason}" for reason, count in told["failed_files"].items())
-    if failed or any(step["failed"] for step in told["steps"]):
+    tables.emit(fmt, STEPS, report["steps"])
+    failed = ", ".join(f"{count} {reason}" for reason, count in report["failed_files"].items())
+    if failed or any(step["failed"] for step in report["steps"]):
         click.echo(f"failed files: {failed or '(reasons not reported)'}", err=True)
-    for step in told["steps"]:
-        if step["outcome"] != StepOutcome.REACHED.value and step["reason"] not in told["reason"]:
+    for step in report["steps"]:
+        if step["outcome"] != StepOutcome.REACHED.value and step["reason"] not in report["reason"]:
             click.echo(f"step {step['step']}, {step['outcome']}: {step['reason']}", err=True)
         if step["disturbed"]:
             click.echo(f"step {step['step']}, {step['outcome']} although {step['disturbed']}", err=True)
-    if told["resident"]:
-        size = units.format_size(told["resident"])
-        click.echo(f"left at {told['destination']}: {size}; {removed_by(told)}", err=True)
-    if told["in_doubt"]:
+    if report["resident"]:
+        size = units.format_size(report["resident"])
+        click.echo(f"left at {report['destination']}: {size}; {removed_by(report)}", err=True)
+    if report["in_doubt"]:
         click.echo(
-            f"in doubt: {units.format_size(told['in_doubt'])}, in calls that got no answer; "
-            f"look them up and end them with `dc-inject end {told['campaign']} --cancel`",
+            f"in doubt: {units.format_size(report['in_doubt'])}, in calls that got no answer; "
+            f"look them up and end them with `dc-inject end {report['campaign']} --cancel`",
             err=True,
         )
-    click.echo(_said(told), err=fmt != "table")
+    click.echo(_said(report), err=fmt != "table")
 
 
-def _said(told: Mapping[str, Any]) -> str:
-    return f"{told['source']} -> {told['destination']}: {sentence(told)}"
+def _said(report: Mapping[str, Any]) -> str:
+    return f"{report['source']} -> {report['destination']}: {sentence(report)}"
 
 
-def removed_by(told: Mapping[str, Any]) -> str:
+def removed_by(report: Mapping[str, Any]) -> str:
     """Say who deletes what is left."""
-    service = SERVICES[told["service"]]
+    service = SERVICES[report["service"]]
     if service.cleans_up:
         return f"{service.title} deletes it after its {service.injections} have ended"
-    return f"delete it with `dc-inject end {told['campaign']} --cancel`"
+    return f"delete it with `dc-inject end {report['campaign']} --cancel`"
 
 
-def sentence(told: Mapping[str, Any]) -> str:
+def sentence(report: Mapping[str, Any]) -> str:
     """Say the verdict in one sentence."""
-    known = told["outcome"] == StepOutcome.REACHED.value
-    rate = "" if told["stands"] is None else units.format_rate(told["stands"])
+    reached = report["outcome"] == StepOutcome.REACHED.value
+    rate = "" if report["stands"] is None else units.format_rate(report["stands"])
     if not rate:
-        return f"{told['outcome']}: {told['reason']}"
-    if known:
-        low, high = (units.format_rate(end) for end in told["interval"])
-        return f"stands at {rate} (95 %: {low} to {high}): {told['reason']}"
-    return f"takes at least {rate}; {told['outcome']}: {told['reason']}"
+        return f"{report['outcome']}: {report['reason']}"
+    if reached:
+        low, high = (units.format_rate(end) for end in report["interval"])
+        return f"stands at {rate} (95 %: {low} to {high}): {report['reason']}"
+    return f"takes at least {rate}; {report['outcome']}: {report['reason']}"
 
 
-def left_with(told: Mapping[str, Any], selection: str) -> DcInjectError | None:
+def left_with(report: Mapping[str, Any], selection: str) -> DcInjectError | None:
     """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change."""
-    if told["outcome"] == StepOutcome.REACHED.value:
+    if report["outcome"] == StepOutcome.REACHED.value:
         return None
-    name = told["campaign"]
-    message = f"{name}: {told['outcome']} ({told['cause']})"  # the reason has just been told
-    if told["outcome"] == StepOutcome.NOT_REACHED.value:
+    name = report["campaign"]
+    message = f"{name}: {report['outcome']} ({report['cause']})"  # the reason has just been told
+    if report["outcome"] == StepOutcome.NOT_REACHED.value:
         return ThresholdMissed(message, f"see `dc-inject status {name}`")
-    if told["outage"]:
+    if report["outage"]:
         return ServiceError(message, LATER.format(name=name))
-    hint = HINTS.get(told["cause"] or "", "see `dc-inject status {name}`")
+    hint = HINTS.get(report["cause"] or "", "see `dc-inject status {name}`")
     return UsageError(message, hint.format(name=name, selection=selection))

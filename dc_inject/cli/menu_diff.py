@@ -56,20 +56,20 @@ def diff(before: Path, after: Path, fmt: str) -> None:
     if before == after == menu_files.STDIN:
         raise UsageError("both menus would be read from stdin", "use a file for one of them")
     drafts = [menu_files.drafts(path) for path in (before, after)]
-    one, other = (menu.campaign([draft.preview for draft in some]) for some in drafts)
-    found = differences.changes(one, other)
-    if found or fmt != "table":
-        tables.emit(fmt, COLUMNS, [_row(change) for change in found])
-    words = list(differences.others(one, other))
-    if found:
-        menu_files.say(f"{_links(found)}; change of the total: {_total(found)}")
+    old, new = (menu.campaign([draft.preview for draft in group]) for group in drafts)
+    changes = differences.changes(old, new)
+    if changes or fmt != "table":
+        tables.emit(fmt, COLUMNS, [_row(change) for change in changes])
+    words = list(differences.others(old, new))
+    if changes:
+        menu_files.say(f"{_links(changes)}; change of the total: {_total(changes)}")
     else:
         menu_files.say(
             "equal in rates and volumes" if words else "equal: the same rates on the same links at all times"
         )
-    if any(draft.expressions for some in drafts for draft in some):
+    if any(draft.expressions for group in drafts for draft in group):
         words.append("RSE expressions, each counted as one RSE; `menu expand --online` writes them out")
-    menu_files.say(*(f"also: {one}" for one in words))
+    menu_files.say(*(f"also: {word}" for word in words))
 
 
 def _row(change: Change) -> dict[str, object]:

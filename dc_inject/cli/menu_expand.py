@@ -74,8 +74,8 @@ def expand(
     if missing and asking:
         names |= _asked(draft, missing, timeout)
     elif missing:
-        what = f"nobody says what {', '.join(sorted(missing))} means"
-        raise MenuError([Problem(name, 0, what, "ask Rucio with --online, or name them with --rses")])
+        message = f"nobody says what {', '.join(sorted(missing))} means"
+        raise MenuError([Problem(name, 0, message, "ask Rucio with --online, or name them with --rses")])
     goal = menu_files.goal(file, output)
     text = written_out(draft, names, goal)
     menu_files.say(menu_heading.together(menu_heading.checked(text, goal)))

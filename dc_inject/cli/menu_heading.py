@@ -58,21 +58,21 @@ def heading(given: Mapping[str, Any], scenario: str, include: str = "") -> Headi
 
     Raises UsageError for options that do not go together.
     """
-    said = {key: value for key, value in given.items() if value not in (None, (), "")}
-    start, end = usual_window(str(said.get("timezone", "UTC")), str(said.get("start", "")))
-    known = {"campaign": scenario, "contact": common.who(), "timezone": "UTC", "start": start, "end": end}
-    service = SERVICES[str(said.setdefault("through", DEFAULT.name))]
-    if not service.takes_files and "folder" in said:
+    stated = {key: value for key, value in given.items() if value not in (None, (), "")}
+    start, end = usual_window(str(stated.get("timezone", "UTC")), str(stated.get("start", "")))
+    usual = {"campaign": scenario, "contact": common.who(), "timezone": "UTC", "start": start, "end": end}
+    service = SERVICES[str(stated.setdefault("through", DEFAULT.name))]
+    if not service.takes_files and "folder" in stated:
         raise UsageError(
             "--folder is only for links through FTS", "add --through fts, or name datasets with --did"
         )
     if not service.takes_files:
-        known["datasets"] = ANY_DATASET
-    elif "datasets" not in said:
-        known["folder"] = "."
-    assumed = {key: value for key, value in known.items() if key not in said}
-    patterns: tuple[str, ...] = said.pop("datasets", (ANY_DATASET,) if "datasets" in assumed else ())
-    texts = {key: str(said.get(key) or known.get(key) or "") for key in _TEXTS}
+        usual["datasets"] = ANY_DATASET
+    elif "datasets" not in stated:
+        usual["folder"] = "."
+    assumed = {key: value for key, value in usual.items() if key not in stated}
+    patterns: tuple[str, ...] = stated.pop("datasets", (ANY_DATASET,) if "datasets" in assumed else ())
+    texts = {key: str(stated.get(key) or usual.get(key) or "") for key in _TEXTS}
     return Heading(**texts, datasets=patterns, include=include, assumed=frozenset(assumed))
 
 
@@ -91,9 +91,9 @@ def usual_window(timezone: str, start: str = "") -> tuple[str, str]:
 
 def describe_assumptions(heading: Heading) -> str:
     """Say what was assumed, or nothing."""
-    known = {key: getattr(heading, key) for key in _TEXTS} | {"datasets": " ".join(heading.datasets)}
+    values = {key: getattr(heading, key) for key in _TEXTS} | {"datasets": " ".join(heading.datasets)}
     options = {"datasets": "--did"}
-    parts = [f"{known[key]} ({options.get(key, f'--{key}')})" for key in sorted(heading.assumed - {"timezone"})]
+    parts = [f"{values[key]} ({options.get(key, f'--{key}')})" for key in sorted(heading.assumed - {"timezone"})]
     return f"assumed: {', '.join(parts)}" if parts else ""
 
 
@@ -122,11 +122,11 @@ def alike(problems: Iterable[Problem]) -> list[Problem]:
     return [_with(first, more) for first, *more in groups.values()]
 
 
-def _with(first: Problem, more: Sequence[Problem]) -> Problem:
+def _with(problem: Problem, more: Sequence[Problem]) -> Problem:
     if not more:
-        return first
-    said = f"and {len(more)} more like it, to line {more[-1].line}"
-    return replace(first, hint=f"{first.hint}; {said}" if first.hint else said)
+        return problem
+    more_like_it = f"and {len(more)} more like it, to line {more[-1].line}"
+    return replace(problem, hint=f"{problem.hint}; {more_like_it}" if problem.hint else more_like_it)
 
 
 def together(draft: MenuDraft) -> str:

@@ -75,21 +75,21 @@ def import_(
     elif sheet:
         raise UsageError(f"--sheet is only for spreadsheets, but {name} is not one", "leave it out")
     names = menu.names_of_sites(*menu_files.read(sites), files.beside(sites)) if sites else frozenset[str]()
-    found = importing.read(data, name, importing.Options(unit or "", decimal or "", form or "", names))
+    matrix = importing.read(data, name, importing.Options(unit or "", decimal or "", form or "", names))
     scenario = scenario or _scenario(file)
     heading = menu_heading.heading(given, scenario, _beside(sites, output) if sites else "")
-    origin, links = os.path.basename(name), units.counted(len(found.links), "links")  # noqa: PTH119  it may be `stdin`
+    origin, links = os.path.basename(name), units.counted(len(matrix.links), "links")  # noqa: PTH119  it may be `stdin`
     text = writing.menu(
         heading,
         [
-            f"Imported from {origin}, {links} with {found.total} together.",
+            f"Imported from {origin}, {links} with {matrix.total} together.",
             "`dc-inject check` says what is wrong or odd in it; docs/reference/menus.md explains every key.",
         ],
-        found.total,
-        writing.links(scenario, [_link(*one) for one in found.links]),
+        matrix.total,
+        writing.links(scenario, [_link(*row) for row in matrix.links]),
     )
     draft = menu_heading.checked(text, output)
-    menu_files.say(*found.remarks, f"imported {menu_heading.together(draft)}, from {found.form}")
+    menu_files.say(*matrix.remarks, f"imported {menu_heading.together(draft)}, from {matrix.form}")
     if assumed := menu_heading.describe_assumptions(heading):
         menu_files.say(assumed)
     menu_files.write(text, output, force=force)

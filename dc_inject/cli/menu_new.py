@@ -60,8 +60,8 @@ def _several(read: Parsed[str]) -> Parsed[str]:
     def each(text: str) -> None:
         if not text:
             raise values.WrongError("nothing is named", "name one or several, separated by blanks")
-        for one in text.split():
-            read.convert(one, None, None)
+        for word in text.split():
+            read.convert(word, None, None)
 
     return as_written(f"{read.name}s", each)
 
@@ -156,9 +156,13 @@ def new(
 
 def _text(given: Mapping[str, object], wanted: Sequence[Wanted]) -> str:
     heading = menu_heading.heading(given, wanted[0].name)
-    rates = [one.rate for one in wanted]
-    total = rates[0] if len(rates) == 1 else units.exact_rate(math.fsum(units.parse_rate(one) for one in rates))
-    lines = [line for one in wanted for line in one.lines()]
+    rates = [scenario.rate for scenario in wanted]
+    total = (
+        rates[0]
+        if len(rates) == 1
+        else units.exact_rate(math.fsum(units.parse_rate(scenario) for scenario in rates))
+    )
+    lines = [line for scenario in wanted for line in scenario.lines()]
     return writing.menu(heading, COMMENTS, total, lines) + MORE
 
 
@@ -169,44 +173,44 @@ def _ask(
     given: Mapping[str, object], first: Wanted | None, name: str | None
 ) -> tuple[dict[str, object], list[Wanted]]:
     """Ask for what no option says; `back` as an answer returns to the question before."""
-    said = dict(given)
-    heading = _heading_steps(said)
+    answers = dict(given)
+    heading = _heading_steps(answers)
     wanted = [] if first is None else [first]
-    at, asked = 0, list[int]()
+    at, answered = 0, list[int]()
     while True:
-        _walk(heading, at, asked)
+        _walk(heading, at, answered)
         try:
-            _ask_scenarios(wanted, name, said)
+            _ask_scenarios(wanted, name, answers)
         except Back:
-            at = asked.pop() if asked else len(heading)
+            at = answered.pop() if answered else len(heading)
             continue
-        return said, wanted
+        return answers, wanted
 
 
 class Back(Exception):
     """Somebody wants to answer the question before once more."""
 
 
-def _walk(steps: Sequence[Step], at: int, asked: list[int]) -> None:
-    """Ask one thing after the other from a step on; `asked` are the steps before that had to ask."""
+def _walk(steps: Sequence[Step], at: int, answered: list[int]) -> None:
+    """Ask one thing after the other from a step on; `answered` are the steps before that had to ask."""
     while at < len(steps):
         try:
             if steps[at]():
-                asked.append(at)
+                answered.append(at)
             at += 1
         except Back:
-            at = asked.pop() if asked else at
+            at = answered.pop() if answered else at
 
 
-def _heading_steps(said: dict[str, object]) -> list[Step]:
+def _heading_steps(answers: dict[str, object]) -> list[Step]:
     """Return the questions for the top of a menu, but for those that options answered."""
-    answered = {key for key, value in said.items() if value not in (None, (), "")}
+    answered = {key for key, value in answers.items() if value not in (None, (), "")}
 
     def ask(key: str, question: str, kind: Callable[[], click.ParamType[str]], usual: Callable[[], str]) -> Step:
         def step() -> bool:
             if key in answered:
                 return False
-            said[key] = _prompt(question, kind(), str(said[key] or "") or usual())
+            answers[key] = _prompt(question, kind(), str(answers[key] or "") or usual())
             return True
 
         return step
@@ -214,14 +218,14 @@ def _heading_steps(said: dict[str, object]) -> list[Step]:
     def datasets() -> bool:
         if "datasets" in answered:
             return False
-        known = said["datasets"]
-        before = " ".join(known) if isinstance(known, tuple) else ""
+        given = answers["datasets"]
+        before = " ".join(given) if isinstance(given, tuple) else ""
         question = "Datasets, scope:name with wildcards, blanks between"
-        said["datasets"] = tuple(_prompt(question, _several(DID), before).split())
+        answers["datasets"] = tuple(_prompt(question, _several(DID), before).split())
         return True
 
     def zone() -> str:
-        return str(said["timezone"])
+        return str(answers["timezone"])
 
     def time() -> Parsed[str]:
         return menu_time(values.zone(zone()))
@@ -231,9 +235,9 @@ def _heading_steps(said: dict[str, object]) -> list[Step]:
         ask("contact", "Contact, whom others ask about the traffic", lambda: LINE, common.who),
         ask("timezone", "Time zone of all times here", lambda: ZONE, lambda: "UTC"),
         ask("start", "Start, or now", time, lambda: menu_heading.usual_window(zone())[0]),
-        ask("end", "End", time, lambda: menu_heading.usual_window(zone(), str(said["start"]))[1]),
+        ask("end", "End", time, lambda: menu_heading.usual_window(zone(), str(answers["start"]))[1]),
     ]
-    if not SERVICES[str(said["through"])].takes_files:
+    if not SERVICES[str(answers["through"])].takes_files:
         return [*steps, datasets]
     steps.append(ask("endpoint", "FTS", lambda: ENDPOINT, lambda: "https://fts3.example.org:8446"))
     if "datasets" not in answered:
@@ -250,19 +254,19 @@ def _ask_scenarios(wanted: list[Wanted], name: str | None, given: Mapping[str, o
     while not wanted or click.confirm("Another scenario?", default=False, err=True):
         usual = name if not wanted else None
         try:
-            while not _fits(one := _ask_scenario(usual), wanted, given):
+            while not _fits(scenario := _ask_scenario(usual), wanted, given):
                 usual = None
         except Back:
             if not wanted:
                 raise
             continue
-        wanted.append(one)
+        wanted.append(scenario)
 
 
-def _fits(one: Wanted, others: Sequence[Wanted], given: Mapping[str, object]) -> bool:
+def _fits(scenario: Wanted, others: Sequence[Wanted], given: Mapping[str, object]) -> bool:
     """Tell whether a menu with one more scenario is right; if not, say why."""
     try:
-        menu.read(_text(given, [*others, one]), "the new menu", files.load)
+        menu.read(_text(given, [*others, scenario]), "the new menu", files.load)
     except MenuError as error:
         menu_files.say(f"This cannot be: {error.message}", "Once more, please.")
         return False
@@ -271,7 +275,7 @@ def _fits(one: Wanted, others: Sequence[Wanted], given: Mapping[str, object]) ->
 
 def _ask_scenario(name: str | None) -> Wanted:
     """Ask for one scenario; raises Back at its first question."""
-    said: dict[str, str] = {"name": name or ""}
+    answers: dict[str, str] = {"name": name or ""}
     questions: list[tuple[str, str, click.ParamType[str], str]] = [
         ("name", "Scenario, a group of links", NAME, "main"),
         ("sources", "Sources, blanks between (or `mesh`: all pairs of some)", _several(MENU_END), ""),
@@ -284,25 +288,25 @@ def _ask_scenario(name: str | None) -> Wanted:
         ),
         ("rate", "Rate of all its links together", MENU_RATE, ""),
     ]
-    at, asked = 0, list[int]()
+    at, answered = 0, list[int]()
     while at < len(questions):
         key, question, kind, usual = questions[at]
-        skipped = {"mesh": said.get("sources") != "mesh", "destinations": said.get("sources") == "mesh"}
+        skipped = {"mesh": answers.get("sources") != "mesh", "destinations": answers.get("sources") == "mesh"}
         if skipped.get(key) or (key == "name" and name):
             at += 1
             continue
         try:
-            said[key] = _prompt(question, kind, said.get(key) or usual)
+            answers[key] = _prompt(question, kind, answers.get(key) or usual)
         except Back:
-            if not asked:
+            if not answered:
                 raise
-            at = asked.pop()
+            at = answered.pop()
         else:
-            asked.append(at)
+            answered.append(at)
             at += 1
-    mesh = said["mesh"].split() if said["sources"] == "mesh" else []
-    sources, destinations = ([], []) if mesh else (said["sources"].split(), said["destinations"].split())
-    return Wanted(said["name"], sources, destinations, mesh, said["rate"])
+    mesh = answers["mesh"].split() if answers["sources"] == "mesh" else []
+    sources, destinations = ([], []) if mesh else (answers["sources"].split(), answers["destinations"].split())
+    return Wanted(answers["name"], sources, destinations, mesh, answers["rate"])
 
 
 def _prompt(question: str, kind: click.ParamType[str], default: str) -> str:
@@ -319,8 +323,8 @@ def _prompt(question: str, kind: click.ParamType[str], default: str) -> str:
 
 def _listed(ends: Sequence[str]) -> str:
     """Write ends: one, a list, or a map of shares; who has none beside others that do has a share of 1."""
-    found = [_SHARED.fullmatch(one) for one in ends]
-    if any(found):
-        pairs = ((m["end"], m["share"]) if m else (one, "1") for one, m in zip(ends, found, strict=True))
+    matches = [_SHARED.fullmatch(text) for text in ends]
+    if any(matches):
+        pairs = ((m["end"], m["share"]) if m else (text, "1") for text, m in zip(ends, matches, strict=True))
         return "{" + ", ".join(f"{writing.scalar(end)}: {share}" for end, share in pairs) + "}"
-    return writing.scalar(ends[0]) if len(ends) == 1 else f"[{', '.join(writing.scalar(one) for one in ends)}]"
+    return writing.scalar(ends[0]) if len(ends) == 1 else f"[{', '.join(writing.scalar(text) for text in ends)}]"

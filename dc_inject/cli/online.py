@@ -47,55 +47,59 @@ def ask(
     `campaign` is that of the drafts' previews; the answers have it with its RSE expressions resolved. Each
     service and storage is asked, whatever became of the others. `file_speed` is in bytes per second.
     """
-    told = Answers(campaign)
-    alive = {service: backend for service, backend in backends.items() if _lets_us_in(told, drafts, backend)}
-    told.campaign = _resolved(told, drafts, alive)
+    answers = Answers(campaign)
+    alive = {service: backend for service, backend in backends.items() if _lets_us_in(answers, drafts, backend)}
+    answers.campaign = _resolved(answers, drafts, alive)
     if RUCIO.name in alive:
-        online_rucio.ask(told, drafts, cast("RucioBackend", alive[RUCIO.name]))
+        online_rucio.ask(answers, drafts, cast("RucioBackend", alive[RUCIO.name]))
     fts = fts_of(backends)
     if fts is not None:
-        of_fts = uses(told.campaign, fts.name)
-        _ask_files(told, of_fts, fts, _ask_storages(told, of_fts, fts))
-        _ask_space(told, of_fts, fts)
+        of_fts = uses(answers.campaign, fts.name)
+        _ask_files(answers, of_fts, fts, _ask_storages(answers, of_fts, fts))
+        _ask_space(answers, of_fts, fts)
         if fts.name in alive:
-            _ask_limits(told, of_fts, fts, file_speed)
-    return told
+            _ask_limits(answers, of_fts, fts, file_speed)
+    return answers
 
 
-def _lets_us_in(told: Answers, drafts: Sequence[MenuDraft], backend: Backend) -> bool:
+def _lets_us_in(answers: Answers, drafts: Sequence[MenuDraft], backend: Backend) -> bool:
     try:
         identity = backend.check()
     except ServiceError as error:
         name = next(draft.name for draft in drafts if backend.name in draft.services)
-        told.problems.append(Problem(name, 0, error.message, error.hint or ""))
-        told.service_failed = True
+        answers.problems.append(Problem(name, 0, error.message, error.hint or ""))
+        answers.service_failed = True
         return False
-    told.said.append(_who(identity))
-    told.identities[backend.name] = identity
-    _credentials(told, identity)
+    answers.sentences.append(_who(identity))
+    answers.identities[backend.name] = identity
+    _credentials(answers, identity)
     return True
 
 
-def _credentials(told: Answers, identity: Identity) -> None:
+def _credentials(answers: Answers, identity: Identity) -> None:
     """Find credentials that expire while the campaign runs."""
-    until, some = identity.credentials_until, uses(told.campaign, identity.service)
-    if until is not None and some and until < told.campaign.end:
-        what = f"the credentials for {identity.service} expire at {tables.moment(until)}, before the menus end, "
-        what += f"{tables.moment(told.campaign.end)}"
-        told.find(some[0], "credentials-expire", what, "have them renewed in time; `run` reads them anew")
+    until, affected = identity.credentials_until, uses(answers.campaign, identity.service)
+    if until is not None and affected and until < answers.campaign.end:
+        message = (
+            f"the credentials for {identity.service} expire at {tables.moment(until)}, before the menus end, "
+        )
+        message += f"{tables.moment(answers.campaign.end)}"
+        answers.find(
+            affected[0], "credentials-expire", message, "have them renewed in time; `run` reads them anew"
+        )
 
 
 def _who(identity: Identity) -> str:
-    said = f"{identity.service} at {identity.address}: {identity.account} of {identity.vo}, "
-    said += common.may_end(identity.service, identity.may_end)
+    sentence = f"{identity.service} at {identity.address}: {identity.account} of {identity.vo}, "
+    sentence += common.may_end(identity.service, identity.may_end)
     if identity.admin:
-        said += "; an administrator's account, which `run` refuses without --allow-admin"
+        sentence += "; an administrator's account, which `run` refuses without --allow-admin"
     if identity.credentials_until is not None:
-        said += f"; credentials until {tables.moment(identity.credentials_until)}"
-    return said
+        sentence += f"; credentials until {tables.moment(identity.credentials_until)}"
+    return sentence
 
 
-def _resolved(told: Answers, drafts: Sequence[MenuDraft], alive: Mapping[str, Backend]) -> Campaign:
+def _resolved(answers: Answers, drafts: Sequence[MenuDraft], alive: Mapping[str, Backend]) -> Campaign:
     """Return the campaign with the RSEs that its expressions mean, as far as they could be found out."""
     menus = []
     for draft in drafts:
@@ -104,61 +108,63 @@ def _resolved(told: Answers, drafts: Sequence[MenuDraft], alive: Mapping[str, Ba
             for through, expression in draft.expressions:
                 if through in alive:
                     names[expression] = alive[through].resolve(expression)
-            known = len(names) == len({expression for _, expression in draft.expressions})
-            menus.append(draft.resolve(names) if known else draft.preview)
+            complete = len(names) == len({expression for _, expression in draft.expressions})
+            menus.append(draft.resolve(names) if complete else draft.preview)
         except MenuError as error:
-            told.problems += error.problems
+            answers.problems += error.problems
             menus.append(draft.preview)
         except ServiceError as error:
-            told.problems.append(Problem(draft.name, 0, error.message, error.hint or ""))
+            answers.problems.append(Problem(draft.name, 0, error.message, error.hint or ""))
             menus.append(draft.preview)
     try:
         return menu.campaign(menus)
     except MenuError as error:
-        told.problems += error.problems
-        return told.campaign
+        answers.problems += error.problems
+        return answers.campaign
 
 
 # --------------------------------------------------------------------------- FTS
 
 
-def _ask_storages(told: Answers, uses: Sequence[Use], fts: FtsBackend) -> set[str]:
+def _ask_storages(answers: Answers, uses: Sequence[Use], fts: FtsBackend) -> set[str]:
     """Find out whether storages answer and allow what is needed; return the sources that can be asked more."""
     ends = fts.storages({flow.link.source for _, flow in uses}, {flow.link.destination for _, flow in uses})
     for end in ends:
         use = next(use for use in uses if getattr(use[1].link, end.role) == end.prefix)
         if end.reachable is False and end.error is not None:
-            what = f"the {end.role} {end.prefix} cannot be reached: {end.error.message}"
+            message = f"the {end.role} {end.prefix} cannot be reached: {end.error.message}"
             hint = end.error.hint or "check that the storage is up, and the port"
-            told.find(use, "storage-unreachable", what, hint)
+            answers.find(use, "storage-unreachable", message, hint)
         elif end.role == "destination":
-            _check_destination(told, use, end)
+            _check_destination(answers, use, end)
     return {end.prefix for end in ends if end.role == "source" and end.reachable is not False}
 
 
-def _ask_space(told: Answers, some: Sequence[Use], fts: FtsBackend) -> None:
+def _ask_space(answers: Answers, fts_uses: Sequence[Use], fts: FtsBackend) -> None:
     """Compare the free space of destinations, as far as their storages tell it, with what the menus need."""
-    facts = fts.sites({flow.link.destination for _, flow in some})
+    facts = fts.sites({flow.link.destination for _, flow in fts_uses})
     free = {prefix: fact.free for prefix, fact in facts.items() if fact.free is not None}
-    told.take(lint.rooms(told.campaign, free, {}, {}))
+    answers.take(lint.rooms(answers.campaign, free, {}, {}))
 
 
-def _check_destination(told: Answers, use: Use, end: StorageEnd) -> None:
+def _check_destination(answers: Answers, use: Use, end: StorageEnd) -> None:
     where = f"the destination {end.prefix}"
     if end.error is not None:
-        what = f"{where} does not let us look, so perhaps not delete either: {end.error.message}"
-        told.find(use, "storage-verbs", what, end.error.hint)
+        message = f"{where} does not let us look, so perhaps not delete either: {end.error.message}"
+        answers.find(use, "storage-verbs", message, end.error.hint)
     for verb, cost in (("DELETE", "copies could not be deleted"), ("COPY", "FTS cannot make it fetch files")):
         if end.verbs.get(verb) is False:
-            what = f"{where} does not allow {verb}: {cost}"
-            told.find(use, "storage-verbs", what, "ask the storage for the right, or take another destination")
+            message = f"{where} does not allow {verb}: {cost}"
+            answers.find(
+                use, "storage-verbs", message, "ask the storage for the right, or take another destination"
+            )
 
 
 def _listed_by_storage(flow: Flow) -> bool:
     return isinstance(flow.datasets, FileFilter) and flow.datasets.folder is not None
 
 
-def _ask_files(told: Answers, uses: Sequence[Use], fts: FtsBackend, sources: set[str]) -> None:
+def _ask_files(answers: Answers, uses: Sequence[Use], fts: FtsBackend, sources: set[str]) -> None:
     """Find out how many files each source has for its filter, and whether the first that were listed are there."""
     pools: dict[PoolKey, Use] = {}
     for use in uses:
@@ -166,24 +172,24 @@ def _ask_files(told: Answers, uses: Sequence[Use], fts: FtsBackend, sources: set
             pools.setdefault(use[1].pool, use)
     for pool, use in pools.items():
         try:
-            count, size, first = _counted(fts.inventory(pool.source, pool.datasets))
+            count, size, sample = _counted(fts.inventory(pool.source, pool.datasets))
         except ServiceError as error:
-            _cannot_tell(told, use, error)
+            _cannot_tell(answers, use, error)
         else:
-            _judge_files(told, use, fts, count, size, first)
+            _judge_files(answers, use, fts, count, size, sample)
 
 
-def _cannot_tell(told: Answers, use: Use, error: ServiceError) -> None:
+def _cannot_tell(answers: Answers, use: Use, error: ServiceError) -> None:
     """Say why there is no inventory: the storage did not give it, or Rucio where it knows the replicas."""
     flow = use[1]
-    what = f"the files of {flow.link.source} cannot be told: {error.message}"
+    message = f"the files of {flow.link.source} cannot be told: {error.message}"
     if not isinstance(flow.datasets, FileFilter) or flow.datasets.datasets is None:
-        told.find(use, _code(error), what, error.hint)
+        answers.find(use, _code(error), message, error.hint)
     elif isinstance(error, Permanent):
-        told.find(use, "no-source-files", what, error.hint)
+        answers.find(use, "no-source-files", message, error.hint)
     else:
-        told.problems.append(Problem(flow.menu, flow.line, what, error.hint or ""))
-        told.service_failed = True
+        answers.problems.append(Problem(flow.menu, flow.line, message, error.hint or ""))
+        answers.service_failed = True
 
 
 def _code(error: ServiceError) -> str:
@@ -196,58 +202,60 @@ def _code(error: ServiceError) -> str:
 def _counted(items: Iterator[Item]) -> tuple[int, int, list[Item]]:
     """Return the number of files, their bytes, and the first of them."""
     count, size = 0, 0
-    first: list[Item] = []
+    sample: list[Item] = []
     for item in items:
         count, size = count + 1, size + item.bytes
         if count <= FEW:
-            first.append(item)
+            sample.append(item)
         if count == ENOUGH:
             break
-    return count, size, first
+    return count, size, sample
 
 
-def _judge_files(told: Answers, use: Use, fts: FtsBackend, count: int, size: int, first: Sequence[Item]) -> None:
+def _judge_files(
+    answers: Answers, use: Use, fts: FtsBackend, count: int, size: int, sample: Sequence[Item]
+) -> None:
     source = use[1].link.source
     if not count:
         hint = "check the menu's list or folder, pattern, size; if files come later: `accept: [no-source-files]`"
-        told.find(use, "no-source-files", f"{source} has no file that the menu takes", hint)
+        answers.find(use, "no-source-files", f"{source} has no file that the menu takes", hint)
         return
-    told.pool_sizes[use[1].pool] = lint.PoolSize(count, size, min(file.bytes for file in first))
+    answers.pool_sizes[use[1].pool] = lint.PoolSize(count, size, min(file.bytes for file in sample))
     most = " or more" if count == ENOUGH else ""
-    told.said.append(f"{source}: {units.counted(count, 'files')}{most}, {units.format_size(size)}")
+    answers.sentences.append(f"{source}: {units.counted(count, 'files')}{most}, {units.format_size(size)}")
     if not _listed_by_storage(use[1]):  # else they have just been seen
-        _look_at(told, use, fts, first)
+        _look_at(answers, use, fts, sample)
 
 
-def _look_at(told: Answers, use: Use, fts: FtsBackend, files: Sequence[Item]) -> None:
+def _look_at(answers: Answers, use: Use, fts: FtsBackend, files: Sequence[Item]) -> None:
     """Look at files that were told by others; of each kind of trouble the first is named."""
-    found: dict[str, list[tuple[str, str | None]]] = {}
-    for file, seen in zip(files, fts.look_at([file.name for file in files]), strict=True):
-        if isinstance(seen, ServiceError):
-            what = f"a source file cannot be looked at: {seen.message}"
-            found.setdefault(_code(seen), []).append((what, seen.hint))
-        elif not seen.exists:
+    by_code: dict[str, list[tuple[str, str | None]]] = {}
+    for file, file_status in zip(files, fts.look_at([file.name for file in files]), strict=True):
+        if isinstance(file_status, ServiceError):
+            message = f"a source file cannot be looked at: {file_status.message}"
+            by_code.setdefault(_code(file_status), []).append((message, file_status.hint))
+        elif not file_status.exists:
             hint = "check whether the list is old, or for another source"
-            found.setdefault("no-source-files", []).append((f"{file.name} is listed, but does not exist", hint))
-        elif seen.bytes not in {None, file.bytes}:
-            what = f"{file.name} is listed with {file.bytes} bytes, but has {seen.bytes}"
-            found.setdefault("wrong-size", []).append(
-                (what, "FTS copies what is there, and plans count what is listed: correct the list")
+            by_code.setdefault("no-source-files", []).append((f"{file.name} is listed, but does not exist", hint))
+        elif file_status.bytes not in {None, file.bytes}:
+            message = f"{file.name} is listed with {file.bytes} bytes, but has {file_status.bytes}"
+            by_code.setdefault("wrong-size", []).append(
+                (message, "FTS copies what is there, and plans count what is listed: correct the list")
             )
-    for code, some in found.items():
-        first, advice = some[0]
-        more = f", and {len(some) - 1} more of the first {len(files)}" if some[1:] else ""
-        told.find(use, code, first + more, advice)
+    for code, problems in by_code.items():
+        wrong, advice = problems[0]
+        more = f", and {len(problems) - 1} more of the first {len(files)}" if problems[1:] else ""
+        answers.find(use, code, wrong + more, advice)
 
 
-def _ask_limits(told: Answers, uses: Sequence[Use], fts: FtsBackend, file_speed: float) -> None:
+def _ask_limits(answers: Answers, uses: Sequence[Use], fts: FtsBackend, file_speed: float) -> None:
     try:
         limits = fts.limits({flow.link for _, flow in uses})
     except ServiceError as error:
-        told.said.append(f"FTS's limits cannot be told: {error.message}")
+        answers.sentences.append(f"FTS's limits cannot be told: {error.message}")
         return
-    told.limits.add(fts.name)
-    told.take(lint.throttled(told.campaign, limits, file_speed))
+    answers.limits.add(fts.name)
+    answers.take(lint.throttled(answers.campaign, limits, file_speed))
     kinds = Counter(limit.told for limit in limits)
     counts = ", ".join(f"{number} {LIMITS[kind]}" for kind, number in kinds.items())
-    told.said.append(f"FTS's limits of links and storages: {counts}")
+    answers.sentences.append(f"FTS's limits of links and storages: {counts}")

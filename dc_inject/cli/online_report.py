@@ -23,7 +23,7 @@ class Answers:
 
     campaign: Campaign
     problems: list[Problem] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
     service_failed: bool = False
     limits: set[str] = field(default_factory=set)
     identities: dict[str, Identity] = field(default_factory=dict)
@@ -35,9 +35,9 @@ class Answers:
         if code not in menu_.accept:
             self.problems.append(Problem(flow.menu, flow.line, message, hint or "", code))
 
-    def take(self, found: Iterable[tuple[Menu, Problem]]) -> None:
+    def take(self, findings: Iterable[tuple[Menu, Problem]]) -> None:
         """Add findings, but for those that their menu accepts."""
-        self.problems += [problem for menu, problem in found if problem.code not in menu.accept]
+        self.problems += [problem for menu, problem in findings if problem.code not in menu.accept]
 
 
 def uses(campaign: Campaign, through: str) -> list[Use]:

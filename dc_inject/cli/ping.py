@@ -111,9 +111,9 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
 
 
 @contextlib.contextmanager
-def _waiting(what: str) -> Iterator[None]:
+def _waiting(message: str) -> Iterator[None]:
     """Say what is waited for when the block takes more than a few seconds: silence looks as if we hung."""
-    timer = threading.Timer(SAY_AFTER, click.echo, [f"dc-inject: {what}"], {"err": True})
+    timer = threading.Timer(SAY_AFTER, click.echo, [f"dc-inject: {message}"], {"err": True})
     timer.daemon = True
     timer.start()
     try:

@@ -73,7 +73,7 @@ class _PlanCommand(click.Command):
             command = parent.command.get_command(parent, "footprint")
         if command is None:
             return super().make_context(info_name, args, parent, **extra)
-        return command.make_context("footprint", [one for one in args if one != "--footprint"], parent, **extra)
+        return command.make_context("footprint", [arg for arg in args if arg != "--footprint"], parent, **extra)
 
 
 @click.command(cls=_PlanCommand)

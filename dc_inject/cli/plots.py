@@ -20,11 +20,11 @@ def shapes(flows: Iterable[Flow]) -> Iterator[str]:
     for flow in flows:
         if flow.shape is not None:
             groups.setdefault((flow.shape, flow.start, flow.end), []).append(flow)
-    for (shape, start, end), some in list(groups.items())[:MOST]:
+    for (shape, start, end), group in list(groups.items())[:MOST]:
         ticks = [start + (end - start) * column / WIDTH for column in range(WIDTH + 1)]
-        columns = [rates.mean(some, left, right) for left, right in pairwise(ticks)]
-        top = rates.peak(some).rate
-        yield f"{shape.kind} of {_named(some)}, at most {units.format_rate(top)}:"
+        columns = [rates.mean(group, left, right) for left, right in pairwise(ticks)]
+        top = rates.peak(group).rate
+        yield f"{shape.kind} of {_named(group)}, at most {units.format_rate(top)}:"
         yield from (f"  |{row}|" for row in bars(columns, top))
         yield f"  {start:%Y-%m-%d %H:%MZ} to {end:%Y-%m-%d %H:%MZ}"
     if len(groups) > MOST:

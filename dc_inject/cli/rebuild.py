@@ -21,7 +21,7 @@ from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
-from dc_inject.model.ports import Backend, Clock, Executor, Found
+from dc_inject.model.ports import Backend, Clock, Executor, FoundInjection
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
@@ -41,7 +41,7 @@ UNKNOWN = (
 class Searchable(Protocol):
     """A service that tells which rules or jobs of a campaign it has."""
 
-    def ours(self, campaign: str, *, since: datetime | None) -> Iterator[Found]:
+    def ours(self, campaign: str, *, since: datetime | None) -> Iterator[FoundInjection]:
         """Stream those that were made, or of jobs that are over: were over, after `since`."""
         ...
 
@@ -88,7 +88,7 @@ def rebuild(
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".rebuild-", dir=path.absolute().parent))
         new = Path(folder) / path.name
         rebuilt = _make(new, menus, drafts, since, allow_admin=allow_admin, timeout=timeout)
-        if errors := [one for one in check(new) if not one.note]:
+        if errors := [finding for finding in check(new) if not finding.note]:
             raise LedgerError(
                 f"the new ledger would contain contradictions: {errors[0].message}", "please report it"
             )
@@ -132,8 +132,8 @@ def _make(
             patience=timedelta(seconds=3 * timeout),
         )
         rebuilt = rebuilding.rebuild(ledger, _found(backends, campaign, since))
-        what = f"ledger rebuild: {units.counted(rebuilt.injections, 'injections')} found"
-        ledger.change(common.who(), what, "the ledger was lost", clock.now())
+        message = f"ledger rebuild: {units.counted(rebuilt.injections, 'injections')} found"
+        ledger.change(common.who(), message, "the ledger was lost", clock.now())
         ledger.note("this ledger was made anew; not known: " + "; ".join(UNKNOWN), clock.now())
     return rebuilt
 
@@ -151,18 +151,18 @@ def _refuse(path: Path) -> None:
     """Refuse where a ledger is, or where the log of one was left: it may have what is wanted."""
     for file in (path, path.with_name(path.name + "-wal")):
         if file.exists() and (file == path or file.stat().st_size):
-            what = "there is a ledger" if file == path else "the log of a ledger was left"
+            message = "there is a ledger" if file == path else "the log of a ledger was left"
             hint = f"check it with `dc-inject ledger check`; if it is damaged, move {path.name}* away first"
-            raise LedgerError(f"{what} at {file}", hint)
+            raise LedgerError(f"{message} at {file}", hint)
 
 
-def _found(backends: Mapping[str, Backend], campaign: str, since: datetime | None) -> list[Found]:
-    found: dict[str, Found] = {}
+def _found(backends: Mapping[str, Backend], campaign: str, since: datetime | None) -> list[FoundInjection]:
+    rules: dict[str, FoundInjection] = {}
     for backend in backends.values():
         if not isinstance(backend, Searchable):
             raise UsageError(f"{backend.name} cannot be searched for what a campaign has there")
-        found |= {one.key: one for one in backend.ours(campaign, since=since)}
-    return list(found.values())
+        rules |= {rule.key: rule for rule in backend.ours(campaign, since=since)}
+    return list(rules.values())
 
 
 def _say(rebuilt: Rebuilt) -> None:

@@ -175,12 +175,12 @@ def inject(
             ledger.trust(allowed, common.who(), clock.now())
 
         bind(ledger, drafts[0].preview.cycle)
-        made = patiently(source, clock, patience)
+        in_force = patiently(source, clock, patience)
         if new:
             ledger = stack.enter_context(_held(path, once=once))
-            bind(ledger, made.cycle)
+            bind(ledger, in_force.cycle)
             source.move_to(ledger)
-        _say_configuration(made, identities.values(), path, dry_run=dry_run)
+        _say_configuration(in_force, identities.values(), path, dry_run=dry_run)
         for line in active_overrides.standing(ledger):
             log.info("%s", line)
         if metrics_address:
@@ -225,12 +225,12 @@ def _scratch() -> Iterator[Ledger]:
 
 def _show_totals(campaign: str, ledger: Ledger) -> None:
     """Print the closing table; of many links the total only."""
-    made = status.totals(campaign, ledger)
-    many = len(made["links"]) > MOST_ROWS
-    rows = [made["total"]] if many else [*made["links"], made["total"]]
+    closing = status.totals(campaign, ledger)
+    many = len(closing["links"]) > MOST_ROWS
+    rows = [closing["total"]] if many else [*closing["links"], closing["total"]]
     tables.emit("table", status.SUMMARY, rows, f"closing table of {campaign}")
     if many:
-        log.info("all %d links: `dc-inject status %s --summary`", len(made["links"]), campaign)
+        log.info("all %d links: `dc-inject status %s --summary`", len(closing["links"]), campaign)
 
 
 def patiently(ask: Callable[[], T], clock: Clock, patience: timedelta) -> T:
@@ -262,8 +262,8 @@ def _signals(engine: Engine, words: str) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
-        for one in ours:
-            signal.signal(one, signal.default_int_handler)
+        for signal_number in ours:
+            signal.signal(signal_number, signal.default_int_handler)
         engine.stop()
         hangup.mind()
         click.echo(f"{signal.Signals(number).name}: stopping; {words}; press again to exit at once", err=True)

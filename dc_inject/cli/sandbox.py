@@ -105,9 +105,9 @@ def up(folder: Path | None, **wanted: Any) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end, it cleans up as for Ctrl-C
     grid_here = _talking(folder)
     grid_here.up(**wanted)  # the options are named as there
-    found = grid_here.status()
-    _export({"RUCIO_CONFIG": found.config, "DC_INJECT_FTS_ENDPOINT": found.fts})
-    for name, prefix in found.storages.items():
+    state = grid_here.status()
+    _export({"RUCIO_CONFIG": state.config, "DC_INJECT_FTS_ENDPOINT": state.fts})
+    for name, prefix in state.storages.items():
         click.echo(f"{name}: {prefix}", err=True)
 
 
@@ -121,8 +121,8 @@ def down(folder: Path | None, *, keep: bool) -> None:
     Example: dc-inject sandbox down
     """
     grid_here = _talking(folder)
-    there = grid_here.down(keep=keep)
-    click.echo(f"{'stopped' if there else 'no sandbox'}: {grid_here.folder}", err=True)
+    was_there = grid_here.down(keep=keep)
+    click.echo(f"{'stopped' if was_there else 'no sandbox'}: {grid_here.folder}", err=True)
 
 
 @sandbox.command()
@@ -176,9 +176,9 @@ def put(folder: Path | None, storage: str, path: str, size: str, count: int | No
         raise click.BadParameter(str(error), param_hint="SIZE") from None
     paths = [path] if count is None else [f"{path}-{number:04}" for number in range(1, count + 1)]
     click.echo("url,size,checksum")
-    for one in paths:
-        made = grid_here.put(storage, one, size_, seed=one)
-        click.echo(f"{grid_here.storages[storage]}{made.path},{made.size},adler32:{made.adler32}")
+    for source in paths:
+        written = grid_here.put(storage, source, size_, seed=source)
+        click.echo(f"{grid_here.storages[storage]}{written.path},{written.size},adler32:{written.adler32}")
 
 
 @sandbox.command()
@@ -226,15 +226,15 @@ def status(ctx: click.Context, folder: Path | None, form: str) -> None:
     \b
     Example: dc-inject sandbox status --format json
     """
-    found = Sandbox(folder).status()
-    told = dataclasses.asdict(found)
+    state = Sandbox(folder).status()
+    values = dataclasses.asdict(state)
     if form == "json":
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(values))
     else:
-        storages, stopped = told.pop("storages"), told.pop("stopped")
-        for key, value in (told | storages).items():
+        storages, stopped = values.pop("storages"), values.pop("stopped")
+        for key, value in (values | storages).items():
             click.echo(f"{key:8} {'-' if value is None else value}{'  (stopped)' if key in stopped else ''}")
-    ctx.exit(0 if found.up else 4)
+    ctx.exit(0 if state.up else 4)
 
 
 def _talking(folder: Path | None) -> Sandbox:

@@ -98,8 +98,8 @@ def simulate(
     with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder:
         path = Path(folder) / "simulation.sqlite"
         with Ledger.open(path, synchronous="OFF") as ledger:
-            made = run(menus, grid_file, ledger, days=days, seed=seed, links=links, scale=scale, shown=_progress)
-            forecast.show(fmt, made.campaign, ledger, made.world, made.start, made.end, seed)
+            report = run(menus, grid_file, ledger, days=days, seed=seed, links=links, scale=scale, shown=_progress)
+            forecast.show(fmt, report.campaign, ledger, report.world, report.start, report.end, seed)
         if ledger_path is not None:  # at the end: what was refused or interrupted leaves nothing behind
             _keep(path, ledger_path)
 
@@ -139,7 +139,7 @@ def run(
     others = [draft for draft in drafts if draft.services - {service.name}]
     if others:
         message = f"only links through {service.title} can be simulated"
-        raise MenuError([Problem(one.name, 0, message, "leave this menu out") for one in others])
+        raise MenuError([Problem(menu_.name, 0, message, "leave this menu out") for menu_ in others])
     world = World(grids.read(_bytes(grid_file), str(grid_file)), seed)
     start = min(draft.preview.start for draft in drafts)
     end = max(draft.preview.end for draft in drafts)
@@ -177,13 +177,13 @@ def _progress(start: datetime, end: datetime) -> Iterator[Passed]:
     """Show how far it is: a bar on a terminal, elsewhere a line for each tenth."""
     total = (end - start).total_seconds()
     if not sys.stderr.isatty():
-        said = 0
+        tenths_shown = 0
 
         def say(now: datetime) -> None:
-            nonlocal said
+            nonlocal tenths_shown
             tenths = min(int(10 * (now - start).total_seconds() / total), 10)
-            if tenths > said:
-                said = tenths
+            if tenths > tenths_shown:
+                tenths_shown = tenths
                 click.echo(f"simulated until {now:%Y-%m-%d %H:%M}Z, {10 * tenths} %", err=True)
 
         yield say

@@ -220,8 +220,8 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "joined": tables.moment(joined(view, cycle)),
         },
         "rows": rows(view),
-        "ramping": [{**_link(one.key), "carries": one.carries, "until": tables.moment(one.until)}
-                    for one in readings.ramping(view, now)],
+        "ramping": [{**_link(link.key), "carries": link.carries, "until": tables.moment(link.until)}
+                    for link in readings.ramping(view, now)],
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
         ],
@@ -243,8 +243,8 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
         ],
         "set_aside": len(view.quarantined(now)),
         "rights": [
-            _timed({**asdict(known), "credentials_left": _left(known.credentials_until, now)})
-            for known in view.identities()
+            _timed({**asdict(identity), "credentials_left": _left(identity.credentials_until, now)})
+            for identity in view.identities()
         ],
         "changes": [_timed(asdict(change)) for change in view.changes(CHANGES)],
         "notes": [{"at": tables.moment(at), "text": text} for at, text in view.notes(NOTES)],
@@ -417,8 +417,8 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         late = f"; {said_late(cycle['joined'])}" if cycle["joined"] else ""
         yield f"cycle: {cycle['start']} to {cycle['end']}, {state}{late}"
     for trouble in shown["troubles"]:
-        what = TROUBLES[trouble["what"]].format(of=trouble["of"])
-        yield f"trouble: {what}, since {trouble['since']}: {trouble['why']}"
+        sentence = TROUBLES[trouble["what"]].format(of=trouble["of"])
+        yield f"trouble: {sentence}, since {trouble['since']}: {trouble['why']}"
     for link in shown["ramping"]:
         carries = f"about {units.format_rate(link['carries'])} so far, until {link['until']}"
         yield f"FTS still ramping: {link['source']} -> {link['destination']}, {carries}"
@@ -435,13 +435,13 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _right(right: Mapping[str, Any], *, broken: bool) -> str:
-    left = right["credentials_left"]
-    if left is None:
+    seconds_left = right["credentials_left"]
+    if seconds_left is None:
         good = "end of credentials unknown"
     else:
-        time = units.format_duration(timedelta(seconds=left))
-        good = f"credentials good for {time}" if left > 0 else "credentials EXPIRED"
-        if broken and left > 0:
+        time = units.format_duration(timedelta(seconds=seconds_left))
+        good = f"credentials good for {time}" if seconds_left > 0 else "credentials EXPIRED"
+        if broken and seconds_left > 0:
             good = f"when it last worked, credentials were good for {time} from now"
     return (
         f"{right['service']}: {right['version']} at {right['address']} as {right['account']} (VO {right['vo']}); "

@@ -58,13 +58,13 @@ def resolve(names: Sequence[str], path: Path | None) -> tuple[Path, Subject]:
     that campaign.
     """
     words = _split(names)
-    first, rest = "".join(words[:1]), words[1:]
+    campaign, rest = "".join(words[:1]), words[1:]
     if path is not None:
         place = common.existing_ledger("", path)
-        if not _is_of(place, first, alone=not rest):
+        if not _is_of(place, campaign, alone=not rest):
             rest = words
-    elif _is_campaign(first):
-        place = common.existing_ledger(first)
+    elif _is_campaign(campaign):
+        place = common.existing_ledger(campaign)
     else:
         place, rest = _only(), words
     return place, _subject(rest) if rest or not words else CAMPAIGN

@@ -88,7 +88,7 @@ def table(
     shown = _fitting(columns, cells, most)
     left_out = [column.head for column in columns if column not in shown and set(cells[column.key]) - {"-", ""}]
     caption = f"(--wide shows also: {', '.join(left_out)})" if left_out else None
-    made = Table(
+    grid = Table(
         title=title or None,
         title_justify="left",
         caption=caption,
@@ -100,10 +100,10 @@ def table(
     for column in shown:
         whole = column.right or column.whole or most >= WIDTH
         justify: JustifyMethod = "right" if column.right else "left"
-        made.add_column(column.head, justify=justify, no_wrap=whole, overflow="fold")
+        grid.add_column(column.head, justify=justify, no_wrap=whole, overflow="fold")
     for number in range(len(rows)):
-        made.add_row(*(cells[column.key][number] for column in shown))
-    return made
+        grid.add_row(*(cells[column.key][number] for column in shown))
+    return grid
 
 
 def _text(column: Column, value: Any) -> str:  # noqa: ANN401  any value of a row
@@ -117,8 +117,8 @@ def _fitting(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], most
         natural = max(len(text) for text in (column.head, *cells[column.key]))
         return natural if column.right or column.whole else min(natural, _NAME)
 
-    def needed(some: Sequence[Column]) -> int:
-        return sum(least(column) + 2 for column in some) - 2
+    def needed(chosen: Sequence[Column]) -> int:
+        return sum(least(column) + 2 for column in chosen) - 2
 
     shown = list(columns)
     if needed(shown) > most:

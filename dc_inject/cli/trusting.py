@@ -35,9 +35,9 @@ def name(*hosts: str, by: str = HERE) -> None:
     """Trust hosts, or those of URLs, that were named on the command line or in a ledger."""
     context = click.get_current_context(silent=True)
     if context is not None:
-        known = context.meta.setdefault(TRUSTED, {})
+        named = context.meta.setdefault(TRUSTED, {})
         for host in filter(None, hosts):
-            known.setdefault(host, by)
+            named.setdefault(host, by)
 
 
 def destinations() -> Destinations:
@@ -48,8 +48,8 @@ def destinations() -> Destinations:
 
 def hosts(urls_named: Iterable[str]) -> list[str]:
     """Return the hosts of URLs that were named, each once, but for those that need no naming."""
-    known = Destinations([])
-    return sorted({host_of(url) for url in urls_named if url and not known.allow(url)})
+    unnamed = Destinations([])
+    return sorted({host_of(url) for url in urls_named if url and not unnamed.allow(url)})
 
 
 def recall(view: Reader, campaign: str) -> None:
@@ -71,11 +71,13 @@ def recall_from(path: Path, campaign: str) -> None:
 
 def ends(links: Iterable[Link], *purposes: Purpose) -> set[End]:
     """Return the ends of links through FTS, with what they are opened for; without purposes both ends."""
-    some = purposes or PURPOSES
-    return {(purpose, getattr(link, purpose)) for link in links if link.service.ends_are_urls for purpose in some}
+    wanted = purposes or PURPOSES
+    return {
+        (purpose, getattr(link, purpose)) for link in links if link.service.ends_are_urls for purpose in wanted
+    }
 
 
-def ask(some: Iterable[End], endpoint: str, *, whose: str = "This menu") -> tuple[str, ...]:
+def ask(opened: Iterable[End], endpoint: str, *, whose: str = "This menu") -> tuple[str, ...]:
     """Ask once, on a terminal, whether credentials may go to hosts that nobody has named.
 
     Returns the hosts that were allowed, which count from then on, to be kept in the campaign's ledger. Where
@@ -83,7 +85,7 @@ def ask(some: Iterable[End], endpoint: str, *, whose: str = "This menu") -> tupl
     """
     trusted = destinations()
     fts = {host_of(endpoint)} if endpoint and not trusted.allow(endpoint) else set()
-    storages = {host_of(url) for url in _with_token(some) if not trusted.allow(url)} - fts
+    storages = {host_of(url) for url in _with_token(opened) if not trusted.allow(url)} - fts
     new = [*filter(is_plain, sorted(fts)), *filter(is_plain, sorted(storages))]
     if not new or not _terminal():
         return ()
@@ -96,20 +98,23 @@ def ask(some: Iterable[End], endpoint: str, *, whose: str = "This menu") -> tupl
     return tuple(new)
 
 
-def require(some: Iterable[End]) -> None:
+def require(opened: Iterable[End]) -> None:
     """Raise UsageError for the first storage that would get a token, and that nobody has named."""
     trusted = destinations()
-    for url in sorted(_with_token(some)):
+    for url in sorted(_with_token(opened)):
         trusted.require(url, "your token")
 
 
-def listed(some: Iterable[End], endpoint: str) -> dict[str, dict[str, str]]:
+def listed(opened: Iterable[End], endpoint: str) -> dict[str, dict[str, str]]:
     """Return where credentials would go: by what is sent, each host once, with what names it (or nothing)."""
     trusted = destinations()
-    kinds = {f"{WHAT} goes to FTS": {endpoint} - {""}, "your token goes to storages": _with_token(some, none=True)}
+    kinds = {
+        f"{WHAT} goes to FTS": {endpoint} - {""},
+        "your token goes to storages": _with_token(opened, none=True),
+    }
     return {
-        what: {host_of(url): trusted.why(url) for url in sorted(urls, key=host_of)}
-        for what, urls in kinds.items()
+        label: {host_of(url): trusted.why(url) for url in sorted(urls, key=host_of)}
+        for label, urls in kinds.items()
         if urls
     }
 
@@ -123,7 +128,7 @@ def admit(campaign: Campaign) -> None:
         raise MenuError(sorted(problems))
 
 
-def _with_token(some: Iterable[End], *, none: bool = False) -> set[str]:
+def _with_token(opened: Iterable[End], *, none: bool = False) -> set[str]:
     """Return the storages that are opened with a token; or with `none`, too, that have no credentials yet."""
     credentials, kinds = Credentials(os.environ, SystemClock()), dict[Purpose, str]()
     for purpose in PURPOSES:
@@ -132,7 +137,7 @@ def _with_token(some: Iterable[End], *, none: bool = False) -> set[str]:
         except NeedsOperator:  # told by whoever uses them; until then there are none
             kinds[purpose] = "nothing"
     wanted = {"token", "nothing"} if none else {"token"}
-    return {url for purpose, url in some if kinds[purpose] in wanted}
+    return {url for purpose, url in opened if kinds[purpose] in wanted}
 
 
 def _terminal() -> bool:

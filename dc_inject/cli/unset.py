@@ -38,12 +38,12 @@ def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     with Ledger.open(path) as ledger, ledger.together():
         subjects.require_known(ledger, subject)
         deleted = ledger.unset(subject.name, kind, common.who(), why, now)
-        name, left, pauses = ledger.campaign or path.stem, ledger.overrides(), ledger.pauses()
+        name, still_set, pauses = ledger.campaign or path.stem, ledger.overrides(), ledger.pauses()
     done = f"no {kind or 'rate or scale'} was set"
     if deleted:
         done = f"deleted {', '.join(override.words for override in deleted)}; {when_applied(path)}"
     click.echo(f"{name}: {subject}: {done}", err=True)
-    for override in left:
+    for override in still_set:
         still = f"{overrides.shown(override.subject)}: {override.words}"
         click.echo(f"still set: {still}, since {override.since:%Y-%m-%d %H:%M:%SZ} by {override.who}", err=True)
     say_stopped(pauses)

@@ -14,14 +14,14 @@ from dc_inject.model.ports import Backend, Identity, RseFacts
 
 def identities(backends: Mapping[str, Backend], *, allow_admin: bool) -> dict[str, Identity]:
     """Ask every service who we are; raises NeedsOperator when one cannot work, UsageError for an admin account."""
-    found = {service: backend.check() for service, backend in backends.items()}
-    for service, identity in found.items():
+    result = {service: backend.check() for service, backend in backends.items()}
+    for service, identity in result.items():
         if identity.admin and not allow_admin:
             raise UsageError(
                 f"{identity.account} is an administrator's account at {service} ({identity.address})",
                 "use an ordinary account, since administrators skip quotas; or confirm with --allow-admin",
             )
-    return found
+    return result
 
 
 def findings(campaign: Campaign) -> None:
@@ -46,17 +46,17 @@ def ends(campaign: Campaign, facts: Callable[[str, Iterable[str]], Mapping[str, 
     for flow in campaign.flows:
         if flow.link.service.knows_ends:
             names.setdefault(flow.link.through, set()).update((flow.link.source, flow.link.destination))
-    known = {
+    facts_of = {
         (service, name): fact
-        for service, some in names.items()
-        for name, fact in facts(service, sorted(some)).items()
+        for service, ends_of_service in names.items()
+        for name, fact in facts(service, sorted(ends_of_service)).items()
     }
     unknown: dict[tuple[str, str], list[Problem]] = {}
     tapes = set()  # each has to be agreed to where it stands
     for menu_ in campaign.menus:
         for flow in menu_.flows:
             for rse in (flow.link.source, flow.link.destination) if flow.link.through in names else ():
-                fact = known.get((flow.link.through, rse))
+                fact = facts_of.get((flow.link.through, rse))
                 if fact is None or not fact.exists:
                     unknown.setdefault((flow.link.through, rse), []).append(_unknown(flow, rse, fact))
                 elif fact.tape and rse not in menu_.tape_agreed:
@@ -96,10 +96,10 @@ def _spoken_to(flow: Flow) -> Iterator[str]:
 
 def _once(problems: Iterable[Problem]) -> Problem:
     """Return the first of the problems that one RSE makes, which says how many more links have it."""
-    first, *more = sorted(problems)
+    problem, *more = sorted(problems)
     if not more:
-        return first
-    return replace(first, message=f"{first.message} (and {units.counted(len(more), 'more links')} with it)")
+        return problem
+    return replace(problem, message=f"{problem.message} (and {units.counted(len(more), 'more links')} with it)")
 
 
 def _unknown(flow: Flow, rse: str, fact: RseFacts | None) -> Problem:

@@ -97,9 +97,9 @@ def by_service(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     return result
 
 
-def in_parts(things: Sequence[T], size: int) -> list[Sequence[T]]:
+def in_parts(items: Sequence[T], size: int) -> list[Sequence[T]]:
     """Cut things into parts of at most so many, each for one call."""
-    return [things[start : start + size] for start in range(0, len(things), size)]
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def _as_service_error(error: BaseException) -> ServiceError:

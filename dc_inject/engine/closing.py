@@ -159,21 +159,21 @@ def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
     """Say in one sentence what a cycle did."""
     due, injected = sum(row.due for row in rows), sum(row.injected for row in rows)
     moved = sum(row.moved for row in rows)
-    made = {name: sum(row.rules for row in rows if row.key.link.through == name) for name in SERVICES}
-    counts = [units.counted(count, SERVICES[name].injections) for name, count in made.items() if count]
+    made_by_service = {name: sum(row.rules for row in rows if row.key.link.through == name) for name in SERVICES}
+    counts = [units.counted(count, SERVICES[name].injections) for name, count in made_by_service.items() if count]
     named = {row.key.link.through for row in rows} or {DEFAULT.name}
-    what = " and ".join(counts) or f"no {injections(named)}"
+    counts_text = " and ".join(counts) or f"no {injections(named)}"
     # What turned out to be there already, or smaller than listed, was counted in an earlier cycle.
     back = f", took back {units.format_size(-injected)} counted before" if injected < 0 else ""
     held = Counter(row.held.hold for row in rows if row.held is not None)
     return (
         f"cycle {cycle}: {units.counted(len(rows), 'links')}, due {units.format_size(due)}, "
-        f"injected {units.format_size(max(injected, 0))} ({what}){back}, moved {units.format_size(moved)}"
+        f"injected {units.format_size(max(injected, 0))} ({counts_text}){back}, moved {units.format_size(moved)}"
         + _reasons("held", {hold: count for hold, count in held.items() if not hold.harmless})
         + _reasons("harmless", {hold: count for hold, count in held.items() if hold.harmless})
     )
 
 
-def _reasons(what: str, held: Mapping[Hold, int]) -> str:
+def _reasons(label: str, held: Mapping[Hold, int]) -> str:
     reasons = ", ".join(f"{count} {hold}" for hold, count in sorted(held.items()))
-    return f"; {what}: {reasons}" if reasons else ""
+    return f"; {label}: {reasons}" if reasons else ""

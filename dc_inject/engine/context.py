@@ -62,7 +62,7 @@ class EngineContext:
     unseen: dict[str, Temporary] = field(default_factory=dict)  # service -> since when nothing is seen of it
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
     whole_until: dict[FlowKey, datetime] = field(default_factory=dict)  # no slices of its datasets till then
-    said: dict[Hashable, tuple[datetime, int]] = field(default_factory=dict)  # when, and how often not since
+    warned: dict[Hashable, tuple[datetime, int]] = field(default_factory=dict)  # when, and how often not since
 
     def no_slices(self, flow: FlowKey, error: ServiceError) -> None:
         """Let a flow take whole datasets for a while, since parts of them cannot be made, and say why."""
@@ -122,11 +122,11 @@ class EngineContext:
     def warn(self, subject: Hashable, message: str) -> bool:
         """Say in the log what is wrong, of one subject at most every few minutes; returns whether it was said."""
         now = self.clock.now()
-        at, times = self.said.get(subject, (None, 0))
+        at, times = self.warned.get(subject, (None, 0))
         if at is not None and at <= now < at + SAY_AGAIN:
-            self.said[subject] = at, times + 1
+            self.warned[subject] = at, times + 1
             return False
-        self.said[subject] = now, 0
+        self.warned[subject] = now, 0
         log.warning("%s%s", message, f" (and {times} more times since the last message)" if times else "")
         return True
 
@@ -155,14 +155,14 @@ class EngineContext:
         return self.limits.setdefault(service, Limit(self.settings.submits_at_once))
 
     def paced(
-        self, service: str, took: timedelta, made: int, under_way: int, errors: Sequence[ServiceError | None]
+        self, service: str, took: timedelta, count: int, under_way: int, errors: Sequence[ServiceError | None]
     ) -> None:
         """Let the limit of a service follow what a call took that was to make some things."""
         limit = self.limit(service)
         if any(isinstance(error, Temporary) and error.hold == Hold.API_ERRORS for error in errors):
             self.limits[service] = limit.failed()
         elif not any(errors):  # a refusal takes another time than the work
-            self.limits[service] = limit.answered(took.total_seconds(), made, under_way)
+            self.limits[service] = limit.answered(took.total_seconds(), count, under_way)
 
     def trouble(self, flow: FlowKey, hold: Hold, message: str) -> None:
         """Count a trouble of a flow; the first kind of a cycle is the one that leads in its row."""

@@ -192,11 +192,11 @@ class DeletionRounds:
     def round(self, now: datetime) -> None:
         """Delete what no service deletes: every destination goes on from where it is."""
         self._deletions.drop()
-        asked = {entry.injection.key for call in self._deletions.under_way for entry in call.entries}
+        asked_for = {entry.injection.key for call in self._deletions.under_way for entry in call.entries}
         self._deletions.put(
             entry
             for entry in self._ended(cleans_up=False)
-            if entry.injection.key not in asked and self._again_at.get(entry.injection.key, now) <= now
+            if entry.injection.key not in asked_for and self._again_at.get(entry.injection.key, now) <= now
         )
         self._deletions.go_on()
 
@@ -337,12 +337,12 @@ class DeletionByHand:
             if removal.gone or (first and error is None):
                 self._until[place] = now + self._patience
             self._last[removal.key] = removal
-            again = max(removal.again_at or now, now + BY_HAND.first_wait)
-            if removal.gone or again > self._until[place]:
+            next_try = max(removal.again_at or now, now + BY_HAND.first_wait)
+            if removal.gone or next_try > self._until[place]:
                 del self._left[removal.key]
                 self._ready.append(removal)
             else:
-                self._later[removal.key] = again
+                self._later[removal.key] = next_try
             if removal.error is not None:
                 self._say(place, removal.error.message)
 
@@ -391,13 +391,13 @@ def ours_to_delete(context: EngineContext, entries: Iterable[Entry]) -> list[Ent
 
 def say_what_stays(context: EngineContext) -> None:
     """Say which files of ours nobody will delete now that we leave."""
-    left = [entry.injection for entry in ours_to_delete(context, context.ledger.entries(State.ENDED))]
-    if not left:
+    staying = [entry.injection for entry in ours_to_delete(context, context.ledger.entries(State.ENDED))]
+    if not staying:
         return
-    places = sorted({injection.link.destination for injection in left})
+    places = sorted({injection.link.destination for injection in staying})
     log.warning(
         "files of %s are not known to be gone from %s: the next run, or `dc-inject end %s`, deletes them",
-        units.counted(len(left), "jobs"),
+        units.counted(len(staying), "jobs"),
         units.some(places, 3),
         context.campaign_name,
     )

@@ -88,17 +88,21 @@ class ManualEnd:
         A service that does not know what it had accepted may be wrong for a moment. With `missed`, which is told
         of that and of the moment to come, such entries are looked at again when it may be believed.
         """
-        seen = self._observe(entries)
-        again_at = {key: one.again_at for key, one in seen.items() if one.again_at is not None}
+        observations = self._observe(entries)
+        again_at = {
+            key: observation.again_at
+            for key, observation in observations.items()
+            if observation.again_at is not None
+        }
         unsure = [entry for entry in entries if entry.injection.key in again_at]
         if unsure and missed is not None:
             moment = max(again_at.values())
             missed(unsure, moment)
             self.wait(moment)
-            seen |= self._observe(unsure)
+            observations |= self._observe(unsure)
         at: dict[Stage, list[Entry]] = defaultdict(list)
         for entry in entries:
-            stage, after = self._stage(entry, seen[entry.injection.key])
+            stage, after = self._stage(entry, observations[entry.injection.key])
             at[stage].append(after)
         never = [entry.injection.key for entry in at[Stage.NEVER_CARRIED_OUT]]
         if never and self._record is not None:
@@ -217,19 +221,19 @@ class ManualEnd:
     def _cancel(self, entry: Entry) -> Outcome:
         key = entry.injection.key
         try:
-            seen = self._observe([entry], exact=True)[key]
+            observation = self._observe([entry], exact=True)[key]
         except ServiceError as error:
             return Outcome(key, error=error)  # without it the bytes that it moved would be lost for the account
-        stage, after = self._stage(entry, seen)
+        stage, after = self._stage(entry, observation)
         if stage in {Stage.ENDED, Stage.ENDING}:
             return Outcome(key, entry.external_id)
         return next(self.end([after]))
 
-    def _stage(self, entry: Entry, seen: Observation) -> tuple[Stage, Entry]:
+    def _stage(self, entry: Entry, observation: Observation) -> tuple[Stage, Entry]:
         """Return how far an entry is, and the entry as it stands, after it was seen."""
         now = self._clock.now()
-        after = transitions.observed(entry, seen, now)
-        return reconcile.stage(after, seen, now, self._patience), after
+        after = transitions.observed(entry, observation, now)
+        return reconcile.stage(after, observation, now, self._patience), after
 
     def _observe(
         self,
@@ -240,19 +244,19 @@ class ManualEnd:
         within: timedelta | None = None,
     ) -> dict[str, Observation]:
         """Return how entries stand, written down; raises a ServiceError when not all were told of."""
-        seen: dict[str, Observation] = {}
+        by_key: dict[str, Observation] = {}
         errors: list[ServiceError] = []
         batches = list(self._reconciler.observing(entries, exact=exact, at_once=at_once))
         for batch, observations, error in self._gather(batches, within):
             written = self._reconciler.observed(batch.entries, observations or [])
-            seen |= {observation.key: observation for observation in written}
+            by_key |= {observation.key: observation for observation in written}
             errors += [error] if error else []
-        for key, observation in seen.items():
+        for key, observation in by_key.items():
             if observation.status is Status.ABSENT:
                 self._asked.pop(key, None)
         for error in errors:
             raise error
-        return seen
+        return by_key
 
     def _gather(
         self, batches: Sequence[Batch[T]], within: timedelta | None = None

@@ -192,8 +192,8 @@ class Engine:
         """Whether nothing of ours is live, and its bytes are gone or were waited for long enough."""
         live = self._context.ledger.entries(*IN_SERVICE)
         if live and all((e.expires_at or e.called_at or now) + DELETED_WITHIN <= now for e in live):
-            what = units.counted(len(live), "rules and jobs")
-            self._lost = f"no service reports how {what} stand, long after the end of their lifetime"
+            message = units.counted(len(live), "rules and jobs")
+            self._lost = f"no service reports how {message} stand, long after the end of their lifetime"
             return True
         if self._calls.under_way or live:
             return False
@@ -315,9 +315,9 @@ class Engine:
             opened = self._opening.decide(self._campaign, cycle, last_try=now >= patience and self._tries > 0)
         except ServiceError as error:
             self._tries += 1
-            again = self._clock.now() + self._plan_wait(cycle)
-            if again < cycle.end:
-                self._plan_at = again
+            retry_at = self._clock.now() + self._plan_wait(cycle)
+            if retry_at < cycle.end:
+                self._plan_at = retry_at
             if self._tries == 1:
                 self._context.warn("plan", f"cycle {cycle} is not planned yet: {error.message}")
             self._context.ledger.signal("plan", "cycle", None, self._clock.now(), error.message)
@@ -336,8 +336,8 @@ class Engine:
         pauses = self._context.ledger.pauses()
         for pause in pauses:
             if pause.subject not in self._paused:
-                what = overrides.shown(pause.subject, "the campaign")
-                log.info("%s is stopped by %s (%s)", what, pause.who, pause.why or "no reason given")
+                subject = overrides.shown(pause.subject, "the campaign")
+                log.info("%s is stopped by %s (%s)", subject, pause.who, pause.why or "no reason given")
         for subject in sorted(self._paused - {pause.subject for pause in pauses}):
             log.info("%s resumes with the next cycle", overrides.shown(subject, "the campaign"))
         self._paused = {pause.subject for pause in pauses}

@@ -90,8 +90,8 @@ class Checking:
         if service in self._mending:
             refused = isinstance(error, NeedsOperator) and error.hold == Hold.CREDENTIALS
             times, longest = self._mending[service][0], MEND_EVERY if refused else MEND_SOON
-            again = backoff(times, service, MEND_FIRST, longest)
-            self._mending[service] = times, self._context.clock.now() + again
+            wait = backoff(times, service, MEND_FIRST, longest)
+            self._mending[service] = times, self._context.clock.now() + wait
         if error is not None:
             self._context.fail(service, error)
         elif identity is not None:

@@ -47,7 +47,7 @@ class Inventories:
         while unread & self._reading and self._context.clock.now() < deadline and not calls.stopping:
             calls.wait(deadline)
         unread = {pool for pool in unread if ledger.inventory_read_at(wanted[pool], pool) is None}
-        self._known = {key: known for key, known in self._known.items() if wanted.get(key[1]) == key[0]}
+        self._known = {key: inventory for key, inventory in self._known.items() if wanted.get(key[1]) == key[0]}
         pools = {pool: self._items(service, pool) for pool, service in wanted.items() if pool not in unread}
         return pools, {pool: self._failed.get(pool) or _still(wanted[pool], pool) for pool in unread}
 

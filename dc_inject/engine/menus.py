@@ -64,13 +64,13 @@ class Menus:
             for through, expression in draft.expressions
         }
         menus = [
-            draft.resolve({expression: found for (_, expression), found in names.items()}) for draft in drafts
+            draft.resolve({expression: meaning for (_, expression), meaning in names.items()}) for draft in drafts
         ]
         campaign = menu.narrowed(menu.campaign(menus), self._links, self._scale)
         if self._campaign is not None:
-            for what in ("name", "cycle"):
-                if getattr(campaign, what) != getattr(self._campaign, what):
-                    message = f"the campaign's {what} cannot change while it is in force"
+            for name in ("name", "cycle"):
+                if getattr(campaign, name) != getattr(self._campaign, name):
+                    message = f"the campaign's {name} cannot change while it is in force"
                     raise MenuError([Problem(menus[0].name, 0, message, "use another name for a new campaign")])
             self._same_endpoint(self._campaign, campaign)
         self._admits(campaign)
@@ -79,9 +79,9 @@ class Menus:
         now = self._clock.now()
         self._ledger.put_in_force([(draft.name, draft.digest, draft.text) for draft in drafts], now)
         if self._campaign is not None:
-            what = differences.sentence(self._campaign, campaign)
-            log.info("changed menus are in force: %s", what)
-            self._ledger.change("menu files", f"menus edited: {what}", "", now)
+            change = differences.sentence(self._campaign, campaign)
+            log.info("changed menus are in force: %s", change)
+            self._ledger.change("menu files", f"menus edited: {change}", "", now)
         self._digests, self._campaign, self._names = digests, campaign, names
         return campaign
 
@@ -90,7 +90,7 @@ class Menus:
         before, self._ledger, now = self._ledger, ledger, self._clock.now()
         for (service, expression), names in self._names.items():
             ledger.record_resolution(service, expression, names, now)
-        ledger.put_in_force([(one.name, one.digest, one.text) for one in before.menus_in_force()], now)
+        ledger.put_in_force([(record.name, record.digest, record.text) for record in before.menus_in_force()], now)
 
     def _same_endpoint(self, before: Campaign, after: Campaign) -> None:
         """Raise MenuError for another address: nobody speaks to it in this run, and it knows none of the jobs."""
@@ -105,13 +105,13 @@ class Menus:
 
     def _resolve(self, service: str, expression: str) -> tuple[str, ...]:
         """Return what an expression meant when its menu came into force; asked once, then recorded."""
-        known = self._ledger.resolution(service, expression)
-        if known is None:
-            known = self._backends[service].resolve(expression)
-            self._ledger.record_resolution(service, expression, known, self._clock.now())
-        return known
+        rses = self._ledger.resolution(service, expression)
+        if rses is None:
+            rses = self._backends[service].resolve(expression)
+            self._ledger.record_resolution(service, expression, rses, self._clock.now())
+        return rses
 
 
 def _endpoint(campaign: Campaign) -> str:
     """Return the address of FTS that a campaign names; nothing where the environment does."""
-    return next((one.endpoint for one in campaign.menus if one.endpoint), "")
+    return next((menu.endpoint for menu in campaign.menus if menu.endpoint), "")

@@ -74,20 +74,20 @@ class Climbing:
 
     def __call__(self) -> Campaign:
         """Return the campaign for the cycle that begins now."""
-        made, now = self._menus(), self._clock.now()
-        (key,) = {flow.key for flow in made.flows}
+        campaign, now = self._menus(), self._clock.now()
+        (key,) = {flow.key for flow in campaign.flows}
         if self._last is None:
-            self._begin(key, made, now)
-            return made
+            self._begin(key, campaign, now)
+            return campaign
         if self._progress.over is None:
             # A turn is read as of its slot: the milliseconds that it is late would cost a step another cycle.
-            reading = replace(self._read(key, now), at=Cycle.at(now, made.cycle).start)
+            reading = replace(self._read(key, now), at=Cycle.at(now, campaign.cycle).start)
             if reading.at > self._last.at:
                 self._take(key, reading)
                 self._weigh(key)
                 self._on_cycle()
         over = self._progress.over
-        return made if over is None else self._ended(made, over, now)
+        return campaign if over is None else self._ended(campaign, over, now)
 
     def finish(self, ledger: Ledger, key: FlowKey) -> None:
         """Judge the step that was under way, if somebody ended it early, and take back what was set.
@@ -103,12 +103,12 @@ class Climbing:
             self._progress.stopped(reading)
         ledger.unset(str(key.link), Kind.RATE, self._who, "the mini-challenge is over", now)
 
-    def _begin(self, key: FlowKey, made: Campaign, now: datetime) -> None:
+    def _begin(self, key: FlowKey, campaign: Campaign, now: datetime) -> None:
         """Take the first reading of this process; set the rate again of one that goes on."""
         reading = replace(self._read(key, now), fresh=True)
         self._take(key, reading)
         rate = self._progress.rate
-        if rate != made.flows[0].rate:
+        if rate != campaign.flows[0].rate:
             self._ledger.override(str(key.link), Kind.RATE, rate, self._who, "going on", now)
 
     def _take(self, key: FlowKey, reading: Reading) -> None:
@@ -120,8 +120,8 @@ class Climbing:
             return
         last = self.verdicts[-1]
         log.info("%s", sentence(len(self.verdicts), last, decision))
-        if decision.what is not Next.STOP and decision.rate != last.rate:
-            why = f"{decision.what}, after {units.format_rate(last.rate)}"
+        if decision.kind is not Next.STOP and decision.rate != last.rate:
+            why = f"{decision.kind}, after {units.format_rate(last.rate)}"
             self._ledger.override(str(key.link), Kind.RATE, decision.rate, self._who, why, reading.at)
 
     def _keep(self, kind: str, reading: Reading) -> None:
@@ -149,23 +149,23 @@ class Climbing:
                 way,
             )
 
-    def _ended(self, made: Campaign, over: datetime, now: datetime) -> Campaign:
+    def _ended(self, campaign: Campaign, over: datetime, now: datetime) -> Campaign:
         """Return the campaign with nothing more due after its last step.
 
         It is at its end when nothing is on its way, or has been for too long.
         """
-        cycle = Cycle.at(over, made.cycle)
+        cycle = Cycle.at(over, campaign.cycle)
         waiting = self._ledger.entries(State.CALLED, State.LIVE)
-        end = cycle.start + self._patience * made.cycle if waiting else now
+        end = cycle.start + self._patience * campaign.cycle if waiting else now
         menus = tuple(
             replace(
                 menu,
                 end=min(menu.end, max(end, menu.start)),
                 flows=tuple(replace(flow, end=max(min(flow.end, cycle.start), flow.start)) for flow in menu.flows),
             )
-            for menu in made.menus
+            for menu in campaign.menus
         )
-        return replace(made, menus=menus)
+        return replace(campaign, menus=menus)
 
     def _read(self, key: FlowKey, now: datetime) -> Reading:
         step = self._progress.step
@@ -184,4 +184,4 @@ def sentence(number: int, verdict: Verdict, decision: NextStep) -> str:
     why = f" ({verdict.why})" if verdict.why else ""
     then = f", {units.format_rate(decision.rate)}" if decision.rate else ""
     since = f" ({decision.why})" if decision.why else ""
-    return f"step {number}: {moved} of {rate} moved, {verdict.outcome}{why}; {decision.what}{then}{since}"
+    return f"step {number}: {moved} of {rate} moved, {verdict.outcome}{why}; {decision.kind}{then}{since}"

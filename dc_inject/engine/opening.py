@@ -131,11 +131,11 @@ class Opening:
         demands = self._situations.demands(cycle, flows, held, self._controlled)
         situation = self._situations.read(campaign, cycle, demands, facts, pools)
         situation = guarding.guarded(context, situation, facts, deadline)
-        made = plan.plan(situation)
-        budgets = {decision.key: decision.budget for decision in made.decisions}
-        chosen, unseen = preflight.replace_unusable(context, situation, made.injections, budgets, deadline)
-        made = replace(made, injections=tuple(chosen))
-        context.ledger.record_plan(made, context.clock.now())
+        decided = plan.plan(situation)
+        budgets = {decision.key: decision.budget for decision in decided.decisions}
+        chosen, unseen = preflight.replace_unusable(context, situation, decided.injections, budgets, deadline)
+        decided = replace(decided, injections=tuple(chosen))
+        context.ledger.record_plan(decided, context.clock.now())
         context.tell(Intended(tuple(injection.key for injection in chosen)))
         return Opened(situation, budgets, unseen)
 
@@ -143,8 +143,8 @@ class Opening:
         """Raise Temporary while services stand still: with the others we go on after a while."""
         broken = {service: why for service in services if (why := self._context.stands_still(service))}
         if broken and (not last_try or set(broken) == services):
-            what = "; ".join(f"{service}: {why.message}" for service, why in sorted(broken.items()))
-            raise Temporary(f"waiting for {what}")
+            reasons = "; ".join(f"{service}: {why.message}" for service, why in sorted(broken.items()))
+            raise Temporary(f"waiting for {reasons}")
 
     def _ask_facts(
         self, flows: Iterable[Flow], deadline: datetime, *, last_try: bool
@@ -161,7 +161,11 @@ class Opening:
         tasks = {name: partial(context.backends[name[0]].sites, part) for name, part in parts.items()}
         results, errors = context.calls.gather(tasks, deadline, lambda name: name[0])
         self._complain(errors, last_try=last_try and bool(results))
-        facts = {(part[0], name): fact for part, found in results.items() for name, fact in found.items()}
+        facts = {
+            (part[0], name): fact
+            for part, facts_of_part in results.items()
+            for name, fact in facts_of_part.items()
+        }
         now = context.clock.now()
         with context.ledger.together():
             for failed, error in errors.items():
@@ -196,9 +200,9 @@ class Opening:
     def _complain(self, errors: Mapping[tuple[str, int], ServiceError], *, last_try: bool) -> None:
         for (service, _), error in errors.items():
             self._context.fail(service, error)
-        again = [error for error in errors.values() if isinstance(error, Temporary)]
-        if again and not last_try:
-            raise again[0]
+        temporary = [error for error in errors.values() if isinstance(error, Temporary)]
+        if temporary and not last_try:
+            raise temporary[0]
 
     def _held(
         self,

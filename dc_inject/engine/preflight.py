@@ -53,11 +53,17 @@ def replace_unusable(
         if not chosen:
             break
         # Files for FTS are not looked at: their copies have names of their own, and FTS says what became of each.
-        bundles = (_fit_job(context, onward.get(one.flow), one) for one in chosen if isinstance(one.item, Bundle))
+        bundles = (
+            _fit_job(context, onward.get(intent.flow), intent)
+            for intent in chosen
+            if isinstance(intent.item, Bundle)
+        )
         good += [bundle for bundle in bundles if bundle is not None]
         chosen = [injection for injection in chosen if not isinstance(injection.item, Bundle)]
         taken |= {(injection.item.id, injection.link.destination) for injection in chosen}
-        once_only |= {(item, one.scenario) for one in (*good, *chosen) if one.once for item in units_of(one.item)}
+        once_only |= {
+            (item, intent.scenario) for intent in (*good, *chosen) if intent.once for item in units_of(intent.item)
+        }
         statuses, failed = _look(context, chosen, deadline)
         unseen |= failed
         short: set[FlowKey] = set()

@@ -50,8 +50,8 @@ class Overriding:
     def say_anew(self, menus: Sequence[str]) -> None:
         """Say what is set still when other menus come into force: a rate of the first day rules the second one."""
         if self._menus not in {None, tuple(menus)} and menus:
-            for one in self._seen:
-                log.info("%s", sentence(one, f"is still set, since {one.since:%F %TZ}"))
+            for override in self._seen:
+                log.info("%s", sentence(override, f"is still set, since {override.since:%F %TZ}"))
         self._menus = tuple(menus)
 
     def missed(self, menus: Campaign, cycle: Cycle) -> Campaign:
@@ -76,8 +76,10 @@ class Overriding:
         self._context.ledger.forgive(
             cycle, {flow: dropped.get(flow, 0) if flow in goals else size for flow, size in less.items()}
         )
-        for flow, one in why.items():
-            self._context.trouble(flow, Hold.PAUSED, "lowered in the cycle" + (f" by {one.who}" if one else ""))
+        for flow, override in why.items():
+            self._context.trouble(
+                flow, Hold.PAUSED, "lowered in the cycle" + (f" by {override.who}" if override else "")
+            )
 
 
 def lowered(before: Sequence[Campaign], after: Campaign, start: datetime, end: datetime) -> dict[FlowKey, int]:
@@ -105,7 +107,7 @@ def _say(before: Iterable[Override], after: Iterable[Override]) -> None:
             log.info("%s", sentence(new[key], "is set"))
 
 
-def sentence(one: Override, verb: str) -> str:
+def sentence(override: Override, verb: str) -> str:
     """Say in a line what is set, by whom and why."""
-    subject, value = shown(one.subject, "the campaign"), one.words
-    return f"{subject}: {value} {verb} ({one.who}{': ' if one.why else ''}{one.why})"
+    subject, value = shown(override.subject, "the campaign"), override.words
+    return f"{subject}: {value} {verb} ({override.who}{': ' if override.why else ''}{override.why})"

@@ -45,7 +45,7 @@ class LinkReader:
         completion = ledger.completion_times(max(now - LATELY, since or now - LATELY)).get(self.key)
         injected = [entry.injection.item for entry in entries]
         bytes_, files = sum(item.bytes for item in injected), sum(item.files for item in injected)
-        known = (before.dataset, before.file) if before else (0, 0)
+        sizes = (before.dataset, before.file) if before else (0, 0)
         return Reading(
             at=now,
             moved=account.moved,
@@ -55,8 +55,8 @@ class LinkReader:
             held=self._held(ledger),
             coming=max(account.coming - stuck, 0),
             classes=self._classes(ledger, live),
-            dataset=round(bytes_ / len(injected)) if injected else known[0],
-            file=round(bytes_ / files) if files else known[1],
+            dataset=round(bytes_ / len(injected)) if injected else sizes[0],
+            file=round(bytes_ / files) if files else sizes[1],
             silent=_silent(entries, before),
             service=self.key.link.service.title,
         )
@@ -66,7 +66,9 @@ class LinkReader:
         cycle = ledger.last_cycle()
         if cycle is None:
             return None
-        signals = {(one.name, one.subject): one for one in ledger.signals() if one.value is None}
+        signals = {
+            (missing.name, missing.subject): missing for missing in ledger.signals() if missing.value is None
+        }
         row = next((row for row in ledger.rows(cycle=cycle) if row.key == self.key), None)
         if row is not None and row.held is not None and Trait.OUTRANKS in row.held.hold.traits:
             return row.held
@@ -99,10 +101,10 @@ def _silent(entries: Iterable[Entry], before: Reading | None) -> bool:
     """Whether something was on its way at the last reading, and nothing at all has been seen since."""
     if before is None:
         return False
-    some = list(entries)
-    waiting = [e for e in some if e.state is State.LIVE and e.accepted_at and e.accepted_at < before.at]
-    seen = max((e.observed_at for e in some if e.observed_at), default=None)
-    return bool(waiting) and (seen is None or seen <= before.at)
+    observable = list(entries)
+    waiting = [e for e in observable if e.state is State.LIVE and e.accepted_at and e.accepted_at < before.at]
+    last_seen = max((e.observed_at for e in observable if e.observed_at), default=None)
+    return bool(waiting) and (last_seen is None or last_seen <= before.at)
 
 
 # --------------------------------------------------------------------------- while FTS grows
@@ -144,19 +146,19 @@ def ramping(view: Reader, now: datetime) -> Iterator[Ramping]:
 
 def written(reading: Reading) -> dict[str, Any]:
     """Return a reading as the ledger keeps it."""
-    told = {name.name: getattr(reading, name.name) for name in fields(reading)}
-    told["completion"] = None if reading.completion is None else reading.completion.total_seconds()
+    values = {name.name: getattr(reading, name.name) for name in fields(reading)}
+    values["completion"] = None if reading.completion is None else reading.completion.total_seconds()
     held = reading.held
-    told["held"] = None if held is None else [held.hold.value, dict(held.numbers)]
-    told["classes"] = dict(reading.classes)
-    told["at"] = reading.at.isoformat()
-    return told
+    values["held"] = None if held is None else [held.hold.value, dict(held.numbers)]
+    values["classes"] = dict(reading.classes)
+    values["at"] = reading.at.isoformat()
+    return values
 
 
-def read(told: Mapping[str, Any]) -> Reading:
+def read(record: Mapping[str, Any]) -> Reading:
     """Return a reading that was kept; what a later version has added is left out."""
-    known = {name.name for name in fields(Reading)}
-    values = {name: value for name, value in told.items() if name in known}
+    names = {name.name for name in fields(Reading)}
+    values = {name: value for name, value in record.items() if name in names}
     values["at"] = datetime.fromisoformat(values["at"])
     if values.get("completion") is not None:
         values["completion"] = timedelta(seconds=values["completion"])
@@ -165,7 +167,7 @@ def read(told: Mapping[str, Any]) -> Reading:
     return Reading(**values)
 
 
-def asked(ladder: Ladder, until: datetime) -> dict[str, Any]:
+def settings(ladder: Ladder, until: datetime) -> dict[str, Any]:
     """Return what a mini-challenge is asked, as the ledger keeps it."""
     return {
         "first": ladder.first,
@@ -178,16 +180,16 @@ def asked(ladder: Ladder, until: datetime) -> dict[str, Any]:
     }
 
 
-def progress(told: Iterable[ChallengeRecord]) -> Progress | None:
+def progress(records: Iterable[ChallengeRecord]) -> Progress | None:
     """Return how far a mini-challenge is, made again from what was kept of it; None when there is none.
 
     Raises UsageError for a search of a version that looked in another way.
     """
-    made: Progress | None = None
-    for at, kind, values in told:
+    rebuilt: Progress | None = None
+    for at, kind, values in records:
         if kind == "asked":
             until = datetime.fromisoformat(values["until"])
-            if made is None:
+            if rebuilt is None:
                 if values["saturate"] and values.get("search") != SEARCH:
                     raise UsageError(
                         "this search was made by an older version, which looked in another way",
@@ -195,11 +197,11 @@ def progress(told: Iterable[ChallengeRecord]) -> Progress | None:
                     )
                 every = timedelta(seconds=values["every"])
                 ladder = Ladder(values["first"], every, values["step"], values["highest"], values["saturate"])
-                made = Progress(ladder, until)
+                rebuilt = Progress(ladder, until)
             else:
-                made.resume(until, until - at)
-        elif made is not None and kind == "reading":
-            made.take(read(values))
-        elif made is not None:
-            made.stopped(read(values))
-    return made
+                rebuilt.resume(until, until - at)
+        elif rebuilt is not None and kind == "reading":
+            rebuilt.take(read(values))
+        elif rebuilt is not None:
+            rebuilt.stopped(read(values))
+    return rebuilt

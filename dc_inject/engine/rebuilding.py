@@ -25,6 +25,7 @@ from dc_inject.model import (
     Flow,
     FlowKey,
     Injection,
+    Item,
     JobOptions,
     State,
     naming,
@@ -40,7 +41,7 @@ from dc_inject.model.ports import (
     Candidate,
     Clock,
     Executor,
-    Found,
+    FoundInjection,
     Observation,
     Outcome,
     Status,
@@ -83,15 +84,17 @@ class Rebuilding:
         self._calls = Calls(executor, clock)
         self._patience = patience
 
-    def rebuild(self, ledger: Ledger, found: Sequence[Found]) -> Rebuilt:
+    def rebuild(self, ledger: Ledger, found: Sequence[FoundInjection]) -> Rebuilt:
         """Write what was found into a ledger that is bound and empty.
 
         Raises LedgerError for what was made on another grid of cycles, ServiceError when a service does not tell.
         """
-        entries = {one.key: self._entry(one) for one in self._sized(found)}
-        seen = self._observe(list(entries.values()))
-        moments = {one.key: self._seen_at(one, seen[one.key]) for one in found}
-        after = {key: transitions.observed(entry, seen[key], moments[key]) for key, entry in entries.items()}
+        entries = {injected.key: self._entry(injected) for injected in self._sized(found)}
+        observations = self._observe(list(entries.values()))
+        moments = {injected.key: self._seen_at(injected, observations[injected.key]) for injected in found}
+        after = {
+            key: transitions.observed(entry, observations[key], moments[key]) for key, entry in entries.items()
+        }
         cycles: dict[Cycle, list[Entry]] = defaultdict(list)
         for entry in entries.values():
             cycles[entry.injection.cycle].append(entry)
@@ -100,13 +103,13 @@ class Rebuilding:
             for entry in cycles[cycle]:
                 dues[entry.injection.flow] += after[entry.injection.key].injected
             with ledger.together():
-                self._write(ledger, cycle, dues, cycles[cycle], seen, moments)
-        known = {flow.key for flow in self._campaign.flows}
+                self._write(ledger, cycle, dues, cycles[cycle], observations, moments)
+        flows = {flow.key for flow in self._campaign.flows}
         return Rebuilt(
             injections=len(entries),
             bytes=sum(entry.injected for entry in after.values()),
             complete=sum(entry.state is State.COMPLETE for entry in after.values()),
-            strangers=tuple(sorted({entry.injection.flow for entry in entries.values()} - known)),
+            strangers=tuple(sorted({entry.injection.flow for entry in entries.values()} - flows)),
         )
 
     def _write(
@@ -115,26 +118,26 @@ class Rebuilding:
         cycle: Cycle,
         dues: Mapping[FlowKey, int],
         entries: Iterable[Entry],
-        seen: Mapping[str, Observation],
+        observations: Mapping[str, Observation],
         moments: Mapping[str, datetime],
     ) -> None:
         """Let a cycle happen once more, with the times at which it did."""
         now = self._clock.now()
         ledger.open_cycle(cycle, {flow: (due, None) for flow, due in dues.items()}, now)
-        for moment, some in groupby(sorted(entries, key=_age), key=_accepted):
-            part = list(some)
+        for moment, group in groupby(sorted(entries, key=_age), key=_accepted):
+            part = list(group)
             keys = [entry.injection.key for entry in part]
             ledger.add_injections([entry.injection for entry in part], moment)
             ledger.call(keys, moment)
             ledger.answer([Outcome(e.injection.key, e.external_id) for e in part], moment, {})
             for key in keys:
-                ledger.observe([seen[key]], moments[key])
+                ledger.observe([observations[key]], moments[key])
         ledger.record_plan(Plan(cycle, (), ()), now)
         ledger.close_cycle(cycle, now)
 
     # ------------------------------------------------------------------ what was found, as a ledger has it
 
-    def _entry(self, found: Found) -> Entry:
+    def _entry(self, found: FoundInjection) -> Entry:
         """Return what was found as it was when it had just been accepted."""
         cycle, flow = Cycle(found.cycle, self._campaign.cycle), self._flow(found)
         if Cycle.at(found.cycle, cycle.length) != cycle:
@@ -167,7 +170,7 @@ class Rebuilding:
             expires_at=found.created_at + lives,
         )
 
-    def _flow(self, found: Found) -> Flow | None:
+    def _flow(self, found: FoundInjection) -> Flow | None:
         """Return the flow of the menus that it was injected for; None when they have none.
 
         A job does not tell its link's source, only its files: it is the nearest of the prefixes above all of them.
@@ -183,42 +186,38 @@ class Rebuilding:
         ]
         return max(fit, key=lambda flow: len(flow.link.source), default=None)
 
-    def _seen_at(self, found: Found, seen: Observation) -> datetime:
+    def _seen_at(self, found: FoundInjection, observation: Observation) -> datetime:
         """Return when it became what it is: a complete one was that before we looked."""
         now = self._clock.now()
-        if seen.status is not Status.COMPLETE or found.changed_at is None:
+        if observation.status is not Status.COMPLETE or found.changed_at is None:
             return now
         return min(max(found.changed_at, found.created_at), now)
 
     # ------------------------------------------------------------------ questions
 
-    def _sized(self, found: Sequence[Found]) -> list[Found]:
+    def _sized(self, found: Sequence[FoundInjection]) -> list[FoundInjection]:
         """Return what was found with sizes: Rucio does not tell those of a rule that it has not begun with."""
-        without = [one for one in found if one.bytes is None or not one.files]
+        without = [injected for injected in found if injected.bytes is None or not injected.files]
         statuses = self._ask(
-            [(_candidate(one), one.link.through) for one in without], lambda b, some: b.look(some)
+            [(_candidate(injected), injected.link.through) for injected in without],
+            lambda backend, candidates: backend.look(candidates),
         )
         items = {candidate: status.item for candidate, status in statuses.items() if status.item is not None}
-        sized = []
-        for one in found:
-            item = items.get(_candidate(one))
-            told = replace(one, bytes=item.bytes, moving=item.files - one.done - one.stuck) if item else one
-            sized.append(told)
-        return sized
+        return [_with_size(injected, items.get(_candidate(injected))) for injected in found]
 
     def _observe(self, entries: Sequence[Entry]) -> dict[str, Observation]:
         return self._ask(
             [(entry, entry.injection.link.through) for entry in entries],
-            lambda backend, some: {seen.key: seen for seen in backend.observe(some)},
+            lambda backend, asked: {observation.key: observation for observation in backend.observe(asked)},
         )
 
     def _ask(
-        self, things: Sequence[tuple[T, str]], question: Callable[[Backend, Sequence[T]], Mapping[K, A]]
+        self, subjects: Sequence[tuple[T, str]], question: Callable[[Backend, Sequence[T]], Mapping[K, A]]
     ) -> dict[K, A]:
         """Ask about things, each with its service, many at once; raises the ServiceError of a failed call."""
         by_service: dict[str, list[T]] = defaultdict(list)
-        for thing, service in things:
-            by_service[service].append(thing)
+        for subject, service in subjects:
+            by_service[service].append(subject)
         tasks: dict[tuple[str, int], Callable[[], Mapping[K, A]]] = {
             (service, number): partial(question, self._backends[service], part)
             for service, of_service in by_service.items()
@@ -231,7 +230,7 @@ class Rebuilding:
         return {key: value for answer in answers.values() for key, value in answer.items()}
 
 
-def _bundle(found: Found, flow: Flow | None) -> Bundle:
+def _bundle(found: FoundInjection, flow: Flow | None) -> Bundle:
     """Return the files of a job: named where each goes out once, and of copies with the key of their job."""
     members = tuple(File(name, 0) for name in found.sources) if flow and flow.once else ()
     copy = None
@@ -240,7 +239,11 @@ def _bundle(found: Found, flow: Flow | None) -> Bundle:
     return Bundle(str(found.item), found.bytes or 0, found.files, members, copy.key if copy else "")
 
 
-def _candidate(found: Found) -> Candidate:
+def _with_size(found: FoundInjection, item: Item | None) -> FoundInjection:
+    return replace(found, bytes=item.bytes, moving=item.files - found.done - found.stuck) if item else found
+
+
+def _candidate(found: FoundInjection) -> Candidate:
     return Candidate(found.item, found.link)
 
 

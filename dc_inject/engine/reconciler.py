@@ -113,7 +113,9 @@ class Reconciler:
     def observed(self, entries: Sequence[Entry], observations: Iterable[Observation]) -> list[Observation]:
         """Write down how entries stand; returns the observations as they were written."""
         now, before = self._clock.now(), {entry.injection.key: entry for entry in entries}
-        named = [reconcile.with_stalled_named(before[seen.key], seen, now) for seen in observations]
+        named = [
+            reconcile.with_stalled_named(before[observation.key], observation, now) for observation in observations
+        ]
         if self._record is not None:
             self._record.observe(named, now)
         return named
@@ -126,8 +128,8 @@ class Reconciler:
                 if self._record is not None:
                     self._record.end_asked(keys, now)
                 self._tell(EndRequested(keys))
-                asked = [transitions.end_asked(entry, now) for entry in part]
-                yield Batch(service, asked, partial(_end, self._backends[service], asked))
+                requested = [transitions.end_asked(entry, now) for entry in part]
+                yield Batch(service, requested, partial(_end, self._backends[service], requested))
 
 
 @dataclass(slots=True)
@@ -180,16 +182,16 @@ class Rounds:
         in_service = [entry for entry in self._context.ledger.entries(*IN_SERVICE) if self._works(entry)]
         self._count_rounds({e.injection.link.through for e in in_service if not self._under_way(e)}, now)
         keys = {entry.injection.key for entry in in_service}
-        self._asked = {key: asked for key, asked in self._asked.items() if key in keys}
+        self._asked = {key: requested for key, requested in self._asked.items() if key in keys}
         # A service that is slower than the rounds: do not pile up.
         entries = [entry for entry in in_service if not self._calls[entry.injection.link.through]]
         settle = reconcile.to_settle(entries, now, every * 1.5)
         last_chance = {entry.injection.key for entry in settle}
         self._observe([e for e in entries if e.injection.key not in last_chance and not self._under_way(e)])
         self._observe(settle, exact=True)
-        kept = self._kept_for_second_hops(in_service, now)
+        bound = self._kept_for_second_hops(in_service, now)
         due = reconcile.to_end(
-            [self._as_asked(entry, now) for entry in entries if entry.injection.key not in kept],
+            [self._as_asked(entry, now) for entry in entries if entry.injection.key not in bound],
             now,
             lambda entry: self._dwell.get(entry.injection.flow, timedelta(0)),
             max(reconcile.ASK_AGAIN, 2.5 * every),  # the next round but one has seen what became of it
@@ -236,10 +238,16 @@ class Rounds:
         before = {entry.injection.key: entry for entry in batch.entries}
         # The answer to a call may have come after the look began, and then "absent" is older than "accepted".
         states = context.ledger.states(before)
-        current = [seen for seen in observations if states[seen.key] is before[seen.key].state]
+        current = [
+            observation for observation in observations if states[observation.key] is before[observation.key].state
+        ]
         current = self._reconciler.observed(batch.entries, current)
         self._end_stalled(before, current, now)
-        for entry in (before[seen.key] for seen in current if seen.present and not before[seen.key].present):
+        for entry in (
+            before[observation.key]
+            for observation in current
+            if observation.present and not before[observation.key].present
+        ):
             item, destination = entry.injection.item.name, entry.injection.link.destination
             why = "files of it were at the destination already"
             context.ledger.quarantine(item, destination, why, now, until=now + SET_ASIDE)
@@ -254,37 +262,53 @@ class Rounds:
         self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime
     ) -> None:
         """Let rules end that do nothing; of what they did before, the bytes are added up first."""
-        stalled = [seen for seen in observations if reconcile.is_stalled(before[seen.key], seen, now)]
-        for seen in stalled:
-            injection = before[seen.key].injection
+        stalled = [
+            observation
+            for observation in observations
+            if reconcile.is_stalled(before[observation.key], observation, now)
+        ]
+        for observation in stalled:
+            injection = before[observation.key].injection
             until = now + SET_ASIDE
             self._context.ledger.quarantine(
-                injection.item.name, injection.link.destination, seen.error, now, until=until
+                injection.item.name, injection.link.destination, observation.error, now, until=until
             )
-        self._observe([before[seen.key] for seen in stalled if seen.files_done and not seen.exact], exact=True)
-        ready = [self._as_asked(before[seen.key], now) for seen in stalled if seen.exact or not seen.files_done]
+        self._observe(
+            [
+                before[observation.key]
+                for observation in stalled
+                if observation.files_done and not observation.exact
+            ],
+            exact=True,
+        )
+        ready = [
+            self._as_asked(before[observation.key], now)
+            for observation in stalled
+            if observation.exact or not observation.files_done
+        ]
         self.end([e for e in ready if e.end_asked_at is None or e.end_asked_at + reconcile.ASK_AGAIN <= now])
 
     def _say_what_failed(self, before: Mapping[str, Entry], observations: Sequence[Observation]) -> None:
         """Name what will not arrive, when it is first seen: the first reason of a flow, and a few flows."""
         failures: dict[FlowKey, Observation] = {}
-        for seen in observations:
-            entry = before[seen.key]
-            over = seen.status in {Status.COMPLETE, Status.ABSENT} and entry.state is State.LIVE
-            if over and seen.error and (seen.failed or seen.status is Status.ABSENT):
-                failures.setdefault(entry.injection.flow, seen)
-        for flow, seen in sorted(failures.items(), key=lambda failure: failure[0])[:MOST_NAMED]:
-            self._context.warn((flow, frozenset(seen.reasons)), f"{flow}: {seen.error}")
+        for observation in observations:
+            entry = before[observation.key]
+            over = observation.status in {Status.COMPLETE, Status.ABSENT} and entry.state is State.LIVE
+            if over and observation.error and (observation.failed or observation.status is Status.ABSENT):
+                failures.setdefault(entry.injection.flow, observation)
+        for flow, observation in sorted(failures.items(), key=lambda failure: failure[0])[:MOST_NAMED]:
+            self._context.warn((flow, frozenset(observation.reasons)), f"{flow}: {observation.error}")
 
     def _set_unfit_aside(
         self, before: Mapping[str, Entry], observations: Sequence[Observation], now: datetime
     ) -> None:
         """Take source files that would fail again out of the pool, until the next inventory may have others."""
         unfit = {
-            (file, before[seen.key].injection.link.destination): seen.error or "it failed at its source"
-            for seen in observations
-            for file in seen.unfit
-            if before[seen.key].state in {State.CALLED, State.LIVE}  # each is named once
+            (file, before[observation.key].injection.link.destination): observation.error
+            or "it failed at its source"
+            for observation in observations
+            for file in observation.unfit
+            if before[observation.key].state in {State.CALLED, State.LIVE}  # each is named once
         }
         until = now + self._context.settings.inventory_age
         with self._context.ledger.together():  # there may be thousands

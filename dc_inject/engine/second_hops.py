@@ -15,7 +15,7 @@ from dc_inject.engine.context import EngineContext
 from dc_inject.model import Bundle, Entry, Flow, FlowKey, Item, State
 from dc_inject.model.goals import SecondHop
 from dc_inject.planning import lifetime
-from dc_inject.planning.second_hops import Hops, WaitingCopy, left, onward_flows, second_hops
+from dc_inject.planning.second_hops import Hops, WaitingCopy, not_gone_on, onward_flows, second_hops
 from dc_inject.planning.selection import MOST_FILES
 
 FAR = datetime.max.replace(tzinfo=UTC)
@@ -80,7 +80,7 @@ def _left(context: EngineContext, hop: FlowKey, waiting: Sequence[WaitingCopy]) 
         return []
     keys = [entry.injection.key for copy in waiting for entry in (copy.first, *copy.gone_on)]
     named, unfit = context.ledger.with_files(keys), context.ledger.quarantined(context.clock.now())
-    items = ((copy, left(copy.named(named), hop.link.destination, unfit)) for copy in waiting)
+    items = ((copy, not_gone_on(copy.named(named), hop.link.destination, unfit)) for copy in waiting)
     return [(copy, item) for copy, item in items if item is not None]
 
 

@@ -62,8 +62,8 @@ class SituationReader:
         before = {row.key: row for row in ledger.rows(cycle=Cycle(cycle.start - cycle.length, cycle.length))}
         extras = ledger.extras()
         since = ledger.since or now
-        known = (cycle.start - since) / cycle.length >= lifetime.UNKNOWN_CYCLES
-        completion = ledger.completion_times(now - lifetime.MEASURED_OVER) if known else {}
+        settled = (cycle.start - since) / cycle.length >= lifetime.UNKNOWN_CYCLES
+        completion = ledger.completion_times(now - lifetime.MEASURED_OVER) if settled else {}
         until_ended = lifetime.until_ended(completion, flows, cycle)
         arriving = self._arriving(cycle, flows)
         failed = ledger.failed_parts(cycle.start - FAILED_CYCLES * cycle.length)
@@ -159,12 +159,12 @@ class SituationReader:
         for row in self._context.ledger.rows(since=cycle.start - lifetime.UNKNOWN_CYCLES * cycle.length):
             rows[row.key].append(row)
         arriving = {}
-        for key, (first, seen) in oldest.items():
-            if key not in flows or seen < cycle.start - cycle.length:
+        for key, (begin, arrived) in oldest.items():
+            if key not in flows or arrived < cycle.start - cycle.length:
                 continue
             count = max(1, min(lifetime.UNKNOWN_CYCLES, int(flows[key].lifetime_max / 2 / cycle.length)))
             since = cycle.start - count * cycle.length
-            if first <= since:
+            if begin <= since:
                 moved = sum(row.moved for row in rows[key] if since <= row.cycle.start < cycle.start)
                 arriving[key] = moved / (cycle.start - since).total_seconds()
         return arriving

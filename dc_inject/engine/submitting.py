@@ -193,24 +193,24 @@ class Submitting:
         """Call the services for intents whose moment has come: those of a link together."""
         if self._short and now >= self._replace_at:
             self._replace(now)
-        first = self._first(now)
-        if not first:
+        batches = self._next_batches(now)
+        if not batches:
             return  # an answer wakes us
-        keys = [entry.injection.key for together in first for entry in together]
+        keys = [entry.injection.key for together in batches for entry in together]
         called = frozenset(self._context.ledger.call(keys, now))
         for key in keys:
             self._waiting.take(key)
         self._context.tell(Calling(tuple(called)))
-        for together in first:
+        for together in batches:
             if batch := [transitions.called(e, now) for e in together if e.injection.key in called]:
                 self._call(batch)
 
-    def _first(self, now: datetime) -> list[list[Entry]]:
+    def _next_batches(self, now: datetime) -> list[list[Entry]]:
         """Return what may go out: as much as may be under way at once, and as each service bears."""
         context, ready = self._context, self._waiting.ready(now)
         free = max(context.settings.submits_at_once - self._submits.total(), 0)
         rooms: dict[str, int] = {}
-        first: list[list[Entry]] = []
+        batches: list[list[Entry]] = []
         for flow, entries in ready.items():
             service = flow.link.through
             if service in context.broken:
@@ -218,12 +218,12 @@ class Submitting:
             if service not in rooms:
                 at_once = context.limit(service).whole - self._submits[service]
                 rooms[service] = context.breaker(service).room(now, max(min(free, at_once), 0))
-            if len(first) < free and rooms[service] > 0:
+            if len(batches) < free and rooms[service] > 0:
                 rooms[service] -= 1
-                first.append(first_batch(entries))
+                batches.append(first_batch(entries))
             elif context.breaker(service).open and flow not in context.troubles:
                 context.trouble(flow, Hold.API_ERRORS, f"{service} does not answer")
-        return first
+        return batches
 
     def _call(self, entries: Sequence[Entry]) -> None:
         injections = [entry.injection for entry in entries]
@@ -356,8 +356,10 @@ class Submitting:
         )
         situation = replace(situation, demands=self._context.with_slices(situation.demands))
         deadline = now + min(cycle.length / 10, cycle.end - now)
-        first = plan.refill(situation, room, standing)
-        chosen, unseen = preflight.replace_unusable(self._context, situation, first, room, deadline, standing)
+        replacements = plan.refill(situation, room, standing)
+        chosen, unseen = preflight.replace_unusable(
+            self._context, situation, replacements, room, deadline, standing
+        )
         self._tries = self._tries + 1 if unseen else 0
         self._lack(unseen)
         self.add(chosen)
@@ -379,14 +381,14 @@ class Submitting:
 
 def first_batch(entries: dict[str, Entry]) -> list[Entry]:
     """Return the first of these that go out in one call: few files together, unless one alone has more."""
-    first: list[Entry] = []
+    batch: list[Entry] = []
     files = 0
     for entry in entries.values():
         files += entry.injection.item.files
-        if first and (files > FILES_AT_ONCE or len(first) == INJECTIONS_AT_ONCE):
+        if batch and (files > FILES_AT_ONCE or len(batch) == INJECTIONS_AT_ONCE):
             break
-        first.append(entry)
-    return first
+        batch.append(entry)
+    return batch
 
 
 def moment(entry: Entry) -> datetime:

@@ -3,9 +3,9 @@
 from dc_inject.ledger.ledger import Ledger
 from dc_inject.ledger.paths import default_folder, default_path
 from dc_inject.ledger.types import (
+    BoundIdentity,
     Change,
     Finding,
-    Known,
     MenuInForce,
     Pause,
     Quarantined,
@@ -17,9 +17,9 @@ from dc_inject.ledger.types import (
 from dc_inject.ledger.view import LedgerView
 
 __all__ = [
+    "BoundIdentity",
     "Change",
     "Finding",
-    "Known",
     "Ledger",
     "LedgerView",
     "MenuInForce",

@@ -18,8 +18,8 @@ class AccountReader(Store):
 
     def accounts(self) -> Mapping[FlowKey, Totals]:
         """Return the totals of every flow key that the campaign ever had, in the order of the keys."""
-        found = self._db.rows("SELECT * FROM account")
-        totals = {flow_key(row): Totals(*(row[name] for name in _TOTALS)) for row in found}
+        rows = self._db.rows("SELECT * FROM account")
+        totals = {flow_key(row): Totals(*(row[name] for name in _TOTALS)) for row in rows}
         return dict(sorted(totals.items()))
 
     def extras(self) -> Mapping[FlowKey, int]:
@@ -40,22 +40,22 @@ class AccountReader(Store):
 
     def hold_counts(self) -> Mapping[FlowKey, Mapping[Hold, int]]:
         """Return in how many cycles each hold led, for each flow key; holds of open cycles count as they stand."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT scenario, source, destination, through, hold, sum(n) AS times FROM ("
             "SELECT account, hold, cycles AS n FROM account_hold UNION ALL SELECT account, hold, 1 FROM cycle_row "
             "WHERE hold IS NOT NULL AND cycle IN (SELECT start FROM cycle WHERE closed_at IS NULL)"
             ") JOIN account ON id = account GROUP BY account, hold ORDER BY times DESC, hold"
         )
         counts: dict[FlowKey, dict[Hold, int]] = defaultdict(dict)
-        for row in found:
+        for row in rows:
             counts[flow_key(row)][Hold(row["hold"])] = row["times"]
         return counts
 
     def failures(self) -> Mapping[FlowKey, Mapping[str, int]]:
         """Return how many files failed for each flow key, by the class of the reason."""
-        found = self._db.rows("SELECT * FROM failure JOIN account ON id = account ORDER BY files DESC, reason")
+        rows = self._db.rows("SELECT * FROM failure JOIN account ON id = account ORDER BY files DESC, reason")
         counts: dict[FlowKey, dict[str, int]] = defaultdict(dict)
-        for row in found:
+        for row in rows:
             counts[flow_key(row)][row["reason"]] = row["files"]
         return counts
 
@@ -65,31 +65,31 @@ class AccountReader(Store):
 
     def goals(self) -> Mapping[FlowKey, tuple[str, int]]:
         """Return what flow keys are to reach beside their rate: the kind of their goal, and its bytes."""
-        found = self._db.rows("SELECT * FROM account WHERE goal IS NOT NULL")
-        return {flow_key(row): (row["goal"], row["goal_bytes"]) for row in found}
+        rows = self._db.rows("SELECT * FROM account WHERE goal IS NOT NULL")
+        return {flow_key(row): (row["goal"], row["goal_bytes"]) for row in rows}
 
     def state_counts(self) -> Mapping[State, tuple[int, int]]:
         """Return how many injections are in each state, and their bytes; states of none are left out."""
-        found = self._db.rows("SELECT * FROM state_count WHERE entries > 0")
-        return {State(row["state"]): (row["entries"], row["bytes"]) for row in found}
+        rows = self._db.rows("SELECT * FROM state_count WHERE entries > 0")
+        return {State(row["state"]): (row["entries"], row["bytes"]) for row in rows}
 
-    def _by_destination(self, what: str) -> Mapping[str, int]:
+    def _by_destination(self, expression: str) -> Mapping[str, int]:
         sums: dict[str, int] = defaultdict(int)
         for row in self._db.rows("SELECT * FROM account"):
-            sums[row["destination"]] += row[what]
+            sums[row["destination"]] += row[expression]
         return {destination: size for destination, size in sums.items() if size}
 
     def _open_accounts(self, keys: Iterable[FlowKey] = ()) -> Mapping[FlowKey, int]:
         """Return the numbers of all accounts, opening those of `keys` that there are not yet."""
-        found = {flow_key(row): row["id"] for row in self._db.rows("SELECT * FROM account")}
-        for key in sorted(set(keys) - found.keys()):
+        ids = {flow_key(row): row["id"] for row in self._db.rows("SELECT * FROM account")}
+        for key in sorted(set(keys) - ids.keys()):
             self._db.run(
                 "INSERT INTO account (scenario, source, destination, through) VALUES (?, ?, ?, ?)",
                 key.scenario,
                 *key.link,
             )
-            found[key] = self._db.row("SELECT last_insert_rowid()")[0]
-        return found
+            ids[key] = self._db.row("SELECT last_insert_rowid()")[0]
+        return ids
 
 
 def recomputed(dues: Mapping[FlowKey, tuple[int, int]], entries: Iterable[Entry]) -> dict[FlowKey, Totals]:

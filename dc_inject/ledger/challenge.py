@@ -24,8 +24,8 @@ class ChallengeReader(Store):
 
     def challenge(self) -> tuple[ChallengeRecord, ...]:
         """Return all that is kept, in the order in which it was written; nothing for other campaigns."""
-        found = self._db.rows("SELECT * FROM challenge ORDER BY id")
-        return tuple(ChallengeRecord(moment(row["at"]), row["kind"], json.loads(row["text"])) for row in found)
+        rows = self._db.rows("SELECT * FROM challenge ORDER BY id")
+        return tuple(ChallengeRecord(moment(row["at"]), row["kind"], json.loads(row["text"])) for row in rows)
 
 
 class Challenge(ChallengeReader):

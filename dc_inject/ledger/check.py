@@ -19,22 +19,22 @@ def check(path: Path) -> list[Finding]:
 
     Works while an injector runs: all is read from one state of it. Raises LedgerError when there is no such file.
     """
-    found = [*_files(path), *_left(path)]
+    findings = [*_files(path), *_left(path)]
     try:
         view = Contradictions.open(path)
     except LedgerError as error:
         code = database.kind(path)
         if code is None:
             raise
-        return [*found, Finding(code, path.name, f"{error.message}; {error.hint}")]
+        return [*findings, Finding(code, path.name, f"{error.message}; {error.hint}")]
     try:
         with view, view.snapshot():
-            found += view.all()
+            findings += view.all()
     except LedgerError as error:
         if not getattr(error.__cause__, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
             raise
-        found.append(Finding("damaged", path.name, f"{error.message}; {error.hint}"))
-    return sorted(found, key=lambda one: one.note)
+        findings.append(Finding("damaged", path.name, f"{error.message}; {error.hint}"))
+    return sorted(findings, key=lambda finding: finding.note)
 
 
 def _files(path: Path) -> Iterator[Finding]:

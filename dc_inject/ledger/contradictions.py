@@ -39,12 +39,12 @@ class Contradictions(LedgerView):
         damage = self._damage() or [*self._tables()]
         if damage:
             return damage
-        found = [*self._references(), *self._cycles(), *self._rows(), *self._injections()]
+        findings = [*self._references(), *self._cycles(), *self._rows(), *self._injections()]
         try:
-            found += self._entries_and_totals()
+            findings += self._entries_and_totals()
         except (KeyError, TypeError, ValueError) as error:
-            found.append(Finding("unreadable", "injection", f"one cannot be read: {error}"))
-        return found
+            findings.append(Finding("unreadable", "injection", f"one cannot be read: {error}"))
+        return findings
 
     def _damage(self) -> list[Finding]:
         """Let SQLite look at the whole file, and at each table's own rules.
@@ -55,10 +55,10 @@ class Contradictions(LedgerView):
         uri = f"{self.path.absolute().as_uri()}?mode=rw"
         with translated(self.path), closing(sqlite3.connect(uri, uri=True, timeout=30)) as connection:
             connection.execute("PRAGMA query_only = ON")
-            told = [row[0] for row in connection.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
+            lines = [row[0] for row in connection.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
         return [
-            Finding("damaged", self.path.name, f"{one}; keep this file, and continue with a backup")
-            for one in told
+            Finding("damaged", self.path.name, f"{line}; keep this file, and continue with a backup")
+            for line in lines
         ]
 
     def _tables(self) -> Iterator[Finding]:
@@ -69,8 +69,8 @@ class Contradictions(LedgerView):
             wanted = set(fresh.execute("SELECT type, name FROM sqlite_master"))
         finally:
             fresh.close()
-        there = {tuple(row) for row in self._db.rows("SELECT type, name FROM sqlite_master")}
-        for kind, name in sorted(wanted - there):
+        existing = {tuple(row) for row in self._db.rows("SELECT type, name FROM sqlite_master")}
+        for kind, name in sorted(wanted - existing):
             yield Finding("schema", name, f"this {kind} is missing")
 
     def _references(self) -> Iterator[Finding]:
@@ -108,13 +108,13 @@ class Contradictions(LedgerView):
             "LEFT JOIN cycle_row AS r ON r.account = a.id GROUP BY a.id ORDER BY " + _ACCOUNT
         ):
             pairs = [(name, row[name], row[f"row_{name}"]) for name in ("due", "extra", "forgiven", "cycles")]
-            for name, kept, made in pairs:
-                if kept != made:
-                    yield Finding("totals", str(flow_key(row)), f"{name} is {kept}, its rows sum to {made}")
+            for name, reported, summed in pairs:
+                if reported != summed:
+                    yield Finding("totals", str(flow_key(row)), f"{name} is {reported}, its rows sum to {summed}")
             for name in REPORTED:
-                kept, made = row[f"reported_{name}"], row[f"row_{name}"]
-                if kept != made:
-                    message = f"{kept} of {name} was reported in closed rows, which sum to {made}"
+                reported, summed = row[f"reported_{name}"], row[f"row_{name}"]
+                if reported != summed:
+                    message = f"{reported} of {name} was reported in closed rows, which sum to {summed}"
                     yield Finding("reported", str(flow_key(row)), message)
         yield from self._holds()
 
@@ -128,9 +128,9 @@ class Contradictions(LedgerView):
         ):
             message = f"{row['hold']} led in {row['kept']} cycles, but in {row['made']} closed rows"
             yield Finding("holds", str(flow_key(row)), message)
-        known = ", ".join(f"'{hold}'" for hold in Hold)
+        holds = ", ".join(f"'{hold}'" for hold in Hold)
         for row in self._db.rows(
-            f"SELECT DISTINCT hold FROM cycle_row WHERE hold NOT IN ({known})"  # noqa: S608  our own words
+            f"SELECT DISTINCT hold FROM cycle_row WHERE hold NOT IN ({holds})"  # noqa: S608  our own words
         ):
             yield Finding("holds", row["hold"], "this hold is unknown")
 
@@ -170,25 +170,25 @@ class Contradictions(LedgerView):
 
     def _entries_and_totals(self) -> list[Finding]:
         """Read every injection once: what is wrong in it, and what all of them sum to."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         campaign = self.campaign
 
         def looked_at() -> Iterator[Entry]:
             for entry in self._entries():
-                found.extend(Finding(c, entry.injection.key, m, n) for c, m, n in _wrong(entry, campaign))
+                findings.extend(Finding(c, entry.injection.key, m, n) for c, m, n in _wrong(entry, campaign))
                 yield entry
 
-        kept = self.accounts()
-        dues = {flow: (totals.due, totals.forgiven) for flow, totals in kept.items()}
-        made = recomputed(dues, looked_at())
-        for flow in made:
+        stored_totals = self.accounts()
+        dues = {flow: (totals.due, totals.forgiven) for flow, totals in stored_totals.items()}
+        recounted = recomputed(dues, looked_at())
+        for flow in recounted:
             for field in fields(Totals):
-                was, now = getattr(kept[flow], field.name), getattr(made[flow], field.name)
+                was, now = getattr(stored_totals[flow], field.name), getattr(recounted[flow], field.name)
                 if was != now:
-                    found.append(
+                    findings.append(
                         Finding("totals", str(flow), f"{field.name} is {was}, its injections sum to {now}")
                     )
-        return found
+        return findings
 
 
 def _wrong(entry: Entry, campaign: str | None) -> Iterable[tuple[str, str, bool]]:
@@ -197,10 +197,10 @@ def _wrong(entry: Entry, campaign: str | None) -> Iterable[tuple[str, str, bool]
     must = _AFTER.get(state, ())
     optional = {"completed_at"} if {"ended_at"} & set(must) else set()
     for name in _OF_STATES:
-        there, word = getattr(entry, name) is not None, name.removesuffix("_at")
-        if there and name not in must and name not in optional:
+        is_set, word = getattr(entry, name) is not None, name.removesuffix("_at")
+        if is_set and name not in must and name not in optional:
             yield "state-times", f"it is {state}, but has a time for {word}", False
-        if not there and name in must:
+        if not is_set and name in must:
             yield "state-times", f"it is {state}, but has no time for {word}", False
     times = [(name, at) for name in _IN_ORDER if (at := getattr(entry, name)) is not None]
     for (name, at), (later, then) in pairwise(times):

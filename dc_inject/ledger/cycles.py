@@ -13,7 +13,7 @@ from dc_inject.ledger.store import flow_key, held, hold_columns
 from dc_inject.ledger.types import Row
 from dc_inject.model import Cycle, FlowKey, Held, transitions
 from dc_inject.model.goals import Goal
-from dc_inject.model.plan import Decision, Plan
+from dc_inject.model.plan import FlowDecision, Plan
 
 REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have reported of each account
 # A row of a cycle that is not closed shows what it would be closed with; news goes to the oldest such cycle.
@@ -47,8 +47,8 @@ class CycleReader(InjectionReader):
 
     def unclosed(self) -> tuple[Cycle, ...]:
         """Return the cycles that are open, oldest first."""
-        found = self._db.rows("SELECT start, length FROM cycle WHERE closed_at IS NULL ORDER BY start")
-        return tuple(_cycle(row) for row in found)
+        rows = self._db.rows("SELECT start, length FROM cycle WHERE closed_at IS NULL ORDER BY start")
+        return tuple(_cycle(row) for row in rows)
 
     def rows(self, since: datetime | None = None, cycle: Cycle | None = None) -> tuple[Row, ...]:
         """Return the rows of cycles from a start on, or of one cycle, by cycle, scenario and link."""
@@ -59,35 +59,35 @@ class CycleReader(InjectionReader):
         if cycle is not None:
             conditions.append("cycle = ?")
             values.append(stored(cycle.start))
-        found = self._db.rows(f"{_ROWS} WHERE {' AND '.join(conditions)}", *values)
-        return tuple(sorted((_row(row) for row in found), key=lambda row: (row.cycle, row.key)))
+        rows = self._db.rows(f"{_ROWS} WHERE {' AND '.join(conditions)}", *values)
+        return tuple(sorted((_row(row) for row in rows), key=lambda row: (row.cycle, row.key)))
 
     def recent_due(self, cycle: Cycle, count: int = 3) -> Mapping[FlowKey, int]:
         """Return, for each flow key, the largest due of the last `count` cycles, this one included."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT scenario, source, destination, through, max(r.due) AS most FROM cycle_row AS r "
             "JOIN account AS a ON a.id = account WHERE cycle BETWEEN ? AND ? GROUP BY account",
             stored(cycle.start - (count - 1) * cycle.length),
             stored(cycle.start),
         )
-        return {flow_key(row): row["most"] for row in found}
+        return {flow_key(row): row["most"] for row in rows}
 
     def given_in(self, since: datetime, before: datetime) -> Mapping[FlowKey, tuple[int, int]]:
         """Return what each flow key was given in the cycles of a time: bytes injected, and rules and jobs."""
-        found = self._db.rows(
+        rows = self._db.rows(
             f"SELECT scenario, source, destination, through, sum(injected) AS injected, sum(rules) AS rules "  # noqa: S608  our own words
             f"FROM ({_ROWS} WHERE cycle >= ? AND cycle < ?) GROUP BY scenario, source, destination, through",
             stored(since),
             stored(before),
         )
-        return {flow_key(row): (row["injected"], row["rules"]) for row in found}
+        return {flow_key(row): (row["injected"], row["rules"]) for row in rows}
 
     def submitted(self, since: datetime, before: datetime) -> Mapping[str, list[tuple[int, int]]]:
         """Return for each service by cycle how many rules and jobs it made, and for how many there was no time.
 
         Only of cycles with intents. There was no time for what was dropped without ever having been asked for.
         """
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT cycle, through, sum(accepted_at IS NOT NULL) AS made, "
             "sum(state = 'withdrawn' AND called_at IS NULL AND error = ?) AS unsent "
             "FROM injection JOIN account ON account.id = account WHERE cycle >= ? AND cycle < ? "
@@ -97,7 +97,7 @@ class CycleReader(InjectionReader):
             stored(before),
         )
         counts: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for row in found:
+        for row in rows:
             counts[row["through"]].append((row["made"], row["unsent"]))
         return counts
 
@@ -202,18 +202,18 @@ class Cycles(Injections, CycleReader):
             )
             self._db.run(_TELL, start)
             accounts = self._open_accounts()
-            for some, which in ((leading, ""), (holds, "AND hold IS NULL")):
+            for by_flow, which in ((leading, ""), (holds, "AND hold IS NULL")):
                 self._db.run_many(
                     f"UPDATE cycle_row SET hold = ?, numbers = ? "  # noqa: S608  our own words
                     f"WHERE cycle = ? AND account = ? AND injected < due {which}",
                     (
                         (*hold_columns(hold), start, accounts[key])
-                        for key, hold in (some or {}).items()
+                        for key, hold in (by_flow or {}).items()
                         if key in accounts
                     ),
                 )
-            told = ", ".join(f"reported_{name} = {name}" for name in REPORTED)
-            self._db.run(f"UPDATE account SET {told} WHERE {news}")  # noqa: S608  our own words
+            assignments = ", ".join(f"reported_{name} = {name}" for name in REPORTED)
+            self._db.run(f"UPDATE account SET {assignments} WHERE {news}")  # noqa: S608  our own words
             self._db.run(
                 "INSERT INTO account_hold SELECT account, hold, 1 FROM cycle_row "
                 "WHERE cycle = ? AND hold IS NOT NULL "
@@ -237,7 +237,7 @@ _DECIDE = (
 )
 
 
-def _columns(decision: Decision) -> tuple[object, ...]:
+def _columns(decision: FlowDecision) -> tuple[object, ...]:
     return (
         decision.due,
         *hold_columns(decision.held),

@@ -115,7 +115,7 @@ class Database:
                     if schema.version(connection) != 0:
                         break
                     time.sleep(MAKING_PAUSE)  # somebody is just making it
-                _refuse_version(path, schema.version(connection), made=True)
+                _refuse_version(path, schema.version(connection), created=True)
             return cls(path, connection)
         except BaseException:
             connection.close()
@@ -249,11 +249,11 @@ def _make(path: Path) -> None:
             _MEND if os.path.lexists(path) else _ELSEWHERE,
         ) from None
     try:
-        known = os.fstat(handle)
+        status = os.fstat(handle)
         ours = _is_ours(path, os.pread(handle, _HEAD, 0))
-        if known.st_uid != os.geteuid():
-            raise LedgerError(f"{path} belongs to another user (uid {known.st_uid})", _ANOTHER)
-        if ours and known.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if status.st_uid != os.geteuid():
+            raise LedgerError(f"{path} belongs to another user (uid {status.st_uid})", _ANOTHER)
+        if ours and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             os.fchmod(handle, 0o600)
     finally:
         os.close(handle)
@@ -296,11 +296,11 @@ def kind(path: Path) -> str | None:
     return "no-ledger" if number is None else "version" if number != schema.VERSION else None
 
 
-def _refuse_version(path: Path, number: int | None, *, made: bool = False) -> None:
-    """Raise LedgerError for somebody else's database and for a ledger of another version, or not `made` yet."""
+def _refuse_version(path: Path, number: int | None, *, created: bool = False) -> None:
+    """Raise LedgerError for somebody else's database and for a ledger of another version, or not `created` yet."""
     if number is None:
         raise LedgerError(f"{path} is a database, but not a ledger of dc_inject", _ANOTHER)
-    if number == 0 and made:
+    if number == 0 and created:
         raise LedgerError(f"{path} is empty: it is not a ledger yet", "`dc-inject run` makes it one")
     if number not in {0, schema.VERSION}:
         raise LedgerError(

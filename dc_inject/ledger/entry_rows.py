@@ -219,6 +219,6 @@ def _job_text(job: JobOptions) -> str:
 
 @lru_cache(maxsize=256)  # a campaign has a few of them, an observation thousands of entries
 def _job(text: str) -> JobOptions:
-    told = json.loads(text)
-    more = {"verify": Verify(told["verify"]), "longest_transfer": duration(told["longest_transfer"])}
-    return JobOptions(**told | more)
+    options = json.loads(text)
+    more = {"verify": Verify(options["verify"]), "longest_transfer": duration(options["longest_transfer"])}
+    return JobOptions(**options | more)

@@ -65,10 +65,10 @@ def _no_room(path: Path) -> bool:
         return False
 
 
-def _ledger_error(path: Path, name: str, said: str) -> LedgerError:
+def _ledger_error(path: Path, name: str, message: str) -> LedgerError:
     if name.startswith("SQLITE_IOERR") and _no_room(path):
         name = "SQLITE_FULL"  # where SQLite cannot lengthen its -shm it says that the disk does not work
     for start, meaning, hint in _MEANINGS:
         if name.startswith(start):
-            return LedgerError(f"the ledger {path}: {meaning} ({said})", hint)
-    return LedgerError(f"the ledger {path}: {said}", "please report it with this message")
+            return LedgerError(f"the ledger {path}: {meaning} ({message})", hint)
+    return LedgerError(f"the ledger {path}: {message}", "please report it with this message")

@@ -32,8 +32,8 @@ class InjectionReader(AccountReader, UniquenessReader):
 
         Files are named in those that are still to be asked for; `with_files` names those of others.
         """
-        found = self._entries(states, cycle, since)
-        return sorted(found, key=lambda e: (e.injection.cycle, e.injection.release, e.injection.key))
+        entries = self._entries(states, cycle, since)
+        return sorted(entries, key=lambda e: (e.injection.cycle, e.injection.release, e.injection.key))
 
     def entry(self, key: str) -> Entry:
         """Return the entry of a key; raises LedgerError when there is none."""
@@ -188,9 +188,9 @@ class Injections(InjectionReader, Uniqueness):
         return (entry for entry in tuple(self._living.entries().values()) if entry.state in states)
 
     def _found(self, keys: Sequence[str]) -> list[Entry]:
-        known = self._living.entries()
-        others = super()._found([key for key in keys if key not in known])
-        return [known[key] for key in dict.fromkeys(keys) if key in known] + others
+        active = self._living.entries()
+        others = super()._found([key for key in keys if key not in active])
+        return [active[key] for key in dict.fromkeys(keys) if key in active] + others
 
     def add_injections(self, injections: Sequence[Injection], now: datetime) -> None:
         """Write intents of an open cycle. One that was dropped before is intended again; others are left alone."""
@@ -227,7 +227,7 @@ class Injections(InjectionReader, Uniqueness):
 
     def observe(self, observations: Sequence[Observation], now: datetime) -> None:
         """Write how entries stand in the service; one that is absent has ended, unless it was in doubt."""
-        news = {seen.key: seen for seen in observations}
+        news = {observation.key: observation for observation in observations}
         failures: Counter[tuple[FlowKey, str]] = Counter()
 
         def after(entry: Entry, key: str) -> Entry:
@@ -237,7 +237,12 @@ class Injections(InjectionReader, Uniqueness):
             return later
 
         with self._db.write():
-            self._change(list(news), after, now, {key: seen.undone for key, seen in news.items() if seen.undone})
+            self._change(
+                list(news),
+                after,
+                now,
+                {key: observation.undone for key, observation in news.items() if observation.undone},
+            )
             self._count(failures)
 
     def end_asked(self, keys: Sequence[str], now: datetime) -> None:

@@ -61,7 +61,7 @@ class InventoryReader(Store):
 
     def quarantined(self, now: datetime) -> set[tuple[str, str]]:
         """Return every (item, destination) that is set aside at a time."""
-        return {(one.item, one.destination) for one in self.quarantine_list(now)}
+        return {(entry.item, entry.destination) for entry in self.quarantine_list(now)}
 
     def times_set_aside(self, item: str, destination: str) -> int:
         """Return how often an item was set aside for a destination."""
@@ -143,5 +143,7 @@ def _pool(service: str, pool: PoolKey) -> tuple[str, str, str]:
     if isinstance(datasets, FileFilter) and datasets.listing is not None:
         # A list may have a million files, which its digest stands for.
         datasets = replace(datasets, listing=replace(datasets.listing, files=()))
-    told = {key: value for key, value in asdict(datasets).items() if key != "landed"}  # such pools are never read
-    return service, pool.source, json.dumps(told, sort_keys=True)
+    values = {
+        key: value for key, value in asdict(datasets).items() if key != "landed"
+    }  # such pools are never read
+    return service, pool.source, json.dumps(values, sort_keys=True)

@@ -51,9 +51,9 @@ class Ledger(Cycles, Overrides, Inventory, Challenge, Reader):
     def totals_from_rows(self) -> Mapping[FlowKey, Totals]:
         """Return the accounts as they follow from rows and injections, read one by one: to check `accounts` by."""
         with self.snapshot():
-            found = self._db.rows(
+            rows = self._db.rows(
                 "SELECT scenario, source, destination, through, sum(r.due) AS due, sum(r.forgiven) AS forgiven "
                 "FROM cycle_row AS r JOIN account ON id = account GROUP BY id"
             )
-            dues = {flow_key(row): (row["due"], row["forgiven"]) for row in found}
+            dues = {flow_key(row): (row["due"], row["forgiven"]) for row in rows}
             return recomputed(dues, self._entries())

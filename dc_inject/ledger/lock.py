@@ -82,13 +82,13 @@ def lock_file(path: Path) -> Path:
 
 def _refuse_foreign(handle: int, file: Path) -> None:
     """Raise LedgerError for a file that is not only a lock of ours: to take the lock is to write into it."""
-    known = os.fstat(handle)
-    said = os.pread(handle, 4096, 0).strip(b"\0")  # of a lock whose holder lost power
-    if known.st_uid != os.geteuid():
-        why = f"it belongs to another user (uid {known.st_uid})"
-    elif known.st_nlink > 1:
+    status = os.fstat(handle)
+    content = os.pread(handle, 4096, 0).strip(b"\0")  # of a lock whose holder lost power
+    if status.st_uid != os.geteuid():
+        why = f"it belongs to another user (uid {status.st_uid})"
+    elif status.st_nlink > 1:
         why = "it has another name as well"
-    elif said and not (said.startswith(_BEGIN) or _BEGIN.startswith(said)):
+    elif content and not (content.startswith(_BEGIN) or _BEGIN.startswith(content)):
         why = "it has other contents"
     else:
         return
@@ -124,7 +124,7 @@ def _say(handle: int, who: str) -> None:
 def _said(handle: int) -> str:
     """Return what the holder wrote, in words."""
     try:
-        said = json.loads(os.pread(handle, 4096, 0))
-        return scrub(f"{said['who']}, process {said['pid']} on {said['host']}")
+        content = json.loads(os.pread(handle, 4096, 0))
+        return scrub(f"{content['who']}, process {content['pid']} on {content['host']}")
     except (ValueError, KeyError, TypeError):
         return "a process that has just started"  # it has the lock, and has not written yet

@@ -14,13 +14,13 @@ class OverrideReader(RecordReader):
 
     def overrides(self, at: datetime | None = None) -> tuple[Override, ...]:
         """Return what is set now, or was set at a moment, by subject and kind."""
-        found = self._db.rows("SELECT * FROM override WHERE until IS NULL ORDER BY subject, kind")
+        rows = self._db.rows("SELECT * FROM override WHERE until IS NULL ORDER BY subject, kind")
         if at is not None:
             sql = "SELECT * FROM override WHERE since <= ? AND (until IS NULL OR until > ?) ORDER BY subject, kind"
-            found = self._db.rows(sql, stored(at), stored(at))
+            rows = self._db.rows(sql, stored(at), stored(at))
         return tuple(
             Override(row["subject"], Kind(row["kind"]), row["value"], row["who"], row["why"], moment(row["since"]))
-            for row in found
+            for row in rows
         )
 
 

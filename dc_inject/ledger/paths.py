@@ -55,19 +55,19 @@ def make_folder(folder: Path) -> None:
     while not folder.exists():
         missing.append(folder)
         folder = folder.parent
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
-def keep(made: Path, path: Path) -> None:
+def keep(ready: Path, path: Path) -> None:
     """Give a ledger that was made elsewhere on this disk its place, whole even after a power cut; raises OSError.
 
     A write-ahead log that another ledger has left there would be taken for that of the new one: it goes.
     """
-    _to_disk(made)
+    _to_disk(ready)
     for end in ("-wal", "-shm"):
         path.with_name(path.name + end).unlink(missing_ok=True)
-    made.replace(path)
+    ready.replace(path)
     _to_disk(path.absolute().parent)
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from dc_inject.ledger.database import duration, moment, moment_or_none, stored, stored_or_none
 from dc_inject.ledger.store import Store
-from dc_inject.ledger.types import Change, Known, MenuInForce, Pause
+from dc_inject.ledger.types import BoundIdentity, Change, MenuInForce, Pause
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.overrides import EVERYTHING, shown
 from dc_inject.model.ports import Identity
@@ -44,10 +44,10 @@ class RecordReader(Store):
         """When the campaign's first run began; None before that."""
         return moment_or_none(self._db.row("SELECT since FROM campaign")["since"])
 
-    def identities(self) -> tuple[Known, ...]:
+    def identities(self) -> tuple[BoundIdentity, ...]:
         """Return whom the ledger is bound to, by service, as it was when it was last checked."""
         return tuple(
-            Known(
+            BoundIdentity(
                 service=row["service"],
                 address=row["address"],
                 vo=row["vo"],
@@ -75,27 +75,27 @@ class RecordReader(Store):
 
     def pauses(self, at: datetime | None = None) -> tuple[Pause, ...]:
         """Return what is paused now, or was paused at a moment."""
-        found = self._db.rows("SELECT * FROM pause WHERE until IS NULL ORDER BY subject")
+        rows = self._db.rows("SELECT * FROM pause WHERE until IS NULL ORDER BY subject")
         if at is not None:
             sql = "SELECT * FROM pause WHERE since <= ? AND (until IS NULL OR until > ?) ORDER BY subject, since"
-            found = self._db.rows(sql, stored(at), stored(at))
-        return tuple(Pause(row["subject"], row["who"], row["why"], moment(row["since"])) for row in found)
+            rows = self._db.rows(sql, stored(at), stored(at))
+        return tuple(Pause(row["subject"], row["who"], row["why"], moment(row["since"])) for row in rows)
 
     def changes(self, limit: int = 20) -> tuple[Change, ...]:
         """Return the last things that people changed, newest first."""
-        found = self._db.rows("SELECT * FROM change ORDER BY at DESC, id DESC LIMIT ?", limit)
-        return tuple(Change(moment(row["at"]), row["who"], row["what"], row["why"]) for row in found)
+        rows = self._db.rows("SELECT * FROM change ORDER BY at DESC, id DESC LIMIT ?", limit)
+        return tuple(Change(moment(row["at"]), row["who"], row["what"], row["why"]) for row in rows)
 
     def trusted(self) -> tuple[str, ...]:
         """Return the hosts that credentials may go to in this campaign, as people have answered."""
         sql = "SELECT what FROM change WHERE substr(what, 1, ?) = ? ORDER BY id"
-        found = self._db.rows(sql, len(_TRUSTS), _TRUSTS)
-        return tuple(dict.fromkeys(host for row in found for host in row["what"].split()[1:]))
+        rows = self._db.rows(sql, len(_TRUSTS), _TRUSTS)
+        return tuple(dict.fromkeys(host for row in rows for host in row["what"].split()[1:]))
 
     def notes(self, limit: int = 20) -> tuple[tuple[datetime, str], ...]:
         """Return the last notes with their times, newest first."""
-        found = self._db.rows("SELECT * FROM note ORDER BY at DESC, id DESC LIMIT ?", limit)
-        return tuple((moment(row["at"]), row["text"]) for row in found)
+        rows = self._db.rows("SELECT * FROM note ORDER BY at DESC, id DESC LIMIT ?", limit)
+        return tuple((moment(row["at"]), row["text"]) for row in rows)
 
 
 class Records(RecordReader):
@@ -126,9 +126,9 @@ class Records(RecordReader):
     def identify(self, identity: Identity, now: datetime) -> None:
         """Write what a service says of us now; raises LedgerError when the ledger is bound to another account."""
         with self._db.write():
-            known = {one.service: one for one in self.identities()}
-            if identity.service in known:
-                self._compare(known[identity.service], identity)
+            before = {identity_before.service: identity_before for identity_before in self.identities()}
+            if identity.service in before:
+                self._compare(before[identity.service], identity)
             self._write(identity, now)
 
     def begin(self, now: datetime) -> datetime:
@@ -141,12 +141,12 @@ class Records(RecordReader):
         """Write the menus (name, digest, text) that are in force from now on; the others are no more."""
         with self._db.write():
             wanted = {name: (digest, text) for name, digest, text in menus}
-            for known in self.menus_in_force():
-                if wanted.get(known.name) == (known.digest, known.text):
-                    del wanted[known.name]
+            for menu in self.menus_in_force():
+                if wanted.get(menu.name) == (menu.digest, menu.text):
+                    del wanted[menu.name]
                 else:
                     self._db.run(
-                        "UPDATE menu SET until = ? WHERE name = ? AND until IS NULL", stored(now), known.name
+                        "UPDATE menu SET until = ? WHERE name = ? AND until IS NULL", stored(now), menu.name
                     )
             self._db.run_many(
                 "INSERT INTO menu (name, digest, text, since) VALUES (?, ?, ?, ?)",
@@ -174,8 +174,8 @@ class Records(RecordReader):
     def trust(self, hosts: Sequence[str], who: str, now: datetime) -> None:
         """Write that credentials may go to hosts; of those that are known nothing is written."""
         with self._db.write():
-            known = self.trusted()
-            if new := [host for host in hosts if host not in known]:
+            trusted = self.trusted()
+            if new := [host for host in hosts if host not in trusted]:
                 self.change(who, _TRUSTS + " ".join(new), "credentials may go there", now)
 
     def pause(self, subject: str, who: str, why: str, now: datetime) -> bool:
@@ -208,23 +208,23 @@ class Records(RecordReader):
             end = LONGEST_NOTE // 2 - 10
             text = f"{text[:end]}\n[...]\n{text[-end:]}"
         with self._db.write():
-            first = "(SELECT min(id) FROM note WHERE text = ?)"
-            self._db.run(f"DELETE FROM note WHERE text = ? AND id > {first}", text, text)  # noqa: S608  a constant
+            oldest = "(SELECT min(id) FROM note WHERE text = ?)"
+            self._db.run(f"DELETE FROM note WHERE text = ? AND id > {oldest}", text, text)  # noqa: S608  a constant
             self._db.run("INSERT INTO note (at, text) VALUES (?, ?)", stored(now), text)
             last = "SELECT id FROM note ORDER BY id DESC LIMIT 1 OFFSET ?"  # none while there are less
             old = f"DELETE FROM note WHERE at < ? OR id <= ({last})"  # noqa: S608  a constant
             self._db.run(old, stored(now - NOTES_FOR), NOTES_KEPT)
 
-    def _compare(self, known: Known, identity: Identity) -> None:
+    def _compare(self, bound: BoundIdentity, identity: Identity) -> None:
         # Another port of a host is another FTS, which knows none of the jobs; Rucio may move to another port.
         place = _place if SERVICES[identity.service].named_by_menus else _host
-        for what, was, now in (
-            ("host", place(known.address), place(identity.address)),
-            ("VO", known.vo, identity.vo),
-            ("account", known.account, identity.account),
+        for noun, was, now in (
+            ("host", place(bound.address), place(identity.address)),
+            ("VO", bound.vo, identity.vo),
+            ("account", bound.account, identity.account),
         ):
             if was != now:
-                raise self._other(f"{what} at {identity.service}", was, now)
+                raise self._other(f"{noun} at {identity.service}", was, now)
 
     def _write(self, identity: Identity, now: datetime) -> None:
         self._db.run(
@@ -239,9 +239,9 @@ class Records(RecordReader):
             stored(now),
         )
 
-    def _other(self, what: str, was: str, now: str) -> LedgerError:
+    def _other(self, noun: str, was: str, now: str) -> LedgerError:
         return LedgerError(
-            f"the ledger {self._db.path} is bound to another {what}: {was}, not {now}",
+            f"the ledger {self._db.path} is bound to another {noun}: {was}, not {now}",
             "continue with that one, or use another campaign name (or --ledger file)",
         )
 

@@ -162,7 +162,7 @@ class MenuInForce:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BoundIdentity:
     """Whom the ledger is bound to at a service, and what may be done there."""
 
     service: str

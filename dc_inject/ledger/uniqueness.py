@@ -60,7 +60,12 @@ class Uniqueness(UniquenessReader):
     def _keep_once_only(self, injections: Iterable[Injection]) -> None:
         self._db.run_many(
             "INSERT OR IGNORE INTO once_only VALUES (?, ?)",
-            ((one.key, name) for one in injections if one.once for name in units_of(one.item)),
+            (
+                (injection.key, name)
+                for injection in injections
+                if injection.once
+                for name in units_of(injection.item)
+            ),
         )
 
     def _let_out_again(self, before: Entry, after: Entry, undone: Collection[str] = ()) -> None:

@@ -70,7 +70,7 @@ class RegisteredFile:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleSeen:
+class ObservedRule:
     """What Rucio's row of a rule, or of its dataset lock, says of it; a lock has no comment and so no key."""
 
     id: str
@@ -87,7 +87,7 @@ class Rule:
     id: str
     account: str
     injection: Injection
-    seen: RuleSeen
+    observed: ObservedRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,27 +112,27 @@ DatasetOfOurs = SliceDataset | SampleDataset
 Ours = StoredFile | StoredFolder | Rule | DatasetOfOurs
 
 
-def address(thing: Ours) -> str:
+def address(ours: Ours) -> str:
     """Return the URL, rule id or DID of a thing of ours that may be deleted; raises NotOurs for any other."""
-    match thing:
+    match ours:
         case CopiedFile():
-            return _copied_file(thing)
+            return _copied_file(ours)
         case CopyFolder():
-            return _copy_folder(thing)
+            return _copy_folder(ours)
         case SampleFile():
-            return _sample_file(thing)
+            return _sample_file(ours)
         case SampleFolder():
-            return _sample_folder(thing)
+            return _sample_folder(ours)
         case RegisteredFile():
-            return _registered_file(thing)
+            return _registered_file(ours)
         case Rule():
-            return _rule(thing)
+            return _rule(ours)
         case SliceDataset():
-            return _slice_dataset(thing)
+            return _slice_dataset(ours)
         case SampleDataset():
-            return _sample_dataset(thing)
+            return _sample_dataset(ours)
         case _:
-            raise _not_ours(repr(type(thing).__name__), "it is nothing that we make")
+            raise _not_ours(repr(type(ours).__name__), "it is nothing that we make")
 
 
 def copies(injection: Injection) -> list[CopiedFile]:
@@ -149,81 +149,87 @@ def folder(injection: Injection) -> CopyFolder:
 # --------------------------------------------------------------------------- proofs
 
 
-def _copied_file(thing: CopiedFile) -> str:
-    prefix, url = _canonical(thing.prefix), _canonical(thing.url)
+def _copied_file(file: CopiedFile) -> str:
+    prefix, url = _canonical(file.prefix), _canonical(file.url)
     copy = naming.read_copy(prefix, url)
     if copy is None:
         raise _not_ours(url, f"it has no name of a copy below {prefix}")
-    if copy.campaign != thing.campaign:
-        raise _not_ours(url, f"it is not of the campaign {thing.campaign}")
-    if thing.key and copy.key != thing.key:
-        raise _not_ours(url, f"it is not of the job {thing.key}")
+    if copy.campaign != file.campaign:
+        raise _not_ours(url, f"it is not of the campaign {file.campaign}")
+    if file.key and copy.key != file.key:
+        raise _not_ours(url, f"it is not of the job {file.key}")
     return url
 
 
-def _copy_folder(thing: CopyFolder) -> str:
+def _copy_folder(folder: CopyFolder) -> str:
     """Prove a folder by its place and form; the folder above all campaigns is never deleted."""
-    prefix, url = _canonical(thing.prefix), _canonical(thing.url)
-    top = f"{prefix}/{naming.TOP}/{thing.campaign}"
-    if naming.NAME.fullmatch(thing.campaign) is None:
-        raise _not_ours(url, f"{thing.campaign!r} is no name of a campaign")
+    prefix, url = _canonical(folder.prefix), _canonical(folder.url)
+    top = f"{prefix}/{naming.TOP}/{folder.campaign}"
+    if naming.NAME.fullmatch(folder.campaign) is None:
+        raise _not_ours(url, f"{folder.campaign!r} is no name of a campaign")
     if url != top and not (url.startswith(f"{top}/") and naming.is_folder(prefix, url)):
-        raise _not_ours(url, f"it is no folder of the campaign {thing.campaign} below {prefix}")
+        raise _not_ours(url, f"it is no folder of the campaign {folder.campaign} below {prefix}")
     return url
 
 
-def _sample_file(thing: SampleFile) -> str:
-    made, prefix = thing.set, _canonical(thing.prefix)
-    if samples.from_folder(made.name, made.shape) != made or not 1 <= thing.number <= made.files:
-        raise _not_ours(f"file {thing.number} of {made}", "no set at a storage has it")
-    return _canonical(made.url(prefix, thing.number))
+def _sample_file(file: SampleFile) -> str:
+    sample_set, prefix = file.set, _canonical(file.prefix)
+    if (
+        samples.from_folder(sample_set.name, sample_set.shape) != sample_set
+        or not 1 <= file.number <= sample_set.files
+    ):
+        raise _not_ours(f"file {file.number} of {sample_set}", "no set at a storage has it")
+    return _canonical(sample_set.url(prefix, file.number))
 
 
-def _sample_folder(thing: SampleFolder) -> str:
-    made, prefix = thing.set, _canonical(thing.prefix)
-    if samples.from_folder(made.name, made.shape) != made:
-        raise _not_ours(str(made), "no set at a storage is like that")
-    inner = _canonical(made.folder(prefix))
-    return urls.parent(inner) if thing.whole_name else inner
+def _sample_folder(folder: SampleFolder) -> str:
+    sample_set, prefix = folder.set, _canonical(folder.prefix)
+    if samples.from_folder(sample_set.name, sample_set.shape) != sample_set:
+        raise _not_ours(str(sample_set), "no set at a storage is like that")
+    inner = _canonical(sample_set.folder(prefix))
+    return urls.parent(inner) if folder.whole_name else inner
 
 
-def _registered_file(thing: RegisteredFile) -> str:
-    top, url, made = _canonical(thing.top), _canonical(thing.url), thing.set
-    if not made.per or samples.from_dataset(made.dataset_of(1), made.before) != made:
+def _registered_file(file: RegisteredFile) -> str:
+    top, url, sample_set = _canonical(file.top), _canonical(file.url), file.set
+    if not sample_set.per or samples.from_dataset(sample_set.dataset_of(1), sample_set.before) != sample_set:
         raise _not_ours(url, "no set in Rucio has files of such names")
-    if not 1 <= thing.number <= made.files or made.number_of(made.file(thing.number)) != thing.number:
-        raise _not_ours(url, f"the set {made} has no file {thing.number}")
+    if (
+        not 1 <= file.number <= sample_set.files
+        or sample_set.number_of(sample_set.file(file.number)) != file.number
+    ):
+        raise _not_ours(url, f"the set {sample_set} has no file {file.number}")
     if not url.startswith(f"{top}/"):
         raise _not_ours(url, f"it is not below {top}, where Rucio has its files")
-    name = made.file(thing.number).removeprefix("/").encode()
+    name = sample_set.file(file.number).removeprefix("/").encode()
     if not urls.unquote(url[len(top) :]).endswith(b"/" + name):
-        raise _not_ours(url, f"it does not end with the name of the file, {made.file(thing.number)}")
+        raise _not_ours(url, f"it does not end with the name of the file, {sample_set.file(file.number)}")
     return url
 
 
-def _rule(thing: Rule) -> str:
+def _rule(rule: Rule) -> str:
     """Prove a rule: what Rucio shows under its id now is what was made for the injection.
 
     Rucio has at most one rule of an account for a dataset at an RSE, and gives no id twice.
     """
-    injection, seen = thing.injection, thing.seen
+    injection, observed = rule.injection, rule.observed
     link, key = injection.link, injection.key
-    what = f"rule {thing.id}"
-    if not thing.id or seen.id != thing.id:
-        raise _not_ours(what, f"Rucio shows the rule {seen.id}")
-    if not thing.account or seen.account != thing.account:
-        raise _not_ours(what, f"it belongs to the account {seen.account}")
+    name = f"rule {rule.id}"
+    if not rule.id or observed.id != rule.id:
+        raise _not_ours(name, f"Rucio shows the rule {observed.id}")
+    if not rule.account or observed.account != rule.account:
+        raise _not_ours(name, f"it belongs to the account {observed.account}")
     if naming.key(injection.campaign, injection.scenario, injection.cycle.start, link, injection.item.name) != key:
-        raise _not_ours(what, "its key is not that of campaign, cycle, link and dataset")
-    if (seen.did, seen.rse) != (_did(injection), link.destination):
-        raise _not_ours(what, f"it is for {seen.did} at {seen.rse}")
-    if seen.key not in {None, key}:
-        raise _not_ours(what, "its comment is that of another injection")
-    return thing.id
+        raise _not_ours(name, "its key is not that of campaign, cycle, link and dataset")
+    if (observed.did, observed.rse) != (_did(injection), link.destination):
+        raise _not_ours(name, f"it is for {observed.did} at {observed.rse}")
+    if observed.key not in {None, key}:
+        raise _not_ours(name, "its comment is that of another injection")
+    return rule.id
 
 
-def _slice_dataset(thing: SliceDataset) -> str:
-    injection, did = thing.injection, _did(thing.injection)
+def _slice_dataset(dataset: SliceDataset) -> str:
+    injection, did = dataset.injection, _did(dataset.injection)
     item = injection.item
     if not isinstance(item, Slice) or not naming.is_slice(did):
         raise _not_ours(did, "it is no temporary dataset of a slice")
@@ -233,10 +239,10 @@ def _slice_dataset(thing: SliceDataset) -> str:
     return did
 
 
-def _sample_dataset(thing: SampleDataset) -> str:
-    did, made = f"{thing.scope}:{thing.name}", thing.set
-    if not thing.scope or samples.from_dataset(thing.name, made.before) != made:
-        raise _not_ours(did, f"it is no dataset of the set {made}")
+def _sample_dataset(dataset: SampleDataset) -> str:
+    did, sample_set = f"{dataset.scope}:{dataset.name}", dataset.set
+    if not dataset.scope or samples.from_dataset(dataset.name, sample_set.before) != sample_set:
+        raise _not_ours(did, f"it is no dataset of the set {sample_set}")
     return did
 
 
@@ -257,5 +263,5 @@ def _canonical(url: str) -> str:
     return url
 
 
-def _not_ours(what: str, why: str) -> NotOurs:
-    return NotOurs(f"{what} is not deleted: {why}", _HINT)
+def _not_ours(name: str, why: str) -> NotOurs:
+    return NotOurs(f"{name} is not deleted: {why}", _HINT)

@@ -41,12 +41,12 @@ class Volume:
     kind: ClassVar[str] = "volume"
     once: ClassVar[bool] = True
 
-    def due(self, asked: int, ahead: int, at: GoalAccount) -> int:
-        """Return what a cycle is due whose rate asks for `asked`, and for `ahead` until its window ends."""
+    def due(self, wanted: int, ahead: int, at: GoalAccount) -> int:
+        """Return what a cycle is due whose rate asks for `wanted`, and for `ahead` until its window ends."""
         left = max(self.bytes - at.moved - at.coming - at.debt, 0)
         if not self.steady:
-            return min(asked, left)
-        return min(-(-left * asked // ahead), left) if ahead > 0 else 0
+            return min(wanted, left)
+        return min(-(-left * wanted // ahead), left) if ahead > 0 else 0
 
     def scaled(self, part: float) -> Volume:
         """Return a part of it."""
@@ -61,10 +61,10 @@ class Keep:
     kind: ClassVar[str] = "keep"
     once: ClassVar[bool] = False
 
-    def due(self, asked: int, ahead: int, at: GoalAccount) -> int:
-        """Return what a cycle is due whose rate allows `asked`."""
+    def due(self, wanted: int, ahead: int, at: GoalAccount) -> int:
+        """Return what a cycle is due whose rate allows `wanted`."""
         del ahead
-        return min(asked, max(self.bytes - at.coming - at.debt, 0))
+        return min(wanted, max(self.bytes - at.coming - at.debt, 0))
 
     def scaled(self, part: float) -> Keep:
         """Return a part of it."""
@@ -79,10 +79,10 @@ class Recycle:
     kind: ClassVar[str] = "again"
     once: ClassVar[bool] = False
 
-    def due(self, asked: int, ahead: int, at: GoalAccount) -> int:
-        """Return what a cycle is due whose rate allows `asked`."""
+    def due(self, wanted: int, ahead: int, at: GoalAccount) -> int:
+        """Return what a cycle is due whose rate allows `wanted`."""
         del ahead
-        return asked if at.free is None else min(asked, max(at.free - at.debt, 0))
+        return wanted if at.free is None else min(wanted, max(at.free - at.debt, 0))
 
     def scaled(self, part: float) -> Recycle:
         """Return what it is with a part of its rate: the same."""

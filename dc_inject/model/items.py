@@ -189,8 +189,8 @@ def label(members: Sequence[File], moment: datetime, number: int) -> str:
     The same files may go out to the same place in one cycle again, as another bundle.
     """
     names = [member.name for member in members]
-    made = "\n".join((moment.astimezone(UTC).isoformat(), str(number), *names))
-    return f"{len(names)}{_FILES}{hashlib.blake2b(made.encode(), digest_size=12).hexdigest()}"
+    text = "\n".join((moment.astimezone(UTC).isoformat(), str(number), *names))
+    return f"{len(names)}{_FILES}{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
 
 
 def label_of_job(files: int, job: str) -> str:

@@ -44,8 +44,8 @@ def read_comment(text: str | None) -> tuple[str, str, datetime] | None:
         cycle = datetime.strptime(match["cycle"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
     except ValueError:
         return None
-    said = match["campaign"], match["scenario"], cycle
-    return said if comment(*said) == text else None  # else the key would not come out
+    claims = match["campaign"], match["scenario"], cycle
+    return claims if comment(*claims) == text else None  # else the key would not come out
 
 
 _MARK = re.compile(r"dc_inject-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -69,18 +69,18 @@ def is_slice(did: str) -> bool:
 
 def metadata(injection: Injection) -> dict[str, object]:
     """Return what an FTS job says of itself, at most METADATA_LIMIT bytes of JSON: a long contact is cut short."""
-    said: dict[str, object] = {
+    values: dict[str, object] = {
         "dc_inject": 1,
         "campaign": injection.campaign,
         "scenario": injection.scenario,
         "cycle": _stamp(injection.cycle.start),
         "key": injection.key,
     }
-    room = METADATA_LIMIT - len(json.dumps(said | {"contact": ""}))
+    room = METADATA_LIMIT - len(json.dumps(values | {"contact": ""}))
     contact = injection.contact
     while len(json.dumps(contact)) - 2 > room:
         contact = contact[:-1]
-    return said | {"contact": contact}
+    return values | {"contact": contact}
 
 
 # --------------------------------------------------------------------------- files of ours at a destination

@@ -11,7 +11,7 @@ from dc_inject.model.types import Cycle, FlowKey, Injection
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class FlowDecision:
     """What planning decided for one flow: the row of the cycle, before it is known what comes of it.
 
     `want` is the debt before anything of it is forgiven; `pool_items` and `pool_bytes` were free for this link.
@@ -35,5 +35,5 @@ class Plan:
     """Decisions for every demand (sorted by flow key) and the injections that follow from them."""
 
     cycle: Cycle
-    decisions: tuple[Decision, ...]
+    decisions: tuple[FlowDecision, ...]
     injections: tuple[Injection, ...]

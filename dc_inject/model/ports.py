@@ -170,7 +170,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundInjection:
     """A rule or job of ours as its service has it, found without a ledger.
 
     `key` is that of the injection it was made for. `done`, `moving` and `stuck` count files. `changed_at` is when

@@ -32,11 +32,11 @@ class Peak(NamedTuple):
 
 def area(flow: Flow, start: datetime, end: datetime) -> Fraction:
     """Return what a flow asks for in [start, end), as its rate and window say: bytes, exact."""
-    first, last = max(start, flow.start), min(end, flow.end)
-    if first >= last:
+    begin, last = max(start, flow.start), min(end, flow.end)
+    if begin >= last:
         return Fraction(0)
     inside = (
-        Fraction((last - first) // _MICROSECOND) if flow.shape is None else shape.area(flow.shape, first, last)
+        Fraction((last - begin) // _MICROSECOND) if flow.shape is None else shape.area(flow.shape, begin, last)
     )
     return Fraction(flow.rate) * inside / 1_000_000
 
@@ -69,9 +69,9 @@ def until_done(flow: Flow) -> Flow:
 
 def with_landed(flows: Iterable[Flow]) -> list[Flow]:
     """Return flows in their order, each second hop with a goal of its own: the volume of all that lands for it."""
-    some = list(flows)
+    all_flows = list(flows)
     landed: dict[tuple[str, str, str], Fraction] = defaultdict(Fraction)
-    for flow in some:
+    for flow in all_flows:
         if not isinstance(flow.goal, SecondHop):
             place = flow.scenario, flow.link.destination, flow.link.through
             landed[place] += planned(flow, flow.start, flow.end)
@@ -79,7 +79,7 @@ def with_landed(flows: Iterable[Flow]) -> list[Flow]:
         replace(flow, goal=Volume(int(landed[flow.scenario, flow.link.source, flow.link.through])))
         if isinstance(flow.goal, SecondHop)
         else flow
-        for flow in some
+        for flow in all_flows
     ]
 
 
@@ -93,24 +93,24 @@ def at(flow: Flow, moment: datetime, *, before: bool = False) -> float:
 
 def mean(flows: Iterable[Flow], start: datetime, end: datetime) -> float:
     """Return the mean of what flows are given in [start, end), bytes per second; NaN when a rate is not known."""
-    some = list(flows)
-    if any(math.isnan(flow.rate) for flow in some):
+    all_flows = list(flows)
+    if any(math.isnan(flow.rate) for flow in all_flows):
         return math.nan
-    return float(sum((planned(flow, start, end) for flow in some), start=Fraction(0)) / _seconds(end - start))
+    return float(sum((planned(flow, start, end) for flow in all_flows), start=Fraction(0)) / _seconds(end - start))
 
 
 def peak(flows: Iterable[Flow], start: datetime | None = None, end: datetime | None = None) -> Peak:
     """Return the largest sum of rates at any one time of [start, end), or ever; NaN when a rate is not known."""
-    some = list(flows)
-    if any(math.isnan(flow.rate) for flow in some):
+    all_flows = list(flows)
+    if any(math.isnan(flow.rate) for flow in all_flows):
         return Peak(math.nan, None)
-    when = _highest(some, start, end)
+    when = _highest(all_flows, start, end)
     if when is None:
         return Peak(0.0, None)
     moment, before = when
-    rates = [at(flow, moment, before=before) for flow in some]
+    rates = [at(flow, moment, before=before) for flow in all_flows]
     # Summed anew: the running total has gathered the rounding of all changes before.
-    return Peak(math.fsum(rates), some[max(range(len(some)), key=lambda index: rates[index])])
+    return Peak(math.fsum(rates), all_flows[max(range(len(all_flows)), key=lambda index: rates[index])])
 
 
 class Excess(NamedTuple):
@@ -136,10 +136,10 @@ def over_total(menus: Sequence[Menu]) -> Iterator[Excess]:
     """Yield what exceeds `limits.total`: where windows overlap, the lowest limit holds for the sum."""
     starts: dict[tuple[str, ...], Excess] = {}
     for menu in menus:
-        together = tuple(one for one in menus if one is menu or one.start <= menu.start < one.end)
-        rate = peak(flow for one in together for flow in one.flows).rate
-        limit = min(one.limits.total for one in together)
-        starts[tuple(one.name for one in together)] = Excess(menu, together, rate, limit)
+        together = tuple(other for other in menus if other is menu or other.start <= menu.start < other.end)
+        rate = peak(flow for other in together for flow in other.flows).rate
+        limit = min(other.limits.total for other in together)
+        starts[tuple(other.name for other in together)] = Excess(menu, together, rate, limit)
     yield from (excess for excess in starts.values() if exceeds(excess.rate, excess.limit))
 
 

@@ -86,9 +86,9 @@ def cut(text: str, longest: int) -> str:
     """
     if len(text) <= longest:
         return text
-    kept = text[:longest]
-    *_, broken = kept.rsplit(maxsplit=1) if not kept[-1:].isspace() else ("",)
-    return kept[: len(kept) - max(0, len(broken) - PART + 1)] + "..."
+    short = text[:longest]
+    *_, broken = short.rsplit(maxsplit=1) if not short[-1:].isspace() else ("",)
+    return short[: len(short) - max(0, len(broken) - PART + 1)] + "..."
 
 
 def _clean(text: str, secrets: Collection[str]) -> str:
@@ -104,17 +104,17 @@ def visible(text: str) -> str:
     """Return a text, of however many lines, without what would move a terminal's cursor."""
     if text.replace("\n", "").isprintable():
         return text
-    return "".join(one if one.isprintable() or one == "\n" else " " for one in text)
+    return "".join(character if character.isprintable() or character == "\n" else " " for character in text)
 
 
 def _known(secrets: Collection[str]) -> frozenset[str]:
     """Return the secrets to look for; there is a bound, since services choose how long their tokens are."""
-    known: list[str] = []
+    values: list[str] = []
     room = LENGTH
     for secret in (*secrets, *reversed(tuple(_met))):
-        known.append(secret[:room])
-        room -= len(known[-1])
-    return frozenset(known)
+        values.append(secret[:room])
+        room -= len(values[-1])
+    return frozenset(values)
 
 
 @lru_cache(maxsize=2)
@@ -128,12 +128,12 @@ def _without(text: str, secrets: frozenset[str]) -> str:
     parts = _parts(secrets)
     if not parts:
         return text
-    kept: list[str] = []
+    remaining: list[str] = []
     end = 0  # of the last part that was found
     for at in range(len(text) - PART + 1):
         if text[at : at + PART] not in parts:
             continue
-        if not kept or at > end:
-            kept += [text[end:at], "***"]
+        if not remaining or at > end:
+            remaining += [text[end:at], "***"]
         end = at + PART
-    return "".join([*kept, text[end:]])
+    return "".join([*remaining, text[end:]])

@@ -102,20 +102,20 @@ def is_name(name: str) -> bool:
 
 def from_folder(name: str, shape: str) -> FileSet | None:
     """Return the set that two folders below the mark are of, or None if they are not ours."""
-    found = _SHAPE.fullmatch(shape)
-    if found is None:
+    match = _SHAPE.fullmatch(shape)
+    if match is None:
         return None
     try:
-        return FileSet(name, int(found["files"]), int(found["bytes"]), int(found["per"] or 0))
+        return FileSet(name, int(match["files"]), int(match["bytes"]), int(match["per"] or 0))
     except ValueError:
         return None
 
 
 def from_dataset(dataset: str, before: str = "") -> FileSet | None:
     """Return the set that a dataset in Rucio is of, or None if it is not ours."""
-    found = _DATASET.fullmatch(dataset.removeprefix(before))
-    plain = from_folder(found["name"], found["shape"]) if found else None
+    match = _DATASET.fullmatch(dataset.removeprefix(before))
+    plain = from_folder(match["name"], match["shape"]) if match else None
     if plain is None or not plain.per:
         return None
-    made = FileSet(plain.name, plain.files, plain.bytes, plain.per, before)
-    return made if dataset in made.datasets else None
+    sample_set = FileSet(plain.name, plain.files, plain.bytes, plain.per, before)
+    return sample_set if dataset in sample_set.datasets else None

@@ -80,5 +80,5 @@ def titles(services: Iterable[Service]) -> str:
 
 def injections(names: Iterable[str]) -> str:
     """Return what these services make of what is injected, for people: `rules`, `jobs`, or `rules and jobs`."""
-    some = set(names) & set(SERVICES) or set(SERVICES)
-    return " and ".join(service.injections for service in SERVICES.values() if service.name in some)
+    named = set(names) & set(SERVICES) or set(SERVICES)
+    return " and ".join(service.injections for service in SERVICES.values() if service.name in named)

@@ -55,14 +55,14 @@ def withdrawn(entry: Entry, why: str) -> Entry:
     return replace(entry, state=State.WITHDRAWN, error=why[:ERROR_LIMIT])
 
 
-def observed(entry: Entry, seen: Observation, now: datetime) -> Entry:
+def observed(entry: Entry, observation: Observation, now: datetime) -> Entry:
     """Return an entry after a look at it in the service."""
-    if seen.status is Status.UNKNOWN:
+    if observation.status is Status.UNKNOWN:
         return entry
-    if seen.status is Status.ABSENT:
+    if observation.status is Status.ABSENT:
         if entry.state not in ALIVE:
             return replace(entry, observed_at=now)  # in doubt: the engine decides when it was never carried out
-        return ended(_measured(entry, seen, now), now)
+        return ended(_measured(entry, observation, now), now)
     if entry.accepted_at is None:
         since = entry.called_at or now
         entry = replace(
@@ -74,9 +74,9 @@ def observed(entry: Entry, seen: Observation, now: datetime) -> Entry:
         )
     if entry.state not in ALIVE:
         return replace(entry, observed_at=now)
-    if entry.state is State.LIVE and seen.status is not Status.COMPLETE:
-        return _measured(entry, seen, now)
-    return _completed(entry, seen, now)
+    if entry.state is State.LIVE and observation.status is not Status.COMPLETE:
+        return _measured(entry, observation, now)
+    return _completed(entry, observation, now)
 
 
 def end_asked(entry: Entry, now: datetime) -> Entry:
@@ -111,16 +111,16 @@ def _accepted(entry: Entry, outcome: Outcome, now: datetime) -> Entry:
     return _with_present(entry, outcome.present) if outcome.present else entry
 
 
-def _completed(entry: Entry, seen: Observation, now: datetime) -> Entry:
+def _completed(entry: Entry, observation: Observation, now: datetime) -> Entry:
     """Return an entry that is seen complete, or was before: its bytes are exact, and so they stay."""
     unsettled = _room(entry) - entry.moved
     became = entry.state is State.LIVE
-    entry = _measured(entry, seen, now)
+    entry = _measured(entry, observation, now)
     stuck, undone = entry.files_stuck, entry.undone
     if became:  # a service's exact number is kept also where it is too small
-        unsettled = _room(entry) - entry.moved if seen.exact and seen.moved is not None else 0
+        unsettled = _room(entry) - entry.moved if observation.exact and observation.moved is not None else 0
         stuck = stuck if entry.failed else 0
-        undone = seen.undone if entry.failed and entry.injection.keeps_files else undone
+        undone = observation.undone if entry.failed and entry.injection.keeps_files else undone
     return replace(
         entry,
         state=State.COMPLETE,
@@ -133,23 +133,23 @@ def _completed(entry: Entry, seen: Observation, now: datetime) -> Entry:
     )
 
 
-def _measured(entry: Entry, seen: Observation, now: datetime) -> Entry:
+def _measured(entry: Entry, observation: Observation, now: datetime) -> Entry:
     """Return an entry with the numbers of an observation.
 
     What a service sees of it at the destination includes what was there before: moved is the rest of it.
     """
-    if seen.size is not None:
-        entry = _with_size(entry, seen.size)
-    if seen.present is not None:
-        entry = _with_present(entry, seen.present)
+    if observation.size is not None:
+        entry = _with_size(entry, observation.size)
+    if observation.present is not None:
+        entry = _with_present(entry, observation.present)
     item, moved, exact = entry.injection.item, entry.moved, entry.moved_exact
-    failed = max(entry.failed, min(seen.failed, item.bytes - entry.present))
+    failed = max(entry.failed, min(observation.failed, item.bytes - entry.present))
     room = item.bytes - entry.present - failed
     if failed != entry.failed:
         moved = min(moved, room)
-    if seen.moved is not None and (seen.exact or not exact):
-        moved, exact = min(max(seen.moved - entry.present, 0), room), seen.exact
-    if seen.status is Status.ABSENT:  # it tells no more than that
+    if observation.moved is not None and (observation.exact or not exact):
+        moved, exact = min(max(observation.moved - entry.present, 0), room), observation.exact
+    if observation.status is Status.ABSENT:  # it tells no more than that
         return replace(entry, observed_at=now, failed=failed, moved=moved, moved_exact=exact)
     return replace(
         entry,
@@ -157,11 +157,11 @@ def _measured(entry: Entry, seen: Observation, now: datetime) -> Entry:
         failed=failed,
         moved=moved,
         moved_exact=exact,
-        external_id=seen.external_id or entry.external_id,
-        expires_at=seen.expires_at or entry.expires_at,
-        files_done=min(max(seen.files_done, 0), item.files),
-        files_stuck=min(max(seen.files_stuck, 0), item.files),
-        error=seen.error[:ERROR_LIMIT],
+        external_id=observation.external_id or entry.external_id,
+        expires_at=observation.expires_at or entry.expires_at,
+        files_done=min(max(observation.files_done, 0), item.files),
+        files_stuck=min(max(observation.files_stuck, 0), item.files),
+        error=observation.error[:ERROR_LIMIT],
     )
 
 

@@ -224,11 +224,11 @@ def did_you_mean(text: str, known: Iterable[str], mark: str = "") -> str:
     return f"known: {some(f'{mark}{name}{mark}' for name in names)}" if names else "there is none"
 
 
-def counted(number: int, things: str, one: str = "") -> str:
+def counted(number: int, plural: str, singular: str = "") -> str:
     """Return a number with what it counts, which is given in the plural: `2 links`, `1 link`, `1 rule or job`.
 
-    `one` is what to say of a single thing where it is more than the plural without its `s`.
+    `singular` is what to say of a single thing where it is more than the plural without its `s`.
     """
     if number != 1:
-        return f"{number} {things}"
-    return f"1 {one or ' or '.join(part.removesuffix('s') for part in things.split(' and '))}"
+        return f"{number} {plural}"
+    return f"1 {singular or ' or '.join(part.removesuffix('s') for part in plural.split(' and '))}"

@@ -49,7 +49,7 @@ def cap(line: LinkPlan) -> None:
     # With no pool to look at nobody knows what a debt waits for: then nothing is forgiven.
     line.forgiven = line.limited + (max(0, rest - line.cap) if line.pool is not None else 0)
     line.budget = 0 if demand.held else max(0, min(rest, line.cap) - line.shared)
-    line.left = line.budget - demand.intended
+    line.unspent = line.budget - demand.intended
 
 
 def _claimed(line: LinkPlan, part_of_due: int) -> int:

@@ -114,8 +114,8 @@ def cut(
     return left, cuts
 
 
-def _stronger(lost: int, hold: Hold, known: Cut) -> bool:
-    return (-lost, _ORDER[hold]) < (-known.bytes, _ORDER[known.held.hold])
+def _stronger(lost: int, hold: Hold, strongest: Cut) -> bool:
+    return (-lost, _ORDER[hold]) < (-strongest.bytes, _ORDER[strongest.held.hold])
 
 
 def _parts(
@@ -194,8 +194,8 @@ def strictest(sites: Iterable[Site]) -> dict[str, Site]:
     return result
 
 
-def _lower(one: float | None, other: float | None) -> float | None:
-    return min((value for value in (one, other) if value is not None), default=None)
+def _lower(limit: float | None, other: float | None) -> float | None:
+    return min((value for value in (limit, other) if value is not None), default=None)
 
 
 def _grouped(places: Sequence[_T]) -> dict[_T, tuple[int, ...]]:

@@ -71,7 +71,7 @@ class LinkPlan:
     cap: int = 0
     budget: int = 0
     forgiven: int = 0
-    left: int = 0  # of the budget: what no item was chosen for yet
+    unspent: int = 0  # of the budget: what no item was chosen for yet
     cuts: list[Cut] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     stopped: Held | None = None  # by a limit that datasets are too large or too many for
@@ -140,7 +140,7 @@ class Table:
             count, size = pool.among(taken)
         cuts = self._cuts_at(name) if flow.slices and flow.link.service.cuts and not flow.once else None
         if cuts and pool:
-            size -= cuts.left(pool)
+            size -= cuts.free_bytes(pool)
         smallest = next_size(pool, taken, cuts)
         life = self._life(demand)
         # While it is not known how soon datasets come back, a pool is not paced: it is no harm when it runs dry.
@@ -205,8 +205,8 @@ def _least(flow: Flow, pool: Pool | None, smallest: int | None) -> int:
     Toward a goal what is less than any item waits too, so that it is not due again and again.
     """
     if smallest is None and flow.goal is not None and pool is not None:
-        first = pool.smallest(frozenset())
-        smallest = first.bytes if first else 0
+        least = pool.smallest(frozenset())
+        smallest = least.bytes if least else 0
     return smallest or 0
 
 
@@ -226,7 +226,7 @@ def next_size(pool: Pool | None, taken: AbstractSet[str], cuts: Cuts | None) -> 
     if pool is None:
         return None
     if cuts is not None:
-        return pool.finest if cuts.any_left(pool) else None
+        return pool.finest if cuts.any_free(pool) else None
     smallest = pool.smallest(taken)
     return smallest.bytes if smallest else None
 

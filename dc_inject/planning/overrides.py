@@ -22,23 +22,25 @@ from dc_inject.model.overrides import EVERYTHING, Kind, Override, covers
 
 def overlaid(campaign: Campaign, overrides: Iterable[Override]) -> Campaign:
     """Return a campaign as it is with these overrides."""
-    known = tuple(overrides)
-    if not known:
+    in_force = tuple(overrides)
+    if not in_force:
         return campaign
-    menus = tuple(replace(menu, flows=changed(menu.flows, known)) for menu in campaign.menus)
+    menus = tuple(replace(menu, flows=changed(menu.flows, in_force)) for menu in campaign.menus)
     return replace(campaign, menus=menus)
 
 
 def changed(flows: Sequence[Flow], overrides: Iterable[Override]) -> tuple[Flow, ...]:
     """Return the flows of one menu as they are with these overrides, in their order."""
-    known = sorted(overrides, key=lambda one: (one.subject, one.kind))
-    made = list(flows)
-    for one in sorted((o for o in known if o.kind is Kind.RATE), key=lambda o: _width(o.subject, flows)):
-        ours = [number for number, flow in enumerate(flows) if covers(one.subject, flow.key)]
-        for number, flow in zip(ours, _sharing([made[number] for number in ours], one.value), strict=True):
-            made[number] = flow
-    scales = [one for one in known if one.kind is Kind.SCALE]
-    return tuple(_scaled(flow, math.prod(o.value for o in scales if covers(o.subject, flow.key))) for flow in made)
+    in_order = sorted(overrides, key=lambda override: (override.subject, override.kind))
+    result = list(flows)
+    for override in sorted((o for o in in_order if o.kind is Kind.RATE), key=lambda o: _width(o.subject, flows)):
+        ours = [number for number, flow in enumerate(flows) if covers(override.subject, flow.key)]
+        for number, flow in zip(ours, _sharing([result[number] for number in ours], override.value), strict=True):
+            result[number] = flow
+    scales = [override for override in in_order if override.kind is Kind.SCALE]
+    return tuple(
+        _scaled(flow, math.prod(o.value for o in scales if covers(o.subject, flow.key))) for flow in result
+    )
 
 
 def _width(subject: str, flows: Iterable[Flow]) -> int:
@@ -54,8 +56,8 @@ def _sharing(flows: Iterable[Flow], rate: float) -> list[Flow]:
     Second hops follow their first ones, whose rate alone a scenario says.
     """
     even = [replace(flow, shape=None, goal=_paced(flow)) for flow in flows]
-    first = [flow for flow in even if not isinstance(flow.goal, SecondHop)]
-    total = rates.peak(first or even).rate
+    first_hops = [flow for flow in even if not isinstance(flow.goal, SecondHop)]
+    total = rates.peak(first_hops or even).rate
     return [replace(flow, rate=rate * (flow.rate / total)) for flow in even]
 
 

@@ -56,9 +56,9 @@ def due(
     `site_of` gives the site of an RSE; an RSE without one is its own. Flows of one key with different windows
     (menus that follow each other) are added up. Keys come sorted.
     """
-    first = start if since is None else min(max(start, since), end)
-    sums = _sums(flows, exclusions, site_of, first, end)
-    late, whole = (first - start) // _MICROSECOND, (end - start) // _MICROSECOND
+    begin = start if since is None else min(max(start, since), end)
+    sums = _sums(flows, exclusions, site_of, begin, end)
+    late, whole = (begin - start) // _MICROSECOND, (end - start) // _MICROSECOND
     return {key: _due(sums[key], late, whole) for key in sorted(sums)}
 
 
@@ -75,8 +75,8 @@ def flows_now(flows: Iterable[Flow], cycle: Cycle) -> dict[FlowKey, Flow]:
     best: dict[FlowKey, tuple[timedelta, datetime, Flow]] = {}
     for flow in flows:
         overlap = max(min(flow.end, cycle.end) - max(flow.start, cycle.start), timedelta(0))
-        known = best.get(flow.key)
-        if known is None or (overlap, flow.start) >= known[:2]:
+        best_so_far = best.get(flow.key)
+        if best_so_far is None or (overlap, flow.start) >= best_so_far[:2]:
             best[flow.key] = overlap, flow.start, flow
     return {key: flow for key, (_, _, flow) in best.items()}
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from dc_inject.model import Bundle, FlowKey, Injection, Item, Link, Slice, naming
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.items import label
-from dc_inject.model.plan import Decision, Plan
+from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.planning import limits
 from dc_inject.planning.budget import set_budgets
 from dc_inject.planning.limits import Constraint, Destination
@@ -51,7 +51,7 @@ def refill(
     wanting = [demand for demand in situation.demands if room.get(demand.flow.key, 0) > 0 and demand.held is None]
     table = Table(situation, wanting)
     for line in table.lines:
-        line.left = room[line.demand.flow.key]
+        line.unspent = room[line.demand.flow.key]
     constraints = _constraints(situation, table.lines, used)
     choose(table.lines, constraints, table.leaving, _rules_left(situation, len(standing)), budgets_stand=True)
     _drop_beyond_limits(situation, table.lines, standing)
@@ -85,8 +85,8 @@ def _constraints(situation: Situation, lines: Sequence[LinkPlan], used: Mapping[
     )
 
 
-def _rules_left(situation: Situation, made: int = 0) -> int:
-    return rules_left_of(situation.limits, situation.cycle.length, situation.rules_last_hour, made)
+def _rules_left(situation: Situation, chosen: int = 0) -> int:
+    return rules_left_of(situation.limits, situation.cycle.length, situation.rules_last_hour, chosen)
 
 
 def _drop_beyond_limits(
@@ -94,13 +94,13 @@ def _drop_beyond_limits(
 ) -> None:
     spent = situation.rules_last_hour, situation.files_in_flight
     now = len(standing), sum(injection.item.files for injection in standing)
-    made = Counter(injection.link.through for injection in standing)
-    submits = {service: count - made[service] for service, count in situation.submits.items()}
+    chosen = Counter(injection.link.through for injection in standing)
+    submits = {service: count - chosen[service] for service, count in situation.submits.items()}
     drop_beyond_limits(lines, situation.limits, situation.cycle.length, spent, now, submits)
 
 
-def _decision(line: LinkPlan) -> Decision:
-    return Decision(
+def _decision(line: LinkPlan) -> FlowDecision:
+    return FlowDecision(
         key=line.demand.flow.key,
         due=line.demand.due,
         want=line.want,

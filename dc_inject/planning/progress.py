@@ -40,7 +40,9 @@ class Step:
     def idle(self) -> bool:
         """Whether nothing could be injected at all so far, and waiting would not mend it."""
         since = self.readings[1:]
-        hopeless = all(one.held is not None and Trait.HOPELESS in one.held.hold.traits for one in since)
+        hopeless = all(
+            reading.held is not None and Trait.HOPELESS in reading.held.hold.traits for reading in since
+        )
         return len(since) >= IDLE and hopeless and since[-1].injected == self.readings[0].injected
 
 
@@ -62,24 +64,24 @@ class Progress:
         """The rate that is asked for now."""
         return self.step.rate if self.step else self.ladder.first
 
-    def resume(self, until: datetime, left: timedelta = timedelta.max) -> None:
+    def resume(self, until: datetime, time_left: timedelta = timedelta.max) -> None:
         """Go on after a stop, until another end: a step that says nothing yet is made once more.
 
         What is decided for good stays so: then the last decision is still to stop.
         """
         self.until, self.over = until, None
-        if not self.decisions or self.decisions[-1].what is not Next.STOP:
+        if not self.decisions or self.decisions[-1].kind is not Next.STOP:
             return
         unknown = [
             number
-            for number, one in enumerate(self.verdicts)
-            if one.outcome is StepOutcome.INCONCLUSIVE and self.decisions[number].what is not Next.REPEAT
+            for number, verdict in enumerate(self.verdicts)
+            if verdict.outcome is StepOutcome.INCONCLUSIVE and self.decisions[number].kind is not Next.REPEAT
         ]
         place = unknown[-1] if unknown else -1
         repeat = NextStep(Next.REPEAT, self.verdicts[place].rate)
-        decision = repeat if unknown else _after(self.ladder, self.verdicts, left)
+        decision = repeat if unknown else _after(self.ladder, self.verdicts, time_left)
         self.decisions[place] = decision
-        if decision.what is not Next.STOP:
+        if decision.kind is not Next.STOP:
             self.step = Step(decision.rate, ())
 
     def take(self, reading: Reading) -> NextStep | None:
@@ -97,19 +99,19 @@ class Progress:
         idle, over = self.step.idle, self.step.over(self.ladder, self._quickest)
         if reading.at < self.until and not over and not idle:
             return None
-        made = self._judged(idle=idle and not over)
-        if reading.at < self.until and not idle and self._too_short(made):
+        verdict = self._judged(idle=idle and not over)
+        if reading.at < self.until and not idle and self._too_short(verdict):
             return None
-        self.verdicts.append(made)
+        self.verdicts.append(verdict)
         decision = _after(self.ladder, self.verdicts, self.until - reading.at)
         if idle or reading.at >= self.until:
             decision = NextStep(Next.STOP)
         self.decisions.append(decision)
-        if decision.what is Next.STOP:
+        if decision.kind is Next.STOP:
             self.over = reading.at
         else:
-            first = (replace(reading, fresh=False),)
-            self.step = Step(decision.rate, first, repeat=decision.what is Next.CONFIRM)
+            readings = (replace(reading, fresh=False),)
+            self.step = Step(decision.rate, readings, repeat=decision.kind is Next.CONFIRM)
         return decision
 
     def stopped(self, reading: Reading) -> None:
@@ -128,16 +130,16 @@ class Progress:
         settle = self.step.settles(self._quickest) if self.ladder.saturate else None
         return judge(self.step.rate, self.step.readings, early=early, idle=idle, settle=settle)
 
-    def _too_short(self, made: Verdict) -> bool:
+    def _too_short(self, verdict: Verdict) -> bool:
         """Whether datasets were too coarse for a short trial, so that it goes on."""
-        coarse = made.cause is not None and made.cause.code == COARSE
-        return self.ladder.saturate and coarse and made.end - made.start < self.ladder.every
+        coarse = verdict.cause is not None and verdict.cause.code == COARSE
+        return self.ladder.saturate and coarse and verdict.end - verdict.start < self.ladder.every
 
 
-def _after(ladder: Ladder, verdicts: Sequence[Verdict], left: timedelta) -> NextStep:
-    """Return what comes after the last of the steps, or trials, so far, with so much time `left`."""
-    if not ladder.saturate or steps.worth_repeating(ladder, verdicts, left):
-        return steps.after(ladder, verdicts, left)
+def _after(ladder: Ladder, verdicts: Sequence[Verdict], time_left: timedelta) -> NextStep:
+    """Return what comes after the last of the steps, or trials, so far, with so much time `time_left`."""
+    if not ladder.saturate or steps.worth_repeating(ladder, verdicts, time_left):
+        return steps.after(ladder, verdicts, time_left)
     return (
         NextStep(Next.STOP)
         if verdicts[-1].outcome is StepOutcome.INCONCLUSIVE
@@ -165,38 +167,40 @@ class Conclusion:
 def conclusion(ladder: Ladder, verdicts: Sequence[Verdict], decisions: Sequence[NextStep] = ()) -> Conclusion:
     """Return what all steps have shown; one that was repeated counts by its repetition."""
     last = len(verdicts) - 1  # what is to be repeated and has not been yet counts as it is
-    repeated = [number for number, one in enumerate(decisions[:last]) if one.what is Next.REPEAT]
-    some = [one for number, one in enumerate(verdicts) if number not in repeated]
-    if not some:
+    repeated = [number for number, decision in enumerate(decisions[:last]) if decision.kind is Next.REPEAT]
+    counting = [verdict for number, verdict in enumerate(verdicts) if number not in repeated]
+    if not counting:
         return Conclusion(StepOutcome.INCONCLUSIVE, "no result: no step was long enough", Cause("time", "no step"))
-    return _found(ladder, some) if ladder.saturate else _fixed(some)
+    return _found(ladder, counting) if ladder.saturate else _fixed(counting)
 
 
 def _fixed(verdicts: Sequence[Verdict]) -> Conclusion:
-    missed = [one for one in verdicts if one.outcome is StepOutcome.NOT_REACHED]
-    unknown = [one for one in verdicts if one.outcome is StepOutcome.INCONCLUSIVE]
+    missed = [verdict for verdict in verdicts if verdict.outcome is StepOutcome.NOT_REACHED]
+    unknown = [verdict for verdict in verdicts if verdict.outcome is StepOutcome.INCONCLUSIVE]
     steps = units.counted(len(verdicts), "steps")
     if missed:
-        said = f"{len(missed)} of {steps} not reached: {saturation.seen(missed[0])}"
-        return Conclusion(StepOutcome.NOT_REACHED, said, missed[0].cause)
+        words = f"{len(missed)} of {steps} not reached: {saturation.describe(missed[0])}"
+        return Conclusion(StepOutcome.NOT_REACHED, words, missed[0].cause)
     if unknown:
-        said = f"{len(unknown)} of {steps} inconclusive: {saturation.seen(unknown[0])}"
-        return Conclusion(StepOutcome.INCONCLUSIVE, said, unknown[0].cause)
+        words = f"{len(unknown)} of {steps} inconclusive: {saturation.describe(unknown[0])}"
+        return Conclusion(StepOutcome.INCONCLUSIVE, words, unknown[0].cause)
     return Conclusion(StepOutcome.REACHED, "every step was reached")
 
 
 def _found(ladder: Ladder, verdicts: Sequence[Verdict]) -> Conclusion:
     least, last = saturation.at_least(verdicts), verdicts[-1]
     if last.outcome is StepOutcome.INCONCLUSIVE:
-        return Conclusion(StepOutcome.INCONCLUSIVE, saturation.seen(last), last.cause, least)
-    if saturation.after(ladder, verdicts).what is not Next.STOP:
-        said = "there was not enough time to find out"
-        return Conclusion(StepOutcome.INCONCLUSIVE, said, Cause("time", said), least)
+        return Conclusion(StepOutcome.INCONCLUSIVE, saturation.describe(last), last.cause, least)
+    if saturation.after(ladder, verdicts).kind is not Next.STOP:
+        words = "there was not enough time to find out"
+        return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("time", words), least)
     if not last.good and least is None:
-        return Conclusion(StepOutcome.NOT_REACHED, f"the lowest rate failed: {saturation.seen(last)}", last.cause)
-    found = saturation.estimate(verdicts)
-    if found is None:
-        said = f"it did not settle in {units.counted(len(verdicts), 'trials')}: {saturation.seen(last)}"
-        return Conclusion(StepOutcome.INCONCLUSIVE, said, Cause("unsteady", said), least)
-    said, cause = saturation.reason(verdicts)
-    return Conclusion(StepOutcome.REACHED, said, cause, found.mean, found.interval)
+        return Conclusion(
+            StepOutcome.NOT_REACHED, f"the lowest rate failed: {saturation.describe(last)}", last.cause
+        )
+    estimated = saturation.estimate(verdicts)
+    if estimated is None:
+        words = f"it did not settle in {units.counted(len(verdicts), 'trials')}: {saturation.describe(last)}"
+        return Conclusion(StepOutcome.INCONCLUSIVE, words, Cause("unsteady", words), least)
+    words, cause = saturation.reason(verdicts)
+    return Conclusion(StepOutcome.REACHED, words, cause, estimated.mean, estimated.interval)

@@ -43,13 +43,13 @@ class Stage(Enum):
     ENDED = auto()  # its service does not have it any more
 
 
-def stage(entry: Entry, seen: Observation, now: datetime, grace: timedelta) -> Stage:
+def stage(entry: Entry, observation: Observation, now: datetime, grace: timedelta) -> Stage:
     """Return how far an entry is, as it stands after an observation.
 
     `grace` is how long after its call a lost request may still be carried out.
     """
     if entry.state is State.CALLED:
-        return Stage.NEVER_CARRIED_OUT if never_carried_out(entry, seen, now, grace) else Stage.IN_DOUBT
+        return Stage.NEVER_CARRIED_OUT if never_carried_out(entry, observation, now, grace) else Stage.IN_DOUBT
     if entry.state not in {State.LIVE, State.COMPLETE}:
         return Stage.ENDED
     if entry.injection.link.service.cleans_up and _expired(entry, now):
@@ -127,44 +127,44 @@ def to_settle(entries: Iterable[Entry], now: datetime, ahead: timedelta) -> list
     ]
 
 
-def never_carried_out(entry: Entry, seen: Observation, now: datetime, grace: timedelta) -> bool:
+def never_carried_out(entry: Entry, observation: Observation, now: datetime, grace: timedelta) -> bool:
     """Whether an entry in doubt that its service does not know may be taken as never carried out.
 
     Only once `grace` (longer than any call may take) has passed since the call: before that the service may
     still be at work on it. A service that did not tell of it (UNKNOWN) may well have it.
     """
     late = entry.called_at is None or entry.called_at + grace <= now
-    return entry.state is State.CALLED and seen.status is Status.ABSENT and late
+    return entry.state is State.CALLED and observation.status is Status.ABSENT and late
 
 
-def is_stalled(entry: Entry, seen: Observation, now: datetime) -> bool:
+def is_stalled(entry: Entry, observation: Observation, now: datetime) -> bool:
     """Whether a rule should be ended, since it does nothing."""
     return (
         entry.state is State.LIVE
         and entry.injection.job is None
-        and seen.status in _STALLED
+        and observation.status in _STALLED
         and entry.accepted_at is not None
         and entry.accepted_at + STALLED_AFTER <= now
     )
 
 
-def with_stalled_named(entry: Entry, seen: Observation, now: datetime) -> Observation:
+def with_stalled_named(entry: Entry, observation: Observation, now: datetime) -> Observation:
     """Return an observation whose error says so when the rule is stalled.
 
     When a stalled rule is gone, what it has not moved is given back to the debt. The error is kept in the ledger
     meanwhile, so that it makes no difference which process sees the end.
     """
-    if is_stalled(entry, seen, now):
+    if is_stalled(entry, observation, now):
         minutes = STALLED_AFTER.seconds // 60
-        error = f"{_STALLED[seen.status]}: the rule has not started {minutes} minutes after it was accepted"
-        return replace(seen, error=f"{error} ({seen.error})" if seen.error else error)
+        error = f"{_STALLED[observation.status]}: the rule has not started {minutes} minutes after it was accepted"
+        return replace(observation, error=f"{error} ({observation.error})" if observation.error else error)
     failure = _stalled_before(entry)
-    if failure is not None and seen.status is Status.ABSENT and entry.state is State.LIVE:
+    if failure is not None and observation.status is Status.ABSENT and entry.state is State.LIVE:
         item = entry.injection.item
         missing = item.files - entry.files_done
         failed = item.bytes - entry.present - entry.moved
-        return replace(seen, failed=failed, reasons={failure: missing}, error=entry.error)
-    return seen
+        return replace(observation, failed=failed, reasons={failure: missing}, error=entry.error)
+    return observation
 
 
 def _stalled_before(entry: Entry) -> str | None:

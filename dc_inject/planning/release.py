@@ -76,10 +76,10 @@ def releases(
         for link, share in shares.items()
         for number, part in enumerate(parts[link])
     ]
-    placed.sort(key=lambda one: one[:3])
+    placed.sort(key=lambda placing: placing[:3])
     times = _laid_out([part for *_, part in placed], begin, cycle)
-    found = sorted(zip(times, range(len(placed)), strict=True))
-    for moment, place in found:
+    moments = sorted(zip(times, range(len(placed)), strict=True))
+    for moment, place in moments:
         *_, link, part = placed[place]
         for index in part.indices:
             yield link, index, moment
@@ -128,7 +128,7 @@ def release_times(sizes: Sequence[int], cycle: Cycle, now: datetime) -> list[dat
 def _parts(shares: Mapping[_T, Share], at_once: Collection[_T]) -> dict[_T, list[_Part]]:
     """Return the parts of each link: items up to its largest, or fewer where that would be too many calls."""
     groups = {link: _grouped(share.sizes, max(share.sizes, default=0)) for link, share in shares.items()}
-    calls = sum(len(some) for link, some in groups.items() if link not in at_once)
+    calls = sum(len(indices) for link, indices in groups.items() if link not in at_once)
     for link, share in shares.items():
         most = max(len(groups[link]) * CALLS // max(calls, CALLS), LEAST_MOMENTS)
         if link in at_once or len(groups[link]) > most:
@@ -163,12 +163,12 @@ def _placed(share: Share, groups: Sequence[Sequence[int]], *, free: bool) -> Ite
     """Yield the parts of a link with the times at which they are due; a `free` one may go out at any time."""
     sizes = [sum(share.sizes[index] for index in group) for group in groups]
     largest = max(share.sizes, default=0)
-    first = min(share.carried, largest // 2)
-    slope = share.budget - first  # bytes in a whole cycle
+    owed = min(share.carried, largest // 2)
+    slope = share.budget - owed  # bytes in a whole cycle
     before = 0
 
     def time(given: float) -> float:
-        return min(max((given - first) / slope, 0.0), 1.0)
+        return min(max((given - owed) / slope, 0.0), 1.0)
 
     for group, size in zip(groups, sizes, strict=True):
         if free or slope <= 0:

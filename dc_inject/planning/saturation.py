@@ -74,16 +74,16 @@ def window(ladder: Ladder, rate: float, dataset: int) -> timedelta:
 
 def after(ladder: Ladder, verdicts: Sequence[Verdict]) -> NextStep:
     """Return what comes after the last of the trials so far, which was not inconclusive."""
-    some = conclusive(verdicts)
-    last, same = some[-1], _same(some)
-    takes = sum(one.moved for one in same) / sum(one.asked for one in same)
-    if len(some) >= TRIALS:
+    trials = conclusive(verdicts)
+    last, same = trials[-1], _same(trials)
+    takes = sum(trial.moved for trial in same) / sum(trial.asked for trial in same)
+    if len(trials) >= TRIALS:
         return NextStep(Next.STOP)
     if failing(last) or takes < FOLLOWS:
-        lower = _lower(ladder, some, takes * last.rate)
-        small = not failing(last) and ramp.possible(last.rate, last.end - some[0].start, last.moved_rate)
-        return replace(lower, why=RAMPING if small and lower.what is not Next.STOP else "")
-    above = _too_much(some)
+        lower = _lower(ladder, trials, takes * last.rate)
+        small = not failing(last) and ramp.possible(last.rate, last.end - trials[0].start, last.moved_rate)
+        return replace(lower, why=RAMPING if small and lower.kind is not Next.STOP else "")
+    above = _too_much(trials)
     if above is None and takes >= GOES_UP and last.rate < ladder.highest and len(same) == 1:
         return NextStep(Next.UP, _higher(ladder, last.rate))
     if takes >= TAKES_ALL and last.rate < ladder.highest and (len(same) == 1 or len(same) > LEAST):
@@ -91,7 +91,7 @@ def after(ladder: Ladder, verdicts: Sequence[Verdict]) -> NextStep:
             return NextStep(Next.UP, _higher(ladder, last.rate))
         if above.rate > last.rate * (1 + PRECISION):
             return NextStep(Next.BETWEEN, _rounded(_between(last, above)))
-    growing = ramping(same, some[0])
+    growing = ramping(same, trials[0])
     if _sure(same[1:]) and not growing:
         return NextStep(Next.STOP)
     return NextStep(Next.CONFIRM, last.rate, RAMPING if growing else "")
@@ -99,7 +99,7 @@ def after(ladder: Ladder, verdicts: Sequence[Verdict]) -> NextStep:
 
 def conclusive(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return the trials that say something of the link."""
-    return [one for one in verdicts if one.outcome is not StepOutcome.INCONCLUSIVE]
+    return [trial for trial in verdicts if trial.outcome is not StepOutcome.INCONCLUSIVE]
 
 
 def failing(verdict: Verdict) -> bool:
@@ -107,12 +107,12 @@ def failing(verdict: Verdict) -> bool:
     return not verdict.good and verdict.cause is not None and verdict.cause.code == "failing"
 
 
-def _same(some: Sequence[Verdict]) -> list[Verdict]:
+def _same(trials: Sequence[Verdict]) -> list[Verdict]:
     """Return the last trial and those right before it at the same rate, which it repeats."""
-    place = len(some) - 1
-    while place and some[place - 1].rate == some[-1].rate and not failing(some[place - 1]):
+    place = len(trials) - 1
+    while place and trials[place - 1].rate == trials[-1].rate and not failing(trials[place - 1]):
         place -= 1
-    return list(some[place:])
+    return list(trials[place:])
 
 
 def _higher(ladder: Ladder, rate: float) -> float:
@@ -132,10 +132,10 @@ def up(ladder: Ladder) -> list[float]:
     return rates
 
 
-def _lower(ladder: Ladder, some: Sequence[Verdict], moved: float) -> NextStep:
+def _lower(ladder: Ladder, trials: Sequence[Verdict], moved: float) -> NextStep:
     """Return what comes after a trial that was too much, in which so many bytes a second moved."""
-    last = some[-1]
-    good = max((one.rate for one in some if one.good and one.rate < last.rate), default=0.0)
+    last = trials[-1]
+    good = max((trial.rate for trial in trials if trial.good and trial.rate < last.rate), default=0.0)
     if not failing(last):
         lower = moved * ABOVE
     elif last.rate <= good * (1 + PRECISION):
@@ -151,17 +151,17 @@ def _rounded(rate: float) -> float:
     return float(f"{8 * rate:.3g}") / 8
 
 
-def _too_much(some: Sequence[Verdict]) -> Verdict | None:
+def _too_much(trials: Sequence[Verdict]) -> Verdict | None:
     """Return the trial of the lowest rate above the last that was too much, and that no later one has exceeded."""
     bad = [
-        one
-        for place, one in enumerate(some)
-        if not one.good
-        and one.rate > some[-1].rate
-        and not any(_exceeds(later, one) for later in some[place + 1 :])
-        and not _outgrown(one, some)
+        trial
+        for place, trial in enumerate(trials)
+        if not trial.good
+        and trial.rate > trials[-1].rate
+        and not any(_exceeds(later, trial) for later in trials[place + 1 :])
+        and not _outgrown(trial, trials)
     ]
-    return min(bad, key=lambda one: one.rate, default=None)
+    return min(bad, key=lambda trial: trial.rate, default=None)
 
 
 def _exceeds(later: Verdict, bad: Verdict) -> bool:
@@ -171,12 +171,12 @@ def _exceeds(later: Verdict, bad: Verdict) -> bool:
     return later.rate >= bad.rate or more
 
 
-def _outgrown(bad: Verdict, some: Sequence[Verdict]) -> bool:
+def _outgrown(bad: Verdict, trials: Sequence[Verdict]) -> bool:
     """Whether FTS may have been what a trial was too much for, and has grown since."""
-    begun = some[0].start
+    begun = trials[0].start
     if failing(bad) or not ramp.possible(bad.rate, bad.end - begun, bad.moved_rate):
         return False
-    return ramp.allowed(some[-1].end - begun) > bad.moved_rate * (1 + PRECISION)
+    return ramp.allowed(trials[-1].end - begun) > bad.moved_rate * (1 + PRECISION)
 
 
 def _between(good: Verdict, bad: Verdict) -> float:
@@ -191,20 +191,20 @@ def _sure(repeats: Sequence[Verdict]) -> bool:
     """Whether there are enough repeats: three at least, more while they differ much."""
     if len(repeats) < LEAST:
         return False
-    found = Estimate.of(repeats)
-    return len(repeats) >= MOST or found.half <= WIDE * found.mean
+    estimated = Estimate.of(repeats)
+    return len(repeats) >= MOST or estimated.half <= WIDE * estimated.mean
 
 
-def ramping(same: Sequence[Verdict], first: Verdict) -> bool:
+def ramping(same: Sequence[Verdict], earliest: Verdict) -> bool:
     """Whether what moves in trials at one rate still grows as it does while FTS adds transfers.
 
-    `first` is the first trial of all, with which FTS began to grow.
+    `earliest` is the first trial of all, with which FTS began to grow.
     """
     half, last = len(same) // 2, same[-1]
-    if not half or not ramp.possible(last.rate, last.end - first.start, last.moved_rate):
+    if not half or not ramp.possible(last.rate, last.end - earliest.start, last.moved_rate):
         return False
     early, late = same[:half], same[-half:]
-    grown = fmean(one.moved_rate for one in late) - fmean(one.moved_rate for one in early)
+    grown = fmean(trial.moved_rate for trial in late) - fmean(trial.moved_rate for trial in early)
     return grown >= ramp.gain((late[0].end - early[0].end).total_seconds()) / 4
 
 
@@ -222,7 +222,7 @@ class Estimate:
     @classmethod
     def of(cls, repeats: Sequence[Verdict]) -> Estimate:
         """Return the mean of what moved in repeats (two or more), with its interval of 95 %."""
-        rates = [min(one.rate, one.moved_rate) for one in repeats]
+        rates = [min(trial.rate, trial.moved_rate) for trial in repeats]
         t = T[min(len(rates) - 2, len(T) - 1)]
         return cls(fmean(rates), t * stdev(rates) / math.sqrt(len(rates)), len(rates))
 
@@ -234,25 +234,25 @@ class Estimate:
 
 def estimate(verdicts: Sequence[Verdict]) -> Estimate | None:
     """Return where the link stands; None while it was not repeated often enough."""
-    some = conclusive(verdicts)
-    repeats = _same(some)[1:] if some else []
+    trials = conclusive(verdicts)
+    repeats = _same(trials)[1:] if trials else []
     return Estimate.of(repeats) if len(repeats) >= LEAST else None
 
 
 def at_least(verdicts: Sequence[Verdict]) -> float | None:
     """Return what the link takes at least, in bytes per second: the most that moved in a trial that was good."""
-    return max((min(one.rate, one.moved_rate) for one in verdicts if one.good), default=None)
+    return max((min(trial.rate, trial.moved_rate) for trial in verdicts if trial.good), default=None)
 
 
 def reason(verdicts: Sequence[Verdict]) -> tuple[str, Cause | None]:
     """Say why a link that has been found carries no more."""
-    some = conclusive(verdicts)
-    same = _same(some)
-    above = [one for one in some if not one.good and one.rate > same[-1].rate]
+    trials = conclusive(verdicts)
+    same = _same(trials)
+    above = [trial for trial in trials if not trial.good and trial.rate > same[-1].rate]
     if above:
-        bad = min(above, key=lambda one: one.rate)
-        return seen(bad), bad.cause
-    takes = sum(one.moved for one in same) / sum(one.asked for one in same)
+        bad = min(above, key=lambda trial: trial.rate)
+        return describe(bad), bad.cause
+    takes = sum(trial.moved for trial in same) / sum(trial.asked for trial in same)
     rate = units.format_rate(same[-1].rate)
     if takes < TAKES_ALL:
         words = f"of {rate} only {units.format_rate(takes * same[-1].rate)} moved"
@@ -260,6 +260,6 @@ def reason(verdicts: Sequence[Verdict]) -> tuple[str, Cause | None]:
     return "it can carry at least the highest rate that was tried", None
 
 
-def seen(verdict: Verdict) -> str:
+def describe(verdict: Verdict) -> str:
     """Say what was seen in a trial or step that was not reached."""
     return f"at {units.format_rate(verdict.rate)} {verdict.why}"

@@ -103,11 +103,11 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
             firsts.append(((scenario, destination, through), entry))
     waiting: dict[FlowKey, list[WaitingCopy]] = {hop: [] for hop in hops}
     read: set[str] = set()
-    kept: set[str] = set()
+    bound_seconds: set[str] = set()
     for place, first in firsts:
         item = first.injection.item
         gone_on = seconds[place, first.injection.key if isinstance(item, Bundle) else item.name]
-        kept |= {
+        bound_seconds |= {
             second.injection.key for second in gone_on if second.state is State.COMPLETE and _anything(second)
         }
         if any(second.state is not State.COMPLETE for second in gone_on):
@@ -115,10 +115,12 @@ def second_hops(entries: Iterable[Entry], hops: Collection[FlowKey]) -> Hops:
         elif size := _lacking(first, gone_on):
             for hop in onward[place]:
                 waiting[hop].append(WaitingCopy(first, size, tuple(gone_on)))
-    return Hops(waiting, read, kept)
+    return Hops(waiting, read, bound_seconds)
 
 
-def left(waiting: WaitingCopy, destination: str, unfit: AbstractSet[tuple[str, str]] = frozenset()) -> Item | None:
+def not_gone_on(
+    waiting: WaitingCopy, destination: str, unfit: AbstractSet[tuple[str, str]] = frozenset()
+) -> Item | None:
     """Return what has not gone on, together; None when there is nothing.
 
     The files of its entries have to be named. Those that are `unfit` for a destination do not wait for it: they
@@ -139,11 +141,11 @@ def left(waiting: WaitingCopy, destination: str, unfit: AbstractSet[tuple[str, s
 
 def copies(first: Entry) -> tuple[File, ...]:
     """Return the files of a complete job that have arrived, as they are at its destination."""
-    there = {file.name for file in arrived(first)}
+    names = {file.name for file in arrived(first)}
     return tuple(
         File(copy, member.bytes, member.checksum)
         for member, copy in zip(_members(first), naming.copies(first.injection), strict=False)
-        if member.name in there
+        if member.name in names
     )
 
 
@@ -153,8 +155,8 @@ def arrived(entry: Entry) -> tuple[File, ...]:
     None of them where it is not known which ones failed, or (after a rebuild) which ones there were.
     """
     lost = set(entry.undone)
-    there = tuple(member for member in _members(entry) if member.name not in lost)
-    return there if sum(member.bytes for member in there) == entry.moved else ()
+    members = tuple(member for member in _members(entry) if member.name not in lost)
+    return members if sum(member.bytes for member in members) == entry.moved else ()
 
 
 def _members(entry: Entry) -> tuple[File, ...]:

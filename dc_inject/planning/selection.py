@@ -39,8 +39,8 @@ def choose(
     for constraint in rooms:
         for i in constraint.members:
             bounds[i].append(constraint)
-    ready = [i for i, line in enumerate(lines) if line.left > 0 and line.pool is not None]
-    ready.sort(key=lambda i: (-lines[i].claim.priority, lines[i].free_bytes / lines[i].left, i))
+    ready = [i for i, line in enumerate(lines) if line.unspent > 0 and line.pool is not None]
+    ready.sort(key=lambda i: (-lines[i].claim.priority, lines[i].free_bytes / lines[i].unspent, i))
     for i in ready:
         if not budgets_stand:
             _look_again(lines[i])
@@ -68,7 +68,7 @@ def _take(line: LinkPlan, tightest: Constraint, room: int, leaving: set[str], jo
     if line.cuts_at is not None:
         line.items = _take_whole_and_cut(line, pool, line.cuts_at, policy, room, leaving, jobs)
     elif flow.job is None or isinstance(flow.goal, SecondHop):  # what goes on has been bundled
-        line.items = pool.take(line.left, slack, policy, room=room, taken=line.taken, leaving=leaving)
+        line.items = pool.take(line.unspent, slack, policy, room=room, taken=line.taken, leaving=leaving)
         names = {item.name for item in line.items}
         line.taken.update(names)
         leaving |= names
@@ -82,10 +82,10 @@ def _take(line: LinkPlan, tightest: Constraint, room: int, leaving: set[str], jo
         at_most = max(worth, -(-whole // max(jobs, 1)))
         line.items = list(_bundles(files, flow.job.files, at_most, apart=line.goes_on))
     size = sum(item.bytes for item in line.items)
-    line.left -= size
-    if line.left > 0:
+    line.unspent -= size
+    if line.unspent > 0:
         next_one = line.next_size
-        if next_one and room - size < next_one <= line.left + max(slack, line.left):
+        if next_one and room - size < next_one <= line.unspent + max(slack, line.unspent):
             line.stopped = tightest.held(next_one, room - size)
     return size
 
@@ -94,11 +94,11 @@ def _take_whole_and_cut(
     line: LinkPlan, pool: Pool, cuts: Cuts, policy: SelectionPolicy, room: int, leaving: set[str], jobs: int
 ) -> list[Item]:
     """Take the datasets that fit a budget, and slices of others for what is left of it; return both."""
-    items = pool.take(line.left, 0, policy, room=room, taken=line.taken, leaving=leaving, over=False)
+    items = pool.take(line.unspent, 0, policy, room=room, taken=line.taken, leaving=leaving, over=False)
     names = {item.name for item in items}
     line.taken.update(names)
     size = sum(item.bytes for item in items)
-    left, slices = line.left - size, line.demand.flow.slices
+    left, slices = line.unspent - size, line.demand.flow.slices
     at_most = (slices.at_most if slices else 0) or max(policy.preferred, -(-left // max(jobs, 1)))
     items += cut(pool, cuts, left, room - size, at_most, line.seed, leaving)
     leaving |= {name for item in items for name in blocked(item.id)}
@@ -112,7 +112,7 @@ def _copies(pool: Pool, line: LinkPlan, slack: int, policy: SelectionPolicy, roo
     is too little for the larger ones is saved up for them, and not filled up with small ones.
     """
     files: list[File] = []
-    left = line.left
+    left = line.unspent
     while left > 0 and len(files) < MOST_FILES and (not files or pool.largest <= min(left + slack, room)):
         more = pool.take(left, slack, policy, room=room, taken=line.taken)
         if not more:
@@ -151,19 +151,19 @@ def drop_beyond_limits(
     limits: Limits,
     length: timedelta,
     spent: tuple[int, int],
-    made: tuple[int, int],
+    chosen: tuple[int, int],
     submits: Mapping[str, int],
 ) -> None:
     """Drop what is beyond the rules and files that the campaign may have: by priority, then every line its part.
 
     So does what a service cannot be given in the time of a cycle: `submits` are rules and jobs by service. There
     lines have their turns as a whole, since those of one line go out in one call, which is less work for it.
-    `spent` are the rules of the last hour and the files in flight, `made` the rules and files that this cycle has
-    already. Of each line the items go first that were chosen last. Which line's come first is drawn anew
-    in each cycle, so that a line with one item has its turn as often as one with many.
+    `spent` are the rules of the last hour and the files in flight, `chosen` the rules and files that this cycle
+    has already. Of each line the items go first that were chosen last. Which line's come first is drawn anew in
+    each cycle, so that a line with one item has its turn as often as one with many.
     """
-    rules = rules_left_of(limits, length, spent[0], made[0])
-    files = max(0, limits.files_in_flight - spent[1] - made[1])
+    rules = rules_left_of(limits, length, spent[0], chosen[0])
+    files = max(0, limits.files_in_flight - spent[1] - chosen[1])
     order = sorted(
         (-line.claim.priority, _turn(line, index, submits), line.seed, i, index)
         for i, line in enumerate(lines)
@@ -195,13 +195,13 @@ def _turn(line: LinkPlan, index: int, submits: Mapping[str, int]) -> float:
     return drawn if line.claim.link.through in submits else (index + drawn) / len(line.items)
 
 
-def rules_left_of(limits: Limits, length: timedelta, spent: int, made: int) -> int:
+def rules_left_of(limits: Limits, length: timedelta, spent: int, chosen: int) -> int:
     """Return how many rules and jobs may still be made in a cycle, of those that an hour may have.
 
     Pacing by the cycle keeps the hour even; short cycles may take a quarter of an hour's worth at once.
     """
     paced = -(-limits.rules_per_hour * max(length, QUARTER) // HOUR)
-    return max(0, min(limits.rules_per_hour - spent, paced) - made)
+    return max(0, min(limits.rules_per_hour - spent, paced) - chosen)
 
 
 def why(line: LinkPlan) -> Held | None:
@@ -233,7 +233,7 @@ def _lacks(line: LinkPlan) -> Held:
         resident = line.pool.bytes - line.free_bytes if line.pool else 0
         numbers = {"pool_items": line.free_items, "pool_bytes": line.free_bytes, "resident": resident}
         return Held(Hold.POOL_DRY, numbers)
-    return Held(Hold.TOO_COARSE, {"budget": line.budget, "left": line.left, "smallest": next_one})
+    return Held(Hold.TOO_COARSE, {"budget": line.budget, "left": line.unspent, "smallest": next_one})
 
 
 def _starved(line: LinkPlan) -> Held | None:
@@ -242,10 +242,10 @@ def _starved(line: LinkPlan) -> Held | None:
     What it is short of was due before. Of a volume the rest may be less than half a dataset: then it is done.
     """
     goal = line.demand.flow.goal
-    if goal is None or isinstance(goal, Recycle) or line.left <= 0 or line.items:
+    if goal is None or isinstance(goal, Recycle) or line.unspent <= 0 or line.items:
         return None
     lacks = _lacks(line)
     if goal.once and line.pool is not None:
         smallest = line.pool.smallest(line.taken) or line.pool.smallest(frozenset())
-        return lacks if smallest is None or line.left * 2 >= smallest.bytes else None
+        return lacks if smallest is None or line.unspent * 2 >= smallest.bytes else None
     return None if lacks.hold is Hold.TOO_COARSE and line.demand.coming > 0 else lacks

@@ -72,11 +72,11 @@ class Cuts:
         if following <= parent.files:
             yield following, parent.files
 
-    def any_left(self, pool: Pool) -> bool:
+    def any_free(self, pool: Pool) -> bool:
         """Whether anything of a pool is free here."""
         return any(True for item in pool.walk(0, frozenset()) for _ in self.gaps(item))
 
-    def left(self, pool: Pool) -> int:
+    def free_bytes(self, pool: Pool) -> int:
         """Return the bytes that are free of the datasets in a pool of which slices are taken."""
         begun = [item for name in self._ranges if (item := pool.named(name))]
         return sum(_bytes(item, last - first + 1) for item in begun for first, last in self.gaps(item))

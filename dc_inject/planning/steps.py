@@ -68,31 +68,31 @@ class Next(StrEnum):
 class NextStep:
     """What comes next, at which rate (bytes per second; 0 after a stop), and why where that is not plain."""
 
-    what: Next
+    kind: Next
     rate: float = 0.0
     why: str = ""
 
 
-def after(ladder: Ladder, verdicts: Sequence[Verdict], left: timedelta = timedelta.max) -> NextStep:
-    """Return what comes after the last of the steps so far, with so much time `left`."""
+def after(ladder: Ladder, verdicts: Sequence[Verdict], time_left: timedelta = timedelta.max) -> NextStep:
+    """Return what comes after the last of the steps so far, with so much time `time_left`."""
     last = verdicts[-1]
-    if worth_repeating(ladder, verdicts, left):
+    if worth_repeating(ladder, verdicts, time_left):
         return NextStep(Next.REPEAT, last.rate)
     higher = ladder.above(last.rate)
     return NextStep(Next.UP, higher) if higher > last.rate else NextStep(Next.SAME, last.rate)
 
 
-def worth_repeating(ladder: Ladder, verdicts: Sequence[Verdict], left: timedelta) -> bool:
+def worth_repeating(ladder: Ladder, verdicts: Sequence[Verdict], time_left: timedelta) -> bool:
     """Whether the last step is made once more, since something else has spoilt it, and there is time."""
     last = verdicts[-1]
-    return last.outage and _spoilt(verdicts) <= REPEATS and left >= _needed(ladder, last)
+    return last.outage and _spoilt(verdicts) <= REPEATS and time_left >= _needed(ladder, last)
 
 
 def _spoilt(verdicts: Sequence[Verdict]) -> int:
     """Return how many steps at the end were spoilt in a row, at one rate."""
     count = 0
-    for one in reversed(verdicts):
-        if not one.outage or one.rate != verdicts[-1].rate:
+    for verdict in reversed(verdicts):
+        if not verdict.outage or verdict.rate != verdicts[-1].rate:
             break
         count += 1
     return count

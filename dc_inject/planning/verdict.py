@@ -174,7 +174,7 @@ def judge(
     first, last, since = readings[0], readings[-1], _measured(readings, settle)
     failed = max(last.failed - first.failed, 0)
     over = failed + max(last.moved - first.moved, 0)
-    made = Verdict(
+    verdict = Verdict(
         rate=rate,
         start=first.at,
         measured=since.at,
@@ -188,76 +188,78 @@ def judge(
     )
     # What was on its way before is not of this step: then all of it shows that the link follows, too.
     own, whole = last.moved - first.moved - first.waiting, rate * (last.at - first.at).total_seconds()
-    if made.ratio < FOLLOWS and own >= FOLLOWS * whole > 0:
-        made = replace(made, measured=first.at, asked=whole, moved=own)
-    outcome, cause = _spoilt(made, readings, idle=idle) if made.early else _outcome(made, readings)
+    if verdict.ratio < FOLLOWS and own >= FOLLOWS * whole > 0:
+        verdict = replace(verdict, measured=first.at, asked=whole, moved=own)
+    outcome, cause = _spoilt(verdict, readings, idle=idle) if verdict.early else _outcome(verdict, readings)
     broken = next(_broken(readings, 0.0, readings), None) if outcome is StepOutcome.REACHED else None
-    return replace(made, outcome=outcome, cause=cause, disturbed=broken)
+    return replace(verdict, outcome=outcome, cause=cause, disturbed=broken)
 
 
-def _spoilt(made: Verdict, readings: Sequence[Reading], *, idle: bool) -> tuple[StepOutcome, Cause | None]:
+def _spoilt(verdict: Verdict, readings: Sequence[Reading], *, idle: bool) -> tuple[StepOutcome, Cause | None]:
     """Say why a step that did not last as long as it should says nothing of the link, whatever moved in it."""
     whole = readings if idle else readings[:-1]  # the last one was not read at the turn of a cycle
-    broken = next(_broken(readings, made.failed * _excused(readings), whole), None)
+    broken = next(_broken(readings, verdict.failed * _excused(readings), whole), None)
     if broken is not None:
         return StepOutcome.INCONCLUSIVE, broken
-    return _missing(made, readings) if idle else (StepOutcome.INCONCLUSIVE, _ended(made, readings))
+    return _missing(verdict, readings) if idle else (StepOutcome.INCONCLUSIVE, _ended(verdict, readings))
 
 
-def _ended(made: Verdict, readings: Sequence[Reading]) -> Cause:
+def _ended(verdict: Verdict, readings: Sequence[Reading]) -> Cause:
     """Say of a step that was ended before its time how long it lasted, and what was seen in that."""
-    lasted = made.end - made.start
+    lasted = verdict.end - verdict.start
     moved = units.format_size(max(readings[-1].moved - readings[0].moved, 0))
-    asked = units.format_size(made.rate * lasted.total_seconds())
-    failed = f", and {100 * made.failed:.0f} % of the finished bytes failed" if made.failed else ""
+    asked = units.format_size(verdict.rate * lasted.total_seconds())
+    failed = f", and {100 * verdict.failed:.0f} % of the finished bytes failed" if verdict.failed else ""
     time = units.format_duration(lasted)
     return Cause(EARLY, f"it ended early, after {time}: {moved} of {asked} had moved{failed}")
 
 
-def _outcome(made: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome, Cause | None]:
+def _outcome(verdict: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome, Cause | None]:
     excused = _excused(readings)
-    of_link = made.failed * (1 - excused)
-    if made.ratio >= FOLLOWS and of_link <= FAILS:
+    of_link = verdict.failed * (1 - excused)
+    if verdict.ratio >= FOLLOWS and of_link <= FAILS:
         return StepOutcome.REACHED, None
-    broken = next(_broken(readings, made.failed * excused, readings), None)
+    broken = next(_broken(readings, verdict.failed * excused, readings), None)
     if broken is not None:
         return StepOutcome.INCONCLUSIVE, broken
     if of_link > FAILS:
         classes = ", ".join(_more(readings)) or "reasons not told"
         return StepOutcome.NOT_REACHED, Cause("failing", f"{100 * of_link:.0f} % failed: {classes}")
-    return _missing(made, readings)
+    return _missing(verdict, readings)
 
 
-def _missing(made: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome, Cause | None]:
+def _missing(verdict: Verdict, readings: Sequence[Reading]) -> tuple[StepOutcome, Cause | None]:
     """Say where the bytes are that did not move, of a step in which nothing was broken."""
-    last, since = readings[-1], next(one for one in readings if one.at >= made.measured)
+    last, since = readings[-1], next(reading for reading in readings if reading.at >= verdict.measured)
     waiting = last.waiting - since.waiting
-    short = made.asked - (last.injected - since.injected)
-    dataset = max(one.dataset for one in readings)
-    hold = made.hold
+    short = verdict.asked - (last.injected - since.injected)
+    dataset = max(reading.dataset for reading in readings)
+    hold = verdict.hold
     of_link = hold is not None and Trait.LINK in hold.traits
     if waiting >= short or of_link:
         if not of_link and waiting <= dataset:
-            return StepOutcome.INCONCLUSIVE, _coarse(made, dataset)
-        moved = units.format_rate(made.moved_rate)
+            return StepOutcome.INCONCLUSIVE, _coarse(verdict, dataset)
+        moved = units.format_rate(verdict.moved_rate)
         words = f"only {moved} moved, and {units.format_size(max(last.waiting, 0))} are still on their way"
         return StepOutcome.NOT_REACHED, Cause("saturated", words)
     if hold is not None and hold.words:
         return StepOutcome.INCONCLUSIVE, Cause(str(hold), _held(readings, hold))
-    return StepOutcome.INCONCLUSIVE, _coarse(made, dataset)
+    return StepOutcome.INCONCLUSIVE, _coarse(verdict, dataset)
 
 
-def _coarse(made: Verdict, dataset: int) -> Cause:
+def _coarse(verdict: Verdict, dataset: int) -> Cause:
     size = f" of {units.format_size(dataset)}" if dataset else ""
-    count = f", {made.asked / dataset:.1f} in the time that was measured" if dataset else ""
+    count = f", {verdict.asked / dataset:.1f} in the time that was measured" if dataset else ""
     return Cause(COARSE, f"the datasets or files{size} are too coarse for this rate and step{count}")
 
 
 def _held(readings: Sequence[Reading], hold: Hold) -> str:
     """Say what held it, with the numbers of the last cycle that tells them."""
-    numbers = next((one.held.numbers for one in reversed(readings) if one.held and one.held.hold is hold), {})
-    said = format_numbers(numbers)
-    return f"not all of it could be injected: {hold.words}; {hold}{f' {said}' if said else ''}"
+    numbers = next(
+        (reading.held.numbers for reading in reversed(readings) if reading.held and reading.held.hold is hold), {}
+    )
+    detail = format_numbers(numbers)
+    return f"not all of it could be injected: {hold.words}; {hold}{f' {detail}' if detail else ''}"
 
 
 def leading(readings: Sequence[Reading]) -> Hold | None:
@@ -265,9 +267,9 @@ def leading(readings: Sequence[Reading]) -> Hold | None:
 
     `too-coarse` says only that a dataset was waited for: any other hold leads.
     """
-    holds = [one.held.hold for one in readings[1:] if one.held]
-    some: list[Hold] = [hold for hold in holds if hold != Hold.TOO_COARSE] or holds
-    return max(reversed(some), key=some.count, default=None)
+    holds = [reading.held.hold for reading in readings[1:] if reading.held]
+    candidates: list[Hold] = [hold for hold in holds if hold != Hold.TOO_COARSE] or holds
+    return max(reversed(candidates), key=candidates.count, default=None)
 
 
 def _measured(readings: Sequence[Reading], settle: timedelta | None) -> Reading:
@@ -277,7 +279,9 @@ def _measured(readings: Sequence[Reading], settle: timedelta | None) -> Reading:
     settled = min(first.at + first.completion, middle) if first.completion else middle
     if settle is not None:
         settled = first.at + settle
-    return next((one for one in readings[:-1] if one.at >= settled), readings[max(len(readings) - 2, 0)])
+    return next(
+        (reading for reading in readings[:-1] if reading.at >= settled), readings[max(len(readings) - 2, 0)]
+    )
 
 
 # --------------------------------------------------------------------------- what did not work
@@ -294,8 +298,8 @@ def _broken(readings: Sequence[Reading], excused: float, whole: Sequence[Reading
         if spoilt:
             message = next((str(b.held.numbers["message"]) for _, b in spoilt if b.held and _message(b)), "")
             service = spoilt[0][1].service or "the service"
-            said = hold.words.format(service=service) + (f": {shortened(message)}" if message else "")
-            yield Cause(str(hold), said, outage=True, since=spoilt[0][0].at, until=spoilt[-1][1].at)
+            words = hold.words.format(service=service) + (f": {shortened(message)}" if message else "")
+            yield Cause(str(hold), words, outage=True, since=spoilt[0][0].at, until=spoilt[-1][1].at)
     for name in dict.fromkeys(b.down for _, b in pairs if b.down):
         spoilt = [(a, b) for a, b in pairs if b.down == name]
         yield Cause(
@@ -307,13 +311,13 @@ def _broken(readings: Sequence[Reading], excused: float, whole: Sequence[Reading
         )
     silent = [(a, b) for a, b in pairs if b.silent]
     if silent:
-        said = f"{silent[0][1].service or 'the service'} did not report what is on its way"
-        yield Cause("no-answer", said, outage=True, since=silent[0][0].at, until=silent[-1][1].at)
+        words = f"{silent[0][1].service or 'the service'} did not report what is on its way"
+        yield Cause("no-answer", words, outage=True, since=silent[0][0].at, until=silent[-1][1].at)
     if excused > FAILS:
         name = next(name for name in _more(readings) if name in OUTAGES)
         spoilt = [(a, b) for a, b in pairs if b.classes.get(name, 0) > a.classes.get(name, 0)]
-        said = f"{100 * excused:.0f} % failed, since {OUTAGES[name]} ({name})"
-        yield Cause(name, said, outage=name != FULL, since=spoilt[0][0].at, until=spoilt[-1][1].at)
+        words = f"{100 * excused:.0f} % failed, since {OUTAGES[name]} ({name})"
+        yield Cause(name, words, outage=name != FULL, since=spoilt[0][0].at, until=spoilt[-1][1].at)
     yield from _standstills(list(pairwise(whole)))
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from dc_inject.cli.root import root
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Dataset, Entry, FlowKey, Held, Hold, Injection, Link, naming
-from dc_inject.model.plan import Decision, Plan
+from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.model.ports import Identity, Outcome
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
@@ -57,7 +57,7 @@ def make(path: Path, rules: dict[FlowKey, int], dry: tuple[FlowKey, ...] = ()) -
         ledger.bind("dc27", CYCLE.length, [ME], START)
         ledger.open_cycle(CYCLE, dict.fromkeys(flows, (450 * GB, None)), START)
         decisions = tuple(
-            Decision(
+            FlowDecision(
                 key=flow,
                 due=450 * GB,
                 want=450 * GB,

@@ -14,7 +14,7 @@ from dc_inject.cli import campaigns
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Dataset, State
 from dc_inject.model.errors import LedgerError, ServiceError, Temporary, UsageError
-from dc_inject.model.ports import Found, Status
+from dc_inject.model.ports import FoundInjection, Status
 from tests.cli.ending import World, behind_the_command
 from tests.cli.ledgers import FNAL, GB, MESH, START, make, run
 
@@ -24,12 +24,12 @@ class Searchable(SimBackend):
 
     unsized = False
 
-    def ours(self, campaign: str) -> Iterator[Found]:
+    def ours(self, campaign: str) -> Iterator[FoundInjection]:
         for key, rule in self.rules.items():
             one = rule.injection
             if one.campaign == campaign and rule.ended is None:
                 done = int(one.item.files * rule.moved / one.item.bytes)
-                yield Found(
+                yield FoundInjection(
                     key=key, external_id=f"sim-{key}", campaign=campaign, scenario=one.scenario,
                     cycle=one.cycle.start, link=one.link, item=one.item.id,
                     bytes=None if self.unsized else one.item.bytes, status=Status.MOVING,
@@ -281,9 +281,9 @@ def test_without_a_ledger_the_size_of_an_open_dataset_is_asked_for(
 ) -> None:
     """Rucio's list of rules leaves it out; and without it nobody can tell what was there before the rule."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
-    known = campaigns.found([world.service], "dc27")
+    known = campaigns.find_rules([world.service], "dc27")
     world.service.unsized = True
-    assert campaigns.found([world.service], "dc27") == known
+    assert campaigns.find_rules([world.service], "dc27") == known
     assert {entry.injection.item.bytes for entry in known} == {100 * GB}
 
 

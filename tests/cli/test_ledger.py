@@ -22,7 +22,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.check import check
 from dc_inject.model import Dataset, State
 from dc_inject.model.errors import LedgerError, MenuError, ServiceError, Temporary, UsageError
-from dc_inject.model.ports import Found, Status
+from dc_inject.model.ports import FoundInjection, Status
 from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, Made, injection, make, run
 from tests.ledger.test_check import CRASH, damage
 from tests.ledger.test_versions import of_another_version
@@ -228,13 +228,13 @@ class Searchable(SimBackend):
 
     since: datetime | None = None
 
-    def ours(self, campaign: str, *, since: datetime | None = None) -> Iterator[Found]:
+    def ours(self, campaign: str, *, since: datetime | None = None) -> Iterator[FoundInjection]:
         self.since = since
         self._call("ours", campaign)
         for key, rule in self.rules.items():
             one = rule.injection
             if one.campaign == campaign:
-                yield Found(
+                yield FoundInjection(
                     key=key, external_id=f"sim-{key}", campaign=campaign, scenario=one.scenario,
                     cycle=one.cycle.start, link=one.link, item=one.item.id, bytes=one.item.bytes,
                     status=Status.MOVING, done=0, moving=one.item.files, stuck=0, created_at=rule.created,

@@ -15,7 +15,7 @@ from dc_inject.cli import common, defaults, trusting
 from dc_inject.credentials import Credential
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model.errors import LedgerError, MenuError, UsageError
-from dc_inject.model.ports import Found
+from dc_inject.model.ports import FoundInjection
 from tests.cli.ending import Files, world_of_files
 from tests.cli.ledgers import CYCLE, START, run
 
@@ -45,7 +45,7 @@ QUESTION = (
 class Fts(SimBackend):
     """A simulated FTS that has no job of ours."""
 
-    def ours(self, campaign: str, *, since: datetime | None) -> Iterator[Found]:
+    def ours(self, campaign: str, *, since: datetime | None) -> Iterator[FoundInjection]:
         del campaign, since
         return iter(())
 

@@ -25,7 +25,7 @@ from dc_inject.model import (
     PoolKey,
     Site,
 )
-from dc_inject.model.plan import Decision, Plan
+from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.planning import pace
 from dc_inject.planning.plan import Account, Demand, Destination, Situation, plan
 from tests.core.builders import LENGTH, NO_LIMITS, START
@@ -110,7 +110,7 @@ class Day:
             )
         if self.down(cycle):
             for key in dues:
-                self._write(key, Decision(key, 0, 0, 0, 0, 0, Held(Hold.API_ERRORS), HOUR, (), 0, 0), 0)
+                self._write(key, FlowDecision(key, 0, 0, 0, 0, 0, Held(Hold.API_ERRORS), HOUR, (), 0, 0), 0)
         else:
             self._carry_out(plan(self._situation(cycle, self.turn(demands))), speaking)
 
@@ -158,7 +158,7 @@ class Day:
             free = (i.bytes for i in self.pools[link.source] if (i.name, link.destination) not in self.resident)
             self._write(decision.key, decision, min(free, default=0))
 
-    def _write(self, key: FlowKey, decision: Decision, smallest: int) -> None:
+    def _write(self, key: FlowKey, decision: FlowDecision, smallest: int) -> None:
         books = self.books[key]
         sizes = [item.bytes for item in decision.items]
         books.injected.append(sum(sizes))

@@ -20,9 +20,9 @@ from dc_inject.model.deletion import (
     CopiedFile,
     CopyFolder,
     NotOurs,
+    ObservedRule,
     RegisteredFile,
     Rule,
-    RuleSeen,
     SampleDataset,
     SampleFile,
     SampleFolder,
@@ -41,7 +41,7 @@ SET = FileSet("one", 7, 1000)
 IN_RUCIO = FileSet("one", 7, 1000, 3, "pre.")
 LINK = Link("A_DISK", "B_DISK")
 MADE = injection(Dataset("cms:/data/1", 10, 2), LINK)
-SEEN = RuleSeen("r1", "dcops", "cms:/data/1", "B_DISK", MADE.key)
+SEEN = ObservedRule("r1", "dcops", "cms:/data/1", "B_DISK", MADE.key)
 RULE = Rule("r1", "dcops", MADE, SEEN)
 PART = Slice(SliceId(Range("cms:/data/BIG", 1, 3, 9)), 10)
 CUT = naming.made_slice(PART, Slicing("user.dcops"), "test", "s", CYCLE.start, LINK)
@@ -59,7 +59,7 @@ def test_what_is_ours_has_an_address() -> None:
     url = f"{PREFIX}/user/ab/{IN_RUCIO.file(3)}"
     assert deletion.address(RegisteredFile(PREFIX, url, IN_RUCIO, 3)) == url
     assert deletion.address(RULE) == "r1"
-    assert deletion.address(replace(RULE, seen=replace(SEEN, key=None))) == "r1"
+    assert deletion.address(replace(RULE, observed=replace(SEEN, key=None))) == "r1"
     assert deletion.address(SliceDataset(SLICE)) == SLICE.item.name.partition(" ")[0]
     assert deletion.address(SampleDataset("user.x", IN_RUCIO.dataset_of(1), IN_RUCIO)).endswith("by3.000001")
 
@@ -115,11 +115,11 @@ NEVER: list[Any] = [
     replace(RULE, id=""),
     replace(RULE, id="r2"),
     replace(RULE, account=""),
-    replace(RULE, seen=replace(SEEN, account="production")),
-    replace(RULE, seen=replace(SEEN, did="cms:/data/2")),
-    replace(RULE, seen=replace(SEEN, rse="C_DISK")),
-    replace(RULE, seen=replace(SEEN, key="")),
-    replace(RULE, seen=replace(SEEN, key=JOB.key)),
+    replace(RULE, observed=replace(SEEN, account="production")),
+    replace(RULE, observed=replace(SEEN, did="cms:/data/2")),
+    replace(RULE, observed=replace(SEEN, rse="C_DISK")),
+    replace(RULE, observed=replace(SEEN, key="")),
+    replace(RULE, observed=replace(SEEN, key=JOB.key)),
     replace(RULE, injection=replace(MADE, campaign="other")),
     replace(RULE, injection=replace(MADE, key=JOB.key)),
     SliceDataset(MADE),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dc_inject.model import FlowKey, Held, Hold, Limits, Link, RseSpec, Site, naming
-from dc_inject.model.plan import Decision
+from dc_inject.model.plan import FlowDecision
 from dc_inject.planning.plan import Account, Demand, Destination, Situation, plan, refill
 from tests.core.builders import CYCLE, GB, LENGTH, START, TB, demand, flow, gbps, items, situation
 
@@ -19,7 +19,7 @@ DUE = int(gbps(8) * 900)  # 900 GB: 1 GB/s for a cycle
 H = timedelta(hours=1)
 
 
-def one(pool: list[int], due: int = DUE, more: dict | None = None, **what) -> Decision:
+def one(pool: list[int], due: int = DUE, more: dict | None = None, **what) -> FlowDecision:
     """The decision for a single link with a pool of these sizes in GB."""
     made = plan(situation([demand(flow(**what), due, **(more or {}))], items(*(s * GB for s in pool))))
     (decision,) = made.decisions
@@ -145,7 +145,7 @@ def test_too_coarse_says_budget_and_the_smallest_that_is_free() -> None:
 # --------------------------------------------------------------------------- what is scarce
 
 
-def two(first: dict, second: dict, pool: list[int], **more) -> dict[FlowKey, Decision]:
+def two(first: dict, second: dict, pool: list[int], **more) -> dict[FlowKey, FlowDecision]:
     """Decisions for two links to one destination, by source."""
     made = plan(
         situation(
@@ -157,7 +157,7 @@ def two(first: dict, second: dict, pool: list[int], **more) -> dict[FlowKey, Dec
     return {decision.key.link.source: decision for decision in made.decisions}
 
 
-def given_bytes(decision: Decision) -> int:
+def given_bytes(decision: FlowDecision) -> int:
     """What a link gets, in GB."""
     return sum(item.bytes for item in decision.items) // GB
 

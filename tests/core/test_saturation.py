@@ -159,7 +159,7 @@ def test_a_rate_from_which_on_transfers_fail_is_found_by_bisection(capacity):
 def test_a_search_ends_with_three_repeats_at_one_rate(capacity):
     """And it goes up by twice as much each time, no further than one trial that is too much."""
     progress = searched(LADDER, Link(capacity * GB))
-    done = [decision.what for decision in progress.decisions]
+    done = [decision.kind for decision in progress.decisions]
     assert done[-4:] == [Next.CONFIRM] * 3 + [Next.STOP]
     assert len({one.rate for one in progress.verdicts[-4:]}) == 1
     assert saturation.up(LADDER) == [2 * GB, 3 * GB, 5 * GB, 9 * GB, 17 * GB, 20 * GB]
@@ -258,5 +258,5 @@ def test_the_interval_is_that_of_students_t():
 def test_a_trial_that_a_later_one_exceeds_counts_no_longer():
     """Then the search goes up again."""
     verdicts = [made(2), made(5, 0.6), made(3.18, 0.99), made(4, 0.99)]
-    assert after(verdicts[:3]).what is Next.BETWEEN
-    assert after(verdicts).what is Next.UP
+    assert after(verdicts[:3]).kind is Next.BETWEEN
+    assert after(verdicts).kind is Next.UP

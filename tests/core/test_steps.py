@@ -140,7 +140,7 @@ def test_who_goes_on_begins_the_step_anew():
     some.stopped(moments[2])
     assert [one.cause and one.cause.code for one in some.verdicts] == ["ended-early"]
     some.resume(START + 600 * MINUTE)
-    assert [one.what for one in some.decisions] == [Next.REPEAT]
+    assert [one.kind for one in some.decisions] == [Next.REPEAT]
     some.take(replace(moments[4], fresh=True))
     assert some.step is not None
     assert (some.rate, len(some.step.readings)) == (GB, 1)

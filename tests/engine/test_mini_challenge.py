@@ -70,7 +70,7 @@ def test_a_link_is_found_within_five_percent(tmp_path, capacity, noise):
     told = conclusion(ladder(4, 4, 40), climbs.verdicts, climbs.decisions)
     assert told.outcome is StepOutcome.REACHED
     assert told.stands / GBPS == pytest.approx(capacity, rel=0.05)
-    assert [decision.what for decision in climbs.decisions][-4:] == [Next.CONFIRM] * 3 + [Next.STOP]
+    assert [decision.kind for decision in climbs.decisions][-4:] == [Next.CONFIRM] * 3 + [Next.STOP]
     assert one.ledger.overrides() == ()
     over = climbs.verdicts[-1].end
     assert not any(row.due for row in one.ledger.rows() if row.cycle.start >= over)
@@ -110,7 +110,7 @@ def test_a_source_with_nothing_that_fits_ends_it_after_two_cycles(tmp_path, satu
     (only,) = climbs.verdicts
     assert (only.outcome, only.cause.code, only.early) == ("inconclusive", "pool-dry", True)
     assert only.why.endswith(", ended early")
-    assert [decision.what for decision in climbs.decisions] == [Next.STOP]
+    assert [decision.kind for decision in climbs.decisions] == [Next.STOP]
     assert one.clock.now() <= START + 4 * CYCLE
 
 
@@ -193,7 +193,7 @@ def test_a_service_that_is_away_is_no_verdict_on_the_link(tmp_path, methods):
     assert all(one.cause.code in {"api-errors", "no-answer", "standstill"} for one in spoilt), spoilt
     assert spoilt or "submit" not in methods
     if spoilt:
-        assert Next.REPEAT in [decision.what for decision in climbs.decisions]
+        assert Next.REPEAT in [decision.kind for decision in climbs.decisions]
 
 
 def test_a_destination_that_is_away_is_no_verdict_on_the_link(tmp_path):
@@ -237,7 +237,7 @@ def test_the_verdict_follows_from_the_ledger_and_another_process_goes_on(tmp_pat
         one.menus = Climbing(lambda: made, ledger=one.ledger, clock=one.clock, progress=progress, who="a test")
         return one.menus
 
-    one.ledger.keep_challenge("asked", readings.asked(steps, until), START)
+    one.ledger.keep_challenge("asked", readings.settings(steps, until), START)
     first = climbs(Progress(steps, until))
     one.run(cycles=5)  # in the middle of the second trial
     first.finish(one.ledger, link.key)
@@ -246,7 +246,7 @@ def test_the_verdict_follows_from_the_ledger_and_another_process_goes_on(tmp_pat
     assert [round(v.rate / GBPS) for v in again.verdicts] == [4, 8]
     assert again.verdicts[-1].early
     one.clock.advance(START + 5 * HOUR)
-    one.ledger.keep_challenge("asked", readings.asked(steps, until), one.clock.now())
+    one.ledger.keep_challenge("asked", readings.settings(steps, until), one.clock.now())
     second = climbs(readings.progress(one.ledger.challenge()))
     one.run()
     assert [round(v.rate / GBPS) for v in second.verdicts[:2]] == [4, 8], "what was judged stays"

@@ -18,7 +18,7 @@ from dc_inject.model import Dataset, Slice, State
 from dc_inject.model.errors import LedgerError, Temporary
 from dc_inject.model.goals import Volume
 from dc_inject.model.items import Slicing, units_of
-from dc_inject.model.ports import Found, Status
+from dc_inject.model.ports import FoundInjection, Status
 from tests.engine.world import (
     CYCLE,
     GB,
@@ -38,14 +38,14 @@ FLOWS = [flow("A", "B", 2), flow("A", "C", 1)]  # 225 and 112.5 GB a cycle
 FTS = {"name": "fts"}
 
 
-def ours(one: World) -> Iterator[Found]:
+def ours(one: World) -> Iterator[FoundInjection]:
     """What the simulated service has of ours, as a real one tells it."""
     for key, rule in one.backend.rules.items():
         made, over = rule.injection, rule.completed is not None
         if rule.ended is not None and rule.injection.link.service.cleans_up:
             continue
         fts = bool(made.job)
-        yield Found(
+        yield FoundInjection(
             key=key,
             external_id=f"sim-{key}",
             campaign=made.campaign,
@@ -65,7 +65,7 @@ def ours(one: World) -> Iterator[Found]:
         )
 
 
-def rebuild(one: World, found: list[Found] | None = None, name: str = "anew"):
+def rebuild(one: World, found: list[FoundInjection] | None = None, name: str = "anew"):
     """Lose the ledger, and make it anew."""
     one.ledger.close()
     one.ledger = LEFT_OPEN.enter_context(Ledger.open(one.path / f"{name}.sqlite", synchronous="OFF"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Dataset, DatasetFilter, FlowKey, Held, Injection, Link, PoolKey, naming
-from dc_inject.model.plan import Decision, Plan
+from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
 
 START = datetime(2027, 2, 8, 10, 0, tzinfo=UTC)
@@ -60,7 +60,7 @@ def plan(injections: Sequence[Injection] = (), cycle: Cycle = CYCLE, **decided: 
         "pool_bytes": 700 * GB,
         **decided,
     }
-    return Plan(cycle, tuple(Decision(key=key, **values) for key in FLOWS), tuple(injections))
+    return Plan(cycle, tuple(FlowDecision(key=key, **values) for key in FLOWS), tuple(injections))
 
 
 def dues(due: int = 450 * GB, held: Held | None = None) -> dict[FlowKey, tuple[int, Held | None]]:

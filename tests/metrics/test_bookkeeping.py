@@ -17,7 +17,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.metrics import Metrics
 from dc_inject.metrics.bookkeeping import COUNTED, GAUGED, LINK
 from dc_inject.model import Cycle, Dataset, FlowKey, Held, Hold, Injection, Link, State, events, naming
-from dc_inject.model.plan import Decision, Plan
+from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
 from tests.metrics.test_counters import drive
 
@@ -56,8 +56,10 @@ def path(tmp_path: Path) -> Iterator[Path]:
         ledger.open_cycle(CYCLE, {GOOD: (450 * GB, None), DRY: (90 * GB, None)}, START)
         some = [injection(number) for number in range(3)]
         nothing = {"cap": 0, "lifetime": timedelta(hours=2), "budget": 0, "items": ()}
-        good = Decision(GOOD, 450 * GB, 470 * GB, forgiven=7, held=None, pool_items=9, pool_bytes=900, **nothing)
-        dry = Decision(
+        good = FlowDecision(
+            GOOD, 450 * GB, 470 * GB, forgiven=7, held=None, pool_items=9, pool_bytes=900, **nothing
+        )
+        dry = FlowDecision(
             DRY, 90 * GB, 90 * GB, forgiven=0, held=Held(Hold.POOL_DRY), pool_items=0, pool_bytes=0, **nothing
         )
         ledger.record_plan(Plan(CYCLE, (good, dry), tuple(some)), START)

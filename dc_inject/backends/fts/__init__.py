@@ -27,7 +27,7 @@ from dc_inject.model.ports import (
     Candidate,
     Clock,
     Endpoint,
-    Found,
+    FoundInjection,
     Identity,
     Observation,
     Outcome,
@@ -207,7 +207,7 @@ class FtsBackend:
         with _understood():
             return limits(self.connection, links)
 
-    def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[Found]:
+    def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[FoundInjection]:
         """Stream the jobs of this campaign (or of another one) that FTS has, found by what they say."""
         with _understood():
             yield from JobList(self.connection, self.name).ours(campaign or self.campaign, since)

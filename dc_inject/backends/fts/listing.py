@@ -19,7 +19,7 @@ from dc_inject.backends.fts.rows import true_size
 from dc_inject.model import Link, naming, urls
 from dc_inject.model.items import label_of_job
 from dc_inject.model.naming import Copy
-from dc_inject.model.ports import Found, Status
+from dc_inject.model.ports import FoundInjection, Status
 from dc_inject.model.redaction import scrub
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class JobList:
     connection: Connection
     service: str
 
-    def ours(self, campaign: str, since: datetime | None) -> Iterator[Found]:
+    def ours(self, campaign: str, since: datetime | None) -> Iterator[FoundInjection]:
         """Stream the jobs of a campaign that are at work, and those that were over after `since`.
 
         A job whose files are not named as ours is left out, whatever it says of itself. The link's source is the
@@ -68,7 +68,7 @@ class JobList:
         rows = told if isinstance(told, list) else [told]
         return {row["job_id"]: tuple(row.get("files") or ()) for row in rows}
 
-    def _found(self, row: Row, files: Sequence[Row]) -> Found | None:
+    def _found(self, row: Row, files: Sequence[Row]) -> FoundInjection | None:
         """Return a job of ours; None when its files' names do not bear out what it says."""
         said, job = _said(row), row["job_id"]
         prefix = str(files[0]["dest_surl"]).rsplit("/", _DEPTH)[0] if files else ""
@@ -82,7 +82,7 @@ class JobList:
         sources = tuple(urls.normal(str(file["source_surl"])) for file in files)
         states = Counter(str(file["file_state"]) for file in files)
         stuck = states["FAILED"] + states["CANCELED"]
-        return Found(
+        return FoundInjection(
             key=copy.key,
             external_id=job,
             campaign=copy.campaign,

@@ -29,7 +29,7 @@ from dc_inject.model.ports import (
     Candidate,
     Clock,
     Endpoint,
-    Found,
+    FoundInjection,
     Identity,
     Observation,
     Outcome,
@@ -156,7 +156,7 @@ class RucioBackend:
         with understood():
             return surveyed(self.connection, pairs)
 
-    def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[Found]:
+    def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[FoundInjection]:
         """Stream the rules of this campaign (or of another one) that Rucio has, found by their comments."""
         with understood():
             yield from self._rules.ours(campaign or self.campaign, since=since)

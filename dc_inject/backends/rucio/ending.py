@@ -16,7 +16,7 @@ from dc_inject.backends.rucio.replica_check import locks_of
 from dc_inject.backends.rucio.rules import Rules, read
 from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Entry
-from dc_inject.model.deletion import NotOurs, Rule, RuleSeen
+from dc_inject.model.deletion import NotOurs, ObservedRule, Rule
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Outcome
 
@@ -55,7 +55,7 @@ class RuleEnding:
                 break
         return outcomes
 
-    def _end(self, entry: Entry, locks: Mapping[str, RuleSeen]) -> str:
+    def _end(self, entry: Entry, locks: Mapping[str, ObservedRule]) -> str:
         rule = entry.external_id or self._rule_of(entry)
         if not rule:
             return ""
@@ -71,23 +71,23 @@ class RuleEnding:
             log.debug("the dataset of %s stays for its lifetime: %s", entry.injection.item.name, trouble.message)
         return rule
 
-    def _locks(self, entries: Sequence[Entry]) -> dict[str, RuleSeen]:
+    def _locks(self, entries: Sequence[Entry]) -> dict[str, ObservedRule]:
         """Return what the locks of datasets tell of the rules of entries, by rule."""
         known = {entry.external_id: entry for entry in entries if entry.external_id}
         dids = [Did.of_item(entry.injection.item.id) for entry in known.values()]
         rows = locks_of(self.connection, dids) if dids else []
         return {
-            rule: RuleSeen(rule, str(row["account"]), str(Did.of(row)), str(row["rse"]))
+            rule: ObservedRule(rule, str(row["account"]), str(Did.of(row)), str(row["rse"]))
             for row in rows
             if (rule := str(row["rule_id"])) in known
         }
 
-    def _seen(self, rule: str, entry: Entry) -> RuleSeen:
+    def _seen(self, rule: str, entry: Entry) -> ObservedRule:
         """Return what a rule tells of itself; one that is of nobody we know has a key that is none."""
         row: Row = self.connection.call("get_replication_rule", rule)
         found = read(row, entry.injection.link.through)
         key = found.key if found is not None else ""
-        return RuleSeen(str(row["id"]), str(row["account"]), str(Did.of(row)), str(row["rse_expression"]), key)
+        return ObservedRule(str(row["id"]), str(row["account"]), str(Did.of(row)), str(row["rse_expression"]), key)
 
     def _has_gone(self, rule: str, error: ServiceError) -> bool:
         """Whether a rule whose end was left without an answer is gone.

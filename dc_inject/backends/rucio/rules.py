@@ -18,7 +18,7 @@ from dc_inject.backends.rucio.slice_datasets import Slices
 from dc_inject.model import Injection, Link, Slice, items, naming
 from dc_inject.model.errors import NeedsOperator, NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.items import ItemId, SliceId
-from dc_inject.model.ports import Found, Outcome, Status
+from dc_inject.model.ports import FoundInjection, Outcome, Status
 from dc_inject.model.redaction import scrub
 from dc_inject.planning import lifetime
 
@@ -36,7 +36,7 @@ _STATUS = {
 }
 
 
-def read(row: Row, service: str) -> Found | None:
+def read(row: Row, service: str) -> FoundInjection | None:
     """Return a rule of ours; None when its comment says that it is not."""
     said = naming.read_comment(row["comments"])
     if said is None:
@@ -48,7 +48,7 @@ def read(row: Row, service: str) -> Found | None:
     created = utc(row["created_at"])
     if created is None:
         raise ValueError("a rule has no time of its birth")
-    return Found(
+    return FoundInjection(
         key=naming.key(campaign, scenario, cycle, link, str(item)),
         external_id=name(row["id"]),
         campaign=campaign,
@@ -103,7 +103,7 @@ class Rules:
 
     # ------------------------------------------------------------------ find
 
-    def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[Found]:
+    def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[FoundInjection]:
         """Stream our account's rules by their comments: of one campaign, or of all.
 
         Rucio has no index for it: for recovery, and for ending without a ledger; not for every cycle.
@@ -116,7 +116,7 @@ class Rules:
             if found is not None and campaign in {None, found.campaign}:
                 yield found
 
-    def find(self, item: ItemId, destination: str) -> tuple[Found | None, int]:
+    def find(self, item: ItemId, destination: str) -> tuple[FoundInjection | None, int]:
         """Return our rule for a dataset and destination, and how many rules our account has for the two."""
         did = Did.of_item(item)
         filters = {
