@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import status, tables
+from dc_inject.cli import closing_table, tables
 from dc_inject.ledger import SummaryLine
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import units
@@ -48,9 +48,9 @@ FORECAST = (
 
 def show(fmt: str, campaign: str, ledger: Reader, world: World, start: datetime, end: datetime, seed: int) -> None:
     """Print it all: as tables, as one JSON object, or the closing table as CSV."""
-    closing = status.totals(campaign, ledger)
+    closing = closing_table.totals(campaign, ledger)
     if fmt == "csv":
-        tables.emit("csv", status.SUMMARY, closing["links"])
+        tables.emit("csv", closing_table.SUMMARY, closing["links"])
         return
     report: dict[str, Any] = {
         "campaign": campaign,
@@ -70,7 +70,9 @@ def show(fmt: str, campaign: str, ledger: Reader, world: World, start: datetime,
         return
     many = len(report["links"]) > MOST_ROWS
     rows = [report["total"]] if many else [*report["links"], report["total"]]
-    tables.emit("table", status.SUMMARY, rows, f"closing table of {campaign} in {world.grid.name}, seed {seed}")
+    tables.emit(
+        "table", closing_table.SUMMARY, rows, f"closing table of {campaign} in {world.grid.name}, seed {seed}"
+    )
     filled = [row for row in report["storages"] if row["most_used"]]
     for columns, rows in (
         (STORAGES, filled),

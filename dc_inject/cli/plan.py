@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,9 @@ from dc_inject.cli import active_overrides, common, inventory_file, params, plot
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row
+from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
-from dc_inject.model import Campaign, Cycle, Entry, FlowKey, Injection, Item, units
+from dc_inject.model import Campaign, Cycle, Entry, FlowKey, Injection, units
 from dc_inject.model.errors import DcInjectError, ServiceError, UsageError
 from dc_inject.model.ports import Backend
 from dc_inject.system import files
@@ -117,28 +118,16 @@ def plan(
     common.talk(quiet=True)
     drafts = files.read_menus(menus)
     campaign = common.one_campaign(drafts)
-    services = {service for draft in drafts for service in draft.services}
-    clock = SimClock(at)
-    backends: dict[str, Backend]
+    clock, file = SimClock(at), common.ledger_file(ledger_path, campaign)
     admits: Callable[[Campaign], None] = trusting.admit if inventory is None else lambda _: None
     if inventory is not None:
-        stock = inventory_file.read_inventory(inventory)
-        backends = {service: _simulated(service, clock, stock) for service in services}
+        backends = _offline(drafts, inventory, clock)
     else:
-        trusting.recall_from(common.ledger_file(ledger_path, campaign), campaign)
-        with _asking(ServiceError, UsageError):
-            live = common.backends(
-                services,
-                campaign=campaign,
-                clock=SystemClock(),
-                observer=Silent(),
-                timeout=timeout,
-                endpoint=common.menus_endpoint(drafts),
-            )
-        backends = {service: DryBackend(backend, clock) for service, backend in live.items()}
+        trusting.recall_from(file, campaign)
+        backends = _online(drafts, campaign, clock, timeout)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_asking(ServiceError))
-        path = stack.enter_context(common.copy_of(common.ledger_file(ledger_path, campaign)))
+        path = stack.enter_context(common.copy_of(file))
         ledger = stack.enter_context(Ledger.open(path))
         for line in active_overrides.standing(ledger):
             click.echo(line, err=True)
@@ -191,8 +180,28 @@ def _asking(*errors: type[DcInjectError]) -> Iterator[None]:
         raise
 
 
-def _simulated(service: str, clock: SimClock, items: dict[str, list[Item]]) -> SimBackend:
-    return SimBackend(clock, items, name=service)
+def _offline(drafts: Iterable[MenuDraft], inventory: Path, clock: SimClock) -> dict[str, Backend]:
+    """Return simulated services, whose sources have the datasets of a CSV file."""
+    items = inventory_file.read_inventory(inventory)
+    return {service: SimBackend(clock, items, name=service) for service in _services(drafts)}
+
+
+def _online(drafts: Sequence[MenuDraft], campaign: str, clock: SimClock, timeout: float) -> dict[str, Backend]:
+    """Return the services of menus as they are now; what would change anything there is only simulated."""
+    with _asking(ServiceError, UsageError):
+        backends = common.backends(
+            _services(drafts),
+            campaign=campaign,
+            clock=SystemClock(),
+            observer=Silent(),
+            timeout=timeout,
+            endpoint=common.menus_endpoint(drafts),
+        )
+    return {service: DryBackend(backend, clock) for service, backend in backends.items()}
+
+
+def _services(drafts: Iterable[MenuDraft]) -> set[str]:
+    return {service for draft in drafts for service in draft.services}
 
 
 def _stand_at(ledger: Ledger, first: Cycle, now: datetime) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from dc_inject.backends.dry import DryBackend
-from dc_inject.cli import active_overrides, common, hangup, params, status, tables, trusting
+from dc_inject.cli import active_overrides, closing_table, common, hangup, params, tables, trusting
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
@@ -225,10 +225,10 @@ def _scratch() -> Iterator[Ledger]:
 
 def _show_totals(campaign: str, ledger: Ledger) -> None:
     """Print the closing table; of many links the total only."""
-    closing = status.totals(campaign, ledger)
+    closing = closing_table.totals(campaign, ledger)
     many = len(closing["links"]) > MOST_ROWS
     rows = [closing["total"]] if many else [*closing["links"], closing["total"]]
-    tables.emit("table", status.SUMMARY, rows, f"closing table of {campaign}")
+    tables.emit("table", closing_table.SUMMARY, rows, f"closing table of {campaign}")
     if many:
         log.info("all %d links: `dc-inject status %s --summary`", len(closing["links"]), campaign)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,9 +12,10 @@ from typing import Any
 
 import click
 
-from dc_inject.cli import common, tables
+from dc_inject.cli import closing_table, common, tables
+from dc_inject.cli.closing_table import GOAL, LINK, about, goals_of, link_cells, size
 from dc_inject.engine import controlling, readings
-from dc_inject.ledger import LedgerView, Row, SummaryLine
+from dc_inject.ledger import LedgerView, Row
 from dc_inject.ledger.lock import lock_file
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, State, overrides, units
@@ -34,46 +34,15 @@ CHANGES = 10  # how many of the last ones are shown
 NOTES = 5
 
 
-class About(int):
-    """A number of bytes of which a part is an estimate."""
-
-
-def size(value: int) -> str:
-    """Return a size for people, with `~` where it is an estimate."""
-    return ("~" if isinstance(value, About) else "") + units.format_size(value)
-
-
 def numbers(numbers: Mapping[str, Any]) -> str:
     """Return the numbers of a hold for people."""
     return format_numbers(numbers)
-
-
-def _holds(held: Mapping[str, int]) -> str:
-    return ", ".join(f"{cycles} {hold}" for hold, cycles in held.items())
-
-
-def _goal(goal: Mapping[str, int]) -> str:
-    """Say a goal, and how far it is reached: `volume 2 PB, 53.0 % moved`."""
-    if "volume" in goal:
-        part = goal["moved"] / goal["volume"] if goal["volume"] else 1.0
-        return f"volume {size(goal['volume'])}, {tables.percent(part)} moved"
-    if "again" in goal:
-        return "again when complete"
-    if "then" in goal:
-        return "second hop"
-    return f"keep {size(goal['keep'])}, {size(goal['on_its_way'])} on its way" if goal else ""
 
 
 def _subject(subject: str) -> str:
     return overrides.shown(subject, "everything")
 
 
-LINK = (
-    tables.Column("scenario", "scenario"),
-    tables.Column("source", "source"),
-    tables.Column("destination", "destination"),
-    tables.Column("service", "service", quiet=True),
-)
 ROWS = (
     *LINK,
     tables.Column("target", "target", units.format_rate, right=True, spare=3),
@@ -89,29 +58,13 @@ ROWS = (
     tables.Column("held", "held"),
     tables.Column("harmless", "harmless", quiet=True),
     tables.Column("numbers", "why", numbers, spare=1),
-    tables.Column("goal", "goal", _goal, spare=2),
+    GOAL,
 )
 IN_WORDS = {"intended": "planned", "called": "in doubt"}  # states of which a rule or job is not known to be there
 WAITED_FOR = "without an answer yet"  # what is called, as long as an injector may hear of it
 BEFORE = (
     tables.Column("scenario", "held in the cycle before"),
     *(column for column in ROWS if column.key in {"source", "destination", "due", "injected", "held", "numbers"}),
-)
-SUMMARY = (
-    *LINK,
-    tables.Column("due", "due", size, right=True),
-    tables.Column("injected", "injected", size, right=True),
-    tables.Column("injected_ratio", "inj/due", tables.percent, right=True),
-    tables.Column("moved", "moved", size, right=True),
-    tables.Column("moved_estimated", "estimated", size, quiet=True),
-    tables.Column("moved_ratio", "moved/inj", tables.percent, right=True, spare=1),
-    tables.Column("rules", "rules, jobs", right=True, spare=5),
-    tables.Column("forgiven", "forgiven", size, right=True, spare=4),
-    tables.Column("cycles", "cycles", quiet=True),
-    tables.Column("held", "held (cycles)", _holds),
-    tables.Column("harmless", "harmless (cycles)", _holds, spare=6),
-    tables.Column("failed_files", "failed files", _holds, spare=3),
-    tables.Column("goal", "goal", _goal, spare=2),
 )
 CONTROL = (
     *LINK,
@@ -187,7 +140,7 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
     with LedgerView.open(path) as view, view.snapshot():
         name = common.own_ledger(view, campaign, path)
         if summary:
-            closing = totals(name, view)
+            closing = closing_table.totals(name, view)
             rows = [*closing["links"], closing["total"]] if fmt == "table" else closing["links"]
             shown = closing
         else:
@@ -196,7 +149,7 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
     if fmt == "json":
         tables.emit_json(shown)
     elif fmt == "csv" or summary:
-        tables.emit(fmt, SUMMARY if summary else ROWS, rows)
+        tables.emit(fmt, closing_table.SUMMARY if summary else ROWS, rows)
     else:
         _print(shown)
 
@@ -206,7 +159,7 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
 
 def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
     """Return how a campaign stands now; the keys are an interface, described in docs/reference/status.md."""
-    cycle, goals = view.last_cycle(), _goals(view)
+    cycle, goals = view.last_cycle(), goals_of(view)
     return {
         "campaign": campaign,
         "ledger": str(view.path),
@@ -220,7 +173,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
             "joined": tables.moment(joined(view, cycle)),
         },
         "rows": rows(view),
-        "ramping": [{**_link(link.key), "carries": link.carries, "until": tables.moment(link.until)}
+        "ramping": [{**link_cells(link.key), "carries": link.carries, "until": tables.moment(link.until)}
                     for link in readings.ramping(view, now)],
         "held_before": [] if cycle is None else [
             _row(row, goals, view.since) for row in view.rows(cycle=_before(cycle)) if row.held
@@ -253,7 +206,7 @@ def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:
 
 def rows(view: Reader) -> list[dict[str, Any]]:
     """Return the rows of the last cycle, a link each."""
-    cycle, goals = view.last_cycle(), _goals(view)
+    cycle, goals = view.last_cycle(), goals_of(view)
     return [] if cycle is None else [_row(row, goals, view.since) for row in view.rows(cycle=cycle)]
 
 
@@ -271,37 +224,6 @@ def _before(cycle: Cycle) -> Cycle:
     return Cycle(cycle.start - cycle.length, cycle.length)
 
 
-def totals(campaign: str, view: Reader) -> dict[str, Any]:
-    """Return the closing table; the keys are an interface, described in docs/reference/status.md."""
-    lines, failures, goals = view.summary(), view.failures(), _goals(view)
-    return {
-        "campaign": campaign,
-        "ledger": str(view.path),
-        "links": [
-            {**_link(line.key), **_sums([line], failures), "goal": goals.get(line.key, {})} for line in lines
-        ],
-        "total": {
-            "scenario": "total",
-            "source": "",
-            "destination": "",
-            "service": "",
-            **_sums(lines, failures),
-            "goal": {},
-        },
-    }
-
-
-def _goals(view: Reader) -> dict[FlowKey, dict[str, int]]:
-    """Return what links are to reach beside their rate, and where they stand."""
-    accounts = view.accounts()
-    return {
-        key: {"volume": size, "moved": accounts[key].moved}
-        if kind == "volume"
-        else {kind: size if kind == "keep" else 1, "on_its_way": accounts[key].coming}
-        for key, (kind, size) in view.goals().items()
-    }
-
-
 def _injector(view: LedgerView) -> dict[str, Any] | None:
     who = view.holder()
     if who is None:
@@ -310,42 +232,15 @@ def _injector(view: LedgerView) -> dict[str, Any] | None:
     return {"who": who, "since": tables.moment(datetime.fromtimestamp(since, UTC))}
 
 
-def _sums(lines: Sequence[SummaryLine], failures: Mapping[FlowKey, Mapping[str, int]]) -> dict[str, Any]:
-    """Add up links; of ratios, those of the sums. Cycles are those in which any of them was due something."""
-    due, injected = sum(line.due for line in lines), sum(line.injected for line in lines)
-    moved, estimated = sum(line.moved for line in lines), sum(line.estimated for line in lines)
-    held: Counter[str] = Counter()
-    harmless: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    for line in lines:
-        failed.update(failures.get(line.key, {}))
-        for hold, cycles in line.holds.items():
-            (harmless if hold.harmless else held)[hold.value] += cycles
-    return {
-        "due": due,
-        "injected": injected,
-        "injected_ratio": _ratio(injected, due),
-        "moved": _about(moved, estimated),
-        "moved_estimated": estimated,
-        "moved_ratio": _ratio(moved, injected),
-        "rules": sum(line.rules for line in lines),
-        "forgiven": sum(line.forgiven for line in lines),
-        "cycles": max((line.cycles for line in lines), default=0),
-        "held": dict(held.most_common()),
-        "harmless": dict(harmless.most_common()),
-        "failed_files": dict(failed.most_common()),
-    }
-
-
 def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | None) -> dict[str, Any]:
     begin = row.cycle.start if since is None or since >= row.cycle.end else max(row.cycle.start, since)
     return {
-        **_link(row.key),
+        **link_cells(row.key),
         "target": row.due / (row.cycle.end - begin).total_seconds(),
         "due": row.due,
         "budget": row.budget,
         "injected": row.injected,
-        "moved": _about(row.moved, row.estimated),
+        "moved": about(row.moved, row.estimated),
         "moved_estimated": row.estimated,
         "forgiven": row.forgiven,
         "rules": row.rules,
@@ -358,30 +253,12 @@ def _row(row: Row, goals: Mapping[FlowKey, dict[str, int]], since: datetime | No
     }
 
 
-def _link(key: FlowKey) -> dict[str, Any]:
-    link = key.link
-    return {
-        "scenario": key.scenario,
-        "source": link.source,
-        "destination": link.destination,
-        "service": link.through,
-    }
-
-
 def _timed(values: Mapping[str, Any]) -> dict[str, Any]:
     return {k: tables.moment(v) if isinstance(v, datetime) else v for k, v in values.items()}
 
 
 def _left(until: datetime | None, now: datetime) -> int | None:
     return None if until is None else round((until - now).total_seconds())
-
-
-def _about(value: int, estimated: int) -> int:
-    return About(value) if estimated > 0 else value
-
-
-def _ratio(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
 
 
 # --------------------------------------------------------------------------- what a person sees

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import plan, status, tables
+from dc_inject.cli import closing_table, plan, status, tables
 from tests.cli.ledgers import FNAL, KIT, MESH, make, run
 
 GB = 10**9
@@ -45,7 +45,7 @@ def printed(columns, rows, most: int, capsys: pytest.CaptureFixture[str]) -> lis
 @pytest.mark.parametrize("most", [80, 120])
 @pytest.mark.parametrize(
     ("columns", "more"),
-    [(status.ROWS, HELD), (status.BEFORE, HELD), (status.SUMMARY, SUMS), (plan.COLUMNS, HELD)],
+    [(status.ROWS, HELD), (status.BEFORE, HELD), (closing_table.SUMMARY, SUMS), (plan.COLUMNS, HELD)],
     ids=["rows", "before", "summary", "plan"],
 )
 def test_a_table_fits_and_no_number_is_folded(columns, more, most: int, capsys) -> None:

@@ -1,0 +1,145 @@
+"""The closing table: what each link was due, got and moved since its campaign began, and all of them together.
+
+`dc-inject status --summary` shows it at any time, `run` at its end, and `simulate` for its forecast. It comes from
+the running totals of the ledger, not from single cycles. Holds are counted in cycles, the harmless ones in a
+column of their own. In tables, `~` marks bytes that are partly an estimate.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dc_inject.cli import tables
+from dc_inject.ledger import SummaryLine
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import FlowKey, units
+
+
+class About(int):
+    """A number of bytes of which a part is an estimate."""
+
+
+def size(value: int) -> str:
+    """Return a size for people, with `~` where it is an estimate."""
+    return ("~" if isinstance(value, About) else "") + units.format_size(value)
+
+
+def _holds(held: Mapping[str, int]) -> str:
+    return ", ".join(f"{cycles} {hold}" for hold, cycles in held.items())
+
+
+def _goal(goal: Mapping[str, int]) -> str:
+    """Say a goal, and how far it is reached: `volume 2 PB, 53.0 % moved`."""
+    if "volume" in goal:
+        part = goal["moved"] / goal["volume"] if goal["volume"] else 1.0
+        return f"volume {size(goal['volume'])}, {tables.percent(part)} moved"
+    if "again" in goal:
+        return "again when complete"
+    if "then" in goal:
+        return "second hop"
+    return f"keep {size(goal['keep'])}, {size(goal['on_its_way'])} on its way" if goal else ""
+
+
+LINK = (
+    tables.Column("scenario", "scenario"),
+    tables.Column("source", "source"),
+    tables.Column("destination", "destination"),
+    tables.Column("service", "service", quiet=True),
+)
+GOAL = tables.Column("goal", "goal", _goal, spare=2)
+SUMMARY = (
+    *LINK,
+    tables.Column("due", "due", size, right=True),
+    tables.Column("injected", "injected", size, right=True),
+    tables.Column("injected_ratio", "inj/due", tables.percent, right=True),
+    tables.Column("moved", "moved", size, right=True),
+    tables.Column("moved_estimated", "estimated", size, quiet=True),
+    tables.Column("moved_ratio", "moved/inj", tables.percent, right=True, spare=1),
+    tables.Column("rules", "rules, jobs", right=True, spare=5),
+    tables.Column("forgiven", "forgiven", size, right=True, spare=4),
+    tables.Column("cycles", "cycles", quiet=True),
+    tables.Column("held", "held (cycles)", _holds),
+    tables.Column("harmless", "harmless (cycles)", _holds, spare=6),
+    tables.Column("failed_files", "failed files", _holds, spare=3),
+    GOAL,
+)
+
+
+def totals(campaign: str, view: Reader) -> dict[str, Any]:
+    """Return the closing table; the keys are an interface, described in docs/reference/status.md."""
+    lines, failures, goals = view.summary(), view.failures(), goals_of(view)
+    return {
+        "campaign": campaign,
+        "ledger": str(view.path),
+        "links": [
+            {**link_cells(line.key), **_sums([line], failures), "goal": goals.get(line.key, {})} for line in lines
+        ],
+        "total": {
+            "scenario": "total",
+            "source": "",
+            "destination": "",
+            "service": "",
+            **_sums(lines, failures),
+            "goal": {},
+        },
+    }
+
+
+def goals_of(view: Reader) -> dict[FlowKey, dict[str, int]]:
+    """Return what links are to reach beside their rate, and where they stand."""
+    accounts = view.accounts()
+    return {
+        key: {"volume": size, "moved": accounts[key].moved}
+        if kind == "volume"
+        else {kind: size if kind == "keep" else 1, "on_its_way": accounts[key].coming}
+        for key, (kind, size) in view.goals().items()
+    }
+
+
+def link_cells(key: FlowKey) -> dict[str, Any]:
+    """Return the values of the columns `LINK`."""
+    link = key.link
+    return {
+        "scenario": key.scenario,
+        "source": link.source,
+        "destination": link.destination,
+        "service": link.through,
+    }
+
+
+def about(value: int, estimated: int) -> int:
+    """Return bytes so that `size` marks them where so many of them are an estimate."""
+    return About(value) if estimated > 0 else value
+
+
+def _sums(lines: Sequence[SummaryLine], failures: Mapping[FlowKey, Mapping[str, int]]) -> dict[str, Any]:
+    """Add up links; of ratios, those of the sums. Cycles are those in which any of them was due something."""
+    due, injected = sum(line.due for line in lines), sum(line.injected for line in lines)
+    moved, estimated = sum(line.moved for line in lines), sum(line.estimated for line in lines)
+    held: Counter[str] = Counter()
+    harmless: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for line in lines:
+        failed.update(failures.get(line.key, {}))
+        for hold, cycles in line.holds.items():
+            (harmless if hold.harmless else held)[hold.value] += cycles
+    return {
+        "due": due,
+        "injected": injected,
+        "injected_ratio": _ratio(injected, due),
+        "moved": about(moved, estimated),
+        "moved_estimated": estimated,
+        "moved_ratio": _ratio(moved, injected),
+        "rules": sum(line.rules for line in lines),
+        "forgiven": sum(line.forgiven for line in lines),
+        "cycles": max((line.cycles for line in lines), default=0),
+        "held": dict(held.most_common()),
+        "harmless": dict(harmless.most_common()),
+        "failed_files": dict(failed.most_common()),
+    }
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
