@@ -9,7 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from dc_inject.menu import fields as f
-from dc_inject.menu import validation
+from dc_inject.menu import validation, values
 from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Map, Node, Seq, Text
 from dc_inject.menu.validation import MenuModel
@@ -54,7 +54,7 @@ class Datasets(MenuModel):
     containers: f.Dids | None = Field(None, description="Containers whose datasets are taken")
     file: f.DidFile | None = Field(None, description="A file of DIDs, one a line")
     exclude: f.Dids | None = Field(None, description="Patterns of DIDs that are never taken")
-    files: f.Counts | None = Field(None, description="Bounds on the number of files of a dataset")
+    files: f.Counts | None = Field(None, description=f"Bounds on the files of a dataset, up to {values.MOST}")
     mean_file: f.Sizes | None = Field(None, description="Bounds on the mean file size of a dataset")
     order: f.TakeOrder | None = Field(None, description="In which order datasets are taken")
     slices: Annotated[SlicesEntry, BeforeValidator(_scope, json_schema_input_type=SlicesEntry | str)] | None = (
@@ -256,8 +256,8 @@ class LimitsEntry(MenuModel):
 
     total: f.Rate | None = Field(None, description="All links together")
     per_site: f.Rate | None = Field(None, description="Each site, each direction")
-    rules_per_hour: f.Count | None = None
-    files_in_flight: f.Count | None = None
+    rules_per_hour: f.Count | None = Field(None, description=f"Rules made in any hour, 1 to {values.MOST}")
+    files_in_flight: f.Count | None = Field(None, description=f"Files in flight, 1 to {values.MOST}")
 
 
 class FtsEntry(MenuModel):

@@ -23,6 +23,8 @@ _CLOCK = re.compile(r"(?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9])")
 _SIZE_UNIT = re.compile(r"[0-9.\s]*(?P<unit>[A-Za-z]+)")
 _FIRST_YEAR, _LAST_YEAR = 2000, 2199
 
+MOST = 1_000_000_000  # of whatever a menu counts, such as files or rules
+
 
 class WrongError(ValueError):
     """A text that does not mean what it should; says why, and with `hint` what to write instead.
@@ -155,12 +157,15 @@ def share(text: str) -> float:
     return float(text)
 
 
-def counts(text: str) -> tuple[int, int]:
-    """Read bounds on a number, both inclusive: `1..1000`."""
+def counts(text: str, least: int = 0, most: int = MOST) -> tuple[int, int]:
+    """Read bounds on a number, both inclusive: `1..1000`; what they let pass may not be 0 alone."""
     low, high = _bounds(text, "1..1000")
     if not _WHOLE.fullmatch(low) or not _WHOLE.fullmatch(high):
         _not(text, "bounds on a number", "1..1000")
-    return _ordered(int(low), int(high), text)
+    first, last = _ordered(int(low), int(high), text)
+    if not least <= first <= last <= most:
+        raise WrongError(f"{text!r} is not within {least} to {most}", f"write bounds such as 2..{min(most, 200)}")
+    return first, last
 
 
 def sizes(text: str) -> tuple[int, int]:
@@ -265,6 +270,8 @@ def _bounds(text: str, example: str) -> tuple[str, str]:
 def _ordered(low: int, high: int, text: str) -> tuple[int, int]:
     if low > high:
         raise WrongError(f"{text!r} has its lower bound above its upper bound", "write the smaller bound first")
+    if not high:
+        raise WrongError(f"{text!r} lets nothing pass but 0", "write an upper bound above 0")
     return low, high
 
 

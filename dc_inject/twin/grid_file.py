@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, Field, PlainValidator
@@ -65,16 +66,6 @@ def _weight(text: str) -> float:
     return value
 
 
-def _counts(most: int) -> Callable[[str], tuple[int, int]]:
-    def read(text: str) -> tuple[int, int]:
-        low, high = values.counts(text)
-        if not 1 <= low <= high <= most:
-            raise WrongError(f"{text!r} is not within 1 to {most}", f"write bounds such as 2..{min(most, 200)}")
-        return low, high
-
-    return read
-
-
 def _pattern(text: str) -> str:
     source, colon, destination = text.partition(":")
     if not colon or not source or not destination:
@@ -86,8 +77,8 @@ Seconds = Annotated[float, _of(_short, "30 min")]
 Interval = Annotated[float, _of(_long, "1 min")]
 Times = Annotated[float, _of(_times, "20")]
 Weight = Annotated[float, _of(_weight, "0.3")]
-Actives = Annotated[tuple[int, int], _of(_counts(10_000), "2..130")]
-Files = Annotated[tuple[int, int], _of(_counts(100_000), "10..100")]
+Actives = Annotated[tuple[int, int], _of(partial(values.counts, least=1, most=10_000), "2..130")]
+Files = Annotated[tuple[int, int], _of(partial(values.counts, least=1, most=100_000), "10..100")]
 Pattern = Annotated[str, _of(_pattern, "T2_CH_CERN:T1_DE_KIT_Disk")]
 Name = Annotated[str, _of(str, "T2_CH_CERN")]
 Number = Annotated[int, Field(ge=0, le=1_000_000)]

@@ -198,6 +198,18 @@ SCENARIO = "scenarios:\n  one:\n    from: A\n    to: B\n    rate: 10 Gb/s"  # be
             "has its lower bound above its upper bound",
             "smaller",
         ),
+        (
+            text(defaults="defaults: {datasets: {did: 'a:b', files: 1..1000000000000}}"),
+            8,
+            "`files`: '1..1000000000000' is not within 0 to 1000000000",
+            "2..200",
+        ),
+        (
+            text(defaults="defaults: {datasets: {did: 'a:b', mean_file: 0..0 GB}}"),
+            8,
+            "`mean_file`: '0..0 GB' lets nothing pass but 0",
+            "above 0",
+        ),
         (text(defaults="defaults: {cycle: 0 s, datasets: {did: 'a:b'}}"), 8, "shorter than a second", "15 min"),
         (
             text(x="exclude:\n  - {from: 2027-02-08 12:00, to: 2027-02-08 13:00, reason: x}"),
