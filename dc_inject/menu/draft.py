@@ -10,8 +10,9 @@ from dc_inject.menu import checks, terms, values
 from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.includes import Load, Reading
 from dc_inject.menu.nodes import Map, Text
-from dc_inject.menu.schema import VERSION, Document, validate
+from dc_inject.menu.schema import Document, validate
 from dc_inject.menu.shares_and_meshes import FlowWriter, check_twice
+from dc_inject.menu.validation import is_from_the_future
 from dc_inject.model import Exclusion, Limits, Menu, RseSpec, Site
 from dc_inject.model.errors import MenuError
 
@@ -65,7 +66,7 @@ def read(text: str | bytes, name: str, load: Load | None = None) -> MenuDraft:
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
     mapping = reading.document(data)
     document = None
-    if mapping is not None and not _from_the_future(mapping, reading):
+    if mapping is not None and not is_from_the_future(mapping, "menu", reading):
         _take_zone(mapping, reading)
         document = validate(mapping, reading)
     if document is None:
@@ -90,20 +91,6 @@ def names_of_sites(data: bytes, name: str, load: Load | None = None) -> frozense
         raise MenuError(reading.problems)
     rses = (site.get("rses") for site in sites.values() if isinstance(site, Map))
     return frozenset({*sites, *(rse for one in rses if isinstance(one, Map) for rse in one)})
-
-
-def _from_the_future(mapping: Map, reading: Reading) -> bool:
-    """Tell whether a menu is of a later version: nothing else about it can be judged then."""
-    given = mapping.get("menu")
-    number = given.strip() if isinstance(given, Text) else ""
-    if isinstance(given, Text) and number.isascii() and number.isdigit() and number.lstrip("0") > str(VERSION):
-        reading.complain(
-            given.place,
-            f"`menu: {number:.9}` is from a newer dc_inject",
-            "install a newer version, or write `menu: 1`",
-        )
-        return True
-    return False
 
 
 def _take_zone(mapping: Map, reading: Reading) -> None:

@@ -15,8 +15,6 @@ from dc_inject.menu.nodes import Map, Node, Seq, Text
 from dc_inject.menu.validation import MenuModel
 from dc_inject.menu.values import WrongError
 
-VERSION = 1
-
 
 class Lifetime(MenuModel):
     """How long a rule may live; what is asked for lies between."""

@@ -7,6 +7,7 @@ there is told in the same go. A model knows which keys were cut (`written`), so 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, get_args, get_origin
 
@@ -110,6 +111,17 @@ class _Spot(NamedTuple):
     key: str
     holder: Node  # of what is cut out
     path: Path
+
+
+def is_from_the_future(root: Map, key: str, reading: Reading) -> bool:
+    """Complain of a document whose `key` says a later version: nothing else about it can be judged then."""
+    given = root.get(key)
+    number = given.strip() if isinstance(given, Text) else ""
+    if not isinstance(given, Text) or not re.fullmatch("[0-9]{1,9}", number) or int(number) <= values.VERSION:
+        return False
+    hint = f"this release reads version {values.VERSION}: install a newer one, or write `{key}: {values.VERSION}`"
+    reading.complain(given.place, f"`{key}: {number}` is from a newer dc_inject", hint)
+    return True
 
 
 def validated(model: type[M], data: Map, reading: Reading, parts: Mapping[str, type[MenuModel]]) -> M | None:
@@ -240,7 +252,7 @@ def _expected(details: ErrorDetails, spot: _Spot) -> str:
         for name in ("ge", "le")
         if hasattr(limit, name)
     }
-    return f"a whole number from {bounds.get('ge', 0)}" + (f" to {bounds['le']}" if "le" in bounds else " on")
+    return f"a whole number from {bounds['ge']} to {bounds['le']}"
 
 
 def parts_of(annotation: object) -> Iterator[object]:

@@ -23,6 +23,7 @@ _CLOCK = re.compile(r"(?P<hour>[01][0-9]|2[0-3]):(?P<minute>[0-5][0-9])")
 _SIZE_UNIT = re.compile(r"[0-9.\s]*(?P<unit>[A-Za-z]+)")
 _FIRST_YEAR, _LAST_YEAR = 2000, 2199
 
+VERSION = 1  # of menus and of grid files
 MOST = 1_000_000_000  # of whatever a menu counts, such as files or rules
 
 
@@ -58,6 +59,16 @@ def explain(error: ValueError) -> tuple[str, str]:
         return error.message, error.hint
     message, _, hint = str(error).rpartition("; ")
     return (message, hint) if message else (hint, "write a value of a usual size")
+
+
+def version(text: str) -> int:
+    """Read the version of a format."""
+    if text != str(VERSION):
+        raise WrongError(
+            f"{shown(text)!r} is not a version of the format",
+            f"this release reads version {VERSION}: write {VERSION}",
+        )
+    return VERSION
 
 
 def rate(text: str) -> float:

@@ -17,7 +17,7 @@ from dc_inject.menu import fields as f
 from dc_inject.menu import nodes, values
 from dc_inject.menu.includes import Reading
 from dc_inject.menu.nodes import Map, Node, Text
-from dc_inject.menu.validation import MenuModel, validated
+from dc_inject.menu.validation import MenuModel, is_from_the_future, validated
 from dc_inject.menu.values import WrongError
 from dc_inject.model import units
 from dc_inject.model.errors import MenuError
@@ -232,7 +232,7 @@ def read(data: bytes, name: str) -> g.Grid:
     reading = Reading(name, None)
     root = nodes.compose(data, name, reading.complain, "grid: 1")
     document = None
-    if root is not None:
+    if root is not None and not is_from_the_future(root, "grid", reading):
         _bound(root, reading)
         document = validated(Document, root, reading, PARTS)
     if document is not None and not reading.problems:

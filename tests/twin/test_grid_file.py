@@ -122,12 +122,21 @@ def test_all_problems_are_told_at_once():
         ("grid: 1\nname: x\nsites: {A: {}}", "there are no storages"),
         ("grid: 1\nname: x\nsites: {A: {storages: {a: {}}}, B: {storages: {a: {}}}}", "a is at A already"),
         ("grid: [", "this is not YAML"),
+        (SMALL.replace("grid: 1", "grid: 2") + "colour: red", "1:7: `grid: 2` is from a newer dc_inject"),
+        (SMALL.replace("grid: 1", "grid: 2.0"), "grid.yaml:1:7: `grid`: '2.0' is not a version"),
+        (SMALL.replace("grid: 1", "grid: 1.0"), "grid.yaml:1:7: `grid`: '1.0' is not a version"),
     ],
 )
 def test_what_is_no_grid_is_refused(text, message):
     found = problems(text)
     assert message in found[0]
     assert "menu: 1" not in found[0]
+
+
+def test_a_grid_of_another_version_is_refused_by_that_alone():
+    """Nothing else of it can be judged; the error says which version is read."""
+    (problem,) = problems(SMALL.replace("grid: 1", "grid: 2") + "colour: red")
+    assert "this release reads version 1" in problem
 
 
 def test_a_grid_that_is_too_large_is_refused():
