@@ -34,6 +34,21 @@ MORE = 1.2  # times what the model allows: a link that moves that much has anoth
 HALF_WAY = FEWEST + (LINK_LIMIT - FEWEST) // 2  # transfers with which FTS starts on a link that it does not know
 
 
+class Growth(NamedTuple):
+    """With how many transfers FTS starts on a link, and the most that it runs there."""
+
+    first: int = HALF_WAY
+    most: int = LINK_LIMIT
+
+    @classmethod
+    def to(cls, most: int) -> Growth:
+        """Return how FTS grows on a link that it does not know, up to a limit."""
+        return cls(min(FEWEST + (most - FEWEST) // 2, most), most)
+
+
+_USUAL = Growth()  # of a link that FTS does not know, with its default limit
+
+
 class TooShort(NamedTuple):
     """A step that is over before FTS has grown to its rate (bytes per second), and the time that this takes."""
 
@@ -42,24 +57,26 @@ class TooShort(NamedTuple):
     grows: timedelta
 
 
-def time(rate: float, before: float = 0.0, file_speed: float = FILE_SPEED) -> timedelta:
+def time(rate: float, before: float = 0.0, file_speed: float = FILE_SPEED, growth: Growth = _USUAL) -> timedelta:
     """Return how long FTS grows until it runs what a rate needs, from a rate `before`; in bytes per second."""
-    now = max(HALF_WAY, min(before / file_speed, LINK_LIMIT))
-    return max(min(rate / file_speed, LINK_LIMIT) - now, 0) / ADDED * RUN
+    now = max(growth.first, min(before / file_speed, growth.most))
+    return max(min(rate / file_speed, growth.most) - now, 0) / ADDED * RUN
 
 
-def too_short(steps: Iterable[tuple[timedelta, float]], file_speed: float = FILE_SPEED) -> TooShort | None:
+def too_short(
+    steps: Iterable[tuple[timedelta, float]], file_speed: float = FILE_SPEED, growth: Growth = _USUAL
+) -> TooShort | None:
     """Return the step that lacks most time for FTS to grow to its rate; None if all have enough.
 
-    `steps` are durations and rates (bytes per second), of a link that FTS does not know yet. In a step that is
-    too short FTS grows as far as it comes; in one with a lower rate it keeps what it has.
+    `steps` are durations and rates (bytes per second), and `growth` is that of their link before the first one. In
+    a step that is too short FTS grows as far as it comes; in one with a lower rate it keeps what it has.
     """
     worst, before = None, 0.0
     for lasts, rate in steps:
-        grows = time(rate, before, file_speed)
+        grows = time(rate, before, file_speed, growth)
         if grows > lasts and (worst is None or grows - lasts > worst.grows - worst.lasts):
             worst = TooShort(rate, lasts, grows)
-        begun = max(before, HALF_WAY * file_speed)
+        begun = max(before, growth.first * file_speed)
         before = max(before, min(rate, begun + gain(lasts.total_seconds(), file_speed)))
     return worst
 

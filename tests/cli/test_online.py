@@ -146,6 +146,15 @@ def test_the_speed_of_a_file_can_be_told(check, services) -> None:
         assert check("--file-speed", wrong).exit_code == 2
 
 
+def test_a_ramp_is_found_as_without_asking(check, services) -> None:
+    """With what the optimizer allows just now, 17, instead of the 66 with which it starts."""
+    short = {"scenarios": FAST.replace("20 Gb/s", "4 Gb/s"), "end": "end: 2027-02-08 10:10"}
+    offline, online = (check("--format", "json", online=asking, **short) for asking in (False, True))
+    assert "fts-ramp" in codes(offline)
+    (ramp,) = (row["message"] for row in rows(online) if row["code"] == "fts-ramp")
+    assert "it runs 17 just now and adds 1 a minute" in ramp
+
+
 def test_limits_of_the_configuration_count_where_we_may_read_it(check, fts) -> None:
     """They are told as such."""
     links = [{"source": "*", "destination": "*", "max_active": 500}]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,7 +59,7 @@ def test_a_limit_is_found_if_and_only_if_it_is_below_the_need(most: int, files: 
     """With one file more than is allowed, and not with as many."""
     made = one(f"{files * 6} MB/s", limits="limits: {total: 10 Tb/s, per_site: 10 Tb/s}")
     limit = TransferLimit("davs://a", "davs://b", most, "config")
-    assert bool([*lint.throttled(made, [limit], 6e6)]) is (files > most)
+    assert ("fts-link-limit" in found(made, limit)) is (files > most)
 
 
 def test_faster_files_need_fewer_of_them() -> None:
@@ -106,3 +108,28 @@ def test_the_overhead_needs_transfers_too() -> None:
     more = "defaults: {through: fts, files: {folder: data}, overhead: 10 %}"
     assert found(one("660 MB/s"), limit) == []
     assert found(one("660 MB/s", defaults=more), limit) == ["fts-link-limit"]
+
+
+SHORT = {"end": "end: 2027-02-08 10:20"}
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ([LINK], "FTS needs 39 min to grow to the transfers that it takes: it starts with 66 and adds 1 a minute"),
+        ([], "FTS needs 39 min to grow to the transfers that it takes: it starts with 66 and adds 1 a minute"),
+        ([TransferLimit("davs://a", "davs://b", 160, "config")], "FTS needs 24 min to grow .* starts with 81 "),
+        ([TransferLimit("davs://a", "davs://b", 200, "config")], ""),
+        ([TransferLimit("davs://a", "davs://b", 30, "optimizer")], "FTS needs 1 h 15 min .* runs 30 just now and"),
+        ([TransferLimit("davs://a", "davs://b", 150, "optimizer")], ""),
+    ],
+)
+def test_a_ramp_is_that_of_the_limits_that_fts_told(limits: list[TransferLimit], words: str) -> None:
+    """So `check --online` finds what `check` does, and better where FTS tells more: 105 files at 6 MB/s."""
+    made = one("5.04 Gb/s", **SHORT)
+    (offline,) = [problem.message for problem in lint.findings(made) if problem.code == "fts-ramp"]
+    assert "starts with 66" in offline
+    assert not [problem for problem in lint.findings(made, told={"fts"}) if problem.code == "fts-ramp"]
+    ramps = [problem.message for _, problem in lint.throttled(made, limits, 6e6) if problem.code == "fts-ramp"]
+    assert len(ramps) == bool(words)
+    assert not words or re.search(words, ramps[0])

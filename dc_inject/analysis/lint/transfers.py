@@ -8,7 +8,7 @@ scenario; a limit that FTS gave has a finding of its own. FTS starts below its l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
@@ -29,40 +29,60 @@ _HINT = "ask FTS's operators for more, lower the rates, or tell how fast files a
 
 
 def findings(campaign: Campaign, file_speed: float, told: Collection[str]) -> Iterator[Found]:
-    """Yield findings about FTS's default limits; `told` are services whose real limits are known."""
+    """Yield findings about FTS's default limits; `told` are services that told theirs: see `throttled`."""
     uses = [(of, flow) for of in campaign.menus for flow in of.flows if flow.link.through not in told]
     limits = [TransferLimit(*pair, LINK_LIMIT, "default") for pair in dict.fromkeys(map(_pair, _links(uses)))]
     yield from _exceeded(uses, limits, file_speed)
-    yield from _ramps(uses, file_speed)
+    yield from _ramps(uses, file_speed, {})
 
 
 def throttled(campaign: Campaign, limits: Iterable[TransferLimit], file_speed: float) -> Iterator[Found]:
-    """Yield a finding for each limit of FTS that is below what the menus need at some time.
+    """Yield a finding for each limit of FTS that is below what the menus need at some time, or grown to too late.
 
     The rates of all flows between the same storages count together, as they do for FTS.
     """
+    limits = list(limits)
     uses = [(of, flow) for of in campaign.menus for flow in of.flows if flow.link.service.ends_are_urls]
     yield from _exceeded(uses, limits, file_speed)
+    yield from _ramps(uses, file_speed, {(limit.source, limit.destination): limit for limit in limits})
 
 
-def _ramps(uses: Iterable[tuple[Menu, Flow]], file_speed: float) -> Iterator[Found]:
-    """Find steps, and whole windows, that are over before FTS has grown to them; one finding for a scenario."""
+def _growth(limit: TransferLimit | None) -> ramp.Growth:
+    """Return how FTS grows on a link with a limit; the optimizer's is where it is just now."""
+    if limit is None:
+        return ramp.Growth()
+    if limit.told == "optimizer":
+        return ramp.Growth(limit.most, max(limit.most, LINK_LIMIT))
+    return ramp.Growth.to(limit.most)
+
+
+def _ramps(
+    uses: Iterable[tuple[Menu, Flow]], file_speed: float, limits: Mapping[tuple[str, str], TransferLimit]
+) -> Iterator[Found]:
+    """Find steps, and whole windows, that are over before FTS has grown to them; one finding for a scenario.
+
+    `limits` are those of FTS by the storages of a link; its default where there is none.
+    """
     short: dict[tuple[str, str], list[tuple[ramp.TooShort, Menu, Flow]]] = {}
     for menu, flow in uses:
         level = Shape(flow.start, (Point(timedelta(0), 1.0),)) if flow.shape is None else flow.shape
         rate = flow.rate * (1 + flow.overhead)
         flat = (piece for piece in level.pieces(flow.start, flow.end) if piece.first == piece.last)
         steps = ((piece.end - piece.start, rate * float(piece.first)) for piece in flat)
-        found = ramp.too_short(steps, file_speed)
+        found = ramp.too_short(steps, file_speed, _growth(limits.get(_pair(flow.link))))
         if found is not None:
             short.setdefault((flow.menu, flow.scenario), []).append((found, menu, flow))
     for (_, scenario), some in short.items():
         worst, menu, flow = max(some, key=lambda one: one[0].grows - one[0].lasts)
         others = f" (and {units.counted(len(some) - 1, 'more links')} of {scenario})" if len(some) > 1 else ""
+        limit = limits.get(_pair(flow.link))
+        begin = f"starts with {_growth(limit).first}"
+        if limit is not None and limit.told == "optimizer":
+            begin = f"runs {limit.most} just now"
         what = (
             f"{flow.link.shown}{others} has {units.format_rate(worst.rate)} for "
             f"{units.format_duration(worst.lasts)}, and FTS needs {units.format_duration(worst.grows)} to grow to "
-            f"the transfers that it takes: it starts with {ramp.HALF_WAY} and adds {ramp.ADDED} a minute"
+            f"the transfers that it takes: it {begin} and adds {ramp.ADDED} a minute"
         )
         hint = "lengthen the step, or put a ramp before it (`shape`)"
         yield menu, Problem(flow.menu, flow.line, what, hint, "fts-ramp")
