@@ -6,6 +6,7 @@ may stand in one is below, a class for each mapping; `docs/reference/grids.md` e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -25,6 +26,9 @@ from dc_inject.twin import grid as g
 
 MOST = {"sites": 1000, "links": 20_000, "paths": 1000, "production": 5000, "troubles": 1000, "datasets": 1000}
 LONGEST = timedelta(days=365)
+MOST_ARRIVALS = 10_000  # files of a stream of production in a second
+MOST_DATASETS = 100_000  # of one source
+LARGEST_FILE = 10**12  # bytes
 T = TypeVar("T")
 
 
@@ -39,31 +43,47 @@ def _of(read: Callable[[str], T], like: str) -> Any:  # noqa: ANN401  as pydanti
     return PlainValidator(validate)
 
 
-def _short(text: str) -> float:
-    duration = values.duration(text)
-    if duration > LONGEST:
-        raise WrongError(f"{text!r} is longer than a year", "write a shorter duration")
-    return duration.total_seconds()
+def _seconds(like: str, least: timedelta = timedelta(0), called: str = "") -> Any:  # noqa: ANN401  as pydantic has it
+    """Return what reads a duration, into seconds: from `least`, which messages call so, to a year."""
+
+    def read(text: str) -> float:
+        duration = values.duration(text)
+        if duration > LONGEST:
+            raise WrongError(f"{text!r} is longer than a year", "write a shorter duration")
+        if duration < least:
+            raise WrongError(f"{text!r} is shorter than {called}", f"write a longer duration, such as {like}")
+        return duration.total_seconds()
+
+    return _of(read, like)
 
 
-def _long(text: str) -> float:
-    if (seconds := _short(text)) < 1:
-        raise WrongError(f"{text!r} is shorter than a second", "write a longer duration, such as 1 min")
-    return seconds
+def _number(least: float, most: int, like: str) -> Any:  # noqa: ANN401  as pydantic has it
+    """Return what reads a number between two others, both inclusive."""
+
+    def read(text: str) -> float:
+        value = values.share(text)
+        if not least <= value <= most:
+            raise WrongError(f"{text!r} is not from {least} to {most}", f"write a number such as {like}")
+        return value
+
+    return _of(read, like)
 
 
-def _times(text: str) -> float:
-    value = values.share(text)
-    if not 1 <= value <= 10_000:
-        raise WrongError(f"{text!r} is not from 1 to 10000", "write how many times as long, such as 20")
+def _rate(text: str) -> float:
+    value = values.rate(text)
+    if value < units.parse_rate("1 b/s"):
+        raise WrongError(
+            f"{text!r} is below 1 b/s", "write a higher rate, or let a trouble of `capacity` cut it off"
+        )
     return value
 
 
-def _weight(text: str) -> float:
-    value = values.share(text)
-    if not 0 < value <= 1e6:
-        raise WrongError(f"{text!r} is no weight", "write a number above 0, such as 0.3")
-    return value
+def _file_size(text: str) -> tuple[int, int]:
+    smallest, largest = values.sizes(text)
+    if not 1 <= smallest <= largest <= LARGEST_FILE:
+        what = f"{text!r} is not within 1 B to {units.format_size(LARGEST_FILE)}"
+        raise WrongError(what, "write bounds such as 1..5 GB")
+    return smallest, largest
 
 
 def _pattern(text: str) -> str:
@@ -73,10 +93,14 @@ def _pattern(text: str) -> str:
     return text
 
 
-Seconds = Annotated[float, _of(_short, "30 min")]
-Interval = Annotated[float, _of(_long, "1 min")]
-Times = Annotated[float, _of(_times, "20")]
-Weight = Annotated[float, _of(_weight, "0.3")]
+Seconds = Annotated[float, _seconds("30 min")]
+Interval = Annotated[float, _seconds("1 min", timedelta(seconds=1), "a second")]
+Deleting = Annotated[float, _seconds("0.3 s", timedelta(milliseconds=1), "a millisecond")]
+Rate = Annotated[float, _of(_rate, "10 Gb/s")]
+Times = Annotated[float, _number(1, 10_000, "20")]
+Weight = Annotated[float, _number(0.001, 1_000_000, "0.3")]
+Operations = Annotated[float, _number(0.1, 1_000_000, "200")]
+FileSize = Annotated[tuple[int, int], _of(_file_size, "3..6 GB")]
 Actives = Annotated[tuple[int, int], _of(partial(values.counts, least=1, most=10_000), "2..130")]
 Files = Annotated[tuple[int, int], _of(partial(values.counts, least=1, most=100_000), "10..100")]
 Pattern = Annotated[str, _of(_pattern, "T2_CH_CERN:T1_DE_KIT_Disk")]
@@ -87,8 +111,8 @@ Number = Annotated[int, Field(ge=0, le=1_000_000)]
 class LinkEntry(MenuModel):
     """How a link behaves."""
 
-    rate: f.Rate | None = Field(None, description="The most it carries")
-    file_speed: f.Rate | None = Field(None, description="The most of one transfer")
+    rate: Rate | None = Field(None, description="The most it carries")
+    file_speed: Rate | None = Field(None, description="The most of one transfer")
     overhead: Seconds | None = Field(None, description="What a transfer takes beside moving bytes")
     failures: f.Fraction | None = Field(None, description="Part of the attempts that fails")
     actives: Actives | None = Field(None, description="The range of FTS's optimizer on this link")
@@ -97,7 +121,7 @@ class LinkEntry(MenuModel):
 class Deletion(MenuModel):
     """How a storage's files are deleted."""
 
-    seconds_per_file: Seconds | None = None
+    seconds_per_file: Deleting | None = None
     parallel: f.Count | None = Field(None, description="Deletions at a time")
     lag: Seconds | None = Field(None, description="From the end of a rule to the first deletion")
 
@@ -106,8 +130,8 @@ class StorageEntry(MenuModel):
     """A storage."""
 
     space: f.Size | None = Field(None, description="What is free at the beginning")
-    read: f.Rate | None = None
-    write: f.Rate | None = None
+    read: Rate | None = None
+    write: Rate | None = None
     connections: f.Count | None = Field(None, description="Transfers in and out up to which it works well")
     overload: g.Overload | None = Field(None, description="What it does beyond: slows or fails")
     fts_in: Number | None = Field(None, description="FTS's limit of transfers to it")
@@ -118,9 +142,9 @@ class StorageEntry(MenuModel):
 class SiteEntry(MenuModel):
     """A site with its storages."""
 
-    wan: f.Rate | None = Field(None, description="Each direction")
-    wan_in: f.Rate | None = Field(None, description="Into it, where that differs")
-    wan_out: f.Rate | None = Field(None, description="Out of it, where that differs")
+    wan: Rate | None = Field(None, description="Each direction")
+    wan_in: Rate | None = Field(None, description="Into it, where that differs")
+    wan_out: Rate | None = Field(None, description="Out of it, where that differs")
     storages: dict[f.EndName, StorageEntry] = Field({})
 
 
@@ -134,7 +158,7 @@ class Defaults(MenuModel):
 class PathEntry(MenuModel):
     """A part of the network that links share."""
 
-    rate: f.Rate | None = Field()
+    rate: Rate | None = Field()
     links: tuple[Pattern, ...] | None = Field()
 
 
@@ -144,8 +168,10 @@ class FtsEntry(MenuModel):
     actives: Actives | None = Field(None, description="The optimizer's range on a link")
     per_storage: f.Count | None = Field(None, description="Transfers at a storage, each direction")
     mode: g.Mode | None = Field(None, description="normal or conservative")
-    operations: Weight | None = Field(None, description="Transfers started or cancelled in a second")
-    retries: Number | None = Field(None, description="How often a file is tried again")
+    operations: Operations | None = Field(None, description="Transfers started or cancelled in a second")
+    retries: Annotated[int, Field(ge=0, le=100)] | None = Field(
+        None, description="How often a file is tried again"
+    )
     shares: dict[f.Activity, Weight] = Field({}, description="Weights of activities")
 
 
@@ -167,7 +193,7 @@ class ProductionEntry(MenuModel):
     """Traffic of others on a link."""
 
     link: Pattern | None = Field()
-    rate: f.Rate | None = Field()
+    rate: Rate | None = Field()
     file_size: f.Amount | None = None
     activity: f.Activity | None = None
     priority: f.Priority | None = None
@@ -188,9 +214,9 @@ class StockEntry(MenuModel):
     """Datasets at sources; their names follow the menu's patterns."""
 
     sources: tuple[Name, ...] | None = Field()
-    count: Annotated[int, Field(ge=1, le=100_000)] | None = Field()
+    count: Annotated[int, Field(ge=1, le=MOST_DATASETS)] | None = Field()
     files: Files | None = Field()
-    file_size: f.Sizes | None = Field()
+    file_size: FileSize | None = Field()
 
 
 class Document(MenuModel):
@@ -240,6 +266,7 @@ def read(data: bytes, name: str) -> g.Grid:
         made = None if reading.problems else _made(document)
         if made is not None:
             _check_capacities(document, made, reading)
+            _check_amounts(document, made, reading)
         if made is not None and not reading.problems:
             return made
     raise MenuError(reading.problems)
@@ -335,6 +362,29 @@ def _check(document: Document, reading: Reading) -> None:
         if begins < until.get(key, 0.0):
             reading.complain(trouble.place, f"{trouble.fault} is on already then", "make one of both")
         until[key] = max(until.get(key, 0.0), begins + (trouble.lasting or 0.0))
+
+
+def _check_amounts(document: Document, made: g.Grid, reading: Reading) -> None:
+    """Complain of figures that are right alone, and not together."""
+    entry, every = document.rucio, made.rucio.submit_every
+    if entry is not None and made.rucio.requests * every < 1:
+        what = f"`requests`: less than one in each `submit_every` ({every:g} s), so none is passed on"
+        reading.complain(entry.at("requests"), what, "raise one of the two")
+    for stream, traffic in zip(document.production, made.production, strict=True):
+        arriving = traffic.rate / traffic.file_size
+        if arriving > MOST_ARRIVALS:
+            what = f"`rate`: it makes {arriving:.0f} files a second, and at most {MOST_ARRIVALS} are simulated"
+            reading.complain(stream.at("rate"), what, "lower the rate, or write a larger `file_size`")
+    held: Counter[str] = Counter()
+    for stock in document.datasets:
+        sources = made.storages if "*" in (stock.sources or ()) else stock.sources or ()
+        held.update(dict.fromkeys(sources, stock.count or 0))
+        largest, count = held.most_common(1)[0]
+        if count > MOST_DATASETS:
+            reading.complain(
+                stock.at("count"), f"`count`: {largest} has more than {MOST_DATASETS} datasets", "write fewer"
+            )
+            return
 
 
 def _check_capacities(document: Document, made: g.Grid, reading: Reading) -> None:

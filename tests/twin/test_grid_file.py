@@ -43,6 +43,7 @@ x-notes: [free]
 """
 SITES = "sites: {A: {storages: {a: {}}}, B: {storages: {b: {}}}}"
 SMALL = f"grid: 1\nname: small\n{SITES}\n"
+STOCK = "{sources: ['*'], count: 60000, files: 1..2, file_size: 1..2 GB}"
 
 
 def problems(text):
@@ -81,7 +82,31 @@ def test_the_smallest_grid_has_the_defaults():
         ("link: {}", "4:1", "the key `link` is unknown here", "did you mean `links`?"),
         ("fts: {actives: 0..5}", "4:16", "`actives`: '0..5' is not within 1 to 10000", "write bounds"),
         ("fts: {mode: bold}", "4:13", "`mode`: expected", "write conservative or normal"),
-        ("rucio: {requests: 0}", "4:19", "'0' is no weight", "above 0"),
+        ("rucio: {requests: 0}", "4:19", "'0' is not from 0.001 to 1000000", "such as 0.3"),
+        ("fts: {operations: 1000001}", "4:19", "'1000001' is not from 0.1 to 1000000", "such as 200"),
+        ("rucio: {requests: 0.01}", "4:9", "less than one in each `submit_every` (60 s)", "raise one"),
+        ("fts: {operations: 0.01}", "4:19", "'0.01' is not from 0.1 to 1000000", "such as 200"),
+        ("fts: {per_storage: 1000000000000}", "4:20", "a whole number from 1 to 1000000000, got", "write a whole"),
+        ("fts: {retries: 1000}", "4:16", "expected a whole number from 0 to 100, got '1000'", "from 0 to 100"),
+        ("rucio: {judge_every: 400 d}", "4:22", "'400 d' is longer than a year", "shorter"),
+        ("links: {'a:b': {overhead: 400 d}}", "4:27", "'400 d' is longer than a year", "shorter"),
+        ("links: {'a:b': {rate: 0.1 b/s}}", "4:23", "'0.1 b/s' is below 1 b/s", "higher rate"),
+        ("links: {'a:b': {file_speed: 0 B/s}}", "4:29", "must be above 0", "remove the link"),
+        ("defaults: {storage: {deletion: {seconds_per_file: 0 s}}}", "4:51", "than a millisecond", "0.3 s"),
+        ("defaults: {storage: {deletion: {seconds_per_file: 0}}}", "4:51", "has no unit", "90 s"),
+        ("defaults: {storage: {deletion: {parallel: 0}}}", "4:43", "from 1 to 1000000000, got '0'", "whole"),
+        ("defaults: {storage: {connections: 0}}", "4:35", "from 1 to 1000000000, got '0'", "whole"),
+        ("defaults: {storage: {fts_in: 1000001}}", "4:30", "from 0 to 1000000, got '1000001'", "whole number"),
+        ("production: [{link: 'a:b', rate: 1 Gb/s, file_size: 1 kB}]", "4:28", "makes 125000 files a second",
+         "at most 10000"),
+        ("datasets: [{sources: [a], count: 5, files: 1..2, file_size: 0..2 GB}]", "4:61",
+         "'0..2 GB' is not within 1 B to 1 TB", "such as 1..5 GB"),
+        ("datasets: [{sources: [a], count: 5, files: 1..2, file_size: 1..20 TB}]", "4:61",
+         "'1..20 TB' is not within 1 B to 1 TB", "such as 1..5 GB"),
+        (f"datasets: [{STOCK}, {STOCK.replace('*', 'a')}]", "4:94",
+         "a has more than 100000 datasets", "fewer"),
+        ("troubles: [{fault: deletion-slow, subject: a, at: 0 s, for: 1 h, times: 0}]", "4:73",
+         "'0' is not from 1 to 10000", "such as 20"),
         ("rucio: {poll_every: 0 s}", "4:21", "shorter than a second", "1 min"),
         ("rucio: {poll_every: 10}", "4:21", "10", "30 min"),
         ("links: {'a-b': {}}", "4:9", "'a-b' is no link", "SOURCE:DESTINATION"),
