@@ -125,16 +125,15 @@ FAST = TOP["scenarios"].replace("0.5 Gb/s", "20 Gb/s")
 
 def test_a_link_that_needs_more_than_fts_allows(check, services) -> None:
     """The optimizer allows 17 just now; the storages have FTS's usual limit, which it does not tell."""
-    done = check("--format", "json", scenarios=FAST)
+    done = check("--format", "json", scenarios=FAST, end="end: 2027-02-08 10:30")
     assert done.exit_code == 0
-    assert codes(done) == ["fts-link-limit", "fts-storage-limit", "fts-storage-limit"]
-    link = rows(done)[0]
-    assert (
-        "20 Gb/s need 417 transfers at a time, and FTS allows 17 (by its optimizer, just now)" in link["message"]
-    )
+    assert codes(done) == ["fts-link-limit", "fts-ramp", "fts-storage-limit", "fts-storage-limit"]
+    link, ramp, storage, _ = rows(done)
+    assert "need 417 transfers at a time, and FTS allows 17 (by its optimizer, just now)" in link["message"]
+    assert "it runs 17 just now and adds 1 a minute" in ramp["message"]
     assert "17 files at 6 MB/s are 816 Mb/s" in link["message"]
     assert (link["severity"], link["line"]) == ("warning", 9)
-    assert "200 files at 6 MB/s are 9.6 Gb/s" in rows(done)[1]["message"]
+    assert "200 files at 6 MB/s are 9.6 Gb/s" in storage["message"]
     assert check("--strict", scenarios=FAST).exit_code == 2
 
 
@@ -144,15 +143,6 @@ def test_the_speed_of_a_file_can_be_told(check, services) -> None:
     assert codes(check("--format", "json", "--file-speed", "1.5 Gb/s", scenarios=FAST)) == []
     for wrong in ("60", "0 MB/s", "fast"):
         assert check("--file-speed", wrong).exit_code == 2
-
-
-def test_a_ramp_is_found_as_without_asking(check, services) -> None:
-    """With what the optimizer allows just now, 17, instead of the 66 with which it starts."""
-    short = {"scenarios": FAST.replace("20 Gb/s", "4 Gb/s"), "end": "end: 2027-02-08 10:10"}
-    offline, online = (check("--format", "json", online=asking, **short) for asking in (False, True))
-    assert "fts-ramp" in codes(offline)
-    (ramp,) = (row["message"] for row in rows(online) if row["code"] == "fts-ramp")
-    assert "it runs 17 just now and adds 1 a minute" in ramp
 
 
 def test_limits_of_the_configuration_count_where_we_may_read_it(check, fts) -> None:
