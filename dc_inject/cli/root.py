@@ -34,6 +34,7 @@ COMMANDS = {
     "resume": ("dc_inject.cli.resume", "Inject again after a stop or a pause."),
     "set": ("dc_inject.cli.set", "Change rates while a campaign runs."),
     "unset": ("dc_inject.cli.unset", "Delete what was set; the menus apply again."),
+    "note": ("dc_inject.cli.note", "Write a note on a campaign."),
     "end": ("dc_inject.cli.end", "End rules or jobs of a campaign, a scenario or a link."),
     "campaigns": ("dc_inject.cli.campaign_list", "List the campaigns on this machine, or forget some."),
     "ledger": ("dc_inject.cli.ledger", "Check, back up or rebuild a ledger."),

@@ -20,6 +20,7 @@ NOTES_KEPT = 200  # how many, of those that differ; a bug that shows at every st
 NOTES_FOR = timedelta(days=100)  # how long
 LONGEST_NOTE = 20_000  # characters
 
+NOTE = "note"  # what a change is called that is a person's remark; its text is the reason
 _TRUSTS = "trust "  # what a change begins with that lets credentials go to the hosts behind it, by blanks apart
 _PORTS = {"https": 443, "http": 80}
 
