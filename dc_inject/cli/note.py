@@ -28,7 +28,7 @@ from dc_inject.system.clock import SystemClock
 @click.option("--at", type=params.TIME, metavar="TIME", help="The time that it is about [default: now].")
 @common.LEDGER
 def note(campaign: str, text: str, at: datetime | None, ledger_path: Path | None) -> None:
-    r"""Write a note on a campaign, such as an incident; `status` shows it among the changes.
+    r"""Write a note on a campaign, such as an incident; `status` shows it among the changes, and `report` too.
 
     It is kept for good, with your name; anything that looks like a password or token is left out.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from dc_inject.model.errors import LedgerError
 from dc_inject.model.items import ItemId, read_id
 from dc_inject.model.ports import Observation, Outcome
 
+NEVER = 2**63 - 1  # later than any time that is kept
 LONG = timedelta(days=1)  # before its deletion an injection has begun, as far as deletions are measured
 _MOVING = frozenset({State.CALLED, State.LIVE})
 
@@ -77,15 +79,25 @@ class InjectionReader(AccountReader, UniquenessReader):
 
         That is the median, or with 0.9 the 90th percentile.
         """
-        rows = self._db.rows(
-            "SELECT scenario, source, destination, through, completed_at - accepted_at AS taken "
-            "FROM injection JOIN account ON account.id = account WHERE completed_at >= ?",
+        times = self.times_to_completion(since)
+        return {key: duration(round(quantile(durations, part))) for key, durations in times.items()}
+
+    def times_to_completion(
+        self, since: datetime, until: datetime | None = None
+    ) -> Mapping[FlowKey, Sequence[int]]:
+        """Return the microseconds from acceptance to completion of all that was completed since then."""
+        keys: dict[int, FlowKey] = {}
+        times: dict[int, array[int]] = defaultdict(lambda: array("q"))
+        for row in self._db.stream(
+            "SELECT account.id AS id, scenario, source, destination, through, completed_at - accepted_at AS taken "
+            "FROM injection JOIN account ON account.id = account WHERE completed_at >= ? AND completed_at < ?",
             stored(since),
-        )
-        times: dict[FlowKey, list[int]] = defaultdict(list)
-        for row in rows:
-            times[flow_key(row)].append(max(row["taken"], 0))
-        return {key: duration(round(_quantile(durations, part))) for key, durations in times.items()}
+            NEVER if until is None else stored(until),
+        ):
+            if row["id"] not in keys:
+                keys[row["id"]] = flow_key(row)
+            times[row["id"]].append(max(row["taken"], 0))
+        return {keys[number]: durations for number, durations in times.items()}
 
     def deletions(self, since: datetime, lately: datetime) -> Mapping[str, tuple[timedelta, int]]:
         """Return, by destination, the median time from end to deletion, and the bytes that went lately.
@@ -105,7 +117,7 @@ class InjectionReader(AccountReader, UniquenessReader):
         for row in rows:
             times[row["destination"]].append(max(row["taken"], 0))
             sizes[row["destination"]] += row["size"]
-        return {place: (duration(round(_quantile(taken, 0.5))), sizes[place]) for place, taken in times.items()}
+        return {place: (duration(round(quantile(taken, 0.5))), sizes[place]) for place, taken in times.items()}
 
     def on_their_way_since(self) -> Mapping[FlowKey, tuple[datetime, datetime]]:
         """Return since when the oldest of what is on its way is so, and since when not all of it was looked at.
@@ -161,7 +173,7 @@ class InjectionReader(AccountReader, UniquenessReader):
             yield entry_rows.entry_of(row)
 
 
-def _quantile(values: Iterable[int], part: float) -> float:
+def quantile(values: Iterable[int], part: float) -> float:
     """Return the value below which a part of them is, between two of them in proportion."""
     ordered = sorted(values)
     below, rest = divmod(part * (len(ordered) - 1), 1)

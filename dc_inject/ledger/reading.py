@@ -8,13 +8,13 @@ from typing import Self
 
 from dc_inject.ledger import lock
 from dc_inject.ledger.challenge import ChallengeReader
-from dc_inject.ledger.cycles import CycleReader
 from dc_inject.ledger.inventory import InventoryReader
 from dc_inject.ledger.overrides import OverrideReader
+from dc_inject.ledger.series import SeriesReader
 from dc_inject.ledger.types import SummaryLine, Totals
 
 
-class Reader(CycleReader, OverrideReader, InventoryReader, ChallengeReader):
+class Reader(SeriesReader, OverrideReader, InventoryReader, ChallengeReader):
     """Reads one ledger; nothing here changes it."""
 
     @property

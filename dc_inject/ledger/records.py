@@ -82,6 +82,18 @@ class RecordReader(Store):
             rows = self._db.rows(sql, stored(at), stored(at))
         return tuple(Pause(row["subject"], row["who"], row["why"], moment(row["since"])) for row in rows)
 
+    def pauses_between(self, since: datetime, until: datetime) -> tuple[tuple[Pause, datetime | None], ...]:
+        """Return what was paused at any moment of a time, oldest first, and until when (None: it still is)."""
+        found = self._db.rows(
+            "SELECT * FROM pause WHERE since < ? AND (until IS NULL OR until > ?) ORDER BY since, id",
+            stored(until),
+            stored(since),
+        )
+        return tuple(
+            (Pause(row["subject"], row["who"], row["why"], moment(row["since"])), moment_or_none(row["until"]))
+            for row in found
+        )
+
     def changes(self, limit: int = 20) -> tuple[Change, ...]:
         """Return the last things that people changed, newest first."""
         rows = self._db.rows("SELECT * FROM change ORDER BY at DESC, id DESC LIMIT ?", limit)

@@ -69,8 +69,10 @@ def beside(*named: Path) -> Load:
     return within
 
 
-def write_whole(path: Path, text: str, *, force: bool) -> None:
+def write_whole(path: Path, text: str, *, force: bool, mode: int = 0o666) -> None:
     """Write a file that is there as a whole or not at all, whatever happens meanwhile.
+
+    A new one has the rights of `mode`, of which umask takes away; one that is replaced keeps its own.
 
     Raises UsageError when it cannot be written, or is there already and may not be replaced (`force`).
     """
@@ -78,7 +80,7 @@ def write_whole(path: Path, text: str, *, force: bool) -> None:
     goal = Path(os.path.realpath(path))  # a link to a file stays one
     part = goal.with_name(f".{goal.name}.{secrets.token_hex(4)}.part")
     try:
-        mode = stat.S_IMODE(goal.stat().st_mode) if goal.exists() else 0o666  # of which umask takes away
+        mode = stat.S_IMODE(goal.stat().st_mode) if goal.exists() else mode
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()

@@ -77,6 +77,11 @@ def test_a_run_ends_what_it_made_and_its_metrics_are_the_numbers_of_status(tool,
         assert abs(link["injected"] - link["due"]) <= largest
         assert link["moved"] == link["injected"] > 0
         assert link["moved_estimated"] == 0
+    total = tool.status(campaign, "--summary")["total"]
+    totals = tool.run("report", campaign, "--format", "json").json["totals"]
+    assert {name: totals[name] for name in ("due", "injected", "moved")} == {
+        name: total[name] for name in ("due", "injected", "moved")
+    }
 
 
 def test_a_rate_is_set_from_another_terminal_and_taken_back(tool, three, label):

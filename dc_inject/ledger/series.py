@@ -1,0 +1,159 @@
+"""Series over time for reports: rows of cycles added up into steps, by SQLite, so that nothing large is held.
+
+A campaign of 12 days and 1,200 links has more than a million rows. They are added up here into steps (hours, say)
+for each flow key, and read one by one.
+
+What became known since the last close is in no row yet (`ledger/cycles.py`). It counts in the oldest open cycle,
+whose close will write it down, or else in the last cycle. So the sums of all steps are the accounts, to the byte,
+at any moment.
+
+Three kinds of cycles are kept apart: those that count in averages, those in windows that somebody excludes, and
+those that are not over yet, which are due more than they can have got.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import NamedTuple
+
+from dc_inject.ledger.cycles import CycleReader
+from dc_inject.ledger.database import duration, moment, stored
+from dc_inject.ledger.store import flow_key
+from dc_inject.model import Cycle, FlowKey, Hold
+
+Window = tuple[datetime, datetime]  # from the first moment, before the second
+
+
+class Kind(IntEnum):
+    """Whether a cycle counts in averages, and why not."""
+
+    COUNTED = 0
+    EXCLUDED = 1  # it has a part in an excluded window
+    OPEN = 2  # it is not closed
+
+
+class Period(NamedTuple):
+    """Which cycles to read: those that start from `since` on and before `until`; windows are excluded."""
+
+    since: datetime
+    until: datetime
+    excluded: tuple[Window, ...] = ()
+
+
+class Sums(NamedTuple):
+    """Sums of rows, in bytes but for `rules`; `estimated` is the change of the part of `moved` that is one."""
+
+    due: int
+    injected: int
+    moved: int
+    estimated: int
+    forgiven: int
+    rules: int
+
+
+class Span(NamedTuple):
+    """What a flow key got in the cycles of one kind that start within a step; `start` is that of the step."""
+
+    start: datetime
+    kind: Kind
+    key: FlowKey
+    sums: Sums
+
+
+class HoldSpan(NamedTuple):
+    """In how many cycles a hold led, and the bytes that were due and not injected in them."""
+
+    start: datetime
+    hold: Hold
+    cycles: int
+    missing: int
+
+
+_LAST = "(SELECT coalesce(min(iif(closed_at IS NULL, start, NULL)), max(start)) FROM cycle)"
+_NEWS = ", ".join(f"{name} - reported_{name}" for name in ("injected", "moved", "estimated", "rules"))
+_ROWS = (
+    "SELECT cycle AS at, account, due, forgiven, injected, moved, estimated, rules FROM cycle_row UNION ALL "  # noqa: S608  our own words
+    f"SELECT {_LAST}, id, 0, 0, {_NEWS} FROM account "
+    "WHERE injected <> reported_injected OR moved <> reported_moved OR estimated <> reported_estimated "
+    "OR rules <> reported_rules"
+)
+
+
+class SeriesReader(CycleReader):
+    """What can be read of the past, added up."""
+
+    def cycles(self, period: Period) -> list[tuple[Cycle, Kind]]:
+        """Return the cycles of a period, oldest first, and whether they count."""
+        kind, values = _kind(period)
+        found = self._db.rows(
+            f"SELECT start, length, {kind} AS kind FROM cycle WHERE start >= ? AND start < ? ORDER BY start",  # noqa: S608  our own words
+            *values,
+            stored(period.since),
+            stored(period.until),
+        )
+        return [(Cycle(moment(row["start"]), duration(row["length"])), Kind(row["kind"])) for row in found]
+
+    def first_cycle(self) -> Cycle | None:
+        """Return the oldest cycle."""
+        row = self._db.row("SELECT start, length FROM cycle ORDER BY start LIMIT 1")
+        return None if row is None else Cycle(moment(row["start"]), duration(row["length"]))
+
+    def spans(self, period: Period, step: timedelta) -> Iterator[Span]:
+        """Yield what each flow key got in each step of a period, in the order of time; steps count from 1970."""
+        kind, values = _kind(period)
+        keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
+        starts: dict[int, datetime] = {}
+        sums = ", ".join(f"sum({name})" for name in Sums._fields)
+        rows = self._db.stream(
+            f"SELECT at / ? AS step, {kind} AS kind, account, {sums} FROM ({_ROWS}) JOIN cycle ON start = at "  # noqa: S608
+            "WHERE start >= ? AND start < ? GROUP BY step, kind, account",
+            stored(step),
+            *values,
+            stored(period.since),
+            stored(period.until),
+        )
+        for number, apart, account, *added in rows:
+            if number not in starts:
+                starts[number] = moment(number * stored(step))
+            yield Span(starts[number], Kind(apart), keys[account], Sums(*added))
+
+    def holds_over_time(self, period: Period, step: timedelta) -> list[HoldSpan]:
+        """Return which holds led in the rows of each step of a period, in the order of time."""
+        rows = self._db.rows(
+            "SELECT cycle / ? AS step, hold, count(*) AS cycles, sum(max(due - injected, 0)) AS missing "
+            "FROM cycle_row WHERE hold IS NOT NULL AND cycle >= ? AND cycle < ? GROUP BY step, hold",
+            stored(step),
+            stored(period.since),
+            stored(period.until),
+        )
+        return [
+            HoldSpan(moment(row["step"] * stored(step)), Hold(row["hold"]), row["cycles"], row["missing"])
+            for row in rows
+        ]
+
+    def holds_of_links(self, period: Period) -> Mapping[FlowKey, Mapping[Hold, int]]:
+        """Return in how many cycles of a period each hold led, for each flow key, the most frequent first."""
+        rows = self._db.rows(
+            "SELECT scenario, source, destination, through, hold, count(*) AS cycles FROM cycle_row "
+            "JOIN account ON id = account WHERE hold IS NOT NULL AND cycle >= ? AND cycle < ? "
+            "GROUP BY account, hold ORDER BY cycles DESC, hold",
+            stored(period.since),
+            stored(period.until),
+        )
+        counts: dict[FlowKey, dict[Hold, int]] = defaultdict(dict)
+        for row in rows:
+            counts[flow_key(row)][Hold(row["hold"])] = row["cycles"]
+        return counts
+
+
+def _kind(period: Period) -> tuple[str, list[int]]:
+    """Return the expression that tells the kind of a cycle, and its values."""
+    inside = " OR ".join(["0", *("(start < ? AND start + length > ?)" for _ in period.excluded)])
+    values = [stored(end) for start, until in period.excluded for end in (until, start)]
+    return (
+        f"CASE WHEN {inside} THEN {Kind.EXCLUDED:d} WHEN closed_at IS NULL THEN {Kind.OPEN:d} ELSE 0 END",
+        values,
+    )

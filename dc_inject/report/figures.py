@@ -1,0 +1,432 @@
+"""The figures of a report: what a campaign was due, injected and moved, over time and in total, from its ledger.
+
+Everything is added up from the rows of cycles, which never change once a cycle is closed (`ledger/series.py`).
+So the figures of the whole campaign are its accounts, to the byte, also while it runs. Each row belongs to one
+link of one scenario: every byte counts under exactly one scenario, one source and one destination. A second hop is
+a link of its own, so a byte that hops twice has moved twice, once on each link.
+
+Three sums are told of everything: *counted*, *excluded* (cycles that touch a window which somebody left out with a
+reason) and *open* (cycles that are not over). Averages, that is every ratio, are of what is counted only: the open
+cycle is due in full from its first second.
+
+The ratio is that of the reports of DC24, achieved by expected: moved by due. Theirs counted all traffic of a link,
+production included; the ledger knows only what this tool injected.
+
+What is returned is plain data (dictionaries, lists, numbers, texts), as `--format json` prints it. The keys are an
+interface, described in docs/reference/report.md. Text and pages are made of it, and compute nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import chain
+from typing import Any, NamedTuple
+
+from dc_inject.ledger.injections import quantile
+from dc_inject.ledger.reading import Reader
+from dc_inject.ledger.records import NOTE
+from dc_inject.ledger.series import Kind, Period, Sums
+from dc_inject.model import Cycle, FlowKey
+from dc_inject.model.goals import SecondHop
+from dc_inject.planning import overrides
+from dc_inject.planning.progress import Progress, conclusion
+
+HOUR = timedelta(hours=1)
+SHORT = timedelta(hours=12)  # of a period that is no longer, each cycle is a step
+LARGEST = 20  # names that have a series of their own
+OTHERS = "others"
+MARKS = 1000  # changes that become marks, the newest
+TRACE = 200  # characters of a note of the program's own
+DIMENSIONS = ("scenario", "source", "destination")
+GRADES = ((0.9, "green", "++"), (0.7, "yellow", "+"), (0.5, "orange", "-"), (float("-inf"), "red", "--"))
+METHOD = """
+Everything is from the ledger of dc_inject: what it was to inject, what it injected, and what it saw arrive. Other
+traffic on the same links is not in it. The ratios published of DC24 included production traffic; these do not.
+
+Due: the integral of the rates of the menus, and of what people set over them, when each cycle began. Nothing is
+due before the first run, outside windows, or while somebody has paused a link.
+
+Injected: bytes of accepted rules and jobs, less what was at the destination before, and less what failed.
+
+Moved: bytes that arrived. What is complete is exact; what is under way is estimated from the files that have
+arrived, and marked with ~.
+
+Bytes stand in the cycle in which they became known; a cycle stands in the hour and the UTC day in which it began.
+What is injected late in an hour moves in the next one, so the ratio of an hour may be above 1.
+
+Ratio: moved / due. Ratios leave out excluded windows and cycles that are not over; a cycle that an excluded window
+touches is left out as a whole.
+
+Colours: green (++) from 0.9, yellow (+) from 0.7, orange (-) from 0.5, red (--) below.
+
+Each byte counts under exactly one scenario. A second hop is a link of its own: what goes on moves once more there.
+
+Sources and destinations are the RSEs, or the URL prefixes, of the links.
+
+Time to completion: from the acceptance of a rule or job until all of it had arrived, of those that became complete
+in this time.
+
+Failed files are those of the whole campaign, because the ledger keeps no times of them.
+"""
+
+
+class Exclusion(NamedTuple):
+    """A window that is left out of averages, and why."""
+
+    since: datetime
+    until: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Of which time a report is (None: from the first cycle, to the last), and what is left out of averages."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    excluded: tuple[Exclusion, ...] = ()
+
+
+def moment(when: datetime) -> str:
+    """Return a time as it stands in reports, `2027-02-08T10:00:00Z`."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def grade(ratio: float | None) -> tuple[str | None, str]:
+    """Return the colour of a ratio and the sign that says the same; none where nothing was due."""
+    if ratio is None:
+        return None, ""
+    return next((colour, sign) for least, colour, sign in GRADES if ratio >= least)
+
+
+def period(view: Reader, wanted: Wanted) -> Period | None:
+    """Return which cycles a report has; None where there is no cycle at all, or none in that time."""
+    first, last = view.first_cycle(), view.last_cycle()
+    if first is None or last is None:
+        return None
+    windows = tuple((one.since, one.until) for one in wanted.excluded)
+    found = Period(wanted.since or first.start, wanted.until or last.end, windows)
+    return found if view.cycles(found) else None
+
+
+def step(cycles: Sequence[Cycle]) -> timedelta:
+    """Return the length of a step: an hour, or a cycle where that is longer or the period is short."""
+    length = cycles[-1].length
+    return length if cycles[-1].end - cycles[0].start <= SHORT else max(HOUR, length)
+
+
+def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetime) -> dict[str, Any] | None:
+    """Return all figures; `progress` is that of a mini-challenge, if it is one. None where there is no cycle."""
+    chosen = period(view, wanted)
+    if chosen is None:
+        return None
+    kinds = view.cycles(chosen)
+    cycles = [cycle for cycle, _ in kinds]
+    long = step(cycles)
+    times = _Times(cycles, long, max(view.since or cycles[0].start, cycles[0].start))
+    all_, names, links = _added(view, chosen, long, times)
+    held = view.holds_of_links(chosen)
+    until = max(cycles[-1].end, now) if wanted.until is None else chosen.until  # late completions are of the last
+    completions = view.times_to_completion(chosen.since, until)
+    hops = {key for key, (kind, _) in view.goals().items() if kind == SecondHop.kind}
+    by_kind = {kind: all_.total(kind) for kind in Kind}
+    told: dict[str, Any] = {
+        "campaign": view.campaign or view.path.stem,
+        "at": moment(now),
+        "running": view.holder() is not None,
+        "since": moment(cycles[0].start),
+        "until": moment(cycles[-1].end),
+        "cycle_seconds": round(cycles[-1].length.total_seconds()),
+        "step_seconds": round(long.total_seconds()),
+        "totals": figures(all_.total()),
+        **{kind.name.lower(): figures(sums) for kind, sums in by_kind.items()},
+        "excluded_windows": [
+            {"since": moment(one.since), "until": moment(one.until), "why": one.why} for one in wanted.excluded
+        ],
+        "steps": [
+            {
+                "start": moment(start),
+                "seconds": round(times.seconds[number]),
+                **_of_time(all_, range(number, number + 1)),
+            }
+            for number, start in enumerate(times.starts)
+        ],
+        "days": [
+            {"day": day, "seconds": round(sum(times.seconds[n] for n in span)), **_of_time(all_, span)}
+            for day, span in times.days.items()
+        ],
+    }
+    for dimension in DIMENSIONS:
+        told[f"{dimension}s"] = [_name(name, track, times) for name, track in _sorted(names[dimension])]
+    for one in told["scenarios"]:
+        ours = {key for key in links if key.scenario == one["name"]}
+        one["second_hops"] = sum(key in hops for key in ours)
+        one["completion"] = completion(completions.get(key, ()) for key in ours)
+    told["series"] = {dimension: _series(names[dimension]) for dimension in DIMENSIONS}
+    told["holds"] = _holds(view, chosen, long, times)
+    told["failed_files"] = _failures(view)
+    told["completion"] = completion(completions.values())
+    told["links"] = [
+        {
+            "scenario": key.scenario,
+            "source": key.link.source,
+            "destination": key.link.destination,
+            "service": key.link.through,
+            "second_hop": key in hops,
+            **figures(Sums(*sums)),
+            "completion": completion([completions.get(key, ())]),
+            "held": {hold.value: count for hold, count in held.get(key, {}).items()},
+        }
+        for key, sums in sorted(links.items())
+    ]
+    told["marks"] = _marks(view, chosen.since, until)
+    told["verdict"] = _verdict(told)
+    told["challenge"] = _challenge(progress)
+    told["method"] = [" ".join(words.split()) for words in METHOD.strip().split("\n\n")]
+    return told
+
+
+def figures(sums: Sums) -> dict[str, Any]:
+    """Return sums with their ratios and the colour of what was achieved."""
+    ratio = sums.moved / sums.due if sums.due else None
+    colour, sign = grade(ratio)
+    return {
+        "due": sums.due,
+        "injected": sums.injected,
+        "moved": sums.moved,
+        "moved_estimated": sums.estimated,
+        "forgiven": sums.forgiven,
+        "rules": sums.rules,
+        "injected_ratio": sums.injected / sums.due if sums.due else None,
+        "ratio": ratio,
+        "grade": colour,
+        "sign": sign,
+    }
+
+
+def completion(times: Iterable[Sequence[int]]) -> dict[str, Any] | None:
+    """Return how many rules and jobs became complete, and their median and 90th percentile, in seconds."""
+    durations = array("q", chain.from_iterable(times))
+    if not durations:
+        return None
+    ordered = sorted(durations)
+    median, most = (quantile(ordered, part) / 1e6 for part in (0.5, 0.9))
+    return {"count": len(ordered), "median": round(median), "p90": round(most)}
+
+
+# --------------------------------------------------------------------------- adding up
+
+
+class _Times:
+    """The steps of a report: when each starts, how many seconds of cycles it has, and which are of a day."""
+
+    def __init__(self, cycles: Sequence[Cycle], long: timedelta, begun: datetime) -> None:
+        """Take the cycles, the length of a step, and since when anything was due."""
+        epoch = datetime(1970, 1, 1, tzinfo=UTC)
+        seconds: dict[datetime, float] = {}
+        at = epoch + (cycles[0].start - epoch) // long * long
+        while at <= cycles[-1].start:  # hours without a cycle are steps too
+            seconds[at] = 0.0
+            at += long
+        for cycle in cycles:
+            start = epoch + (cycle.start - epoch) // long * long
+            seconds[start] += max((cycle.end - max(cycle.start, begun)).total_seconds(), 0.0)
+        self.starts, self.seconds = list(seconds), list(seconds.values())
+        self.number = {start: number for number, start in enumerate(self.starts)}
+        days: dict[str, list[int]] = defaultdict(list)
+        for number, start in enumerate(self.starts):
+            days[f"{start:%Y-%m-%d}"].append(number)
+        self.days = {day: range(numbers[0], numbers[-1] + 1) for day, numbers in days.items()}
+
+
+class _Track:
+    """Sums over steps, of each kind of cycles apart."""
+
+    def __init__(self, steps: int) -> None:
+        """Take how many steps there are."""
+        self._steps = steps
+        self._of: dict[Kind, list[array[int]]] = {}
+
+    def add(self, kind: Kind, number: int, sums: Sums) -> None:
+        """Add sums to those of a step."""
+        fields = self._of.get(kind)
+        if fields is None:
+            fields = self._of[kind] = [array("q", bytes(8 * self._steps)) for _ in sums]
+        for field, value in zip(fields, sums, strict=True):
+            if value:
+                field[number] += value
+
+    def total(self, *kinds: Kind, span: range | None = None) -> Sums:
+        """Return the sums of kinds of cycles (of all, unless named) in a span of steps (in all)."""
+        part = slice(None) if span is None else slice(span.start, span.stop)
+        found = [self._of[kind] for kind in kinds or Kind if kind in self._of]
+        return Sums(*(sum(sum(fields[one][part]) for fields in found) for one in range(len(Sums._fields))))
+
+    def series(self, name: str) -> list[int]:
+        """Return the sums of one field by step, of all kinds of cycles."""
+        one = Sums._fields.index(name)
+        return [sum(values) for values in zip(*(f[one] for f in self._of.values()), strict=True)]
+
+
+Tracks = dict[str, _Track]
+
+
+def _added(
+    view: Reader, chosen: Period, long: timedelta, times: _Times
+) -> tuple[_Track, dict[str, Tracks], dict[FlowKey, list[int]]]:
+    """Read all rows once; return the sums of all, by name in each dimension, and of each link what counts."""
+    count = len(times.starts)
+    all_ = _Track(count)
+    names: dict[str, Tracks] = {dimension: defaultdict(lambda: _Track(count)) for dimension in DIMENSIONS}
+    scenarios, sources, destinations = names.values()
+    links: dict[FlowKey, list[int]] = defaultdict(lambda: [0] * len(Sums._fields))
+    for start, kind, key, sums in view.spans(chosen, long):
+        number = times.number[start]
+        for track in (all_, scenarios[key.scenario], sources[key.link.source], destinations[key.link.destination]):
+            track.add(kind, number, sums)
+        link = links[key]
+        if kind is Kind.COUNTED:
+            link[:] = [a + b for a, b in zip(link, sums, strict=True)]
+    return all_, names, links
+
+
+def _of_time(track: _Track, span: range) -> dict[str, Any]:
+    """Return what there was in a span of steps; its ratio is that of what counts."""
+    counted = figures(track.total(Kind.COUNTED, span=span))
+    everything = figures(track.total(span=span))
+    apart = {kind.name.lower(): track.total(kind, span=span) for kind in (Kind.EXCLUDED, Kind.OPEN)}
+    return {
+        **everything,
+        **{name: counted[name] for name in ("injected_ratio", "ratio", "grade", "sign")},
+        **{name: any(sums) for name, sums in apart.items()},
+    }
+
+
+def _sorted(tracks: Tracks) -> list[tuple[str, _Track]]:
+    """Return names with their sums, the largest first."""
+
+    def size(item: tuple[str, _Track]) -> tuple[int, str]:
+        sums = item[1].total()
+        return -max(sums.due, sums.moved), item[0]
+
+    return sorted(tracks.items(), key=size)
+
+
+def _name(name: str, track: _Track, times: _Times) -> dict[str, Any]:
+    """Return what counts of a scenario, source or destination, in all and by day."""
+    days = (figures(track.total(Kind.COUNTED, span=span)) for span in times.days.values())
+    brief = ("due", "injected", "moved", "moved_estimated", "ratio", "grade", "sign")
+    return {
+        "name": name,
+        **figures(track.total(Kind.COUNTED)),
+        "days": [{key: day[key] for key in brief} for day in days],
+    }
+
+
+def _series(tracks: Tracks) -> list[dict[str, Any]]:
+    """Return bytes by step of the largest names, and of the others together."""
+    ordered = _sorted(tracks)
+    rest = ordered[LARGEST:] if len(ordered) > LARGEST + 1 else []  # one other has its own name
+    made = [
+        {"name": name, **{field: track.series(field) for field in ("due", "injected", "moved")}}
+        for name, track in ordered[: len(ordered) - len(rest)]
+    ]
+    if rest:
+        sums = {
+            field: [sum(values) for values in zip(*(track.series(field) for _, track in rest), strict=True)]
+            for field in ("due", "injected", "moved")
+        }
+        made.append({"name": f"{OTHERS} ({len(rest)})", **sums})
+    return made
+
+
+# --------------------------------------------------------------------------- holds, failures, marks
+
+
+def _holds(view: Reader, chosen: Period, long: timedelta, times: _Times) -> list[dict[str, Any]]:
+    """Return for each hold in how many rows it led, what was missing in them, and both by step."""
+    found: dict[str, dict[str, Any]] = {}
+    for one in view.holds_over_time(chosen, long):
+        empty = {"cycles": 0, "missing": 0, "by_step": [0] * len(times.starts)}
+        entry = found.setdefault(one.hold.value, {"hold": one.hold.value, "harmless": one.hold.harmless, **empty})
+        entry["cycles"] += one.cycles
+        entry["missing"] += one.missing
+        entry["by_step"][times.number[one.start]] += one.cycles
+    return sorted(found.values(), key=lambda entry: (-entry["missing"], -entry["cycles"], entry["hold"]))
+
+
+def _failures(view: Reader) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for classes in view.failures().values():
+        counts.update(classes)
+    return dict(counts.most_common())
+
+
+def _marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]]:
+    """Return what happened, in the order of time: notes, changes, pauses, and traces of unexpected errors."""
+    marks = [*_written(view), *_paused(view, since, until)]
+    chosen = [mark for mark in marks if mark[0] < until and (mark[1] or mark[0]) >= since]
+    return [
+        {
+            "at": moment(at),
+            "until": None if end is None else moment(end),
+            "kind": kind,
+            "who": who,
+            "what": what,
+            "why": why,
+        }
+        for at, end, kind, who, what, why in sorted(chosen, key=lambda mark: mark[0])
+    ]
+
+
+_Mark = tuple[datetime, datetime | None, str, str, str, str]  # since, until, kind, who, what, why
+
+
+def _written(view: Reader) -> Iterator[_Mark]:
+    for change in view.changes(MARKS):
+        if change.what == NOTE:
+            yield change.at, None, "note", change.who, change.why, ""
+        elif not change.what.startswith(("stop ", "resume ")):  # pauses have their ends
+            yield change.at, None, "change", change.who, change.what, change.why
+    for at, text in view.notes(MARKS):
+        lines = text.strip().splitlines()
+        yield at, None, "trace", "dc_inject", lines[-1][:TRACE] if lines else "", ""
+
+
+def _paused(view: Reader, since: datetime, until: datetime) -> Iterator[_Mark]:
+    for pause, end in view.pauses_between(since, until):
+        shown = overrides.shown(pause.subject, "everything")
+        yield pause.since, end or until, "pause", pause.who, f"paused: {shown}", pause.why
+
+
+# --------------------------------------------------------------------------- verdicts
+
+
+def _verdict(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what all of it comes to: the ratio of what counts, and how many scenarios are of which colour."""
+    counted = told["counted"]
+    colours = Counter(one["grade"] for one in told["scenarios"] if one["grade"])
+    return {
+        **{name: counted[name] for name in ("ratio", "injected_ratio", "grade", "sign")},
+        "scenarios": {colour: colours[colour] for _, colour, _ in GRADES},
+        "leading_hold": next(
+            (one["hold"] for one in told["holds"] if one["missing"] and not one["harmless"]), None
+        ),
+    }
+
+
+def _challenge(progress: Progress | None) -> dict[str, Any] | None:
+    """Return the verdict of a mini-challenge, as `dc-inject link` gives it."""
+    if progress is None:
+        return None
+    found = conclusion(progress.ladder, progress.verdicts, progress.decisions)
+    return {
+        "outcome": found.outcome.value,
+        "reason": found.reason,
+        "stands": found.stands,
+        "interval": None if found.interval is None else list(found.interval),
+    }

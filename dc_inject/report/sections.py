@@ -1,0 +1,259 @@
+"""The sections of a report as people read it: titles, sentences and tables, for text and for pages alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from dc_inject.model.units import counted, format_duration, format_rate, format_size
+
+Told = Mapping[str, Any]
+WORST = 20  # links in the tables of those that are furthest behind, and slowest
+NONE = "-"
+
+
+class Cell(NamedTuple):
+    """What stands in a table; `grade` is the colour of a ratio, whose sign is in the text."""
+
+    text: str
+    grade: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: its heads, of which the first `texts` are of texts and the others of numbers, and its rows."""
+
+    heads: tuple[str, ...]
+    texts: int
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a report: its name in links, its title, what it says, and its table."""
+
+    name: str
+    title: str
+    words: tuple[str, ...] = ()
+    table: Table | None = None
+
+
+def sections(told: Told) -> Iterator[Section]:
+    """Yield the sections of a report, in their order; those without content are left out."""
+    yield Section("verdict", "Verdict", tuple(_verdict(told)), _totals(told))
+    yield Section("over-time", _over_time(told), (), _steps(told))
+    yield Section("days", "By day", (), _days(told))
+    for name in ("scenario", "source", "destination"):
+        yield Section(f"{name}s", f"By {name}", ("Moved / due, in all and by day.",), _names(told, name))
+    if told["holds"]:
+        words = ("Why links got less than they were due, and in how many rows (a link in a cycle).",)
+        words += ("Later cycles may have made up what was missing.",)
+        yield Section("holds", "Holds", words, _holds(told))
+    if told["failed_files"]:
+        yield Section("failures", "Failed files", ("In the whole campaign.",), _failures(told))
+    yield Section("behind", "Links that are furthest behind", (), _behind(told))
+    if told["completion"]:
+        yield Section("slowest", "Slowest links", tuple(_completion(told)), _slowest(told))
+    if told["excluded_windows"]:
+        yield Section("excluded", "Left out of averages", (), _excluded(told))
+    if told["marks"]:
+        yield Section("marks", "What happened", (), _marks(told))
+    yield Section("method", "How it is computed", tuple(told["method"]))
+
+
+def size(value: int, estimated: int = 0) -> Cell:
+    """Return a size, with ~ where a part of it is an estimate."""
+    return Cell(("~" if estimated > 0 else "") + format_size(value))
+
+
+def ratio(value: float | None, colour: str | None, sign: str) -> Cell:
+    """Return a ratio in percent, with the sign of its colour beside."""
+    return Cell(NONE) if value is None else Cell(f"{100 * value:.1f} % {sign}", colour)
+
+
+def heading(told: Told) -> str:
+    """Return in a sentence of which time a report is, and from when."""
+    running = "; it is running" if told["running"] else ""
+    when = f"{_time(told['since'])} to {_time(told['until'])} UTC"
+    return f"{when}, as the ledger stood at {_time(told['at'])}{running}."
+
+
+def _time(moment: str) -> str:
+    return moment[:16].replace("T", " ")
+
+
+def _percent(value: float | None) -> str:
+    return NONE if value is None else f"{100 * value:.1f} %"
+
+
+def _verdict(told: Told) -> Iterator[str]:
+    counted_, verdict = told["counted"], told["verdict"]
+    if verdict["ratio"] is None:
+        yield "Nothing that counts in averages was due so far."
+    else:
+        moved, due = size(counted_["moved"], counted_["moved_estimated"]).text, format_size(counted_["due"])
+        colour = f"{verdict['grade']} ({verdict['sign']})"
+        injected = f"injected were {_percent(verdict['injected_ratio'])}"
+        yield f"{moved} of {due} due have moved: {_percent(verdict['ratio'])}, {colour}; {injected}."
+    colours = ", ".join(f"{number} {colour}" for colour, number in verdict["scenarios"].items() if number)
+    if colours:
+        yield f"Scenarios: {colours}."
+    if verdict["leading_hold"]:
+        yield f"Most of what was not injected was held by {verdict['leading_hold']}."
+    if challenge := told["challenge"]:
+        rate = "" if challenge["stands"] is None else f" It takes {format_rate(challenge['stands'])}."
+        yield f"Mini-challenge: {challenge['outcome']}: {challenge['reason']}.{rate}"
+
+
+def _totals(told: Told) -> Table:
+    names = {"counted": "counted", "excluded": "excluded", "open": "in open cycles", "totals": "in all"}
+    rows = [
+        (Cell(words), *_amounts(told[key]), Cell(str(told[key]["rules"])))
+        for key, words in names.items()
+        if key in {"counted", "totals"} or any(told[key][name] for name in ("due", "injected", "moved"))
+    ]
+    return Table(("", *_AMOUNTS, "rules, jobs"), 1, tuple(rows))
+
+
+_AMOUNTS = ("due", "injected", "moved", "moved / due")
+
+
+def _amounts(one: Told) -> tuple[Cell, ...]:
+    return (
+        size(one["due"]),
+        size(one["injected"]),
+        size(one["moved"], one["moved_estimated"]),
+        ratio(one["ratio"], one["grade"], one["sign"]),
+    )
+
+
+def _rate(value: int, seconds: int) -> Cell:
+    return Cell(format_rate(value / seconds) if seconds else NONE)
+
+
+def _over_time(told: Told) -> str:
+    return f"By {'hour' if told['step_seconds'] == 3600 else 'cycle'}"
+
+
+def _apart(one: Told) -> Cell:
+    return Cell(", ".join(name for name in ("excluded", "open") if one[name]))
+
+
+def _of_time(told: Told, key: str, show: Callable[[Told], str]) -> Table:
+    rows = tuple(
+        (
+            Cell(show(one)),
+            _apart(one),
+            *_amounts(one),
+            *(_rate(one[name], one["seconds"]) for name in ("due", "injected", "moved")),
+        )
+        for one in told[key]
+    )
+    heads = (*_AMOUNTS, "target", "injected rate", "moved rate")
+    return Table(("from (UTC)", "left out", *heads), 2, rows)
+
+
+def _steps(told: Told) -> Table:
+    return _of_time(told, "steps", lambda one: _time(one["start"]))
+
+
+def _days(told: Told) -> Table:
+    return _of_time(told, "days", lambda one: str(one["day"]))
+
+
+def _names(told: Told, dimension: str) -> Table:
+    days = [day["day"][5:] for day in told["days"]]
+    rows = tuple(
+        (
+            Cell(one["name"] + (" (second hop)" if one.get("second_hops") else "")),
+            *_amounts(one),
+            *(ratio(day["ratio"], day["grade"], day["sign"]) for day in one["days"]),
+        )
+        for one in told[f"{dimension}s"]
+    )
+    return Table((dimension, *_AMOUNTS, *days), 1, rows)
+
+
+def _holds(told: Told) -> Table:
+    rows = tuple(
+        (
+            Cell(one["hold"]),
+            Cell("harmless" if one["harmless"] else ""),
+            Cell(str(one["cycles"])),
+            size(one["missing"]),
+        )
+        for one in told["holds"]
+    )
+    return Table(("hold", "", "rows", "missing"), 2, rows)
+
+
+def _failures(told: Told) -> Table:
+    rows = tuple((Cell(name), Cell(str(files))) for name, files in told["failed_files"].items())
+    return Table(("class", "files"), 1, rows)
+
+
+def _link(one: Told) -> tuple[Cell, ...]:
+    hop = " (second hop)" if one["second_hop"] else ""
+    return Cell(one["scenario"] + hop), Cell(one["source"]), Cell(one["destination"])
+
+
+def _behind(told: Told) -> Table:
+    links: Sequence[Told] = [one for one in told["links"] if one["due"] > one["moved"]]
+    worst = sorted(links, key=lambda one: one["moved"] - one["due"])[:WORST]
+    rows = tuple(
+        (
+            *_link(one),
+            Cell(", ".join(f"{count} {hold}" for hold, count in list(one["held"].items())[:3])),
+            *_amounts(one),
+            size(one["due"] - one["moved"]),
+        )
+        for one in worst
+    )
+    return Table(("scenario", "source", "destination", "held (cycles)", *_AMOUNTS, "behind"), 4, rows)
+
+
+def _seconds(seconds: int) -> str:
+    return format_duration(timedelta(seconds=seconds))
+
+
+def _completion(told: Told) -> Iterator[str]:
+    one = told["completion"]
+    times = f"median {_seconds(one['median'])}, 90th percentile {_seconds(one['p90'])}"
+    yield f"Time from acceptance to completion of {counted(one['count'], 'rules and jobs')}: {times}."
+
+
+def _slowest(told: Told) -> Table:
+    done = [one for one in told["links"] if one["completion"]]
+    worst = sorted(done, key=lambda one: -one["completion"]["median"])[:WORST]
+    rows = tuple(
+        (
+            *_link(one),
+            Cell(_seconds(one["completion"]["median"])),
+            Cell(_seconds(one["completion"]["p90"])),
+            Cell(str(one["completion"]["count"])),
+        )
+        for one in worst
+    )
+    return Table(("scenario", "source", "destination", "median", "90th percentile", "rules, jobs"), 3, rows)
+
+
+def _excluded(told: Told) -> Table:
+    windows = told["excluded_windows"]
+    rows = ((Cell(_time(one["since"])), Cell(_time(one["until"])), Cell(one["why"])) for one in windows)
+    return Table(("from (UTC)", "to", "why"), 3, tuple(rows))
+
+
+def _marks(told: Told) -> Table:
+    rows = tuple(
+        (
+            Cell(_time(one["at"]) + (f" to {_time(one['until'])}" if one["until"] else "")),
+            Cell(one["kind"]),
+            Cell(one["what"]),
+            Cell(one["why"]),
+            Cell(one["who"]),
+        )
+        for one in told["marks"]
+    )
+    return Table(("time (UTC)", "", "what", "why", "by"), 5, rows)

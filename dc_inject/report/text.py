@@ -1,0 +1,66 @@
+"""A report as text: Markdown for people, and CSV with a line for each step and link for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+from dc_inject.ledger.reading import Reader
+from dc_inject.ledger.series import Kind, Period
+from dc_inject.model.redaction import visible
+from dc_inject.report import figures
+from dc_inject.report.sections import Section, Table, Told, heading, sections
+
+HEADS = (
+    *("start", "seconds", "scenario", "source", "destination", "service", "due", "injected", "moved"),
+    *("moved_estimated", "forgiven", "rules", "kind"),
+)
+
+
+def markdown(told: Told) -> str:
+    """Return a report as Markdown, with tables as GitHub has them."""
+    parts = [f"# Report: {_escaped(told['campaign'])}", _escaped(heading(told))]
+    for section in sections(told):
+        parts += _section(section)
+    return "\n\n".join(parts) + "\n"
+
+
+def lines(view: Reader, chosen: Period) -> Iterator[str]:
+    """Yield the lines of the CSV: what each link got in each step, the cycles of each kind apart."""
+    long = figures.step([cycle for cycle, _ in view.cycles(chosen)])
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(HEADS)
+    seconds = round(long / timedelta(seconds=1))
+    for span in view.spans(chosen, long):
+        link = span.key.link
+        key = [visible(text) for text in (span.key.scenario, link.source, link.destination, link.through)]
+        writer.writerow([figures.moment(span.start), seconds, *key, *span.sums, Kind(span.kind).name.lower()])
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"## {section.title}"
+    if section.name == "method":
+        yield "\n".join(f"- {_escaped(words)}" for words in section.words)
+    else:
+        yield from (_escaped(words) for words in section.words)
+    if section.table is not None:
+        yield _table(section.table)
+
+
+def _table(table: Table) -> str:
+    line = ("---" if number < table.texts else "---:" for number in range(len(table.heads)))
+    rows = ((_escaped(cell.text) for cell in row) for row in table.rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (table.heads, line, *rows))
+
+
+def _escaped(text: str) -> str:
+    """Return a text that is nothing but text in Markdown: names, reasons and notes come from others."""
+    words = " ".join(visible(text).split()).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\|\[\]_*`])", r"\\\1", words)

@@ -1,0 +1,236 @@
+"""`report`: figures from the ledger alone, that agree with `status` and the ledger to the byte."""
+
+from __future__ import annotations
+
+import csv
+import json
+import stat
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dc_inject.cli import report as command
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.model import FlowKey, Link
+from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.model.goals import SecondHop
+from dc_inject.model.units import format_size
+from tests.cli.ledgers import CYCLE, FNAL, GB, KIT, MESH, START, make, run
+from tests.engine import world as simulated
+from tests.engine.world import flow, items, world
+
+AMOUNTS = ("due", "injected", "moved", "moved_estimated", "forgiven", "rules")
+TB = 1000 * GB
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> Path:
+    """The ledger of a simulated campaign of four hours, with a note, in which it stands open for some minutes."""
+    flows = [
+        flow("A", "B", 8, scenario="t0-export"),
+        flow("A", "C", 8, scenario="t0-export"),
+        flow("D", "B", 4, scenario="us-mesh"),
+    ]
+    made = world(tmp_path, simulated.campaign(flows), {"A": items("A", 300), "D": items("D", 3)})
+    made.run(16)
+    made.ledger.change("me@vobox", "note", "power cut <b>|*", START + timedelta(hours=1))
+    made.ledger.pause("us-mesh", "me@vobox", "lunch", START + timedelta(hours=2))
+    made.ledger.close()
+    return tmp_path / "test.sqlite"
+
+
+def told(path: Path, *more: str) -> dict[str, Any]:
+    done = run("report", path, "--format", "json", *more)
+    assert done.exit_code == 0, done.exception
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def sums(of: list[dict[str, Any]]) -> dict[str, int]:
+    return {name: sum(one[name] for one in of) for name in AMOUNTS}
+
+
+def test_figures_agree_with_status_and_the_ledger_to_the_byte(campaign: Path) -> None:
+    """In all, by time, by scenario, source, destination and link, and in each line of the CSV."""
+    made = told(campaign)
+    total = json.loads(run("status", campaign, "--summary", "--format", "json").stdout)["total"]
+    expected = {name: total[name] for name in AMOUNTS}
+    assert expected["injected"] > 10 * TB
+    assert expected["moved"] > TB
+    assert {name: made["totals"][name] for name in AMOUNTS} == expected
+    with LedgerView.open(campaign) as view:
+        totals = view.totals()
+    assert (totals.injected, totals.moved) == (made["totals"]["injected"], made["totals"]["moved"])
+    assert sums(made["steps"]) == sums(made["days"]) == expected
+    counted = {name: made["counted"][name] for name in AMOUNTS}
+    for part in ("scenarios", "sources", "destinations", "links"):
+        assert sums(made[part]) == counted, part
+    assert sums([made[kind] for kind in ("counted", "excluded", "open")]) == expected
+    for dimension in ("scenario", "source", "destination"):
+        series = made["series"][dimension]
+        assert sum(sum(one["moved"]) for one in series) == expected["moved"]
+        assert [len(one["due"]) for one in series] == [len(made["steps"])] * len(series)
+    rows = list(csv.DictReader(run("report", campaign, "--format", "csv").stdout.splitlines()))
+    assert {name: sum(int(row[name]) for row in rows) for name in AMOUNTS} == expected
+    assert {row["start"] for row in rows} == {one["start"] for one in made["steps"]}
+
+
+def test_what_is_known_of_a_campaign_is_told(campaign: Path) -> None:
+    """Verdict, days, holds, completion, the note, and the pause with its end at the report's."""
+    made = told(campaign)
+    assert (made["since"], made["until"]) == ("2027-02-08T10:00:00Z", "2027-02-08T14:00:00Z")
+    assert made["step_seconds"] == 900
+    assert [one["day"] for one in made["days"]] == ["2027-02-08"]
+    assert {one["name"] for one in made["scenarios"]} == {"t0-export", "us-mesh"}
+    dry = next(one for one in made["holds"] if one["hold"] == "pool-dry")
+    assert dry["cycles"] == sum(dry["by_step"]) > 5
+    assert dry["missing"] > TB
+    assert made["verdict"]["leading_hold"] == "pool-dry"
+    mesh = next(one for one in made["scenarios"] if one["name"] == "us-mesh")
+    assert (mesh["grade"], mesh["sign"]) == ("red", "--")
+    assert made["completion"]["count"] == sum(one["completion"]["count"] for one in made["scenarios"])
+    assert made["completion"]["median"] <= made["completion"]["p90"]
+    marks = [(one["kind"], one["what"], one["until"]) for one in made["marks"]]
+    assert marks == [("note", "power cut <b>|*", None), ("pause", "paused: us-mesh", marks[1][2])]
+    assert made["challenge"] is None
+    assert "production traffic" in " ".join(made["method"])
+
+
+def test_an_excluded_window_is_shown_and_left_out_of_averages(campaign: Path) -> None:
+    """Its bytes stay in the totals, and its cycles are marked."""
+    whole = told(campaign)
+    made = told(campaign, "--exclude", "2027-02-08T11:00/12:00 token trouble")
+    assert made["excluded_windows"] == [
+        {"since": "2027-02-08T11:00:00Z", "until": "2027-02-08T12:00:00Z", "why": "token trouble"}
+    ]
+    assert made["totals"] == whole["totals"]
+    assert made["excluded"]["due"] == 4 * whole["steps"][0]["due"] > 0
+    assert [one["excluded"] for one in made["steps"]] == [4 <= number < 8 for number in range(16)]
+    assert [one["ratio"] is None for one in made["steps"]] == [4 <= number < 8 for number in range(16)]
+    assert made["counted"]["due"] + made["excluded"]["due"] == whole["counted"]["due"]
+    shown = run("report", campaign, "--exclude", "2027-02-08T12:00+01:00/2027-02-08T12:00Z token trouble").stdout
+    assert "| 2027-02-08 11:00 | 2027-02-08 12:00 | token trouble |" in shown
+
+
+def test_a_part_of_the_time_is_a_part_of_the_sums(campaign: Path) -> None:
+    """Cycles that begin in it, and marks of it."""
+    whole = told(campaign)
+    made = told(campaign, "--since", "2027-02-08T11:00Z", "--until", "2027-02-08T12:00Z")
+    assert sums(made["steps"]) == sums(whole["steps"][4:8])
+    assert [one["start"] for one in made["steps"]] == [one["start"] for one in whole["steps"][4:8]]
+    assert [one["kind"] for one in made["marks"]] == ["note"]
+
+
+def test_a_cycle_that_is_not_over_counts_in_no_average(tmp_path: Path) -> None:
+    """It is due in full from its first second."""
+    made = make(tmp_path / "dc27.sqlite", {FNAL: 2, MESH: 1}, dry=(KIT,))
+    found = told(made.path)
+    assert found["open"]["due"] == found["totals"]["due"] == 3 * 450 * GB
+    assert found["counted"]["due"] == 0
+    assert found["verdict"]["ratio"] is None
+    assert [one["open"] for one in found["steps"]] == [True]
+    assert "Nothing that counts in averages was due so far." in run("report", made.path).stdout
+    with Ledger.open(made.path) as ledger:
+        ledger.close_cycle(CYCLE, CYCLE.end)
+    assert told(made.path)["counted"]["due"] == 3 * 450 * GB
+
+
+def test_markdown_has_names_as_text_and_signs_beside_ratios(campaign: Path) -> None:
+    """Nothing in a name, reason or note becomes markup."""
+    shown = run("report", campaign).stdout
+    made = told(campaign)
+    assert shown.startswith("# Report: test\n")
+    moved = made["counted"]
+    assert f"{format_size(moved['moved'])} of {format_size(moved['due'])} due have moved" in shown.replace("~", "")
+    assert "power cut &lt;b>\\|\\*" in shown
+    assert "<b>" not in shown
+    assert " % -- |" in shown
+    for line in shown.splitlines():
+        assert not line.startswith("|") or line.endswith("|")
+
+
+def test_a_file_is_for_us_alone_and_not_replaced_by_mistake(campaign: Path, tmp_path: Path) -> None:
+    """As the ledger is, from which it comes."""
+    goal = tmp_path / "out.md"
+    done = run("report", campaign, "-o", goal)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert stat.S_IMODE(goal.stat().st_mode) == 0o600
+    assert isinstance(run("report", campaign, "-o", goal).exception, UsageError)
+    assert run("report", campaign, "-o", goal, "--force", "--format", "csv").exit_code == 0
+    assert goal.read_text().startswith("start,seconds,scenario,")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--exclude", "2027-02-12T08:00/12:00"), "with a reason"),
+        (("--exclude", "2027-02-12T08:00/07:00 x"), "ends before it begins"),
+        (("--exclude", "yesterday/12:00 x"), "'yesterday' is not a time"),
+        (("--exclude", "2027-02-12T08:00 12:00 x"), "is not FROM/TO"),
+        (("--since", "2027-02-08T11:00"), "has no zone"),
+    ],
+)
+def test_what_is_no_time_is_refused(campaign: Path, more: tuple[str, ...], says: str) -> None:
+    """With what it should look like."""
+    done = run("report", campaign, *more)
+    assert done.exit_code == 2
+    assert says in done.stderr
+
+
+def test_without_a_cycle_there_is_nothing_to_report(campaign: Path, tmp_path: Path) -> None:
+    """In a new ledger, or in that time; in every format."""
+    Ledger.open(tmp_path / "new.sqlite").close()
+    for fmt in command.FORMATS:
+        fresh = run("report", tmp_path / "new.sqlite", "--format", fmt).exception
+        assert isinstance(fresh, UsageError)
+        assert "no cycle so far" in fresh.message
+        none = run("report", campaign, "--since", "2027-03-01T00:00Z", "--format", fmt).exception
+        assert isinstance(none, UsageError)
+        assert "begins in that time" in none.message
+    assert isinstance(run("report", tmp_path / "none.sqlite").exception, LedgerError)
+
+
+def keys(value: object, path: str = "") -> set[str]:
+    """Every key of a report, with the keys above it; names of holds and classes are values there."""
+    if isinstance(value, list):
+        return set().union(*(keys(one, path) for one in value))
+    if not isinstance(value, dict) or path in {".failed_files", ".links.held"}:
+        return set()
+    return {f"{path}.{key}" for key in value}.union(*(keys(one, f"{path}.{key}") for key, one in value.items()))
+
+
+def test_the_page_has_every_key(campaign: Path) -> None:
+    """Amounts are written out once, for the totals."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "report.md").read_text()
+    example = json.loads(page.partition("```json report\n")[2].partition("```")[0])
+    amounts = set(example["totals"]) - {"due"}
+
+    def without(found: set[str]) -> set[str]:
+        return {key for key in found if key.rpartition(".")[2] not in amounts or key.startswith(".verdict")}
+
+    shown = keys(example)
+    real = keys(told(campaign, "--exclude", "2027-02-08T11:00/12:00 x"))
+    assert without({key for key in real if "completion." not in key}) == without(
+        {key for key in shown if "completion." not in key}
+    )
+    assert set(example["completion"]) == set(told(campaign)["completion"])
+
+
+def test_the_twenty_largest_have_series_of_their_own_and_second_hops_are_marked(tmp_path: Path) -> None:
+    """The others are added up, so that nothing is lost; all are in the tables."""
+    flows = {FlowKey("export", Link("CERN", f"D{number:02}")): (number + 1) * GB for number in range(25)}
+    hop = FlowKey("onward", Link("D00", "E"))
+    dues = {key: (due, None) for key, due in {**flows, hop: GB}.items()}
+    with Ledger.open(tmp_path / "dc27.sqlite", synchronous="OFF") as ledger:
+        ledger.open_cycle(CYCLE, dues, START, goals={hop: SecondHop()})
+        ledger.close_cycle(CYCLE, CYCLE.end)
+    made = told(tmp_path / "dc27.sqlite")
+    series = made["series"]["destination"]
+    assert [one["name"] for one in series[:2]] == ["D24", "D23"]
+    assert (len(series), series[-1]["name"], series[-1]["due"]) == (21, "others (6)", [16 * GB])
+    assert len(made["destinations"]) == 26
+    assert [one["second_hops"] for one in made["scenarios"]] == [0, 1]
+    assert [one["scenario"] for one in made["links"] if one["second_hop"]] == ["onward"]
+    assert "| onward (second hop) |" in run("report", tmp_path / "dc27.sqlite").stdout

@@ -1,0 +1,118 @@
+"""Series over time: rows added up into steps, the whole of it the accounts, to the byte, at any moment."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.ledger.series import Kind, Period
+from dc_inject.model import Cycle, Held, Hold
+from dc_inject.model.ports import Status
+from tests.ledger.world import (
+    AB,
+    AC,
+    CYCLE,
+    GB,
+    LENGTH,
+    MINUTE,
+    START,
+    accepted,
+    dues,
+    injection,
+    opened,
+    seen,
+    started,
+)
+
+HOUR = timedelta(hours=1)
+DAY = Period(START, START + timedelta(days=1))
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    with opened(tmp_path) as made:
+        yield made
+
+
+def nth(number):
+    return Cycle(START + number * LENGTH, LENGTH)
+
+
+def agree(ledger):
+    """Compare all steps with the accounts, which triggers keep."""
+    sums = {key: [0] * 6 for key in ledger.accounts()}
+    for span in ledger.spans(DAY, HOUR):
+        sums[span.key] = [a + b for a, b in zip(sums[span.key], span.sums, strict=True)]
+    accounts = ledger.accounts()
+    assert sums == {
+        key: [one.due, one.injected, one.moved, one.estimated, one.forgiven, one.rules]
+        for key, one in accounts.items()
+    }
+    return accounts
+
+
+def test_the_sums_of_all_steps_are_the_accounts_at_any_moment(ledger):
+    made = [injection("cms:1", AB), injection("cms:2", AC)]
+    started(ledger, *made)
+    agree(ledger)
+    keys = accepted(ledger, *made)
+    assert sum(one.injected for one in agree(ledger).values()) > 0
+    ledger.observe([seen(keys[0], Status.MOVING, files_done=3, moved=30 * GB)], START + MINUTE)
+    assert sum(one.estimated for one in agree(ledger).values()) > 0
+    ledger.close_cycle(CYCLE, CYCLE.end)
+    agree(ledger)
+    # known after the close, and no other cycle is open: it counts in the last one
+    ledger.observe([seen(keys[0], Status.COMPLETE, files_done=50, moved=100 * GB, exact=True)], CYCLE.end)
+    assert sum(one.moved for one in agree(ledger).values()) == 100 * GB
+    # or in the open one, also where its link has no row there
+    ledger.open_cycle(nth(1), {}, nth(1).start)
+    agree(ledger)
+    assert [span.sums.moved for span in ledger.spans(DAY, LENGTH) if span.kind is Kind.OPEN] == [70 * GB]
+
+
+def test_cycles_are_kept_apart_that_are_open_or_excluded(ledger):
+    for number in range(6):
+        ledger.open_cycle(nth(number), dues(), nth(number).start)
+    for number in range(5):
+        ledger.close_cycle(nth(number), nth(number + 1).start)
+    around = (nth(1).start + MINUTE, nth(3).start)  # one that it only touches counts
+    period = Period(START, DAY.until, (around,))
+    kinds = [kind for _, kind in ledger.cycles(period)]
+    assert kinds == [Kind.COUNTED, Kind.EXCLUDED, Kind.EXCLUDED, Kind.COUNTED, Kind.COUNTED, Kind.OPEN]
+    due = {}
+    for span in ledger.spans(period, HOUR):
+        due[span.kind] = due.get(span.kind, 0) + span.sums.due
+    assert due == {Kind.COUNTED: 9 * 450 * GB, Kind.EXCLUDED: 6 * 450 * GB, Kind.OPEN: 3 * 450 * GB}
+    assert {span.start for span in ledger.spans(period, HOUR)} == {START, START + HOUR}
+
+
+def test_a_period_has_the_cycles_that_start_in_it(ledger):
+    for number in range(4):
+        ledger.open_cycle(nth(number), dues(), nth(number).start)
+    part = Period(nth(1).start, nth(3).start)
+    assert [cycle for cycle, _ in ledger.cycles(part)] == [nth(1), nth(2)]
+    assert {span.start for span in ledger.spans(part, LENGTH)} == {nth(1).start, nth(2).start}
+    assert ledger.first_cycle() == nth(0)
+
+
+def test_holds_are_counted_by_step_and_link_with_what_was_missing(ledger):
+    dry = Held(Hold.POOL_DRY, {"free": 0})
+    for number in range(5):
+        ledger.open_cycle(nth(number), dues(held=dry if number != 2 else None), nth(number).start)
+    found = ledger.holds_over_time(DAY, HOUR)
+    assert [(one.start, one.hold, one.cycles, one.missing) for one in found] == [
+        (START, Hold.POOL_DRY, 9, 9 * 450 * GB),
+        (START + HOUR, Hold.POOL_DRY, 3, 3 * 450 * GB),
+    ]
+    assert ledger.holds_of_links(DAY)[AB] == {Hold.POOL_DRY: 4}
+
+
+def test_pauses_are_told_with_their_ends(ledger):
+    ledger.pause("a", "me", "lunch", START)
+    ledger.resume("a", "me", "", START + HOUR)
+    ledger.pause("b", "me", "", START + 2 * HOUR)
+    told = ledger.pauses_between(START, START + 3 * HOUR)
+    assert [(one.subject, until) for one, until in told] == [("a", START + HOUR), ("b", None)]
+    assert [one.subject for one, _ in ledger.pauses_between(START + HOUR, START + 3 * HOUR)] == ["b"]
+    assert [one.subject for one, _ in ledger.pauses_between(START, START + HOUR)] == ["a"]
