@@ -108,8 +108,8 @@ class SeriesReader(CycleReader):
         starts: dict[int, datetime] = {}
         sums = ", ".join(f"sum({name})" for name in Sums._fields)
         rows = self._db.stream(
-            f"SELECT at / ? AS step, {kind} AS kind, account, {sums} FROM ({_ROWS}) JOIN cycle ON start = at "  # noqa: S608
-            "WHERE start >= ? AND start < ? GROUP BY step, kind, account",
+            f"SELECT at / ? AS step, {kind} AS kind, account, {sums} FROM ({_ROWS}) "  # noqa: S608  our own words
+            "JOIN cycle ON start = at WHERE start >= ? AND start < ? GROUP BY step, kind, account",
             stored(step),
             *values,
             stored(period.since),

@@ -48,8 +48,8 @@ def sections(told: Told) -> Iterator[Section]:
     for name in ("scenario", "source", "destination"):
         yield Section(f"{name}s", f"By {name}", ("Moved / due, in all and by day.",), _names(told, name))
     if told["holds"]:
-        words = ("Why links got less than they were due, and in how many rows (a link in a cycle).",)
-        words += ("Later cycles may have made up what was missing.",)
+        why = "Why links got less than they were due, and in how many rows (a link in a cycle)."
+        words = (why, "Later cycles may have made up what was missing.")
         yield Section("holds", "Holds", words, _holds(told))
     if told["failed_files"]:
         yield Section("failures", "Failed files", ("In the whole campaign.",), _failures(told))
@@ -248,12 +248,13 @@ def _excluded(told: Told) -> Table:
 def _marks(told: Told) -> Table:
     rows = tuple(
         (
+            Cell(str(number)),
             Cell(_time(one["at"]) + (f" to {_time(one['until'])}" if one["until"] else "")),
             Cell(one["kind"]),
             Cell(one["what"]),
             Cell(one["why"]),
             Cell(one["who"]),
         )
-        for one in told["marks"]
+        for number, one in enumerate(told["marks"], start=1)
     )
-    return Table(("time (UTC)", "", "what", "why", "by"), 5, rows)
+    return Table(("number", "time (UTC)", "kind", "what", "why", "by"), 6, rows)

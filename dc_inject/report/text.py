@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.series import Kind, Period
+from dc_inject.ledger.series import Period
 from dc_inject.model.redaction import visible
 from dc_inject.report import figures
 from dc_inject.report.sections import Section, Table, Told, heading, sections
@@ -31,17 +31,18 @@ def markdown(told: Told) -> str:
 def lines(view: Reader, chosen: Period) -> Iterator[str]:
     """Yield the lines of the CSV: what each link got in each step, the cycles of each kind apart."""
     long = figures.step([cycle for cycle, _ in view.cycles(chosen)])
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(HEADS)
+    yield _row(HEADS)
     seconds = round(long / timedelta(seconds=1))
     for span in view.spans(chosen, long):
         link = span.key.link
         key = [visible(text) for text in (span.key.scenario, link.source, link.destination, link.through)]
-        writer.writerow([figures.moment(span.start), seconds, *key, *span.sums, Kind(span.kind).name.lower()])
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
+        yield _row([figures.moment(span.start), seconds, *key, *span.sums, span.kind.name.lower()])
+
+
+def _row(cells: Sequence[object]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(cells)
+    return line.getvalue()
 
 
 def _section(section: Section) -> Iterator[str]:
