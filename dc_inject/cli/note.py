@@ -36,7 +36,7 @@ def note(campaign: str, text: str, at: datetime | None, ledger_path: Path | None
     Example: dc-inject note dc27-rehearsal "tokens of KIT refused, ticket 4711"
     Example: dc-inject note dc27-rehearsal "LHCOPN cut" --at 2027-02-08T14:00Z
     """
-    path = subjects.whole(campaign, ledger_path)
+    path = subjects.campaign_ledger(campaign, ledger_path)
     now = SystemClock().now()
     about = at or now
     if about > now:

@@ -30,9 +30,8 @@ from dc_inject.ledger.injections import quantile
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import Kind, Period, Sums
-from dc_inject.model import Cycle, FlowKey
+from dc_inject.model import Cycle, FlowKey, overrides
 from dc_inject.model.goals import SecondHop
-from dc_inject.planning import overrides
 from dc_inject.planning.progress import Progress, conclusion
 
 HOUR = timedelta(hours=1)
