@@ -21,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest format chaos bench fuzz hostile twin golden unit coverage lowest releases docs release-check venv lock clean
+.PHONY: help demo test format-check lint types imports pytest format chaos bench fuzz hostile twin simgrid golden unit coverage lowest releases docs release-check venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +70,9 @@ hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMM
 
 twin: $(READY) ## Run all scenarios in the twin, with SEEDS=3 seeds; prints a table (5 min)
 	@JOBS=$(JOBS) $(BIN)/python -m tests.twin.scenarios $(or $(SEEDS),3)
+
+simgrid: $(READY) ## Compare ten small grids of the twin with SimGrid, which has to be installed (1 min)
+	@$(BIN)/python -m tests.twin.simgrid_check
 
 golden: $(FTS) ## Write the golden files anew that tests compare with; see with git what changed
 	@DC_INJECT_GOLDEN=write $(BIN)/pytest -q tests/golden

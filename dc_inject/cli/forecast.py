@@ -46,7 +46,21 @@ FORECAST = (
 )
 
 
-def show(fmt: str, campaign: str, ledger: Reader, world: World, start: datetime, end: datetime, seed: int) -> None:
+def title(what: str, grid: str, policy: str | None) -> str:
+    """Return what a table is of."""
+    return f"{what} in {grid}" + (f", policy {policy}" if policy else "")
+
+
+def show(
+    fmt: str,
+    campaign: str,
+    ledger: Reader,
+    world: World,
+    start: datetime,
+    end: datetime,
+    seed: int,
+    policy: str | None = None,
+) -> None:
     """Print it all: as tables, as one JSON object, or the closing table as CSV."""
     closing = closing_table.totals(campaign, ledger)
     if fmt == "csv":
@@ -55,6 +69,7 @@ def show(fmt: str, campaign: str, ledger: Reader, world: World, start: datetime,
     report: dict[str, Any] = {
         "campaign": campaign,
         "grid": world.grid.name,
+        "policy": policy,
         "seed": seed,
         "start": tables.moment(start),
         "end": tables.moment(end),
@@ -70,9 +85,8 @@ def show(fmt: str, campaign: str, ledger: Reader, world: World, start: datetime,
         return
     many = len(report["links"]) > MOST_ROWS
     rows = [report["total"]] if many else [*report["links"], report["total"]]
-    tables.emit(
-        "table", closing_table.SUMMARY, rows, f"closing table of {campaign} in {world.grid.name}, seed {seed}"
-    )
+    what = title(f"closing table of {campaign}, seed {seed},", world.grid.name, policy)
+    tables.emit("table", closing_table.SUMMARY, rows, what)
     filled = [row for row in report["storages"] if row["most_used"]]
     for columns, rows in (
         (STORAGES, filled),

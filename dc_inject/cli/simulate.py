@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,12 +20,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dc_inject.backends.sim import InlineExecutor
 from dc_inject.cli import common, forecast, params
+from dc_inject.cli.simulate_fixed import FixedRates
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.metrics import Silent
-from dc_inject.model import Cycle, units
+from dc_inject.model import Campaign, Cycle
 from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
+from dc_inject.model.goals import Mode
 from dc_inject.model.services import SERVICES
 from dc_inject.system import files
 
@@ -34,7 +36,21 @@ if TYPE_CHECKING:
 
 LARGEST = 20_000_000  # bytes of a grid file
 INSTALL = "install it with `pip install '.[twin]'` in the clone"
-Passed = Callable[[datetime], None]
+FIXED = "fixed"
+POLICIES = (FIXED, Mode.ADVISE.value, Mode.ACT.value)
+Passed = Callable[[float], None]  # is told which part is done
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be simulated; without a policy, control is as the menus say."""
+
+    menus: Sequence[Path]
+    grid: Path
+    days: float | None = None
+    links: Sequence[str] = ()
+    scale: float = 1.0
+    policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +81,18 @@ class Simulated:
     "--seed", default=1, show_default=True, type=click.IntRange(0, 2**31), help="The same seed gives the same run."
 )
 @click.option(
+    "--seeds",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 1000),
+    help="Run so many seeds, from --seed on, on all processors; print medians and ranges.",
+)
+@click.option(
+    "--policy",
+    type=click.Choice(POLICIES),
+    help="Inject at a fixed rate that learns nothing, or set `control` of all links [default: as the menus say].",
+)
+@click.option(
     "--ledger",
     "ledger_path",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -78,6 +106,8 @@ def simulate(
     grid_file: Path,
     days: float | None,
     seed: int,
+    seeds: int,
+    policy: str | None,
     ledger_path: Path | None,
     links: tuple[str, ...],
     scale: float,
@@ -90,16 +120,28 @@ def simulate(
 
     \b
     Example: dc-inject simulate menus/cms --grid cms-grid.yaml --days 2
+    Example: dc-inject simulate menus/cms --grid cms-grid.yaml --policy act --seeds 5
     """
     common.talk(quiet=True)
     logging.getLogger("dc_inject").setLevel(logging.ERROR)  # what the engine warns of is what is simulated
     if ledger_path is not None and ledger_path.exists():
         raise UsageError(f"{ledger_path} exists already", "name a new file for the ledger of the simulation")
+    if ledger_path is not None and seeds > 1:
+        raise UsageError("there is one ledger for each seed", "run one seed, or leave out --ledger")
+    request = Request(menus, grid_file, days, links, scale, policy)
+    if seeds > 1:
+        from dc_inject.cli import simulate_seeds
+
+        with _progress(f"{seeds} seeds") as passed:
+            runs = simulate_seeds.many(request, range(seed, seed + seeds), passed)
+        simulate_seeds.show(fmt, runs, policy)
+        return
     with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder:
         path = Path(folder) / "simulation.sqlite"
         with Ledger.open(path, synchronous="OFF") as ledger:
-            report = run(menus, grid_file, ledger, days=days, seed=seed, links=links, scale=scale, shown=_progress)
-            forecast.show(fmt, report.campaign, ledger, report.world, report.start, report.end, seed)
+            with _progress("simulated") as passed:
+                report = run(request, ledger, seed, passed)
+            forecast.show(fmt, report.campaign, ledger, report.world, report.start, report.end, seed, policy)
         if ledger_path is not None:  # at the end: what was refused or interrupted leaves nothing behind
             _keep(path, ledger_path)
 
@@ -111,18 +153,8 @@ def _keep(path: Path, goal: Path) -> None:
         raise LedgerError(f"{goal} cannot be written: {error.strerror or error}", "name another file") from None
 
 
-def run(
-    menus: Sequence[Path],
-    grid_file: Path,
-    ledger: Ledger,
-    *,
-    days: float | None = None,
-    seed: int = 1,
-    links: Sequence[str] = (),
-    scale: float = 1.0,
-    shown: Callable[[datetime, datetime], contextlib.AbstractContextManager[Passed]] | None = None,
-) -> Simulated:
-    """Simulate menus with a new ledger; `shown` shows how far it is between two times.
+def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda _: None) -> Simulated:
+    """Simulate menus with a new ledger; `passed` is told how far it is.
 
     Raises UsageError without numpy, MenuError for what is wrong in a menu or the grid.
     """
@@ -133,36 +165,56 @@ def run(
     from dc_inject.twin import grid_file as grids
     from dc_inject.twin.world import World
 
-    drafts = files.read_menus(menus)
+    drafts = files.read_menus(request.menus)
     campaign = common.one_campaign(drafts)
     service = SERVICES[TwinBackend.name]
     others = [draft for draft in drafts if draft.services - {service.name}]
     if others:
         message = f"only links through {service.title} can be simulated"
         raise MenuError([Problem(menu_.name, 0, message, "leave this menu out") for menu_ in others])
-    world = World(grids.read(_bytes(grid_file), str(grid_file)), seed)
+    world = World(grids.read(_bytes(request.grid), str(request.grid)), seed)
     start = min(draft.preview.start for draft in drafts)
     end = max(draft.preview.end for draft in drafts)
-    if days is not None:  # of whole cycles, since what is due in a part of one would count as not called
-        end = min(end, Cycle.at(start + timedelta(days=days), drafts[0].preview.cycle).next.start)
-    with shown(start, end) if shown else contextlib.nullcontext(lambda _: None) as passed:
-        clock = TwinClock(start, world, passed)
-        backends = {service.name: TwinBackend(world, clock, seed)}
-        identities = admission.identities(backends, allow_admin=False)
-        source = Menus(menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale)
-        ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)
-        engine = Engine(
-            menus=source,
-            ledger=ledger,
-            backends=backends,
-            identities=identities,
-            clock=clock,
-            executor=InlineExecutor(clock),
-            observer=Silent(),
-            settings=Settings(poll=drafts[0].preview.cycle),  # nobody pauses anything meanwhile
-        )
-        engine.run(until=end)
+    if request.days is not None:  # of whole cycles, since what is due in a part of one would count as not called
+        last = Cycle.at(start + timedelta(days=request.days), drafts[0].preview.cycle)
+        end = min(end, last.next.start)
+    clock = TwinClock(start, world, lambda now: passed(min((now - start) / (end - start), 1.0)))
+    backend = TwinBackend(world, clock, seed)
+    backends = {service.name: backend}
+    identities = admission.identities(backends, allow_admin=False)
+    source = Menus(
+        request.menus, ledger=ledger, backends=backends, clock=clock, links=request.links, scale=request.scale
+    )
+    ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)
+    if request.policy == FIXED:
+        FixedRates(source(), ledger, world, backend, clock).run(end)
+        return Simulated(campaign, start, end, world)
+    engine = Engine(
+        menus=source if request.policy is None else _controlled(source, Mode(request.policy)),
+        ledger=ledger,
+        backends=backends,
+        identities=identities,
+        clock=clock,
+        executor=InlineExecutor(clock),
+        observer=Silent(),
+        settings=Settings(poll=drafts[0].preview.cycle),  # nobody pauses anything meanwhile
+    )
+    engine.run(until=end)
     return Simulated(campaign, start, end, world)
+
+
+def _controlled(menus: Callable[[], Campaign], mode: Mode) -> Callable[[], Campaign]:
+    """Return menus in which all links are controlled in one mode, whatever the files say."""
+
+    def read() -> Campaign:
+        campaign = menus()
+        changed = (
+            replace(menu, flows=tuple(replace(f, control=replace(f.control, mode=mode)) for f in menu.flows))
+            for menu in campaign.menus
+        )
+        return replace(campaign, menus=tuple(changed))
+
+    return read
 
 
 def _bytes(path: Path) -> bytes:
@@ -173,22 +225,21 @@ def _bytes(path: Path) -> bytes:
 
 
 @contextlib.contextmanager
-def _progress(start: datetime, end: datetime) -> Iterator[Passed]:
+def _progress(what: str) -> Iterator[Passed]:
     """Show how far it is: a bar on a terminal, elsewhere a line for each tenth."""
-    total = (end - start).total_seconds()
     if not sys.stderr.isatty():
         tenths_shown = 0
 
-        def say(now: datetime) -> None:
+        def say(part: float) -> None:
             nonlocal tenths_shown
-            tenths = min(int(10 * (now - start).total_seconds() / total), 10)
+            tenths = int(10 * part)
             if tenths > tenths_shown:
                 tenths_shown = tenths
-                click.echo(f"simulated until {now:%Y-%m-%d %H:%M}Z, {10 * tenths} %", err=True)
+                click.echo(f"{what}: {10 * tenths} %", err=True)
 
         yield say
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"simulating {units.format_duration(end - start)}", total=total)
-        yield lambda now: progress.update(task, completed=min((now - start).total_seconds(), total))
+        task = progress.add_task(what, total=1.0)
+        yield lambda part: progress.update(task, completed=part)

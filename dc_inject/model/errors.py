@@ -57,6 +57,9 @@ class MenuError(DcInjectError):
         self.problems = tuple(sorted(problems))
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
+    def __reduce__(self) -> tuple[type[MenuError], tuple[tuple[Problem, ...]]]:
+        return MenuError, (self.problems,)  # so it passes from process to process as it is
+
 
 class LedgerError(DcInjectError):
     """The ledger cannot be read or written, is locked, or belongs to somebody else."""

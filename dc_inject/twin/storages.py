@@ -36,6 +36,7 @@ class Storages:
         self.count = len(self._specs)
         self.space = np.array([np.inf if spec.space is None else spec.space for spec in self._specs])
         self.used = np.zeros(self.count)
+        self.arrived = 0.0  # bytes that were ever put on any of them
         self.slower = np.ones(self.count)  # by how many times deletions take longer now
         self._doomed: list[deque[_Doomed]] = [deque() for _ in self._specs]
         self._begun = [0.0] * self.count  # parts of a file, deleted in advance
@@ -52,6 +53,7 @@ class Storages:
     def fill(self, storages: Ints, sizes: Floats) -> None:
         """Put bytes on storages."""
         self.used += summed(storages, sizes, self.count)
+        self.arrived += float(sizes.sum())
 
     def delete(self, storage: int, files: int, size: float, now: float, gone: Callable[[], None]) -> None:
         """Have files deleted; `gone` is called when they are."""

@@ -30,7 +30,10 @@ SAMPLES = 900.0  # seconds between two samples
 
 
 class Sample(NamedTuple):
-    """How the grid stood at a moment: files that wait for the submitter, in FTS, under way; bytes on storages."""
+    """How the grid stood at a moment: files that wait for the submitter, in FTS, under way; bytes on storages.
+
+    `arrived` are the bytes that arrived since the beginning.
+    """
 
     at: float
     unsent: int
@@ -39,6 +42,7 @@ class Sample(NamedTuple):
     cancelling: int
     used: tuple[float, ...]
     to_delete: int
+    arrived: float
 
 
 class World:
@@ -142,5 +146,6 @@ class World:
                 int(transfers.cancelling),
                 tuple(storages.used.tolist()),
                 sum(storages.backlog(number) for number in range(storages.count)),
+                storages.arrived,
             )
         )

@@ -1,0 +1,257 @@
+"""`simulate --seeds`: several seeds at a time, each in a process of its own, and what is typical of them.
+
+A seed decides which transfers fail, which datasets there are, and when others' files come. What holds for one seed
+alone is chance: so each figure is shown as the median of all seeds, with its range.
+
+Ctrl-C reaches the command alone, which then ends its processes and removes their ledgers.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import tempfile
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dc_inject.cli import forecast, simulate, tables
+from dc_inject.ledger import Ledger
+from dc_inject.model import FlowKey, units
+
+if TYPE_CHECKING:
+    from dc_inject.twin.world import World
+
+DATASETS = 10  # that a bin is worth, of a link's largest
+WITHIN = 0.9  # of its due: an hour that moves less is not as asked
+LOOK = 0.5  # seconds between two looks at how far the seeds are
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of a simulation: what it is called, and how a person reads it."""
+
+    words: str
+    form: Callable[[float], str]
+
+
+def _whole(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+FIGURES: Mapping[str, Figure] = {
+    "moved_of_due": Figure("moved/due", tables.percent),
+    "hours_within": Figure("hours within 0.9", tables.percent),
+    "expired_of_due": Figure("expired unsent", lambda part: f"{100 * part:.2f} %"),
+    "cancelled_files": Figure("files cancelled", _whole),
+    "hours_nearly_full": Figure("hours above 98 %", lambda hours: f"{hours:.1f}"),
+    "peak_to_mean": Figure("peak/mean", lambda ratio: f"{ratio:.2f}"),
+    "most_to_delete": Figure("most files to delete", _whole),
+    "links_short": Figure("links short", _whole),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRun:
+    """What a simulation with one seed gave: its figures, and the links that were short."""
+
+    campaign: str
+    grid: str
+    seed: int
+    figures: Mapping[str, float]
+    short: Sequence[Mapping[str, Any]]
+
+
+def one(request: simulate.Request, seed: int, folder: Path, passed: simulate.Passed = lambda _: None) -> SeedRun:
+    """Simulate one seed, with its ledger in a folder until it is over."""
+    logging.getLogger("dc_inject").setLevel(logging.CRITICAL)
+    path = folder / f"{seed}.sqlite"
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        made = simulate.run(request, ledger, seed, passed)
+        lines = ledger.summary()
+        due, gone, world = sum(line.due for line in lines), forecast.lost(made.world), made.world
+        short = list(forecast.short(lines, world))
+        figures = {
+            "moved_of_due": sum(line.moved for line in lines) / due if due else 1.0,
+            "hours_within": hours_within(ledger, world, made.start, made.end),
+            "expired_of_due": gone["unsent_bytes"] / due if due else 0.0,
+            "cancelled_files": gone["cancelled_files"],
+            "hours_nearly_full": float(world.storages.hours_nearly_full.max()),
+            "peak_to_mean": peak_to_mean(ledger, made.start, made.end),
+            "most_to_delete": max((sample.to_delete for sample in world.samples), default=0),
+            "links_short": len(short),
+        }
+    path.unlink()
+    return SeedRun(made.campaign, world.grid.name, seed, figures, short)
+
+
+def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -> float:
+    """Return the part of the hours in which at least 0.9 of what all links were due in them has arrived."""
+    at, arrived = [0.0], [0.0]
+    for sample in world.samples:
+        at.append(sample.at)
+        arrived.append(sample.arrived)
+    dues: dict[int, int] = defaultdict(int)
+    for row in ledger.rows():
+        dues[(row.cycle.start - start) // timedelta(hours=1)] += row.due
+    hours = [hour for hour, due in dues.items() if due and hour < (end - start) // timedelta(hours=1)]
+
+    def until(hour: int) -> float:
+        return arrived[bisect_right(at, 3600.0 * hour) - 1]
+
+    good = sum(until(hour + 1) - until(hour) >= WITHIN * dues[hour] for hour in hours)
+    return good / len(hours) if hours else 1.0
+
+
+def peak_to_mean(ledger: Ledger, start: datetime, end: datetime) -> float:
+    """Return peak to mean of releases on the most uneven link, in bins worth ten of its largest datasets."""
+    released: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
+    for entry in ledger.entries():
+        if entry.accepted_at is not None and entry.injection.release < end:
+            item = entry.injection.item
+            released[entry.injection.flow].append((entry.injection.release, item.bytes))
+    worst = 0.0
+    for some in released.values():
+        rate = sum(size for _, size in some) / (end - start).total_seconds()
+        length = timedelta(seconds=DATASETS * max(size for _, size in some) / rate)
+        bins = [0] * int((end - start) / length)
+        for moment, size in some:
+            number = int((moment - start) / length)
+            if number < len(bins):
+                bins[number] += size
+        if any(bins):
+            worst = max(worst, max(bins) * len(bins) / sum(bins))
+    return worst
+
+
+# --------------------------------------------------------------------------- in processes
+
+
+def many(request: simulate.Request, seeds: Sequence[int], passed: simulate.Passed) -> list[SeedRun]:
+    """Simulate seeds, as many at a time as there are processors; `passed` is told which part of all is done."""
+    context = multiprocessing.get_context("spawn")
+    parts = context.Array("d", len(seeds))
+    with (
+        tempfile.TemporaryDirectory(prefix="dc_inject-") as folder,
+        ProcessPoolExecutor(min(len(seeds), os.cpu_count() or 1), context, _begin, (parts,)) as pool,
+    ):
+        with _without_interrupts():  # which the processes inherit
+            runs = [pool.submit(_in_process, request, seed, Path(folder), n) for n, seed in enumerate(seeds)]
+        try:
+            while _some_run(runs):
+                passed(sum(parts) / len(seeds))
+            passed(1.0)
+            return [run.result() for run in runs]
+        except BaseException:
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
+
+
+def _some_run(runs: Sequence[Future[SeedRun]]) -> bool:
+    """Wait a moment; returns whether there is more to wait for: nothing is, once one has failed."""
+    done, others = wait(runs, LOOK, FIRST_EXCEPTION)
+    return bool(others) and all(run.exception() is None for run in done)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+_parts: Any = None  # of each seed that is simulated, which part is done: shared with the command
+
+
+def _begin(parts: Any) -> None:  # noqa: ANN401  an array of multiprocessing
+    global _parts  # noqa: PLW0603  the only way into a process of a pool
+    _parts = parts
+
+
+def _in_process(request: simulate.Request, seed: int, folder: Path, number: int) -> SeedRun:
+    def passed(part: float) -> None:
+        _parts[number] = part
+
+    return one(request, seed, folder, passed)
+
+
+# --------------------------------------------------------------------------- for people and programs
+
+
+def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
+    """Return the median, and the range where it has one."""
+    middle, low, high = (form(value) for value in (median(values), min(values), max(values)))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+TYPICAL = (
+    tables.Column("figure", "figure"),
+    tables.Column("median", "median", right=True),
+    tables.Column("least", "least", right=True),
+    tables.Column("most", "most", right=True),
+)
+SHORT = (
+    *(column for column in forecast.FORECAST if column.key in {"scenario", "source", "destination"}),
+    tables.Column("seeds", "seeds", right=True),
+    tables.Column("moved_of_due", "moved/due", tables.percent, right=True),
+    tables.Column("why", "why, most often"),
+)
+
+
+def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
+    """Print medians and ranges, and the links that are short with any seed; as CSV a row for each seed."""
+    columns = [tables.Column(key, key) for key in ("seed", *FIGURES)]
+    rows = [{"seed": run.seed, **run.figures} for run in runs]
+    if fmt == "csv":
+        tables.emit("csv", columns, rows)
+        return
+    values = {key: [run.figures[key] for run in runs] for key in FIGURES}
+    links = list(_short(runs))
+    if fmt == "json":
+        medians = {key: median(some) for key, some in values.items()}
+        made = {"campaign": runs[0].campaign, "grid": runs[0].grid, "policy": policy}
+        tables.emit_json({**made, "seeds": rows, "median": medians, "forecast": links})
+        return
+    typical = [
+        {"figure": figure.words}
+        | {name: figure.form(of(values[key])) for name, of in (("median", median), ("least", min), ("most", max))}
+        for key, figure in FIGURES.items()
+    ]
+    what = f"{units.counted(len(runs), 'seeds')} of {runs[0].campaign}"
+    click.echo(forecast.title(what, runs[0].grid, policy))
+    tables.emit("table", TYPICAL, typical)
+    if links:
+        click.echo()
+        tables.emit("table", SHORT, links[: forecast.MOST_ROWS])
+
+
+def _short(runs: Sequence[SeedRun]) -> Iterator[dict[str, Any]]:
+    """Yield the links that were short with any seed, with how many, and the median of what they moved then."""
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for run in runs:
+        for row in run.short:
+            found[row["scenario"], row["source"], row["destination"]].append(row)
+    for (scenario, source, destination), rows in sorted(found.items(), key=lambda item: -len(item[1])):
+        causes = Counter(row["why"].split(";")[0].split(" in ")[0].split(" (")[0] for row in rows)
+        yield {
+            "scenario": scenario,
+            "source": source,
+            "destination": destination,
+            "seeds": len(rows),
+            "moved_of_due": median(row["moved_of_due"] for row in rows),
+            "why": causes.most_common(1)[0][0],
+        }

@@ -1,0 +1,138 @@
+"""`simulate --policy` and `--seeds`: the same menus under other policies, and several seeds at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from dc_inject.engine import controlling
+from dc_inject.ledger import LedgerView
+from dc_inject.model.errors import MenuError, UsageError
+from tests.cli import ledgers
+
+pytest.importorskip("numpy")  # an extra
+SCENARIOS = Path(__file__).parents[2] / "menus" / "twin"
+
+
+def words(name: str, *more: object) -> list[str]:
+    folder = SCENARIOS / name
+    return [*map(str, ("simulate", folder / "menu.yaml", "--grid", folder / "grid.yaml", *more))]
+
+
+def told(name: str, *more: object):
+    done = ledgers.run(*words(name, *more, "--format", "json"))
+    assert done.exit_code == 0, done.exception
+    return json.loads(done.stdout)
+
+
+def test_a_fixed_rate_is_at_most_a_fifth_too_much_and_has_no_reasons():
+    made = told("one-link", "--days", 0.25, "--policy", "fixed")
+    total = made["total"]
+    assert 1.0 <= total["injected"] / total["due"] <= 1.2
+    assert total["moved"] == total["injected"]
+    assert total["held"] == {}
+    assert total["forgiven"] == 0
+    assert made["policy"] == "fixed"
+
+
+def test_a_fixed_rate_is_due_the_same_as_the_engine_is():
+    dues = {policy: told("cut-link", "--days", 0.1, "--policy", policy)["links"] for policy in ("fixed", "act")}
+    assert [row["due"] for row in dues["fixed"]] == [row["due"] for row in dues["act"]]
+
+
+def test_a_fixed_rate_fills_the_queue_of_a_slow_link_until_it_expires():
+    """At 0.7 of what is asked, 0.3 of it stays in the queue, less what is there at the end."""
+    made = told("link-at-70-percent", "--days", 0.5, "--policy", "fixed")
+    assert made["lost"]["unsent_bytes"] > 0.02 * made["total"]["due"]
+    assert told("link-at-70-percent", "--days", 0.5, "--policy", "act")["lost"]["unsent_bytes"] == 0
+
+
+def test_what_a_fixed_rate_could_not_submit_is_not_made_up():
+    """Rucio is down for 40 of 300 minutes: two or three cycles of twenty are lost."""
+    fixed = told("rucio-down", "--days", 5 / 24, "--policy", "fixed")["total"]
+    whole = told("one-link", "--days", 5 / 24, "--policy", "fixed")["total"]
+    lost = 1 - (fixed["injected"] / fixed["due"]) / (whole["injected"] / whole["due"])
+    assert 0.08 <= lost <= 0.18
+
+
+def test_goals_are_more_than_a_rate(tmp_path):
+    menu = (SCENARIOS / "one-link" / "menu.yaml").read_text()
+    (tmp_path / "menu.yaml").write_text(menu.replace("rate: 10", "volume: 10 TB, rate: 10"))
+    grid = SCENARIOS / "one-link" / "grid.yaml"
+    error = ledgers.run("simulate", tmp_path / "menu.yaml", "--grid", grid, "--policy", "fixed").exception
+    assert isinstance(error, MenuError)
+    assert "has a goal" in str(error)
+
+
+@pytest.mark.parametrize("policy", ["advise", "act"])
+def test_control_of_all_links_is_set_whatever_the_menus_say(policy, tmp_path):
+    told("cut-link", "--days", 0.1, "--policy", policy, "--ledger", tmp_path / "kept.sqlite")
+    with LedgerView.open(tmp_path / "kept.sqlite") as view:
+        kept = [json.loads(str(one.value)) for one in view.signals() if one.name == controlling.NAME]
+    assert [one["mode"] for one in kept] == [policy, policy]
+
+
+def test_advice_changes_nothing():
+    made = [told("link-at-70-percent", "--days", 0.2, *more) for more in ((), ("--policy", "advise"))]
+    assert made[0]["total"] | {"ledger": ""} == made[1]["total"] | {"ledger": ""}
+
+
+def test_several_seeds_give_what_each_gives_alone_and_their_median():
+    made = told("link-at-70-percent", "--days", 0.1, "--seed", 4, "--seeds", 3)
+    assert [row["seed"] for row in made["seeds"]] == [4, 5, 6]
+    alone = told("link-at-70-percent", "--days", 0.1, "--seed", 5)
+    moved = alone["total"]["moved"] / alone["total"]["due"]
+    assert made["seeds"][1]["moved_of_due"] == moved
+    assert made["median"]["moved_of_due"] == median(row["moved_of_due"] for row in made["seeds"])
+    assert made["seeds"][1]["links_short"] == len(alone["forecast"])
+
+
+def test_several_seeds_for_people_and_as_csv():
+    done = ledgers.run(*words("link-at-70-percent", "--days", 0.5, "--seeds", 2, "--policy", "fixed"))
+    assert done.stdout.startswith("2 seeds of twin-link-at-70-percent in link-at-70-percent, policy fixed\n")
+    for word in ("moved/due", "median", "hours above 98 %", "T1_DE_KIT_Disk"):
+        assert word in done.stdout
+    assert "2 seeds: 100 %" in done.stderr
+    done = ledgers.run(*words("one-link", "--days", 0.05, "--seeds", 2, "--format", "csv"))
+    head, *rows = done.stdout.splitlines()
+    assert head.startswith("seed,moved_of_due,hours_within,")
+    assert [row.split(",")[0] for row in rows] == ["1", "2"]
+
+
+def test_what_is_wrong_is_told_once_whatever_process_found_it(tmp_path):
+    (grid := tmp_path / "grid.yaml").write_text("grid: one")
+    menu = SCENARIOS / "one-link" / "menu.yaml"
+    one, two = (ledgers.run("simulate", menu, "--grid", grid, "--seeds", seeds).exception for seeds in (1, 2))
+    assert isinstance(two, MenuError)
+    assert two.problems == one.problems
+    error = ledgers.run("simulate", menu, "--grid", grid, "--seeds", 2, "--ledger", tmp_path / "x").exception
+    assert isinstance(error, UsageError)
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_an_interrupt_ends_it_and_leaves_nothing(seeds, tmp_path):
+    command = [sys.executable, "-m", "dc_inject", *words("slow-deletions", "--seeds", seeds)]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    assert "10 %" in first, first + process.stderr.read()
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the whole group
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert err.splitlines()[-1] == "dc-inject: interrupted"
+    assert list(tmp_path.iterdir()) == []
