@@ -14,10 +14,11 @@ from dc_inject.model.errors import MenuError, UsageError
 from dc_inject.system import files
 from dc_inject.twin.grid_file import read
 from tests.cli import ledgers
+from tests.twin import scenarios
 
 pytest.importorskip("numpy")  # an extra
 ROOT = Path(__file__).parents[2]
-SCENARIOS = sorted(path.parent for path in (ROOT / "menus" / "twin").glob("*/menu.yaml"))
+SCENARIOS = sorted(path.parent for path in (ROOT / "menus" / "twin").glob("*/grid.yaml"))
 
 
 def run(*words: object):
@@ -31,8 +32,8 @@ def of(name: str, *more: object):
 
 @pytest.mark.parametrize("folder", SCENARIOS, ids=lambda folder: folder.name)
 def test_a_scenario_is_a_menu_without_findings_and_a_grid_with_sources(folder):
-    (draft,) = files.read_menus([folder / "menu.yaml"])
-    assert lint.findings(campaign([draft.resolve({})])) == ()
+    drafts = files.read_menus(scenarios.menus(folder.name))
+    assert lint.findings(campaign([draft.resolve({}) for draft in drafts])) == ()
     text = (folder / "grid.yaml").read_text()
     assert read(text.encode(), "grid.yaml").name == folder.name
     assert "sources:" in text

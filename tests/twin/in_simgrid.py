@@ -18,6 +18,8 @@ IDEAL = (  # bandwidth is shared max-min and used wholly; TCP's windows and late
     "network/TCP-gamma:0",
     "network/crosstraffic:0",
 )
+
+
 def main():
     """Read, simulate, print."""
     wanted = json.load(sys.stdin)

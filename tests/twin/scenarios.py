@@ -1,7 +1,7 @@
 """All scenarios in the twin, each with several seeds: `python -m tests.twin.scenarios [SEEDS [NAME ...]]`.
 
 Prints a table for each policy (POLICIES="fixed act"): of each figure the median and, where seeds differ, its
-range. JOBS=2 simulations run at a time.
+range. JOBS=2 simulations run at a time. SIZE=full runs whole challenges too.
 """
 
 from __future__ import annotations
@@ -16,21 +16,34 @@ from dc_inject.cli.simulate import FIXED, Request
 from dc_inject.cli.simulate_seeds import FIGURES, SeedRun, one, spread
 from dc_inject.model import units
 
-FOLDER = Path(__file__).resolve().parents[2] / "menus" / "twin"
+MENUS = Path(__file__).resolve().parents[2] / "menus"
+FOLDER = MENUS / "twin"
 SEEDS = 3
+LARGE = {  # whole challenges, run with SIZE=full only: their menus, and for how many days
+    "cms-days-9-to-12": ([MENUS / "cms" / f"day-{day:02}.yaml" for day in (9, 10, 11, 12)], 1.0),
+    "atlas-one-activity": ([MENUS / "atlas" / "flexible.yaml"], 0.25),
+}
 POLICIES = (FIXED, "act")
+
+
+def menus(name: str) -> list[Path]:
+    """Return the menus of a scenario."""
+    return LARGE[name][0] if name in LARGE else [FOLDER / name / "menu.yaml"]
 
 
 def run(name: str, seed: int, policy: str) -> SeedRun:
     """Run a scenario once."""
-    folder = FOLDER / name
+    days = LARGE[name][1] if name in LARGE else None
+    request = Request(menus(name), FOLDER / name / "grid.yaml", days, policy=policy)
     with tempfile.TemporaryDirectory() as place:
-        return one(Request([folder / "menu.yaml"], folder / "grid.yaml", policy=policy), seed, Path(place))
+        return one(request, seed, Path(place))
 
 
 def main(seeds: int, names: list[str]) -> None:
     """Run them all and print the tables."""
-    names = names or sorted(path.parent.name for path in FOLDER.glob("*/menu.yaml"))
+    every = sorted(path.parent.name for path in FOLDER.glob("*/grid.yaml"))
+    full = os.environ.get("SIZE") == "full"
+    names = names or [name for name in every if full or name not in LARGE]
     policies = os.environ.get("POLICIES", " ".join(POLICIES)).split()
     with ProcessPoolExecutor(int(os.environ.get("JOBS", "2"))) as pool:
         runs = {
@@ -46,9 +59,7 @@ def main(seeds: int, names: list[str]) -> None:
         table = [[policy, *(figure.words for figure in FIGURES.values())]]
         for name in names:
             made = [future.result().figures for future in runs[policy, name]]
-            table.append(
-                [name, *(spread([m[key] for m in made], figure.form) for key, figure in FIGURES.items())]
-            )
+            table.append([name, *(spread([m[key] for m in made], figure.form) for key, figure in FIGURES.items())])
         widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
         for row in table:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
