@@ -150,7 +150,7 @@ def many(request: simulate.Request, seeds: Sequence[int], passed: simulate.Passe
             runs = [pool.submit(_in_process, request, seed, Path(folder), n) for n, seed in enumerate(seeds)]
         try:
             while _some_run(runs):
-                passed(sum(parts) / len(seeds))
+                passed(sum(parts[:]) / len(seeds))
             passed(1.0)
             return [run.result() for run in runs]
         except BaseException:
