@@ -7,7 +7,8 @@ forgets nothing.
 
 Where the mode is `act`, an engaged guard is the link's hold, and planning has two more signals: the deletion
 lag that was measured, if it is longer than the menu's; and a part of each space that is left free, so that no
-disk is filled to its last percent. Where it is `advise`, `status` shows what would hold.
+disk is filled to its last percent. Both bound only links on which control acts: others to the same destination
+get what they would get without it. Where the mode is `advise`, `status` shows what would hold.
 """
 
 from __future__ import annotations
@@ -82,12 +83,13 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     destinations = dict(situation.destinations)
     for name in places:
         lag, gone = deletions.get(name, (timedelta(0), 0))
-        destination = _careful(situation.destinations[name], spaces.get(name), ours.get(name, 0), lag - length)
+        known = situation.destinations[name]
+        guarded = _careful(known, spaces.get(name), ours.get(name, 0), lag - length)
         if name in late:
             deleted = gone // LATELY
             numbers = {**late[name].numbers, "deleted": deleted}
-            destination = replace(destination, deleted=deleted, late=numbers)
-        destinations[name] = destination
+            guarded = replace(guarded, deleted=deleted, late=numbers)
+        destinations[name] = replace(known, guarded=guarded)
     demands = tuple(acting.get(demand.flow.key, demand) for demand in situation.demands)
     return replace(situation, demands=demands, destinations=destinations)
 

@@ -35,6 +35,8 @@ class Destination:
     `space` is all that we may fill in the steady state; `free` what can be written right now, less what is on
     its way there; `quota_left` what the account may still put there. `deleted` is what goes there in a cycle,
     where deletions lag and no more may come than goes; `late` are the numbers behind that.
+
+    `guarded` is what links that control acts on may use of it, where that is less; other links keep their volume.
     """
 
     space: int | None = None
@@ -43,11 +45,28 @@ class Destination:
     deletion_lag: timedelta = timedelta(0)
     deleted: int | None = None
     late: Numbers = field(default_factory=dict)
+    guarded: Destination | None = None
+
+    def seen_by(self, *, guarded: bool) -> Destination:
+        """Return what a link may use of it: less, perhaps, if control acts on the link."""
+        return self.guarded if guarded and self.guarded is not None else self
+
+    def less(self, size: int) -> Destination:
+        """Return it as it is when so many bytes more are on their way there."""
+        return replace(
+            self,
+            free=None if self.free is None else self.free - size,
+            quota_left=None if self.quota_left is None else self.quota_left - size,
+            guarded=None if self.guarded is None else self.guarded.less(size),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What constraints need to know of a flow: its link, priority, pool, and for how long its bytes stay."""
+    """What constraints need to know of a flow: its link, priority, pool, and for how long its bytes stay.
+
+    `guarded` tells whether control acts on it.
+    """
 
     link: Link
     priority: int
@@ -58,6 +77,7 @@ class Claim:
     failed: float = 0.0  # the part of what came to its end of late that failed
     deliverable_bytes: int | None = None  # bytes more that would arrive within their lifetime; None: not known
     backlog: Numbers = field(default_factory=dict)  # on what that rests
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,24 +267,37 @@ def _pools(claims: Sequence[Claim], length: timedelta) -> list[Constraint]:
 def _destinations(
     claims: Sequence[Claim], length: timedelta, destinations: Mapping[str, Destination]
 ) -> list[Constraint]:
+    """What may come to each destination: to guarded links alone first, so they take nothing from others."""
     result = []
     for name, members in _grouped([claim.link.destination for claim in claims]).items():
         destination = destinations.get(name, Destination())
-        if destination.space is not None:
-            weights = tuple(claims[i].horizon / length for i in members)
-            numbers = {"space": destination.space}
-            result.append(
-                Constraint(Hold.DESTINATION_FULL, members, max(destination.space, 0), True, numbers, weights)
-            )
-        if destination.free is not None:
-            room, numbers = max(destination.free, 0), {"free": destination.free}
-            result.append(Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room))
-        if destination.deleted is not None:
-            result.append(Constraint(Hold.DELETION_LAG, members, destination.deleted, False, destination.late))
-        if destination.quota_left is not None:
-            # Rucio refuses a dataset unless what is left is larger than it.
-            room, numbers = max(destination.quota_left - 1, 0), {"quota_left": destination.quota_left}
-            result.append(Constraint(Hold.QUOTA, members, room, False, numbers, room=room))
+        guarded = () if destination.guarded is None else tuple(i for i in members if claims[i].guarded)
+        if destination.guarded is not None and guarded:
+            result += _of_destination(claims, length, guarded, destination.guarded)
+        if guarded != members:
+            result += _of_destination(claims, length, members, destination)
+    return result
+
+
+def _of_destination(
+    claims: Sequence[Claim], length: timedelta, members: tuple[int, ...], destination: Destination
+) -> list[Constraint]:
+    result = []
+    if destination.space is not None:
+        weights = tuple(claims[i].horizon / length for i in members)
+        numbers = {"space": destination.space}
+        result.append(
+            Constraint(Hold.DESTINATION_FULL, members, max(destination.space, 0), True, numbers, weights)
+        )
+    if destination.free is not None:
+        room, numbers = max(destination.free, 0), {"free": destination.free}
+        result.append(Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room))
+    if destination.deleted is not None:
+        result.append(Constraint(Hold.DELETION_LAG, members, destination.deleted, False, destination.late))
+    if destination.quota_left is not None:
+        # Rucio refuses a dataset unless what is left is larger than it.
+        room, numbers = max(destination.quota_left - 1, 0), {"quota_left": destination.quota_left}
+        result.append(Constraint(Hold.QUOTA, members, room, False, numbers, room=room))
     return result
 
 

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from dc_inject.model import FileFilter, Flow, Held, Item, Numbers, PoolKey
+from dc_inject.model import FileFilter, Flow, Held, Item, Mode, Numbers, PoolKey
 from dc_inject.model.goals import Recycle, SecondHop, Volume
 from dc_inject.model.items import Range, SliceId, blocked
 from dc_inject.planning import lifetime
@@ -162,6 +162,7 @@ class Table:
                 failed=demand.failed,
                 deliverable_bytes=deliverable,
                 backlog=why,
+                guarded=_guarded(flow),
             ),
             pool=pool,
             taken=taken,
@@ -183,7 +184,8 @@ class Table:
 
     def _life(self, demand: Demand) -> lifetime.Life:
         flow, s = demand.flow, self._s
-        destination = s.destinations.get(flow.link.destination, Destination())
+        known = s.destinations.get(flow.link.destination, Destination())
+        destination = known.seen_by(guarded=_guarded(flow))
         # What goes in the course of a cycle is free for planning at the start of the next one only: that counts
         # as lag, or every stay would end with a cycle that gets nothing.
         lag, ingress = destination.deletion_lag + s.cycle.length, self._ingress[flow.link.destination]
@@ -229,6 +231,10 @@ def next_size(pool: Pool | None, taken: AbstractSet[str], cuts: Cuts | None) -> 
         return pool.finest if cuts.any_free(pool) else None
     smallest = pool.smallest(taken)
     return smallest.bytes if smallest else None
+
+
+def _guarded(flow: Flow) -> bool:
+    return flow.control.mode is Mode.ACT
 
 
 def _probe(demand: Demand, smallest: int | None) -> int | None:

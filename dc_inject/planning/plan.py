@@ -65,14 +65,7 @@ def _constraints(situation: Situation, lines: Sequence[LinkPlan], used: Mapping[
     for link, amount in used.items():
         gone[link.destination] += amount
         spent[link] += amount
-    destinations = {
-        name: replace(
-            destination,
-            free=None if destination.free is None else destination.free - gone[name],
-            quota_left=None if destination.quota_left is None else destination.quota_left - gone[name],
-        )
-        for name, destination in situation.destinations.items()
-    }
+    destinations = {name: destination.less(gone[name]) for name, destination in situation.destinations.items()}
     claims = [line.claim for line in lines]
     return limits.constraints(
         claims,

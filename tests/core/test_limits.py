@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -126,6 +127,20 @@ def test_a_destination_has_space_in_the_long_run_and_room_now() -> None:
     assert (quota.room, quota.lasting, quota.members) == (49, False, (0,))
     none = kept([claim()], destinations={"B": Destination(free=-5, quota_left=0)})
     assert [c.room for c in none[Hold.DESTINATION_FULL] + none[Hold.QUOTA]] == [0, 0]
+
+
+def test_what_guards_leave_of_a_destination_bounds_the_links_that_control_acts_on_and_no_other() -> None:
+    """The others have what they would have without it; nobody has it twice."""
+    known = {"B": Destination(free=100, guarded=Destination(free=60, deleted=10))}
+    acted, other = replace(claim(), guarded=True), claim("C")
+    found = kept([other, acted], destinations=known)
+    (lag,) = found[Hold.DELETION_LAG]
+    assert (lag.members, lag.capacity) == ((1,), 10)
+    assert [(c.members, c.room) for c in found[Hold.DESTINATION_FULL]] == [((1,), 60), ((0, 1), 100)]
+    found = kept([acted, acted], destinations=known)
+    assert [(c.members, c.room) for c in found[Hold.DESTINATION_FULL]] == [((0, 1), 60)]
+    found = kept([other], destinations=known)
+    assert [(c.members, c.room) for c in found[Hold.DESTINATION_FULL]] == [((0,), 100)]
 
 
 def test_a_signal_that_is_missing_holds_nothing() -> None:

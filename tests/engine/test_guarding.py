@@ -124,6 +124,28 @@ def test_a_destination_that_does_not_delete_gets_what_it_deletes(tmp_path):
     assert any(row.injected for row in one.ledger.rows() if row.cycle > held[0].cycle), "it lets go"
 
 
+def test_guards_leave_links_alone_that_are_not_controlled(tmp_path):
+    """They share a destination with one that is, and get what they got without control."""
+
+    def given(folder: str, control: Control) -> list[int]:
+        (tmp_path / folder).mkdir()
+        times = {"lifetime_min": 2 * CYCLE, "lifetime_max": 2 * CYCLE}
+        links = [flow("A", "B", 0.2, control=control, **times), flow("C", "B", 0.8, **times)]
+        one = world(
+            tmp_path / folder, campaign(links), {name: items(name, 6000, 5 * GB) for name in "AC"},
+            deletion_lag=timedelta(hours=4), space={"B": 99 * TB},
+        )  # fmt: skip
+        one.run(cycles=24)
+        assert (control is ACT) == any(
+            row.held and row.held.hold is Hold.DELETION_LAG
+            for row in one.ledger.rows()
+            if row.key.link.source == "A"
+        )
+        return [row.injected for row in one.ledger.rows() if row.key.link.source == "C"]
+
+    assert given("act", ACT) == given("off", OFF)
+
+
 def test_what_is_engaged_is_known_after_a_restart(tmp_path):
     one = world(tmp_path, campaign([flow("A", "B", 1.0, control=ACT)]), {"A": items("A", 900, 5 * GB)})
     one.run(cycles=1)
