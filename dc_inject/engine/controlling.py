@@ -31,7 +31,7 @@ from dc_inject.planning.guards import Reading
 log = logging.getLogger(__name__)
 
 NAME = "control"  # of the signal that keeps what was decided
-_OWN = frozenset({"kept", "before", "guards", "guards_before", "floor"})  # of what is kept: what nobody else needs
+_OWN = frozenset({"kept", "before", "guards", "guards_before", "floor", "floor_before"})  # what nobody else needs
 BACK = 8  # cycles of which completions are looked at
 MOST_NAMED = 5  # links that are named in the log, a cycle
 
@@ -68,14 +68,15 @@ def decide(
     wanted = {key: flows[key] for key in dues if flows[key].control.mode is not Mode.OFF}
     if not wanted:
         return Controlled()
-    now, kept, decisions = context.clock.now(), _kept(context.ledger), {}
+    now, records, decisions = context.clock.now(), _kept(context.ledger), {}
+    planned = context.ledger.is_planned(cycle)
     added, forgiven = _moved_over(context.ledger, cycle, wanted, dues)
     asked = {key: dues[key] + added.get(key, 0) for key in wanted}
     for key, signals in _signals(context.ledger, cycle, wanted, asked, now).items():
-        seen = replace(signals, floor=kept.get(_subject(key), {}).get("floor", 0))
-        before = _before(kept.get(_subject(key), {}), cycle)
-        decision = decisions[key] = control.decide(before, seen)
-        keep(context.ledger, flows[key], cycle, before, decision, now, _guards(kept.get(_subject(key), {}), cycle))
+        before = _before(records.get(_subject(key), {}), cycle)
+        decision = decisions[key] = control.decide(before.memory, replace(signals, floor=before.floor))
+        if not planned:  # a plan stands, and with it what was engaged and decided then
+            keep(context.ledger, flows[key], cycle, before, decision, now)
     _say({key: made for key, made in decisions.items() if flows[key].control.mode is Mode.ADVISE})
     return Controlled(decisions, added, forgiven)
 
@@ -167,23 +168,35 @@ def _kept(ledger: Reader) -> dict[str, dict[str, Any]]:
     }
 
 
-def _guards(kept: Mapping[str, Any], cycle: Cycle) -> dict[str, int]:
-    """Return the guards that held a link in the cycle before."""
-    engaged: dict[str, int] = kept.get("guards_before" if kept.get("cycle") == cycle.name else "guards", {})
-    return engaged
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was kept of a link before a cycle: the law's memory, the guards that held it, and its floor in bytes."""
+
+    memory: Memory = Memory()
+    guards: Mapping[str, int] = field(default_factory=dict)
+    floor: int = 0
 
 
-def _before(kept: Mapping[str, Any], cycle: Cycle) -> Memory:
+def _before(kept: Mapping[str, Any], cycle: Cycle) -> Before:
     """Return what was known before a cycle; in the cycle that it was decided for, that is decided again."""
-    bias, completion, delivered = kept.get(
-        "before" if kept.get("cycle") == cycle.name else "kept", (0.0, None, None)
-    )
-    return Memory(bias, None if completion is None else timedelta(seconds=completion), delivered)
+    if not kept:
+        return Before()
+    memory, rest = ("before", "_before") if kept["cycle"] == cycle.name else ("kept", "")
+    bias, completion, delivered = kept[memory]
+    known = Memory(bias, None if completion is None else timedelta(seconds=completion), delivered)
+    return Before(known, kept[f"guards{rest}"], kept[f"floor{rest}"])
 
 
 def _written(memory: Memory) -> list[float | None]:
     completion = None if memory.completion is None else memory.completion.total_seconds()
     return [memory.bias, completion, memory.delivered]
+
+
+def engaged_before(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[FlowKey, frozenset[Hold]]:
+    """Return which guards held links before a cycle."""
+    records = _kept(ledger)
+    before = {key: _before(records.get(_subject(key), {}), cycle).guards for key in flows}
+    return {key: frozenset(map(Hold, guards)) for key, guards in before.items()}
 
 
 def engage(
@@ -213,18 +226,10 @@ def engage(
     return held_by
 
 
-def keep(
-    ledger: Ledger,
-    flow: Flow,
-    cycle: Cycle,
-    before: Memory,
-    decision: Decision,
-    now: datetime,
-    engaged: Mapping[str, int] | None = None,
-) -> None:
+def keep(ledger: Ledger, flow: Flow, cycle: Cycle, before: Before, decision: Decision, now: datetime) -> None:
     """Write what was decided for a link in a cycle, from what was known `before` it.
 
-    `engaged` are the guards that held it in the cycle before.
+    Its guards and its floor stay as they were until the cycle is planned, also if it never is.
     """
     key = flow.key
     values = {
@@ -239,9 +244,11 @@ def keep(
         "bias": decision.memory.bias,
         "numbers": dict(decision.numbers),
         "kept": _written(decision.memory),
-        "before": _written(before),
-        "guards": {},
-        "guards_before": dict(engaged or {}),
+        "before": _written(before.memory),
+        "guards": dict(before.guards),
+        "guards_before": dict(before.guards),
+        "floor": before.floor,
+        "floor_before": before.floor,
     }
     ledger.signal(NAME, _subject(key), json.dumps(values), now)
 

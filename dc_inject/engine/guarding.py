@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -24,7 +24,7 @@ from dc_inject.engine import controlling
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Entry, FlowKey, Held, Hold, Link, Mode, State
+from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, Link, Mode, State
 from dc_inject.model.ports import Queue, RseFacts
 from dc_inject.planning import guards
 from dc_inject.planning.guards import Reading
@@ -55,7 +55,7 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         return situation
     start, length = situation.cycle.start, situation.cycle.length
     deletions = context.ledger.deletions(start - MEASURED, start - LATELY * length)
-    queues = _queues(context, controlled, deadline)
+    queues = _queues(context, situation.cycle, controlled, deadline)
     readings = _readings(context, situation, controlled, facts, deletions, queues)
     floors = {
         demand.flow.key: (queue.active + STEP) * queue.file
@@ -185,14 +185,17 @@ def _queued(queue: Queue | None, lifetime: timedelta) -> Reading:
     )
 
 
-def _queues(context: EngineContext, demands: Iterable[Demand], deadline: datetime) -> dict[Link, Queue]:
-    """Return the queues of links that have anything on its way, or were held by a queue in the cycle before.
+def _queues(
+    context: EngineContext, cycle: Cycle, demands: Sequence[Demand], deadline: datetime
+) -> dict[Link, Queue]:
+    """Return the queues of links that have anything on its way, or were held by a queue before.
 
     Why one cannot be read is told as missing.
     """
     asked: dict[str, list[Link]] = defaultdict(list)
+    before = controlling.engaged_before(context.ledger, cycle, (demand.flow.key for demand in demands))
     for demand in demands:
-        link, used = demand.flow.link, demand.coming or demand.before is Hold.FTS_QUEUE
+        link, used = demand.flow.link, demand.coming or Hold.FTS_QUEUE in before[demand.flow.key]
         if link.service.tells_queues and used and demand.held is None and link not in asked[link.through]:
             asked[link.through].append(link)
     parts = {

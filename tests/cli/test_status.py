@@ -16,6 +16,7 @@ import pytest
 
 from dc_inject.cli import status
 from dc_inject.engine import controlling
+from dc_inject.engine.controlling import Before
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Control, Cycle, Held, Hold, Mode
 from dc_inject.model.errors import LedgerError, UsageError
@@ -271,7 +272,7 @@ def test_the_json_is_as_documented(made: Made, kind: str) -> None:
     with Ledger.open(made.path) as ledger, ledger.hold("me@here"):
         if kind == "status":
             ledger.open_cycle(CYCLE.next, dict.fromkeys((FNAL, KIT), (450 * GB, None)), CYCLE.end)
-            controlling.keep(ledger, FLOW, CYCLE.next, Memory(), decide(Memory(), SEEN), CYCLE.end)
+            controlling.keep(ledger, FLOW, CYCLE.next, Before(), decide(Memory(), SEEN), CYCLE.end)
         told = json.loads(run("status", made.path, *options, "--format", "json").stdout)
     assert keys(told) == keys(json.loads(example))
     if kind == "status":
@@ -296,9 +297,9 @@ def test_a_link_on_which_fts_still_grows_is_told(made: Made) -> None:
 def test_what_control_advises_is_shown(made: Made) -> None:
     """The hold that it would have put on the link, and on what that rests."""
     with Ledger.open(made.path, synchronous="OFF") as ledger:
-        controlling.keep(ledger, FLOW, CYCLE, Memory(), decide(Memory(), SEEN), START)
+        controlling.keep(ledger, FLOW, CYCLE, Before(), decide(Memory(), SEEN), START)
         controlling.keep(
-            ledger, OLD, Cycle(START - CYCLE.length, CYCLE.length), Memory(), decide(Memory(), SEEN), START
+            ledger, OLD, Cycle(START - CYCLE.length, CYCLE.length), Before(), decide(Memory(), SEEN), START
         )
     shown = run("status", made.path).stdout
     (line,) = [line for line in shown.splitlines() if "  advise  " in line]

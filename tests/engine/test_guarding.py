@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from dc_inject.engine import controlling
 from dc_inject.model import Control, Hold, Mode, RseSpec, Site
-from dc_inject.model.errors import Permanent
+from dc_inject.model.errors import Permanent, Temporary
 from dc_inject.model.ports import Queue
 from tests.engine.world import CYCLE, GB, START, TB, campaign, file_flow, flow, items, source_files, world
 
@@ -20,6 +22,12 @@ ACT, ADVISE, OFF = Control(Mode.ACT), Control(Mode.ADVISE), Control()
 def holds(one) -> list[str]:
     """The hold of each cycle in which nothing was given."""
     return [row.held.hold.value if row.held and not row.budget else "-" for row in one.ledger.rows()]
+
+
+def kept(one) -> dict[str, Any]:
+    """What is kept of the only controlled link."""
+    (signal,) = [signal for signal in one.ledger.signals() if signal.name == controlling.NAME]
+    return json.loads(signal.value)
 
 
 def flapping(tmp_path, control: Control):
@@ -155,6 +163,40 @@ def test_what_is_engaged_is_known_after_a_restart(tmp_path):
     one.run(cycles=1)
     one.run(cycles=1)
     assert holds(one) == ["-", "destination-unavailable", "destination-unavailable", "-"]
+
+
+def test_a_restart_in_the_middle_of_a_planned_cycle_forgets_no_guard_and_no_floor(tmp_path):
+    link = file_flow("A", "B", 1.0, control=ACT)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+    one.backend.queued = {link.link: Queue(400, 20, 1e8, GB)}  # 4000 of 7200 s
+    one.run(cycles=3)
+    before = kept(one)
+    assert (set(before["guards"]), before["hold"], before["floor"]) == ({"fts-queue"}, "fts-queue", 22 * GB)
+    one.backend.queued = {link.link: Queue(220, 20, 1e8, GB)}  # between the bounds: only who was held stays so
+    for _ in range(2):
+        one.run(cycles=0.4)
+        assert len(one.ledger.rows()) == 4
+        assert (kept(one)["guards"], kept(one)["hold"]) == (before["guards"], "fts-queue")
+    one.run(cycles=1)
+    assert holds(one)[-2:] == ["fts-queue"] * 2
+
+
+def test_a_cycle_without_a_plan_forgets_no_guard(tmp_path):
+    link = file_flow("A", "B", 1.0, control=ACT)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+    one.backend.queued = {link.link: Queue(400, 20, 1e8, GB)}
+    one.run(cycles=3)
+
+    def fault(method, _subject):
+        if method == "sites":
+            raise Temporary("504")
+
+    one.backend.fault = fault
+    one.run(cycles=1)
+    one.backend.fault = lambda _method, _subject: None
+    one.backend.queued = {link.link: Queue(220, 20, 1e8, GB)}
+    one.run(cycles=1)
+    assert holds(one)[2:] == ["fts-queue", "api-errors", "fts-queue"]
 
 
 def test_links_that_are_not_controlled_are_left_as_they_are(tmp_path):
