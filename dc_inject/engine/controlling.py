@@ -170,9 +170,9 @@ def _kept(ledger: Reader) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What was kept of a link before a cycle: the law's memory, the guards that held it, and its floor in bytes."""
+    """What is known of a link before a cycle: the law's memory, the guards that held it, its floor in bytes."""
 
-    memory: Memory = Memory()
+    memory: Memory = field(default_factory=Memory)
     guards: Mapping[str, int] = field(default_factory=dict)
     floor: int = 0
 

@@ -36,6 +36,9 @@ MEASURED = timedelta(hours=6)  # how far back deletions tell how long they take
 LINKS_AT_ONCE = 20  # that one call asks for queues
 LATELY = 4  # cycles of which deletions tell how fast they are
 LONGEST = 1e9  # seconds that a queue may seem to need: FTS's rate may be anything above 0
+# FTS's optimizer runs once a minute, and looks at a link at the latest after five, but only while something waits
+# or is under way there. So twice that time without a word means that the queue is gone, or the optimizer stands.
+OLD = timedelta(minutes=10)
 REMEMBERED = 5  # cycles of which the least space counts
 SPACES = "spaces"  # of the signal that keeps them
 PACED = frozenset({Hold.FAILING, Hold.DELETION_LAG})  # guards that do not stop a link
@@ -177,12 +180,17 @@ def _used(destination: Destination) -> Reading:
 
 
 def _queued(queue: Queue | None, lifetime: timedelta) -> Reading:
+    """Return for how long the queue takes FTS, as a part of the lifetime.
+
+    While nothing moves nobody knows: FTS may have just begun, or the link may stand still.
+    """
     if queue is None:
         return Reading(None, {})
-    waits = min(queue.waiting * queue.file / queue.rate, LONGEST) if queue.rate > 0 else 0.0
-    return Reading(
-        waits / lifetime.total_seconds(), {"waiting": queue.waiting, "active": queue.active, "waits": round(waits)}
-    )
+    numbers = {"waiting": queue.waiting, "active": queue.active}
+    if _stands(queue):
+        return Reading(None, numbers, "inconclusive")
+    waits = min(queue.waiting * queue.file / queue.rate, LONGEST) if queue.waiting else 0.0
+    return Reading(waits / lifetime.total_seconds(), {**numbers, "waits": round(waits)})
 
 
 def _queues(
@@ -208,13 +216,26 @@ def _queues(
     now, queues = context.clock.now(), {link: queue for told in results.values() for link, queue in told.items()}
     with context.ledger.together():
         for name, part in parts.items():
-            why = errors[name].message if name in errors else "FTS's optimizer tells nothing of this link"
             for link in part:
-                known = link in queues
-                context.ledger.signal(
-                    "fts_queue", str(link), "known" if known else None, now, "" if known else why
-                )
-    return queues
+                why = errors[name].message if name in errors else _why_unknown(queues.get(link), now)
+                context.ledger.signal("fts_queue", str(link), None if why else "known", now, why)
+    return {link: queue for link, queue in queues.items() if abs(now - queue.at) <= OLD}
+
+
+def _stands(queue: Queue) -> bool:
+    """Whether files wait and none has moved of late."""
+    return queue.waiting > 0 and (queue.rate <= 0 or queue.file <= 0)
+
+
+def _why_unknown(queue: Queue | None, now: datetime) -> str:
+    """Say why it is not known how long a queue takes FTS; nothing where it is."""
+    if queue is None:
+        return "FTS's optimizer tells nothing of this link"
+    if abs(now - queue.at) > OLD:
+        return f"inconclusive: FTS's optimizer last told of this link at {queue.at:%F %TZ}"
+    if _stands(queue):
+        return "inconclusive: files wait, and in the last minutes FTS has moved none"
+    return ""
 
 
 def _stuck(live: Iterable[Entry]) -> dict[FlowKey, int]:

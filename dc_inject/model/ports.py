@@ -161,12 +161,16 @@ class RseFacts:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What transfers of a link wait in, whoever asked for them: files, bytes per second, bytes of a mean file."""
+    """What transfers of a link wait in, whoever asked for them: files, bytes per second, bytes of a mean file.
+
+    `at` is when its service looked at it.
+    """
 
     waiting: int
     active: int
     rate: float
     file: int
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Each guard has a reading, one number for a link and cycle, and hysteresis: it engages when the reading is at `on`,
 and lets go when it has been at `off` or below for `calm` cycles in a row. A reading that is missing is not a hold:
-the guard lets go at once, and the signal is told as missing.
+the guard lets go at once, and the signal is told as missing. One that is `inconclusive` changes nothing: a guard
+that holds goes on, and none engages. So nobody is blamed for what is not known.
 
 | guard | reading | on, off | engaged, the link gets |
 |---|---|---|---|
@@ -50,10 +51,14 @@ GUARDS = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a guard reads of a link in a cycle, and the numbers behind it; None: the signal is missing."""
+    """What a guard reads of a link in a cycle, and the numbers behind it; None: the signal is missing.
+
+    `inconclusive` says of a signal without a value why it tells neither trouble nor its end.
+    """
 
     value: float | None
     numbers: Numbers
+    inconclusive: str = ""
 
 
 Engaged = Mapping[Hold, int]  # guards that hold a link -> for how many cycles their readings were calm
@@ -69,6 +74,8 @@ def engaged(before: Engaged, readings: Mapping[Hold, Reading]) -> dict[Hold, int
     for guard in GUARDS:
         reading = readings.get(guard.hold)
         if reading is None or reading.value is None:
+            if reading is not None and reading.inconclusive and guard.hold in before:
+                now[guard.hold] = 0
             continue
         if reading.value >= guard.on:
             now[guard.hold] = 0
@@ -84,9 +91,6 @@ def leading(now: Engaged, readings: Mapping[Hold, Reading]) -> Held | None:
     for guard in GUARDS:
         if guard.hold in now:
             reading = readings[guard.hold]
-            return Held(guard.hold, {**reading.numbers, "reading": _round(reading.value), "until": guard.off})
+            value = reading.inconclusive if reading.value is None else round(reading.value, 3)
+            return Held(guard.hold, {**reading.numbers, "reading": value, "until": guard.off})
     return None
-
-
-def _round(value: float | None) -> float:
-    return round(value or 0.0, 3)

@@ -45,6 +45,15 @@ def test_a_signal_that_is_missing_is_no_hold(guard):
     assert engaged({guard.hold: 0}, {guard.hold: Reading(None, {})}) == {}
 
 
+def test_a_reading_that_is_inconclusive_changes_nothing():
+    unclear = {Hold.FTS_QUEUE: Reading(None, {"waiting": 9}, "inconclusive")}
+    assert engaged({}, unclear) == {}
+    assert engaged({Hold.FTS_QUEUE: 0}, unclear) == {Hold.FTS_QUEUE: 0}
+    held = leading({Hold.FTS_QUEUE: 0}, unclear)
+    assert held is not None
+    assert held.numbers == {"waiting": 9, "reading": "inconclusive", "until": 0.25}
+
+
 def test_the_first_in_order_leads_with_its_reading_and_the_bound_that_ends_it():
     seen = readings(failing=0.9, destination_full=0.99)
     held = leading(engaged({}, seen), seen)

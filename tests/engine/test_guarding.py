@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -28,6 +28,13 @@ def kept(one) -> dict[str, Any]:
     """What is kept of the only controlled link."""
     (signal,) = [signal for signal in one.ledger.signals() if signal.name == controlling.NAME]
     return json.loads(signal.value)
+
+
+def queue(one, waiting: int, rate: float = 1e8, at: datetime | None = None) -> None:
+    """Let FTS tell of a queue, as of now unless told otherwise; nothing else has to change for that."""
+    one.backend.queues = lambda links: {
+        link: Queue(waiting, 20, rate, GB, at or one.clock.now()) for link in links
+    }
 
 
 def flapping(tmp_path, control: Control):
@@ -168,11 +175,11 @@ def test_what_is_engaged_is_known_after_a_restart(tmp_path):
 def test_a_restart_in_the_middle_of_a_planned_cycle_forgets_no_guard_and_no_floor(tmp_path):
     link = file_flow("A", "B", 1.0, control=ACT)
     one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
-    one.backend.queued = {link.link: Queue(400, 20, 1e8, GB)}  # 4000 of 7200 s
+    queue(one, 400)  # 4000 of 7200 s
     one.run(cycles=3)
     before = kept(one)
     assert (set(before["guards"]), before["hold"], before["floor"]) == ({"fts-queue"}, "fts-queue", 22 * GB)
-    one.backend.queued = {link.link: Queue(220, 20, 1e8, GB)}  # between the bounds: only who was held stays so
+    queue(one, 220)  # between the bounds: only who was held stays so
     for _ in range(2):
         one.run(cycles=0.4)
         assert len(one.ledger.rows()) == 4
@@ -184,7 +191,7 @@ def test_a_restart_in_the_middle_of_a_planned_cycle_forgets_no_guard_and_no_floo
 def test_a_cycle_without_a_plan_forgets_no_guard(tmp_path):
     link = file_flow("A", "B", 1.0, control=ACT)
     one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
-    one.backend.queued = {link.link: Queue(400, 20, 1e8, GB)}
+    queue(one, 400)
     one.run(cycles=3)
 
     def fault(method, _subject):
@@ -194,7 +201,7 @@ def test_a_cycle_without_a_plan_forgets_no_guard(tmp_path):
     one.backend.fault = fault
     one.run(cycles=1)
     one.backend.fault = lambda _method, _subject: None
-    one.backend.queued = {link.link: Queue(220, 20, 1e8, GB)}
+    queue(one, 220)
     one.run(cycles=1)
     assert holds(one)[2:] == ["fts-queue", "api-errors", "fts-queue"]
 
@@ -215,7 +222,7 @@ def test_a_queue_in_fts_that_takes_half_of_the_lifetime_holds_until_it_takes_a_q
 
     def look(links):
         count = max(cycle for cycle in queued if cycle <= (one.clock.now() - START) / CYCLE)
-        return {asked: Queue(queued[count], 20, 1e8, GB) for asked in links}
+        return {asked: Queue(queued[count], 20, 1e8, GB, one.clock.now()) for asked in links}
 
     one.backend.queues = look
     one.run(cycles=10)
@@ -227,6 +234,40 @@ def test_a_queue_in_fts_that_takes_half_of_the_lifetime_holds_until_it_takes_a_q
     assert row.held is not None
     assert (row.held.numbers["waiting"], row.held.numbers["active"], row.held.numbers["waits"]) == (400, 20, 4000)
     assert held == ["-", "-", "-", *["fts-queue"] * 4, "-", "-", "-"]
+
+
+def test_a_queue_in_which_nothing_moves_is_not_drained_and_blames_nobody(tmp_path):
+    """The guard neither engages by it nor lets go."""
+    link = file_flow("A", "B", 1.0, control=ACT)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+    for waiting, rate, cycles in ((400, 0.0, 3), (400, 1e8, 1), (400, 0.0, 3), (0, 0.0, 2)):
+        queue(one, waiting, rate)
+        one.run(cycles=cycles)
+        if rate == 0.0 and waiting:
+            (missing,) = [signal for signal in one.ledger.signals() if signal.name == "fts_queue"]
+            assert missing.value is None
+            assert missing.why.startswith("inconclusive: files wait")
+    assert holds(one) == ["-"] * 3 + ["fts-queue"] * 4 + ["-"] * 2
+    held = one.ledger.rows()[5].held
+    assert held is not None
+    assert dict(held.numbers) == {"waiting": 400, "active": 20, "reading": "inconclusive", "until": 0.25}
+
+
+def test_what_fts_has_not_said_anew_is_no_signal(tmp_path):
+    """A queue that was cancelled as a whole is told of no more: its last row says that it is long."""
+    link = file_flow("A", "B", 1.0, control=ACT)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+    queue(one, 400)
+    one.run(cycles=3)
+    queue(one, 400, at=one.clock.now() - timedelta(minutes=9))
+    one.run(cycles=1)
+    assert holds(one)[-1] == "fts-queue"
+    queue(one, 400, at=one.clock.now() - timedelta(minutes=11))
+    one.run(cycles=1)
+    assert holds(one)[-1] == "-"
+    (missing,) = [signal for signal in one.ledger.signals() if signal.name == "fts_queue"]
+    assert missing.why == "inconclusive: FTS's optimizer last told of this link at 2027-02-08 10:49:00Z"
+    assert kept(one)["floor"] == 0
 
 
 def test_a_queue_that_cannot_be_read_holds_nothing_and_is_told_as_missing(tmp_path):

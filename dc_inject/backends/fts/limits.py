@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ from dc_inject.model.transfers import LINK_LIMIT, STORAGE_LIMIT, TransferLimit
 _ANY = "*"
 LARGEST = 1e15  # files, bytes of a file, or bytes a second
 _LATELY = 5  # rows of the optimizer, one a minute, of which the mean counts
+_APART = timedelta(minutes=10)  # rows that are older than the newest one by more tell of another time
 
 Row = Mapping[str, Any]
 Pair = tuple[str, str]
@@ -45,14 +47,27 @@ def queues(connection: Connection, links: Iterable[Link]) -> dict[Link, Queue]:
     for link in links:
         ends = {"source_se": urls.host_key(link.source), "dest_se": urls.host_key(link.destination)}
         rows: Sequence[Row] = connection.call("get", f"/optimizer/evolution?{urlencode(ends)}")
-        lately = [row for row in rows if _of(row, ends)][:_LATELY]  # the newest first
+        lately = _lately([row for row in rows if _of(row, ends)])
         if lately:
             now, sizes = lately[0], [_number(row["filesize_avg"]) for row in lately if row["filesize_avg"]]
             rate = sum(_number(row["throughput"]) for row in lately) / len(lately)
             size = sum(sizes) / len(sizes) if sizes else 0.0
             active = now.get("actual_active", now["active"])
-            found[link] = Queue(int(_number(now["queue_size"])), int(_number(active)), rate, int(size))
+            waiting = int(_number(now["queue_size"]))
+            found[link] = Queue(waiting, int(_number(active)), rate, int(size), _at(now))
     return found
+
+
+def _lately(rows: Sequence[Row]) -> list[Row]:
+    """Return the last rows of the optimizer, the newest first, without those of an earlier use of the link."""
+    newest = sorted(rows, key=_at, reverse=True)[:_LATELY]
+    return [row for row in newest if _at(newest[0]) - _at(row) <= _APART]
+
+
+def _at(row: Row) -> datetime:
+    """Return when the optimizer wrote a row; FTS tells times in UTC, without their zone."""
+    moment = datetime.fromisoformat(str(row["datetime"]))
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _number(value: object) -> float:
