@@ -31,7 +31,9 @@ from dc_inject.planning.guards import Reading
 log = logging.getLogger(__name__)
 
 NAME = "control"  # of the signal that keeps what was decided
-_OWN = frozenset({"kept", "before", "guards", "guards_before", "floor", "floor_before"})  # what nobody else needs
+_OWN = frozenset(  # of what is kept: what nobody else needs
+    {"kept", "before", "guards", "guards_before", "floor", "floor_before", "added", "moved_over"}
+)
 BACK = 8  # cycles of which completions are looked at
 MOST_NAMED = 5  # links that are named in the log, a cycle
 
@@ -70,13 +72,15 @@ def decide(
         return Controlled()
     now, records, decisions = context.clock.now(), _kept(context.ledger), {}
     planned = context.ledger.is_planned(cycle)
+    known = {key: _before(records.get(_subject(key), {}), cycle) for key in wanted}
     added, forgiven = _moved_over(context.ledger, cycle, wanted, dues)
-    asked = {key: dues[key] + added.get(key, 0) for key in wanted}
-    for key, signals in _signals(context.ledger, cycle, wanted, asked, now).items():
-        before = _before(records.get(_subject(key), {}), cycle)
+    asked = {key: _with_overhead(dues[key], flow) + added.get(key, 0) for key, flow in wanted.items()}
+    for key, signals in _signals(context.ledger, cycle, wanted, asked, known, now).items():
+        before = known[key]
         decision = decisions[key] = control.decide(before.memory, replace(signals, floor=before.floor))
         if not planned:  # a plan stands, and with it what was engaged and decided then
-            keep(context.ledger, flows[key], cycle, before, decision, now)
+            moved = {"added": added.get(key, 0), "moved_over": forgiven.get(key, 0)}
+            keep(context.ledger, flows[key], cycle, before, decision, now, **moved)
     _say({key: made for key, made in decisions.items() if flows[key].control.mode is Mode.ADVISE})
     return Controlled(decisions, added, forgiven)
 
@@ -90,8 +94,14 @@ def _say(advice: Mapping[FlowKey, Decision]) -> None:
 
 
 def _signals(
-    ledger: Reader, cycle: Cycle, flows: Mapping[FlowKey, Flow], dues: Mapping[FlowKey, int], now: datetime
+    ledger: Reader,
+    cycle: Cycle,
+    flows: Mapping[FlowKey, Flow],
+    asked: Mapping[FlowKey, int],
+    known: Mapping[FlowKey, Before],
+    now: datetime,
 ) -> dict[FlowKey, Signals]:
+    """Return what is known of links; `asked` is what they are due in the cycle, with all that is due on top."""
     accounts, oldest = ledger.accounts(), ledger.on_their_way_since()
     completion = ledger.completion_times(now - BACK * cycle.length, 0.9)
     rows: dict[FlowKey, list[Row]] = defaultdict(list)
@@ -101,16 +111,17 @@ def _signals(
     signals = {}
     for key, flow in flows.items():
         coming = accounts.get(key, Totals()).coming
-        most = max([dues[key], *(row.due for row in rows[key][-2:])])
+        past = _past(rows[key], coming, flow, known[key].added)
+        most = max([asked[key], *(one.due for one in past[-2:])])
         if most == 0:
             continue
         first, seen = oldest.get(key, (None, None))
         signals[key] = Signals(
-            target=most * (1 + flow.overhead) / cycle.length.total_seconds(),
+            target=most / cycle.length.total_seconds(),
             length=cycle.length,
             lifetime=flow.lifetime_max,
             in_flight=coming,
-            past=_past(rows[key], coming),
+            past=past,
             completion=completion.get(key),
             age=timedelta(0) if seen is None else max(now - seen, timedelta(0)),
             oldest=None if first is None else max(now - first, timedelta(0)),
@@ -170,11 +181,15 @@ def _kept(ledger: Reader) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What is known of a link before a cycle: the law's memory, the guards that held it, its floor in bytes."""
+    """What is known of a link before a cycle: the law's memory, the guards that held it, its floor in bytes.
+
+    `added` are the bytes that it was due in earlier cycles (by their names) for others that were held.
+    """
 
     memory: Memory = field(default_factory=Memory)
     guards: Mapping[str, int] = field(default_factory=dict)
     floor: int = 0
+    added: Mapping[str, int] = field(default_factory=dict)
 
 
 def _before(kept: Mapping[str, Any], cycle: Cycle) -> Before:
@@ -184,7 +199,7 @@ def _before(kept: Mapping[str, Any], cycle: Cycle) -> Before:
     memory, rest = ("before", "_before") if kept["cycle"] == cycle.name else ("kept", "")
     bias, completion, delivered = kept[memory]
     known = Memory(bias, None if completion is None else timedelta(seconds=completion), delivered)
-    return Before(known, kept[f"guards{rest}"], kept[f"floor{rest}"])
+    return Before(known, kept[f"guards{rest}"], kept[f"floor{rest}"], kept["added"])
 
 
 def _written(memory: Memory) -> list[float | None]:
@@ -226,12 +241,23 @@ def engage(
     return held_by
 
 
-def keep(ledger: Ledger, flow: Flow, cycle: Cycle, before: Before, decision: Decision, now: datetime) -> None:
+def keep(
+    ledger: Ledger,
+    flow: Flow,
+    cycle: Cycle,
+    before: Before,
+    decision: Decision,
+    now: datetime,
+    *,
+    added: int = 0,
+    moved_over: int = 0,
+) -> None:
     """Write what was decided for a link in a cycle, from what was known `before` it.
 
+    `added` are the bytes that it is due for others that were held, `moved_over` those that others are due for it.
     Its guards and its floor stay as they were until the cycle is planned, also if it never is.
     """
-    key = flow.key
+    key, old = flow.key, Cycle(cycle.start - control.CYCLES * cycle.length, cycle.length).name
     values = {
         "scenario": key.scenario,
         "source": key.link.source,
@@ -249,6 +275,10 @@ def keep(ledger: Ledger, flow: Flow, cycle: Cycle, before: Before, decision: Dec
         "guards_before": dict(before.guards),
         "floor": before.floor,
         "floor_before": before.floor,
+        "added": {
+            name: size for name, size in {**before.added, cycle.name: added}.items() if size and name >= old
+        },
+        "moved_over": moved_over,
     }
     ledger.signal(NAME, _subject(key), json.dumps(values), now)
 
@@ -256,14 +286,19 @@ def keep(ledger: Ledger, flow: Flow, cycle: Cycle, before: Before, decision: Dec
 # --------------------------------------------------------------------------- what the ledger tells
 
 
-def _past(rows: Iterable[Row], coming: int) -> tuple[Past, ...]:
+def _with_overhead(due: int, flow: Flow) -> int:
+    return due + round(due * flow.overhead)
+
+
+def _past(rows: Iterable[Row], coming: int, flow: Flow, added: Mapping[str, int]) -> tuple[Past, ...]:
     """Return the last cycles without a gap of due; what was in flight follows backwards from what is now."""
     past: list[Past] = []
     for row in reversed(list(rows)):
         coming = max(coming + row.moved - row.injected, 0)
         if row.due == 0:
             break
-        past.append(Past(row.due, max(row.moved, 0), coming))
+        due = _with_overhead(row.due, flow) + added.get(row.cycle.name, 0)
+        past.append(Past(due, max(row.moved, 0), coming))
     return tuple(reversed(past))
 
 

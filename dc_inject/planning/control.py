@@ -69,7 +69,10 @@ CYCLES = 4  # that are looked back at
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A cycle that is over: what the link was due and what arrived in it, in bytes; `in_flight` when it began."""
+    """A cycle that is over: what the link was due and what arrived in it, in bytes; `in_flight` when it began.
+
+    `due` is all that it was to move: the menu's overhead and what held links left to it included, the bias not.
+    """
 
     due: int
     moved: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,12 @@ def slow(tmp_path, part: float = 0.7, service: str = "rucio", **more):
         return world(tmp_path, campaign([link]), source_files("A", 2000), name="fts", speed=lambda _l: part * RATE)
     link = flow("A", "B", 1.0, **more)
     return world(tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, speed=lambda _l: part * RATE)
+
+
+def decided(one) -> dict[str, dict[str, Any]]:
+    """What was decided last of each link, by its destination."""
+    signals = [json.loads(signal.value) for signal in one.ledger.signals() if signal.name == controlling.NAME]
+    return {record["destination"]: record for record in signals}
 
 
 def unsent(one) -> int:
@@ -110,6 +117,22 @@ def test_the_bias_is_due_on_top_and_the_ledger_still_adds_up(tmp_path):
     (key,) = one.ledger.accounts()
     assert one.ledger.accounts() == one.ledger.totals_from_rows()
     assert one.ledger.extras()[key] >= 0
+
+
+def test_an_overhead_is_no_success_of_the_bias(tmp_path):
+    """What moves of it is what the menu asks for."""
+    one = slow(tmp_path, 2.0, control=ACT, overhead=0.1)
+    one.run(cycles=30)
+    assert abs(decided(one)["B"]["bias"]) < 0.005
+    assert sum(row.injected for row in one.ledger.rows()) == pytest.approx(30 * 1.1 * DUE, rel=0.01)
+
+
+def test_what_others_left_is_no_success_of_the_bias(tmp_path):
+    share = Control(Mode.ACT, redistribute=True)
+    links = [flow("A", place, 1.0, control=share) for place in ("B", "C")]
+    one = world(tmp_path, campaign(links), {"A": items("A", 9000, 5 * GB)}, unwritable={"B"})
+    one.run(cycles=20)
+    assert abs(decided(one)["C"]["bias"]) < 0.01
 
 
 def test_what_a_held_link_leaves_goes_to_the_others_and_the_sum_is_kept(tmp_path):
