@@ -25,7 +25,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Flow, FlowKey, Hold, Mode, units
 from dc_inject.model.holds import Trait
 from dc_inject.planning import control, guards
-from dc_inject.planning.control import Decision, Memory, Past, Signals
+from dc_inject.planning.control import Decision, Memory, Part, Past, Signals
 from dc_inject.planning.guards import Reading
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def decide(
     now, records, decisions = context.clock.now(), _kept(context.ledger), {}
     planned = context.ledger.is_planned(cycle)
     known = {key: _before(records.get(_subject(key), {}), cycle) for key in wanted}
-    added, forgiven = _moved_over(context.ledger, cycle, wanted, dues)
+    added, forgiven = _redistributed(context.ledger, cycle, wanted, dues, records)
     asked = {key: _with_overhead(dues[key], flow) + added.get(key, 0) for key, flow in wanted.items()}
     for key, signals in _signals(context.ledger, cycle, wanted, asked, known, now).items():
         before = known[key]
@@ -130,24 +130,42 @@ def _signals(
     return signals
 
 
-def _moved_over(
-    ledger: Reader, cycle: Cycle, flows: Mapping[FlowKey, Flow], dues: Mapping[FlowKey, int]
+def _redistributed(
+    ledger: Reader,
+    cycle: Cycle,
+    flows: Mapping[FlowKey, Flow],
+    dues: Mapping[FlowKey, int],
+    records: Mapping[str, Mapping[str, Any]],
 ) -> tuple[dict[FlowKey, int], dict[FlowKey, int]]:
-    """Return what of held links' debts goes to others in this cycle: what is added, and what is forgiven."""
+    """Return what of held links' debts goes to others in this cycle: what is added, and what is forgiven.
+
+    Once the cycle is open it stays as it was, since accounts have it in them then.
+    """
+    made = {key: record for key in flows if (record := records.get(_subject(key), {})).get("cycle") == cycle.name}
+    if made:
+        added = {key: record["added"].get(cycle.name, 0) for key, record in made.items()}
+        return added, {key: record["moved_over"] for key, record in made.items()}
     scenarios = _sharing(flows)
     if not scenarios:
         return {}, {}
     last = {row.key: row for row in ledger.rows(cycle=Cycle(cycle.start - cycle.length, cycle.length))}
     accounts, extras = ledger.accounts(), ledger.extras()
-    added: dict[FlowKey, int] = {}
-    forgiven: dict[FlowKey, int] = {}
+    added, forgiven = {}, {}
     for scenario in scenarios:
-        held = [key for key in scenario if key in last and _leaves(last[key])]
-        left = {key: min(last[key].due, _debt(accounts[key], extras[key])) for key in held}
-        rooms = {key: int((control.MOST - 1) * dues[key]) for key in scenario if key not in left}
-        given = control.shared_out(sum(left.values()), rooms, {key: flows[key].priority for key in rooms})
+        parts = {}
+        for key in scenario:
+            row, bias = last.get(key), _before(records.get(_subject(key), {}), cycle).memory.bias
+            parts[key] = Part(
+                due=_with_overhead(dues[key], flows[key]),
+                asked=_with_overhead(dues[key], flows[key]) + max(round(bias * dues[key]), 0),
+                debt=_debt(accounts.get(key, Totals()), extras.get(key, 0)),
+                priority=flows[key].priority,
+                left=min(row.due - row.injected, row.due) if row is not None and _leaves(row) else 0,
+                held=row is not None and _is_limited(row),
+            )
+        given, less = control.redistributed(parts)
         added |= given
-        forgiven |= control.shared_out(sum(given.values()), left, dict.fromkeys(left, 1))
+        forgiven |= less
     return added, forgiven
 
 
@@ -311,7 +329,7 @@ def _leaves(row: Row) -> bool:
 
 
 def _debt(totals: Totals, extra: int) -> int:
-    return max(totals.due + extra - totals.forgiven - totals.injected - totals.in_doubt, 0)
+    return totals.due + extra - totals.forgiven - totals.injected - totals.in_doubt
 
 
 def _sharing(flows: Mapping[FlowKey, Flow]) -> list[list[FlowKey]]:

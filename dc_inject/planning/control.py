@@ -175,6 +175,41 @@ def decide(memory: Memory, seen: Signals) -> Decision:
     return Decision(max(int(allowed), 0), int(limit), arriving, kept, seen)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A link of a scenario whose links share what held ones leave; bytes.
+
+    `due` is its own due in the cycle that begins, `asked` the same with what is due on top, and `debt` is what it
+    owes from before. `left` is what it was short of its due in the cycle before, if others may have that.
+    `held` tells whether anything held it then.
+    """
+
+    due: int
+    asked: int
+    debt: int
+    priority: int
+    left: int = 0
+    held: bool = False
+
+    @property
+    def leaves(self) -> int:
+        """What goes to others: what is not owed any more was made up or forgiven."""
+        return max(min(self.left, self.debt), 0)
+
+    @property
+    def room(self) -> int:
+        """What it may have of others beside all that is due to itself: nothing, if anything holds it."""
+        return 0 if self.held else max(int(MOST * self.due) - self.asked - max(self.debt, 0), 0)
+
+
+def redistributed(links: Mapping[FlowKey, Part]) -> tuple[dict[FlowKey, int], dict[FlowKey, int]]:
+    """Return what links are due for others in a cycle, and what those are forgiven: the same sum."""
+    left = {key: part.leaves for key, part in links.items() if part.leaves}
+    rooms = {key: part.room for key, part in links.items() if key not in left}
+    given = shared_out(sum(left.values()), rooms, {key: links[key].priority for key in rooms})
+    return given, shared_out(sum(given.values()), left, dict.fromkeys(left, 1))
+
+
 def shared_out(amount: int, rooms: Mapping[FlowKey, int], priorities: Mapping[FlowKey, int]) -> dict[FlowKey, int]:
     """Return how an amount is shared among links with room for it: by priority, then in proportion to the room.
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dc_inject.model import FlowKey, Link
 from dc_inject.planning import control
-from dc_inject.planning.control import HIGHEST, LOWEST, MOST, Memory, Past, Signals, decide
+from dc_inject.planning.control import HIGHEST, LOWEST, MOST, Memory, Part, Past, Signals, decide, redistributed
 from tests.core.toy import Toy
 
 DAY = 96  # cycles
@@ -199,6 +200,43 @@ def test_missing_signals_are_named_and_done_without():
     assert decision.signals.missing == ("completion", "age", "delivered")
     assert decision.window == 8 * WORTH, "the lifetime alone"
     assert SEEN.missing == ()
+
+
+KEYS = [FlowKey("day", Link("A", name)) for name in "BCDEF"]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(KEYS),
+        st.builds(
+            Part,
+            due=st.integers(0, 10**6),
+            asked=st.integers(0, 10**6),
+            debt=st.integers(-(10**6), 10**6),
+            priority=st.integers(1, 5),
+            left=st.integers(0, 10**6),
+            held=st.booleans(),
+        ),
+    )
+)
+def test_what_is_redistributed_keeps_the_sum_and_every_bound(links):
+    added, forgiven = redistributed(links)
+    assert sum(added.values()) == sum(forgiven.values())
+    for key, size in forgiven.items():
+        assert 0 <= size <= min(links[key].left, links[key].debt)
+    for key, size in added.items():
+        part = links[key]
+        assert size == 0 or (not part.held and part.asked + max(part.debt, 0) + size <= MOST * part.due)
+    assert not {key for key, size in added.items() if size} & {key for key, size in forgiven.items() if size}
+
+
+def test_what_was_made_up_or_is_owed_from_long_ago_is_not_left_to_others():
+    """The link gave nine of ten and owes seven: one is left; another has given all and owes only three of them."""
+    one, other, taker = KEYS[:3]
+    links = {one: Part(10, 10, 7, 3, left=1, held=True), taker: Part(100, 100, 0, 3)}
+    assert redistributed(links) == ({taker: 1}, {one: 1})
+    links = {other: Part(10, 10, 3, 3, left=10, held=True), taker: Part(100, 100, 0, 3)}
+    assert redistributed(links) == ({taker: 3}, {other: 3})
 
 
 @given(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dc_inject.engine import controlling
-from dc_inject.model import Control, Hold, Mode
+from dc_inject.model import Control, Hold, Mode, RseSpec, Site
 from dc_inject.model.errors import Temporary
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
 
@@ -146,6 +146,34 @@ def test_what_a_held_link_leaves_goes_to_the_others_and_the_sum_is_kept(tmp_path
     assert sum(injected.values()) == pytest.approx(3 * 19 * DUE + 2 * DUE, rel=0.02)
     assert max(row.injected for row in one.ledger.rows()) <= 1.55 * DUE
     assert one.ledger.accounts() == one.ledger.totals_from_rows()
+
+
+def test_a_link_that_a_limit_holds_gets_nothing_of_others(tmp_path):
+    """Not only its own troubles count: it could not take it."""
+    share = Control(Mode.ACT, redistribute=True)
+    links = [flow("A", place, 1.0, control=share) for place in ("B", "C", "D")]
+    sites = (Site("S", max_ingress=0.9 * RATE, rses={"C": RseSpec()}),)
+    one = world(tmp_path, campaign(links, sites=sites), {"A": items("A", 9000, 5 * GB)}, unwritable={"B"})
+    one.run(cycles=12)
+    extras = {key.link.destination: size for key, size in one.ledger.extras().items()}
+    assert extras["C"] < 0.02 * DUE, "but for the bias"
+    assert extras["D"] == pytest.approx(0.5 * 11 * DUE, rel=0.05)
+    rows = one.ledger.rows()
+    assert max(row.injected for row in rows) <= 1.55 * DUE
+    given = sum(record["added"].get(record["cycle"], 0) for record in decided(one).values())
+    assert given == sum(record["moved_over"] for record in decided(one).values()) > 0
+    assert one.ledger.accounts() == one.ledger.totals_from_rows()
+
+
+def test_a_start_in_the_middle_of_a_cycle_moves_nothing_over_again(tmp_path):
+    share = Control(Mode.ACT, redistribute=True)
+    links = [flow("A", place, 1.0, control=share) for place in ("B", "C", "D")]
+    one = world(tmp_path, campaign(links), {"A": items("A", 9000, 5 * GB)}, unwritable={"B"})
+    one.run(cycles=4.4)
+    before, totals = decided(one), one.ledger.extras()
+    one.run(cycles=0.2)
+    assert decided(one) == before
+    assert one.ledger.extras() == totals
 
 
 def test_a_link_that_is_back_is_not_given_what_the_others_had(tmp_path):
