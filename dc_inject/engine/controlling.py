@@ -169,6 +169,13 @@ def _redistributed(
     return added, forgiven
 
 
+def moved_over(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[FlowKey, int]:
+    """Return what was forgiven of links' older debts when a cycle was opened, since others are due it."""
+    records = _kept(ledger)
+    found = {key: records.get(_subject(key), {}) for key in flows}
+    return {key: one["moved_over"] for key, one in found.items() if one.get("cycle") == cycle.name}
+
+
 def told(view: Reader) -> list[dict[str, Any]]:
     """Return what the controller said of each link when the last cycle began; bytes, seconds, bytes per second."""
     cycle = view.last_cycle()

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from dc_inject.engine import controlling
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.situation import site_of
 from dc_inject.engine.submitting import Submitting
@@ -67,8 +68,11 @@ class Overriding:
         before = [overrides.overlaid(menus, earlier) for earlier in self._held]
         less = lowered(before, overrides.overlaid(menus, after), max(now, cycle.start), cycle.end)
         self._seen, self._held = after, [*self._held, after]
-        # Where nothing was due, since it is paused, say, there is nothing to forgive.
-        booked = {row.key: row.due - row.forgiven for row in self._context.ledger.rows(cycle=cycle)}
+        # Where nothing was due, since it is paused, say, there is nothing to forgive. What others have of an older
+        # debt was forgiven in this row too, and was not due in it.
+        rows = self._context.ledger.rows(cycle=cycle)
+        older = controlling.moved_over(self._context.ledger, cycle, (row.key for row in rows))
+        booked = {row.key: row.due - row.forgiven + older.get(row.key, 0) for row in rows}
         less = {flow: min(size, booked[flow]) for flow, size in less.items() if booked.get(flow, 0) > 0}
         why = {flow: next((o for o in after if covers(o.subject, flow)), None) for flow in less}
         goals = {flow.key for flow in menus.flows if flow.goal is not None}

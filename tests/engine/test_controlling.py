@@ -12,6 +12,8 @@ import pytest
 from dc_inject.engine import controlling
 from dc_inject.model import Control, Hold, Mode, RseSpec, Site
 from dc_inject.model.errors import Temporary
+from dc_inject.model.events import Called
+from dc_inject.planning.overrides import Kind
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
 
 DUE = 112_500_000_000  # a cycle's at 1 Gb/s
@@ -186,6 +188,28 @@ def test_a_link_that_is_back_is_not_given_what_the_others_had(tmp_path):
     late = [row for row in one.ledger.rows() if row.cycle.start >= START + 13 * CYCLE]
     assert max(row.injected for row in late) <= 1.1 * DUE
     assert sum(row.injected for row in late) == pytest.approx(3 * 7 * DUE, rel=0.03)
+
+
+def test_a_rate_that_is_lowered_is_heeded_at_once_though_others_have_what_the_link_owed(tmp_path):
+    share = Control(Mode.ACT, redistribute=True)
+    links = [flow("A", place, 1.0, control=share) for place in ("B", "C", "D")]
+    one = world(tmp_path, campaign(links), {"A": items("A", 9000, 5 * GB)}, unwritable={"B"})
+    one.run(cycles=3)
+    one.backend.unwritable.clear()
+    one.run(cycles=1)
+
+    def lower() -> None:
+        if one.clock.now() >= START + 4.2 * CYCLE and not one.ledger.overrides():
+            one.ledger.override("A:B", Kind.RATE, RATE / 2, "me", "", one.clock.now())
+
+    one.heard.at[Called] = lower
+    one.run(cycles=1)  # its destination was open for two cycles: it gets its due again
+    row = next(row for row in one.ledger.rows()[-3:] if row.key.link.destination == "B")
+    older = decided(one)["B"]["moved_over"]
+    assert older > 0.9 * DUE, "others have what it was short of in the cycle before"
+    assert 0.3 * DUE <= row.forgiven - older <= 0.4 * DUE
+    assert row.injected == pytest.approx(DUE - (row.forgiven - older), abs=5 * GB)
+    assert one.ledger.accounts() == one.ledger.totals_from_rows()
 
 
 def test_only_links_that_share_give_and_take(tmp_path):
