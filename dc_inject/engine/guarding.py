@@ -60,6 +60,7 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     deletions = context.ledger.deletions(start - MEASURED, start - LATELY * length)
     queues = _queues(context, situation.cycle, controlled, deadline)
     readings = _readings(context, situation, controlled, facts, deletions, queues)
+    _say_unmeasured(context, readings)
     floors = {
         demand.flow.key: (queue.active + STEP) * queue.file
         for demand in controlled
@@ -81,7 +82,7 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
                 late[place] = lags
             acting[key] = replace(demand, held=held, failing=Hold.FAILING in now)
     places = {demand.flow.link.destination for demand in acting.values()}
-    spaces = _spaces(context, {name: situation.destinations[name] for name in places})
+    spaces = _spaces(context, situation.cycle, {name: situation.destinations[name] for name in places})
     ours = context.ledger.resident()
     destinations = dict(situation.destinations)
     for name in places:
@@ -110,20 +111,23 @@ def _careful(destination: Destination, least: int | None, ours: int, lag: timede
     return replace(destination, space=space, free=free, deletion_lag=max(destination.deletion_lag, lag))
 
 
-def _spaces(context: EngineContext, destinations: Mapping[str, Destination]) -> dict[str, int]:
+def _spaces(context: EngineContext, cycle: Cycle, destinations: Mapping[str, Destination]) -> dict[str, int]:
     """Return the least space that was seen of destinations in the last cycles, and keep what is seen now.
 
     Rucio's word of free space may be an hour old. Then what has arrived since is counted as ours and as free, so
     the space looks larger than it is, until it is told anew.
     """
     kept = {one.subject: one.value for one in context.ledger.signals() if one.name == SPACES}
+    oldest = Cycle(cycle.start - (REMEMBERED - 1) * cycle.length, cycle.length).name
     least, now = {}, context.clock.now()
     with context.ledger.together():
         for name, destination in destinations.items():
             if destination.space is not None:
-                before = json.loads(str(kept[name])) if kept.get(name) is not None else []
-                seen = [*before, destination.space][-REMEMBERED:]
-                least[name] = min(seen)
+                before: dict[str, int] = json.loads(str(kept[name])) if kept.get(name) is not None else {}
+                seen = {when: space for when, space in before.items() if when >= oldest}
+                # A cycle may be planned in several tries.
+                seen[cycle.name] = min(destination.space, seen.get(cycle.name, destination.space))
+                least[name] = min(seen.values())
                 context.ledger.signal(SPACES, name, json.dumps(seen), now)
     return least
 
@@ -154,7 +158,7 @@ def _readings(
             ),
             Hold.FAILING: Reading(max(demand.failed, _part(stuck.get(key, 0), demand.coming)), {}),
             Hold.DELETION_LAG: Reading(
-                _part(late, there),
+                _part(late, there) if late or gone is not None or not there else None,
                 {
                     "bytes": late,
                     "resident": there,
@@ -236,6 +240,17 @@ def _why_unknown(queue: Queue | None, now: datetime) -> str:
     if _stands(queue):
         return "inconclusive: files wait, and in the last minutes FTS has moved none"
     return ""
+
+
+def _say_unmeasured(context: EngineContext, readings: Mapping[FlowKey, Mapping[Hold, Reading]]) -> None:
+    """Note where nothing tells how deletions go, since none was due yet: rules live long there, or are new."""
+    measured: dict[str, bool] = defaultdict(bool)
+    for key, some in readings.items():
+        measured[key.link.destination] |= some[Hold.DELETION_LAG].value is not None
+    now, why = context.clock.now(), "inconclusive: nothing of ours there has ended long enough ago to be gone"
+    with context.ledger.together():
+        for name, known in measured.items():
+            context.ledger.signal("deletions", name, "known" if known else None, now, "" if known else why)
 
 
 def _stuck(live: Iterable[Entry]) -> dict[FlowKey, int]:

@@ -96,7 +96,7 @@ def _decision(line: LinkPlan) -> FlowDecision:
     return FlowDecision(
         key=line.demand.flow.key,
         due=line.demand.due,
-        want=line.want,
+        want=line.want + line.demand.moved_over,
         cap=line.cap,
         budget=line.budget,
         forgiven=line.forgiven + line.demand.moved_over,

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dc_inject.engine import controlling
+from dc_inject.engine import controlling, opening
 from dc_inject.model import Control, Hold, Mode, RseSpec, Site
 from dc_inject.model.errors import Permanent, Temporary
 from dc_inject.model.ports import Queue
+from dc_inject.planning import plan
 from tests.engine.world import CYCLE, GB, START, TB, campaign, file_flow, flow, items, source_files, world
 
 DUE = 112_500_000_000  # a cycle's at 1 Gb/s
@@ -159,6 +161,43 @@ def test_guards_leave_links_alone_that_are_not_controlled(tmp_path):
         return [row.injected for row in one.ledger.rows() if row.key.link.source == "C"]
 
     assert given("act", ACT) == given("off", OFF)
+
+
+def test_the_least_space_is_that_of_the_last_cycles_however_often_they_were_planned(tmp_path, monkeypatch):
+    """A cycle in which planning is tried again and again forgets nothing of those before."""
+    link = flow("A", "B", 0.1, control=ACT)
+    one = world(tmp_path, campaign([link]), {"A": items("A", 900, 5 * GB)}, space={"B": 10 * TB})
+    one.run(cycles=1)
+    one.backend.space = {"B": 20 * TB}
+
+    tries = []
+
+    def fragile(situation):
+        tries.append(situation)
+        if len(tries) < 5:
+            raise RuntimeError("a bug")
+        return plan.plan(situation)
+
+    one.heard.forgiving = True
+    monkeypatch.setattr(opening, "plan", SimpleNamespace(plan=fragile))
+    one.run(cycles=1)
+    assert len(tries) == 5
+    (least,) = [json.loads(signal.value) for signal in one.ledger.signals() if signal.name == "spaces"]
+    assert [round(space / TB) for space in least.values()] == [10, 20]
+
+
+def test_deletions_that_nobody_can_have_seen_are_a_missing_signal(tmp_path):
+    """Rules of six hours: for as long nothing says how they are deleted."""
+    link = flow("A", "B", 1.0, control=ACT, lifetime_min=6 * CYCLE, lifetime_max=6 * CYCLE)
+    one = world(tmp_path, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=CYCLE, may_end=False)
+    known = {}
+    for cycle in range(10):
+        one.run(cycles=1)
+        known[cycle] = next(s for s in one.ledger.signals() if s.name == "deletions")
+    assert (known[3].value, known[3].subject) == (None, "B")
+    assert known[3].why.startswith("inconclusive: nothing of ours there has ended")
+    assert known[9].value == "known"
+    assert known[0].value == "known", "nothing is there"
 
 
 def test_what_is_engaged_is_known_after_a_restart(tmp_path):
