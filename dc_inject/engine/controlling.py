@@ -111,8 +111,8 @@ def _signals(
     signals = {}
     for key, flow in flows.items():
         coming = accounts.get(key, Totals()).coming
-        past = _past(rows[key], coming, flow, known[key].added)
-        most = max([asked[key], *(one.due for one in past[-2:])])
+        added = known[key].added
+        most = max([asked[key], *(_asked(row, flow, added) for row in rows[key][-2:])])
         if most == 0:
             continue
         first, seen = oldest.get(key, (None, None))
@@ -121,7 +121,7 @@ def _signals(
             length=cycle.length,
             lifetime=flow.lifetime_max,
             in_flight=coming,
-            past=past,
+            past=_past(rows[key], coming, flow, added),
             completion=completion.get(key),
             age=timedelta(0) if seen is None else max(now - seen, timedelta(0)),
             oldest=None if first is None else max(now - first, timedelta(0)),
@@ -315,6 +315,11 @@ def _with_overhead(due: int, flow: Flow) -> int:
     return due + round(due * flow.overhead)
 
 
+def _asked(row: Row, flow: Flow, added: Mapping[str, int]) -> int:
+    """Return what a link was due in a cycle with what was due on top, but for the bias."""
+    return _with_overhead(row.due, flow) + added.get(row.cycle.name, 0)
+
+
 def _past(rows: Iterable[Row], coming: int, flow: Flow, added: Mapping[str, int]) -> tuple[Past, ...]:
     """Return the last cycles without a gap of due; what was in flight follows backwards from what is now."""
     past: list[Past] = []
@@ -322,8 +327,7 @@ def _past(rows: Iterable[Row], coming: int, flow: Flow, added: Mapping[str, int]
         coming = max(coming + row.moved - row.injected, 0)
         if row.due == 0:
             break
-        due = _with_overhead(row.due, flow) + added.get(row.cycle.name, 0)
-        past.append(Past(due, max(row.moved, 0), coming))
+        past.append(Past(_asked(row, flow, added), max(row.moved, 0), coming))
     return tuple(reversed(past))
 
 
