@@ -150,7 +150,8 @@ def _redistributed(
         return {}, {}
     last = {row.key: row for row in ledger.rows(cycle=Cycle(cycle.start - cycle.length, cycle.length))}
     accounts, extras = ledger.accounts(), ledger.extras()
-    added, forgiven = {}, {}
+    added: dict[FlowKey, int] = {}
+    forgiven: dict[FlowKey, int] = {}
     for scenario in scenarios:
         parts = {}
         for key in scenario:
