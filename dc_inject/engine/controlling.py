@@ -143,8 +143,8 @@ def _redistributed(
     """
     made = {key: record for key in flows if (record := records.get(_subject(key), {})).get("cycle") == cycle.name}
     if made:
-        added = {key: record["added"].get(cycle.name, 0) for key, record in made.items()}
-        return added, {key: record["moved_over"] for key, record in made.items()}
+        known = {key: record["added"].get(cycle.name, 0) for key, record in made.items()}
+        return known, {key: record["moved_over"] for key, record in made.items()}
     scenarios = _sharing(flows)
     if not scenarios:
         return {}, {}
