@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,15 +18,23 @@ from dc_inject.ledger import LedgerView
 from dc_inject.menu.values import WrongError
 from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import scrub
-from dc_inject.report import figures, text
+from dc_inject.report import figures, page, pictures, text
 from dc_inject.report.figures import Exclusion, Wanted
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
-FORMATS = ("md", "json", "csv")
+PICTURED = ("html", "svg", "png")
+FORMATS = ("md", "json", "csv", *PICTURED)
 _EXCLUSION = re.compile(r"(?P<since>[^\s/]+)/(?P<until>[^\s/]+)(?:\s+(?P<why>.*))?", re.DOTALL)
 _SUCH = 'such as "2027-02-12T08:00/12:00 token trouble"'
 PRIVATE = 0o600
+MAKE: Mapping[str, Callable[[Mapping[str, Any]], str | bytes]] = {
+    "md": text.markdown,
+    "json": lambda told: json.dumps(told, indent=1) + "\n",
+    "html": page.html,
+    "svg": lambda told: pictures.svg(pictures.together(told)) + "\n",
+    "png": lambda told: pictures.png(pictures.together(told)),
+}
 
 
 def _exclusion(text: str) -> Exclusion:
@@ -67,7 +76,7 @@ def _utc(text: str) -> datetime:
     type=click.Choice(FORMATS),
     default="md",
     show_default=True,
-    help="Markdown, all figures as JSON, or a line for each hour and link as CSV.",
+    help="Markdown, all figures as JSON, a line an hour and link as CSV, a page with pictures, or only these.",
 )
 @menu_files.OUTPUT
 @menu_files.FORCE
@@ -88,9 +97,11 @@ def report(
     that it writes (mode 0600), because names of links and reasons are in it.
 
     \b
-    Example: dc-inject report dc27-rehearsal -o dc27.md
+    Example: dc-inject report dc27-rehearsal --format html -o dc27.html
     Example: dc-inject report dc27-rehearsal --exclude "2027-02-12T08:00/12:00 token trouble" --format json
     """
+    if fmt in PICTURED:
+        pictures.library()  # whether it is there, before anything is added up
     if output != menu_files.STDIN:
         files.refuse_existing(output, force=force)
     path = common.existing_ledger(campaign, ledger_path)
@@ -106,8 +117,7 @@ def report(
         told = figures.report(view, wanted, readings.progress(view.challenge()), SystemClock().now())
     if told is None:
         raise _nothing(name, wanted)
-    made = text.markdown(told) if fmt == "md" else json.dumps(told, indent=1) + "\n"
-    _write([made], output, force=force)
+    _write([MAKE[fmt](told)], output, force=force)
 
 
 def _nothing(name: str, wanted: Wanted) -> UsageError:
@@ -116,9 +126,11 @@ def _nothing(name: str, wanted: Wanted) -> UsageError:
     return UsageError(f"no cycle of {name} begins in that time", "leave out --since or --until")
 
 
-def _write(parts: Iterable[str], output: Path, *, force: bool) -> None:
+def _write(parts: Iterable[str | bytes], output: Path, *, force: bool) -> None:
+    content = (part.encode() if isinstance(part, str) else part for part in parts)
     if output == menu_files.STDIN:
-        sys.stdout.writelines(parts)
+        sys.stdout.flush()
+        sys.stdout.buffer.writelines(content)
     else:
-        files.write_whole(output, "".join(parts), force=force, mode=PRIVATE)
+        files.write_whole(output, b"".join(content), force=force, mode=PRIVATE)
         click.echo(f"wrote {output}", err=True)

@@ -69,7 +69,7 @@ def beside(*named: Path) -> Load:
     return within
 
 
-def write_whole(path: Path, text: str, *, force: bool, mode: int = 0o666) -> None:
+def write_whole(path: Path, content: str | bytes, *, force: bool, mode: int = 0o666) -> None:
     """Write a file that is there as a whole or not at all, whatever happens meanwhile.
 
     A new one has the rights of `mode`, of which umask takes away; one that is replaced keeps its own.
@@ -81,8 +81,8 @@ def write_whole(path: Path, text: str, *, force: bool, mode: int = 0o666) -> Non
     part = goal.with_name(f".{goal.name}.{secrets.token_hex(4)}.part")
     try:
         mode = stat.S_IMODE(goal.stat().st_mode) if goal.exists() else mode
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         if force:

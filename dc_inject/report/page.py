@@ -1,0 +1,137 @@
+"""A report as a page: one file without any script, which asks nobody for anything.
+
+It is read in light and dark, and printed; every picture has a table behind it; ratios have a sign beside their
+colour. All words in it are escaped, since names, reasons and notes come from others; and its policy (`CSP`) lets a
+browser fetch and run nothing, whatever is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from html import escape
+
+from dc_inject.model.redaction import visible
+from dc_inject.model.units import format_rate
+from dc_inject.report import pictures
+from dc_inject.report.figures import DIMENSIONS
+from dc_inject.report.sections import Cell, Section, Table, Told, heading, sections
+
+CSP = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --soft: #f3f5f7; --link: #0550ae;
+  --green: #c7ebcf; --yellow: #faeaa0; --orange: #ffd0a1; --red: #ffb9b3; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e9ec; --paper: #15181c; --line: #3a4149; --soft: #20252b;
+  --link: #7ab8ff; --green: #14532d; --yellow: #5c4a00; --orange: #7a3b00; --red: #7f1d1d; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.5rem; max-width: 80rem; color: var(--ink); background: var(--paper);
+  font: 15px/1.5 system-ui, "DejaVu Sans", Verdana, sans-serif; }
+a { color: var(--link); }
+h1 { margin: 0; font-size: 1.7rem; } h2 { margin: 2.2rem 0 .5rem; font-size: 1.2rem; }
+nav { margin: 1rem 0; padding: .5rem .8rem; background: var(--soft); border-radius: .4rem; }
+nav a { margin-right: 1.1rem; white-space: nowrap; }
+.big { font-size: 1.15rem; }
+.wide { overflow-x: auto; }
+svg { display: block; max-width: 100%; height: auto; margin: .5rem 0; }
+table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
+th { background: var(--soft); font-weight: 600; white-space: nowrap; }
+th.n, td.n { text-align: right; white-space: nowrap; }
+td.t { overflow-wrap: anywhere; min-width: 7rem; max-width: 28rem; }
+.green { background: var(--green); } .yellow { background: var(--yellow); }
+.orange { background: var(--orange); } .red { background: var(--red); }
+summary { cursor: pointer; color: var(--link); margin: .3rem 0; }
+@media print { :root { --ink: #000; --paper: #fff; --line: #bbb; --soft: #f3f5f7; --green: #c7ebcf;
+  --yellow: #faeaa0; --orange: #ffd0a1; --red: #ffb9b3; }
+  body { padding: 0; max-width: none; font-size: 10pt; -webkit-print-color-adjust: exact;
+    print-color-adjust: exact; }
+  nav, details:not([open]) { display: none; } .wide { overflow: visible; } table { font-size: 7.5pt; }
+  th, td { padding: .1rem .3rem; } svg, tr { break-inside: avoid; } h2 { break-after: avoid; } }
+"""
+
+
+def html(told: Told) -> str:
+    """Return the page; raises UsageError where the library that draws is not installed."""
+    drawn = {name: pictures.svg(spec) for name, spec in pictures.pictures(told)}
+    parts = list(sections(told))
+    links = " ".join(f'<a href="#{one.name}">{_text(one.title)}</a>' for one in parts)
+    title = _text(f"Report: {told['campaign']}")
+    lines = [
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{CSP}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="referrer" content="no-referrer">',
+        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
+        f"<h1>{title}</h1>\n<p>{_text(heading(told))}</p>\n<nav>{links}</nav>",
+    ]
+    behind = _series(told)
+    for one in parts:
+        lines += _section(one, drawn.get(one.name, ""), behind.get(one.name))
+    return "\n".join([*lines, "</body>\n</html>"]) + "\n"
+
+
+def _section(section: Section, drawing: str, behind: Table | None) -> Iterator[str]:
+    """Yield a section; of what has a picture, long tables are behind it, to be unfolded."""
+    yield f'<section id="{section.name}">\n<h2>{_text(section.title)}</h2>'
+    if section.name == "method":
+        yield "<ul>" + "".join(f"<li>{_text(words)}</li>" for words in section.words) + "</ul>"
+    else:
+        kind = ' class="big"' if section.name == "verdict" else ""
+        yield from (f"<p{kind}>{_text(words)}</p>" for words in section.words)
+    if drawing:
+        yield f'<div class="wide">{drawing}</div>'
+    if section.table is not None:
+        yield (
+            _folded("The same as a table", section.table) if section.name == "over-time" else _table(section.table)
+        )
+    if behind is not None:
+        yield _folded("The picture as a table", behind)
+    yield "</section>"
+
+
+def _folded(words: str, table: Table) -> str:
+    return f"<details>\n<summary>{_text(words)}</summary>\n{_table(table)}\n</details>"
+
+
+def _table(table: Table) -> str:
+    heads = "".join(
+        f'<th class="{"t" if number < table.texts else "n"}" scope="col">{_text(head)}</th>'
+        for number, head in enumerate(table.heads)
+    )
+    rows = "\n".join(f"<tr>{''.join(_cells(row, table.texts))}</tr>" for row in table.rows)
+    return f'<div class="wide"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>'
+
+
+def _cells(row: tuple[Cell, ...], texts: int) -> Iterator[str]:
+    for number, cell in enumerate(row):
+        kinds = " ".join(["t" if number < texts else "n", *([cell.grade] if cell.grade else [])])
+        yield f'<td class="{kinds}">{_text(cell.text)}</td>'
+
+
+def _series(told: Told) -> Mapping[str, Table]:
+    """Return what is stacked in pictures as tables: a row for each step, a column for each name."""
+    tables = {}
+    for dimension in DIMENSIONS:
+        series = told["series"][dimension]
+        rows = tuple(
+            (
+                Cell(step["start"][:16].replace("T", " ")),
+                *(
+                    Cell(format_rate(one["moved"][number] / step["seconds"]) if step["seconds"] else "-")
+                    for one in series
+                ),
+            )
+            for number, step in enumerate(told["steps"])
+        )
+        tables[f"{dimension}s"] = Table(("moved, from (UTC)", *(one["name"] for one in series)), 1, rows)
+    holds = told["holds"]
+    if holds:
+        rows = tuple(
+            (Cell(step["start"][:16].replace("T", " ")), *(Cell(str(one["by_step"][number])) for one in holds))
+            for number, step in enumerate(told["steps"])
+        )
+        tables["holds"] = Table(("rows, from (UTC)", *(one["hold"] for one in holds)), 1, rows)
+    return tables
+
+
+def _text(words: str) -> str:
+    return escape(visible(words))

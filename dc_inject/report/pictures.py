@@ -1,0 +1,268 @@
+"""The pictures of a report, as Vega-Lite specifications: data that say what to draw, and no drawing.
+
+vl-convert draws them, without a browser and without a network; it has its home here, and is an extra. One
+specification gives the drawing in the page, and SVG and PNG.
+
+Colours are chosen so that pictures can be read without telling red from green, on paper, and on dark pages: text
+and axes have the colour of the text around them (`currentColor`, which is black in a file of its own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import ModuleType
+from typing import Any
+
+from dc_inject.model.errors import UsageError
+from dc_inject.report.figures import DIMENSIONS, OTHERS, moment
+from dc_inject.report.sections import Told
+
+WIDE, HIGH = 900, 220
+INK, GREY = "currentColor", "#888888"
+MOVED, INJECTED, SHADE = "#56B4E9", "#D55E00", "#999999"  # of Okabe and Ito
+MOST_LABEL = 40  # characters of a name in a legend
+INSTALL = "install it with `pip install '.[report]'` in the clone, or take --format md, json or csv"
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"  # a name; nothing is fetched
+CONFIG: Mapping[str, Any] = {
+    "font": "DejaVu Sans, Verdana, sans-serif",
+    "axis": {
+        **{f"{part}Color": INK for part in ("label", "title")},
+        **{f"{part}Color": GREY for part in ("domain", "tick", "grid")},
+        "gridOpacity": 0.3,
+        "labelFontSize": 11,
+        "titleFontWeight": "normal",
+    },
+    "legend": {"labelColor": INK, "titleColor": INK, "labelLimit": 320, "symbolOpacity": 1},
+    "title": {"color": INK, "anchor": "start"},
+    "view": {"stroke": None},
+}
+Spec = dict[str, Any]
+
+
+def pictures(told: Told) -> Iterator[tuple[str, Spec]]:
+    """Yield the section that each picture belongs to, and the picture."""
+    yield "over-time", _over_time(told)
+    for dimension in DIMENSIONS:
+        yield f"{dimension}s", _stacked(told, dimension)
+    if told["holds"]:
+        yield "holds", _holds(told)
+
+
+def svg(spec: Spec) -> str:
+    """Return a picture as SVG; raises UsageError where the library is not installed."""
+    drawn: str = library().vegalite_to_svg(_whole(spec), allowed_base_urls=[])
+    return drawn
+
+
+def png(spec: Spec) -> bytes:
+    """Return a picture as PNG, on white, in twice its size; raises UsageError as `svg` does."""
+    whole = {**_whole(spec), "background": "white"}
+    drawn: bytes = library().vegalite_to_png(whole, scale=2, allowed_base_urls=[])
+    return drawn
+
+
+def together(told: Told) -> Spec:
+    """Return all pictures below each other, as one."""
+    parts = [spec for _, spec in pictures(told)]
+    return {"vconcat": parts, "resolve": {"scale": {"color": "independent"}}, "title": told["campaign"]}
+
+
+def library() -> ModuleType:
+    """Return what draws; raises UsageError where it is not installed."""
+    try:
+        import vl_convert  # noqa: PLC0415  an extra, and large
+    except ImportError:
+        raise UsageError("vl-convert, which draws pictures, is not installed", INSTALL) from None
+    return vl_convert
+
+
+def _whole(spec: Spec) -> Spec:
+    return {"$schema": SCHEMA, "background": None, "config": CONFIG, "padding": 4, **spec}
+
+
+# --------------------------------------------------------------------------- what is drawn
+
+
+def _over_time(told: Told) -> Spec:
+    """Moved as an area, target and injected as lines, with excluded windows, open cycles and numbered marks."""
+    rows = [
+        {"at": at, "what": name, "rate": rate}
+        for field, name in (("moved", "moved"), ("injected", "injected"), ("due", "target"))
+        for at, rate in _rates(told, [step[field] for step in told["steps"]])
+    ]
+    names = ["target", "injected", "moved"]
+    colour = {
+        "field": "what",
+        "title": None,
+        "scale": {"domain": names, "range": [INK, INJECTED, MOVED]},
+        "legend": {"orient": "top"},
+    }
+    y = {"field": "rate", **_rate_axis()}
+    encoding = {"x": _time(), "y": y, "color": colour}
+    area = {"type": "area", "interpolate": "step-after", "opacity": 0.6}
+    line = {"type": "line", "interpolate": "step-after", "strokeWidth": 2}
+    dashes = {"field": "what", "scale": {"domain": names, "range": [[1, 0], [5, 3], [1, 0]]}, "legend": None}
+    layers: list[Spec] = [
+        {"transform": [{"filter": "datum.what == 'moved'"}], "mark": area, "encoding": encoding},
+        {
+            "transform": [{"filter": "datum.what != 'moved'"}],
+            "mark": line,
+            "encoding": {**encoding, "strokeDash": dashes},
+        },
+        *_bands(told),
+        *_marks(told),
+    ]
+    return {**_frame("Target, injected and moved"), "data": {"values": rows}, "layer": layers}
+
+
+def _stacked(told: Told, dimension: str) -> Spec:
+    """What moved, stacked by name, the largest at the bottom; the target as a line."""
+    series: Sequence[Told] = told["series"][dimension]
+    names = [_label(one["name"], number) for number, one in enumerate(series)]
+    rows = [
+        {"at": at, "name": name, "rank": rank, "rate": rate}
+        for rank, (name, one) in enumerate(zip(names, series, strict=True))
+        for at, rate in _rates(told, [max(value, 0) for value in one["moved"]])
+    ]
+    due = [{"at": at, "rate": rate} for at, rate in _rates(told, [step["due"] for step in told["steps"]])]
+    has_others = series[-1]["name"].startswith(OTHERS)
+    scale: Spec = {"domain": names, "scheme": "tableau20"}
+    if has_others:
+        scale = {"domain": names, "range": [*TABLEAU[: len(names) - 1], GREY]}
+    area = {
+        "mark": {"type": "area", "interpolate": "step-after", "stroke": "white", "strokeWidth": 0.4},
+        "encoding": {
+            "x": _time(),
+            "y": {"field": "rate", "stack": "zero", **_rate_axis()},
+            "color": {"field": "name", "title": dimension, "scale": scale, "legend": {"symbolLimit": 0}},
+            "order": {"field": "rank"},
+        },
+    }
+    line = {
+        "data": {"values": due},
+        "mark": {"type": "line", "interpolate": "step-after", "color": INK, "strokeWidth": 1.5},
+        "encoding": {"x": _time(), "y": {"field": "rate", **_rate_axis()}},
+    }
+    title = f"Moved by {dimension}, and the target (line)"
+    return {**_frame(title), "data": {"values": rows}, "layer": [area, line, *_bands(told)]}
+
+
+def _holds(told: Told) -> Spec:
+    """In how many rows each hold led, stacked."""
+    holds: Sequence[Told] = told["holds"]
+    rows = [
+        {"at": at, "hold": one["hold"], "rank": rank, "rows": count}
+        for rank, one in enumerate(holds)
+        for at, count in _steps(told, one["by_step"])
+    ]
+    colours = {"domain": [one["hold"] for one in holds], "range": TABLEAU[: len(holds)]}
+    encoding = {
+        "x": _time(),
+        "y": {"field": "rows", "type": "quantitative", "stack": "zero", "title": "links x cycles"},
+        "color": {"field": "hold", "title": "hold", "scale": colours, "legend": {"symbolLimit": 0}},
+        "order": {"field": "rank"},
+    }
+    mark = {"type": "area", "interpolate": "step-after", "stroke": "white", "strokeWidth": 0.4}
+    layer = {"mark": mark, "encoding": encoding}
+    return {**_frame("Holds"), "data": {"values": rows}, "layer": [layer, *_bands(told)]}
+
+
+# --------------------------------------------------------------------------- parts of them
+
+
+TABLEAU = [  # Vega's scheme tableau20, spelled out so that a grey can follow
+    *(
+        "#4c78a8",
+        "#9ecae9",
+        "#f58518",
+        "#ffbf79",
+        "#54a24b",
+        "#88d27a",
+        "#b79a20",
+        "#f2cf5b",
+        "#439894",
+        "#83bcb6",
+    ),
+    *(
+        "#e45756",
+        "#ff9d98",
+        "#79706e",
+        "#bab0ac",
+        "#d67195",
+        "#fcbfd2",
+        "#b279a2",
+        "#d6a5c9",
+        "#9e765f",
+        "#d8b5a5",
+    ),
+]
+
+
+def _frame(title: str) -> Spec:
+    return {"title": title, "width": WIDE, "height": HIGH}
+
+
+def _time() -> Spec:
+    days = "utcFormat(datum.value, utchours(datum.value) + utcminutes(datum.value) == 0 ? '%a %d %b' : '%H:%M')"
+    axis = {"labelOverlap": True, "labelSeparation": 8, "grid": False, "labelExpr": days}
+    return {"field": "at", "type": "temporal", "title": "UTC", "scale": {"type": "utc"}, "axis": axis}
+
+
+def _rate_axis() -> Spec:
+    axis = {
+        "labelExpr": "datum.value == 0 ? '0' : replace(format(datum.value, '~s'), /([a-zA-Z]?)$/, ' $1b/s')",
+        "tickCount": 5,
+    }
+    return {"type": "quantitative", "title": None, "axis": axis}
+
+
+def _steps(told: Told, values: Iterable[int]) -> list[tuple[str, int]]:
+    """Return values with the times of their steps, and the last one once more where its step ends."""
+    points = [(step["start"], value) for step, value in zip(told["steps"], values, strict=True)]
+    end = datetime.fromisoformat(points[-1][0]) + timedelta(seconds=told["step_seconds"])
+    return [*points, (moment(end), points[-1][1])]
+
+
+def _rates(told: Told, sizes: Sequence[int]) -> list[tuple[str, float]]:
+    """Return mean rates in bits per second of steps."""
+    seconds = [step["seconds"] for step in told["steps"]]
+    rates = [round(8 * size / time) if time else 0 for size, time in zip(sizes, seconds, strict=True)]
+    return [(at, float(rate)) for at, rate in _steps(told, rates)]
+
+
+def _bands(told: Told) -> Iterator[Spec]:
+    """Yield a layer of grey bands where something is left out of averages, or paused."""
+    windows = [{"from": one["since"], "to": one["until"]} for one in told["excluded_windows"]]
+    chosen = [one for one in windows if one["from"] < told["until"] and one["to"] > told["since"]]
+    if chosen:
+        bands = [{"from": max(one["from"], told["since"]), "to": min(one["to"], told["until"])} for one in chosen]
+        yield {
+            "data": {"values": bands},
+            "mark": {"type": "rect", "color": SHADE, "opacity": 0.4},
+            "encoding": {"x": {**_time(), "field": "from"}, "x2": {"field": "to"}},
+        }
+
+
+def _marks(told: Told) -> Iterator[Spec]:
+    """Yield a layer of lines with the numbers of what happened, as the table of marks has them."""
+    marks = [
+        {"at": one["at"], "number": str(number)}
+        for number, one in enumerate(told["marks"], start=1)
+        if told["since"] <= one["at"] <= told["until"]
+    ]
+    if marks:
+        x = {"x": _time()}
+        rule = {"type": "rule", "strokeDash": [2, 2], "color": INK, "opacity": 0.7}
+        text = {"type": "text", "align": "center", "fontSize": 10, "color": INK, "fontWeight": "bold"}
+        yield {"data": {"values": marks}, "mark": rule, "encoding": x}
+        yield {
+            "data": {"values": marks},
+            "mark": text,
+            "encoding": {**x, "y": {"value": -6}, "text": {"field": "number"}},
+        }
+
+
+def _label(name: str, number: int) -> str:
+    """Return a name that fits into a legend; cut ones are numbered, so that they stay apart."""
+    return name if len(name) <= MOST_LABEL else f"{number + 1}: {name[: MOST_LABEL - 7]}..."

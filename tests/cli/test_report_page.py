@@ -1,0 +1,106 @@
+"""The report as a page: one file that runs and fetches nothing, with a table behind every picture."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from dc_inject.cli import report as command
+from dc_inject.ledger import Ledger
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
+from dc_inject.model.errors import UsageError
+from tests.cli.ledgers import CYCLE, GB, START, run
+
+pytest.importorskip("vl_convert")
+
+BAD = '<script>alert("1")</script>&'
+EXCLUDED = "2027-02-08T10:15/10:30 token <i>trouble</i>"
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign of four cycles, in which all names, notes and reasons are markup."""
+    path = tmp_path_factory.mktemp("page") / "dc27.sqlite"
+    keys = [FlowKey(BAD, Link(f"<img src=x>{BAD}", f"D{number}")) for number in range(3)]
+    held = Held(Hold.POOL_DRY, {"free": 0})
+    with Ledger.open(path, synchronous="OFF") as made:
+        for number in range(4):
+            cycle = Cycle(START + number * CYCLE.length, CYCLE.length)
+            made.open_cycle(cycle, dict.fromkeys(keys, (450 * GB, held if number else None)), cycle.start)
+            made.close_cycle(cycle, cycle.end)
+        made.change(f"me{BAD}", "note", f"cut {BAD}", START + CYCLE.length)
+    return path
+
+
+@pytest.fixture(scope="module")
+def page(ledger: Path) -> str:
+    """The page of it."""
+    done = run("report", ledger, "--format", "html", "--exclude", EXCLUDED)
+    assert done.exit_code == 0, done.exception
+    return done.stdout
+
+
+def test_nothing_in_it_runs_or_is_fetched(page: str) -> None:
+    """No script, no address but the name of SVG, no source and no link but inside; a policy says the same."""
+    assert "default-src 'none'" in page
+    assert set(re.findall(r"https?://[^\"'\s<)]+", page)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert set(re.findall(r"<(script|iframe|img|object|embed|form|base|i)\b", page)) == set()
+    assert re.findall(r"\s(?:src|srcset|on\w+|xlink:href)=", re.sub(r"<text[^>]*>[^<]*|&lt;[^<]*", "", page)) == []
+    assert {link[:1] for link in re.findall(r'href="([^"]*)"', page)} == {"#"}
+    assert not re.search(r"@import|url\((?!#)", page)
+
+
+def test_names_reasons_and_notes_are_text(page: str) -> None:
+    """Also in pictures."""
+    shown = "&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt;&amp;"
+    assert f'<td class="t">{shown}</td>' in page
+    assert "token &lt;i&gt;trouble&lt;/i&gt;" in page
+    assert f"cut {shown}" in page
+
+
+def test_every_picture_has_a_table_behind_it_and_every_link_its_section(page: str) -> None:
+    """And each drawing is well-formed, and has a light and a dark ink by itself."""
+    sections = re.findall(r'<section id="([\w-]+)">(.*?)</section>', page, re.DOTALL)
+    drawn = [name for name, inner in sections if "<svg" in inner]
+    assert drawn == ["over-time", "scenarios", "sources", "destinations", "holds"]
+    for name, inner in sections:
+        assert name not in drawn or "<details>" in inner, name
+    assert re.findall(r'<a href="#([\w-]+)">', page) == [name for name, _ in sections]
+    for drawing in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        assert ET.fromstring(drawing).tag.endswith("svg")
+        assert "currentColor" in drawing
+
+
+def test_ratios_have_a_sign_beside_their_colour(page: str) -> None:
+    """So that nobody has to tell red from green."""
+    cells = re.findall(r'<td class="n (green|yellow|orange|red)">([^<]*)</td>', page)
+    assert cells
+    signs = {"green": " ++", "yellow": " +", "orange": " -", "red": " --"}
+    assert all(text.endswith(f" %{signs[colour]}") for colour, text in cells)
+
+
+def test_the_pictures_alone_are_svg_or_png(ledger: Path, tmp_path: Path) -> None:
+    """Of the same specifications."""
+    assert ET.fromstring(run("report", ledger, "--format", "svg").stdout).tag.endswith("svg")
+    goal = tmp_path / "dc27.png"
+    assert run("report", ledger, "--format", "png", "-o", goal).exit_code == 0
+    assert goal.read_bytes().startswith(b"\x89PNG\r\n")
+
+
+@pytest.mark.parametrize("fmt", command.PICTURED)
+def test_without_the_library_an_error_says_what_to_install(
+    ledger: Path, monkeypatch: pytest.MonkeyPatch, fmt: str
+) -> None:
+    """And what works without."""
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    error = run("report", ledger, "--format", fmt).exception
+    assert isinstance(error, UsageError)
+    assert "[report]" in (error.hint or "")
+    assert run("report", ledger).exit_code == 0
