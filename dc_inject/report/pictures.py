@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from types import ModuleType
 from typing import Any
 
 from dc_inject.model.errors import UsageError
@@ -68,7 +67,7 @@ def together(told: Told) -> Spec:
     return {"vconcat": parts, "resolve": {"scale": {"color": "independent"}}, "title": told["campaign"]}
 
 
-def library() -> ModuleType:
+def library() -> Any:  # noqa: ANN401  a module, which may be missing
     """Return what draws; raises UsageError where it is not installed."""
     try:
         import vl_convert  # noqa: PLC0415  an extra, and large
