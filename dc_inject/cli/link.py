@@ -267,7 +267,7 @@ def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
     if rows := status.rows(ledger):
         cycle = ledger.last_cycle()
         if cycle is not None and (since := status.joined(ledger, cycle)):
-            click.echo(status.said_late(f"{since:%Y-%m-%dT%H:%M:%SZ}"), err=True)
+            click.echo(status.late_start(f"{since:%Y-%m-%dT%H:%M:%SZ}"), err=True)
         for row in rows:
             if row["numbers"]:
                 click.echo(f"held by {row['held']}: {status.numbers(row['numbers'])}", err=True)

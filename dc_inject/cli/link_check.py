@@ -117,7 +117,7 @@ def _refuse(
         raise ServiceError(worst.message, worst.hint or None)
     if worst.code == "storage-unreachable":
         raise ServiceError(worst.message, _hint(worst, challenge))
-    more = _made(challenge, answers, draft) if worst.code == "no-source-files" else ""
+    more = _how_to_make(challenge, answers, draft) if worst.code == "no-source-files" else ""
     if worst.code == "no-source-files" and not challenge.link.service.takes_files:
         message, hint = _what_is_there(challenge, backend)
         raise UsageError(message, f"{hint}{more}")
@@ -190,7 +190,7 @@ def _weigh(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> None
             f"{step} needs {units.format_size(needed)}, and {source} has {size} in {pool_size.datasets} {noun} "
             "that fit: a dataset goes out again only when it is deleted at the destination",
             f"{_cure('pool-small', challenge)}; if deletion is quick enough: --accept pool-small"
-            f"{_made(challenge, answers, draft)}",
+            f"{_how_to_make(challenge, answers, draft)}",
         )
     if service.unique and pool_size.bytes < challenge.volume:
         click.echo(
@@ -220,7 +220,7 @@ def _steps(challenge: MiniChallenge) -> Iterator[tuple[timedelta, float]]:
         rate, at = ladder.above(rate), at + ladder.every
 
 
-def _made(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> str:
+def _how_to_make(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -> str:
     """Return how datasets or files that fit can be made, as one more hint; nothing where it would be too much."""
     source, volume = challenge.link.source, challenge.volume
     if volume > MOST_MADE or (challenge.link.service.takes_files and challenge.datasets):

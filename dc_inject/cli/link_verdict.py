@@ -157,11 +157,7 @@ def emit(fmt: str, report: Mapping[str, Any]) -> None:
             f"look them up and end them with `dc-inject end {report['campaign']} --cancel`",
             err=True,
         )
-    click.echo(_said(report), err=fmt != "table")
-
-
-def _said(report: Mapping[str, Any]) -> str:
-    return f"{report['source']} -> {report['destination']}: {sentence(report)}"
+    click.echo(f"{report['source']} -> {report['destination']}: {sentence(report)}", err=fmt != "table")
 
 
 def removed_by(report: Mapping[str, Any]) -> str:

@@ -72,7 +72,7 @@ def expand(
     names = dict(meanings)
     missing = {expression: through for through, expression in draft.expressions if expression not in names}
     if missing and asking:
-        names |= _asked(draft, missing, timeout)
+        names |= _resolve_online(draft, missing, timeout)
     elif missing:
         message = f"nobody says what {', '.join(sorted(missing))} means"
         raise MenuError([Problem(name, 0, message, "ask Rucio with --online, or name them with --rses")])
@@ -89,7 +89,7 @@ def written_out(draft: MenuDraft, names: dict[str, tuple[str, ...]], goal: Path)
     return text
 
 
-def _asked(draft: MenuDraft, missing: dict[str, str], timeout: float) -> dict[str, tuple[str, ...]]:
+def _resolve_online(draft: MenuDraft, missing: dict[str, str], timeout: float) -> dict[str, tuple[str, ...]]:
     """Ask the services what expressions mean."""
     common.talk(quiet=True)
     trusting.recall_from(common.ledger_file(None, draft.campaign), draft.campaign)

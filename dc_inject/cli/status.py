@@ -215,7 +215,7 @@ def joined(view: Reader, cycle: Cycle) -> datetime | None:
     return view.since if view.since is not None and cycle.start < view.since < cycle.end else None
 
 
-def said_late(since: str) -> str:
+def late_start(since: str) -> str:
     """Say of the first cycle why less is due than its rate times its length."""
     return f"begun late: due counts from {since} on"
 
@@ -291,7 +291,7 @@ def _lines(shown: Mapping[str, Any]) -> Iterator[str]:
         yield "cycle: none so far"
     else:
         state = "closed" if cycle["closed"] else "planned" if cycle["planned"] else "open, not planned"
-        late = f"; {said_late(cycle['joined'])}" if cycle["joined"] else ""
+        late = f"; {late_start(cycle['joined'])}" if cycle["joined"] else ""
         yield f"cycle: {cycle['start']} to {cycle['end']}, {state}{late}"
     for trouble in shown["troubles"]:
         sentence = TROUBLES[trouble["what"]].format(of=trouble["of"])

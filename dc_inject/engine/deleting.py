@@ -231,8 +231,8 @@ class DeletionRounds:
         if message:
             self._context.undeletable[place] = message
             if message != self._in_the_way.get(place):
-                said = self._context.warn(("removal", place), f"files of ours stay at {place[1]}: {message}")
-                self._in_the_way |= {place: message} if said else {}
+                was_said = self._context.warn(("removal", place), f"files of ours stay at {place[1]}: {message}")
+                self._in_the_way |= {place: message} if was_said else {}
         else:
             self._context.undeletable.pop(place, None)
             if self._in_the_way.pop(place, None):
@@ -333,8 +333,8 @@ class DeletionByHand:
         now = self._clock.now()
         self._heard_at[place] = now
         for removal in removals:
-            first = removal.key not in self._last
-            if removal.gone or (first and error is None):
+            is_first = removal.key not in self._last
+            if removal.gone or (is_first and error is None):
                 self._until[place] = now + self._patience
             self._last[removal.key] = removal
             next_try = max(removal.again_at or now, now + BY_HAND.first_wait)

@@ -274,11 +274,13 @@ class Engine:
             self._said_left = None
             return
         start = min(later)
-        left = start - self._clock.now()
-        if self._said_left is None or left <= self._said_left / 2:
-            self._said_left = left
+        remaining = start - self._clock.now()
+        if self._said_left is None or remaining <= self._said_left / 2:
+            self._said_left = remaining
             which = "first" if start == self._campaign.start else "next"
-            log.info("the %s window starts in %s, at %s", which, units.format_duration(left), f"{start:%F %TZ}")
+            log.info(
+                "the %s window starts in %s, at %s", which, units.format_duration(remaining), f"{start:%F %TZ}"
+            )
 
     def _missed(self, cycle: Cycle) -> list[Cycle]:
         """Return the cycles between the last one in the ledger and this one, while nobody was running."""
@@ -328,8 +330,8 @@ class Engine:
         self._context.tell(Planned(cycle, (self._clock.now() - now).total_seconds()))
 
     def _plan_wait(self, cycle: Cycle) -> timedelta:
-        first = self._context.settings.first_retry
-        return backoff(self._tries, cycle.name, first, max(PLAN_AT_MOST * cycle.length, first))
+        shortest = self._context.settings.first_retry
+        return backoff(self._tries, cycle.name, shortest, max(PLAN_AT_MOST * cycle.length, shortest))
 
     def _brake(self) -> None:
         """Drop intents of what a person has paused since planning."""

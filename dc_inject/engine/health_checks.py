@@ -67,15 +67,15 @@ class Checking:
         for service in sorted(services - self._asked):
             self._asked.add(service)
             self._context.calls.start(
-                self._context.backends[service].check, partial(self._heard, service), service
+                self._context.backends[service].check, partial(self._answered, service), service
             )
 
     def moments(self) -> list[datetime]:
         """Return when it is time to ask what does not work."""
         return [again_at for _, again_at in self._mending.values()]
 
-    def _heard(self, service: str, identity: Identity | None, error: ServiceError | None) -> None:
-        """Hear who a service says that we are."""
+    def _answered(self, service: str, identity: Identity | None, error: ServiceError | None) -> None:
+        """Take the answer of a service about who we are."""
         self._asked.discard(service)
         if identity is not None:
             if identity.may_end is None:  # its probe was lost: what was known stays so

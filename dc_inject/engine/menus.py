@@ -96,7 +96,9 @@ class Menus:
         """Raise MenuError for another address: nobody speaks to it in this run, and it knows none of the jobs."""
         old, new = _endpoint(before), _endpoint(after)
         for service in (SERVICES[name] for name in self._backends):
-            in_use = {known.address for known in self._ledger.identities() if known.service == service.name}
+            in_use = {
+                identity.address for identity in self._ledger.identities() if identity.service == service.name
+            }
             if service.named_by_menus and new not in {old, *in_use}:
                 was = old or ", ".join(in_use)
                 message = f"{service.title} is {new or 'not named'}, but {was} in the campaign in force"

@@ -72,23 +72,23 @@ def replace_unusable(
                 continue
             status = statuses.get(Candidate(injection.item.id, injection.link))
             until = status.source_until if status else None
-            made = _within(context, onward.get(injection.flow), until, injection)
-            why = why_not(status, made, landed=injection.flow in onward)
+            bounded = _within(context, onward.get(injection.flow), until, injection)
+            why = why_not(status, bounded, landed=injection.flow in onward)
             if why or status is None or status.item is None:
                 taken |= _set_aside(context, injection, why)
                 short.add(injection.flow)
             else:
-                good.append(replace(made, item=status.item))
+                good.append(replace(bounded, item=status.item))
         room = {flow: budgets[flow] - _bytes(good, flow) for flow in short}
         leaving = situation.leaving | {(injection.item.id, injection.link.source) for injection in good}
-        again = replace(
+        remaining = replace(
             situation,
             now=context.clock.now(),
             taken=frozenset(taken),
             leaving=leaving,
             once_only=frozenset(once_only),
         )
-        chosen = plan.refill(again, room, (*standing, *good)) if short else ()
+        chosen = plan.refill(remaining, room, (*standing, *good)) if short else ()
     return good, frozenset(unseen)
 
 
@@ -97,11 +97,11 @@ def _fit_job(context: EngineContext, hop: Flow | None, injection: Injection) -> 
     if hop is None or not isinstance(injection.item, Bundle):
         return injection
     until = context.ledger.entry(injection.item.copied_by).expires_at
-    made = _within(context, hop, until, injection)
-    if lifetime.outlives(made, until):
+    bounded = _within(context, hop, until, injection)
+    if lifetime.outlives(bounded, until):
         context.trouble(injection.flow, Hold.POOL_DRY, "what has landed will be deleted too soon")
         return None
-    return made
+    return bounded
 
 
 def _within(context: EngineContext, hop: Flow | None, until: datetime | None, injection: Injection) -> Injection:

@@ -376,7 +376,7 @@ class Rounds:
                 self._context.fail(service, error)
                 return
             if observes:
-                self._heard(service)
+                self._note_reported(service)
             answered(batch, answer)
 
         # There may be hundreds of them in a round: what is planned and released does not wait behind.
@@ -386,7 +386,7 @@ class Rounds:
         """Count the rounds in which nothing was seen of a service; after some of them its links hold."""
         for service in [*self._silent]:
             if service not in services:
-                self._heard(service)  # nothing of ours is there to be seen, or a person has to repair it
+                self._note_reported(service)  # nothing of ours is there to be seen, or a person has to repair it
         for service in sorted(services):
             silence = self._silent.setdefault(service, Silence(now))
             silence.rounds += 1
@@ -397,7 +397,7 @@ class Rounds:
                     service, Temporary(why, "what was injected goes on; nothing is added to it")
                 )
 
-    def _heard(self, service: str) -> None:
+    def _note_reported(self, service: str) -> None:
         """Note that a service has told how something stands."""
         self._silent.pop(service, None)
         if service in self._context.unseen or service not in self._seen:

@@ -262,7 +262,7 @@ class Submitting:
             if outcome.error is not None:
                 entry = entries[outcome.key]
                 self._refused(entry.injection, outcome.error, now)
-                self._again(transitions.answered(entry, outcome, now, retry_at[outcome.key]))
+                self._wait_again(transitions.answered(entry, outcome, now, retry_at[outcome.key]))
         context.tell(Answered(called[0].injection.link.through, tuple(outcomes)))
 
     def _refused(self, injection: Injection, error: ServiceError, now: datetime) -> None:
@@ -304,7 +304,7 @@ class Submitting:
         if self._wrong[injection.flow] >= WRONG_JOBS:
             self.withdraw({injection.flow}, f"jobs of this link are refused: {error.message}")
 
-    def _again(self, entry: Entry) -> None:
+    def _wait_again(self, entry: Entry) -> None:
         """Let an entry wait again that is intended again after its call; not in a later cycle."""
         if entry.state is not State.INTENDED:
             return
@@ -333,7 +333,7 @@ class Submitting:
         outcomes = [Outcome(entry.injection.key, error=error) for entry in entries]
         self._context.ledger.answer(outcomes, now, {entry.injection.key: now for entry in entries})
         for entry, outcome in zip(entries, outcomes, strict=True):
-            self._again(transitions.answered(entry, outcome, now, now))
+            self._wait_again(transitions.answered(entry, outcome, now, now))
 
     def _replace(self, now: datetime) -> None:
         """Take another item for each refusal, in the same cycle."""

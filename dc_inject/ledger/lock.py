@@ -41,7 +41,7 @@ def held(path: Path, who: str, patience: timedelta) -> Iterator[None]:
         if not _taken(handle, fcntl.LOCK_EX, max(int(patience.total_seconds() / _PAUSE), _LEAST)):
             since = datetime.fromtimestamp(os.fstat(handle).st_mtime, UTC)
             raise LedgerError(
-                f"{path} is in use: {_said(handle)} injects with it since {since:%Y-%m-%d %H:%M:%SZ}",
+                f"{path} is in use: {_holder_in_words(handle)} injects with it since {since:%Y-%m-%d %H:%M:%SZ}",
                 "a ledger has one injector; `dc-inject stop` stops it from injecting, from any terminal",
             )
         if not _in_place(handle, file):
@@ -69,7 +69,7 @@ def holder(path: Path) -> str | None:
             f"the lock {lock_file(path)} cannot be read: {error.strerror}", "check its owner and rights"
         ) from None
     try:
-        return None if _taken(handle, fcntl.LOCK_SH, 1) else _said(handle)
+        return None if _taken(handle, fcntl.LOCK_SH, 1) else _holder_in_words(handle)
     finally:
         os.close(handle)
 
@@ -121,7 +121,7 @@ def _say(handle: int, who: str) -> None:
     os.pwrite(handle, json.dumps({"who": who, "pid": os.getpid(), "host": os.uname().nodename}).encode(), 0)
 
 
-def _said(handle: int) -> str:
+def _holder_in_words(handle: int) -> str:
     """Return what the holder wrote, in words."""
     try:
         content = json.loads(os.pread(handle, 4096, 0))

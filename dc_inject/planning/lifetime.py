@@ -149,8 +149,8 @@ def may_go_on(first: Entry, now: datetime, shortest: timedelta) -> bool:
 
 def of_second_copy(injection: Injection, until: datetime, shortest: timedelta) -> timedelta:
     """Return the lifetime of a second copy that has to end by `until`; its own where too little would be left."""
-    left = min(injection.lifetime, until - injection.release)
-    return left if left >= shortest else injection.lifetime
+    lifetime_left = min(injection.lifetime, until - injection.release)
+    return lifetime_left if lifetime_left >= shortest else injection.lifetime
 
 
 def outlives(injection: Injection, until: datetime | None) -> bool:

@@ -88,7 +88,7 @@ def time_for(counts: Sequence[tuple[int, int]]) -> int | None:
     time. The most that were made count, and a quarter more, so that it shows when a service becomes faster; twice
     as many after a cycle that was given all. What an outage left undone tells nothing of how fast a service is.
     """
-    most = max((made for made, _ in counts), default=0)
+    most = max((submitted for submitted, _ in counts), default=0)
     if not most or not any(unsent for _, unsent in counts):
         return None
     return math.ceil(most * (QUICKER if counts[-1][1] else FASTER))

@@ -95,11 +95,11 @@ class Progress:
             return None
         if reading.at <= self.step.readings[-1].at:
             return None
-        self.step = replace(self.step, readings=(*self.step.readings, reading))
-        idle, over = self.step.idle, self.step.over(self.ladder, self._quickest)
+        self.step = step = replace(self.step, readings=(*self.step.readings, reading))
+        idle, over = step.idle, step.over(self.ladder, self._quickest)
         if reading.at < self.until and not over and not idle:
             return None
-        verdict = self._judged(idle=idle and not over)
+        verdict = self._judged(step, idle=idle and not over)
         if reading.at < self.until and not idle and self._too_short(verdict):
             return None
         self.verdicts.append(verdict)
@@ -122,13 +122,12 @@ class Progress:
         if reading.at > self.step.readings[-1].at:
             self.step = replace(self.step, readings=(*self.step.readings, reading))
         early = reading.at < self.until and not self.step.over(self.ladder, self._quickest)
-        self.verdicts.append(self._judged(early=early))
+        self.verdicts.append(self._judged(self.step, early=early))
         self.decisions.append(NextStep(Next.STOP))
 
-    def _judged(self, *, early: bool = False, idle: bool = False) -> Verdict:
-        assert self.step is not None
-        settle = self.step.settles(self._quickest) if self.ladder.saturate else None
-        return judge(self.step.rate, self.step.readings, early=early, idle=idle, settle=settle)
+    def _judged(self, step: Step, *, early: bool = False, idle: bool = False) -> Verdict:
+        settle = step.settles(self._quickest) if self.ladder.saturate else None
+        return judge(step.rate, step.readings, early=early, idle=idle, settle=settle)
 
     def _too_short(self, verdict: Verdict) -> bool:
         """Whether datasets were too coarse for a short trial, so that it goes on."""
@@ -171,10 +170,10 @@ def conclusion(ladder: Ladder, verdicts: Sequence[Verdict], decisions: Sequence[
     counting = [verdict for number, verdict in enumerate(verdicts) if number not in repeated]
     if not counting:
         return Conclusion(StepOutcome.INCONCLUSIVE, "no result: no step was long enough", Cause("time", "no step"))
-    return _found(ladder, counting) if ladder.saturate else _fixed(counting)
+    return _of_search(ladder, counting) if ladder.saturate else _of_steps(counting)
 
 
-def _fixed(verdicts: Sequence[Verdict]) -> Conclusion:
+def _of_steps(verdicts: Sequence[Verdict]) -> Conclusion:
     missed = [verdict for verdict in verdicts if verdict.outcome is StepOutcome.NOT_REACHED]
     unknown = [verdict for verdict in verdicts if verdict.outcome is StepOutcome.INCONCLUSIVE]
     steps = units.counted(len(verdicts), "steps")
@@ -187,7 +186,7 @@ def _fixed(verdicts: Sequence[Verdict]) -> Conclusion:
     return Conclusion(StepOutcome.REACHED, "every step was reached")
 
 
-def _found(ladder: Ladder, verdicts: Sequence[Verdict]) -> Conclusion:
+def _of_search(ladder: Ladder, verdicts: Sequence[Verdict]) -> Conclusion:
     least, last = saturation.at_least(verdicts), verdicts[-1]
     if last.outcome is StepOutcome.INCONCLUSIVE:
         return Conclusion(StepOutcome.INCONCLUSIVE, saturation.describe(last), last.cause, least)
