@@ -173,7 +173,7 @@ def test_the_drain_goes_on_until_transfers_that_were_cancelled_cannot_write_any_
 
 
 def test_leaving_with_files_that_cannot_be_deleted_is_told_with_the_way_to_delete_them(tmp_path, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "dc_inject")
     short = replace(LINK, end=START + CYCLE)
     one = world(tmp_path, campaign([short]), source_files("A", 400), **FTS)
     one.backend.remove = lambda entries: [

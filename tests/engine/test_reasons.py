@@ -95,7 +95,7 @@ def test_what_is_harmless_needs_nobody(hold: Hold) -> None:
 def test_a_cycle_is_summed_up_with_what_is_harmless_apart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "dc_inject")
     small = flow("C", "D", 0.01, scenario="small")
     one = world(tmp_path, campaign([flow("A", "B", 4), small]), {"A": [], "C": items("C", 10, 50 * GB)})
     one.run(cycles=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -140,7 +139,7 @@ def test_a_listing_cannot_name_what_is_deleted(server, storage):
 
 def test_that_folders_stay_is_said_once_and_not_for_each_job(server, storage, caplog):
     """A storage may let nobody delete folders, and a campaign has a hundred thousand of them."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level("INFO", "dc_inject")
     server.folders |= {"/dc", f"/dc{JOB}"}
     server.tricks["DELETE"] = status(403)
     folders = Folders(storage, Workers(2, "storage"))
