@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from dc_inject import menu
-from dc_inject.analysis.footprint import KINDS, Assumptions, Load, Row
+from dc_inject.analysis.footprint import KINDS, Assumptions, FootprintRow, Load
 from dc_inject.analysis.footprint import footprint as footprint_of
 from dc_inject.cli import common, inventory_file, params, tables
 from dc_inject.cli.tables import Column
@@ -228,7 +228,7 @@ def gather(drafts: Sequence[MenuDraft], links: Sequence[str] = (), scale: float 
     return [menu.narrowed(campaign, own, scale) for campaign, own in zip(resolved, chosen, strict=True) if own]
 
 
-def as_row(row: Row, assumed: Assumptions) -> dict[str, Any]:
+def as_row(row: FootprintRow, assumed: Assumptions) -> dict[str, Any]:
     """Return a row as it is printed; each key says its unit, and what nobody told is None."""
     peak, site = row.peak, row.group.by == KINDS[0]
     numbers: dict[str, float | None] = {
@@ -254,7 +254,7 @@ def as_row(row: Row, assumed: Assumptions) -> dict[str, Any]:
     }
 
 
-def _network(row: Row, *, site: bool) -> dict[str, float | None]:
+def _network(row: FootprintRow, *, site: bool) -> dict[str, float | None]:
     peak = row.peak
     return {
         "ingress_Gbit_s": peak.ingress / GBIT,

@@ -144,7 +144,7 @@ def _ask_space(answers: Answers, fts_uses: Sequence[Use], fts: FtsBackend) -> No
     """Compare the free space of destinations, as far as their storages tell it, with what the menus need."""
     facts = fts.sites({flow.link.destination for _, flow in fts_uses})
     free = {prefix: fact.free for prefix, fact in facts.items() if fact.free is not None}
-    answers.take(lint.rooms(answers.campaign, free, {}, {}))
+    answers.take(lint.space_findings(answers.campaign, free, {}, {}))
 
 
 def _check_destination(answers: Answers, use: Use, end: StorageEnd) -> None:
@@ -255,7 +255,7 @@ def _ask_limits(answers: Answers, uses: Sequence[Use], fts: FtsBackend, file_spe
         answers.sentences.append(f"FTS's limits cannot be told: {error.message}")
         return
     answers.limits.add(fts.name)
-    answers.take(lint.throttled(answers.campaign, limits, file_speed))
+    answers.take(lint.transfer_findings(answers.campaign, limits, file_speed))
     kinds = Counter(limit.told for limit in limits)
     counts = ", ".join(f"{number} {LIMITS[kind]}" for kind, number in kinds.items())
     answers.sentences.append(f"FTS's limits of links and storages: {counts}")

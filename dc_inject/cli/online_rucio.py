@@ -111,7 +111,7 @@ def _rooms(answers: Answers, ours: Iterable[Use], known_facts: Mapping[str, RseF
     facts = {name: known_facts[name] for name in sorted({use[1].link.destination for use in ours})}
     free = {name: fact.free for name, fact in facts.items() if fact.free is not None}
     quota = {name: fact.quota_left for name, fact in facts.items() if fact.quota_left is not None}
-    answers.take(lint.rooms(answers.campaign, free, quota, survey.expired))
+    answers.take(lint.space_findings(answers.campaign, free, quota, survey.expired))
     for signal in ("free", "quota_left"):
         missing = [name for name, fact in facts.items() if signal in fact.missing]
         if missing:
@@ -134,7 +134,8 @@ def _pools(answers: Answers, ours: Iterable[Use], rucio: RucioBackend) -> None:
             )
     identity = answers.identities.get(rucio.name)
     answers.pool_sizes |= sizes
-    answers.take(lint.pools(answers.campaign, sizes, may_end=identity is not None and identity.may_end is True))
+    may_end = identity is not None and identity.may_end is True
+    answers.take(lint.pool_findings(answers.campaign, sizes, may_end=may_end))
     _last_look(answers, ours, samples, rucio)
 
 

@@ -29,8 +29,8 @@ def campaign(menus: Sequence[Menu]) -> Campaign:
     for menu in menus[1:]:
         here = Place(menu.name, 1)
         if menu.campaign != first.campaign:
-            what = f"the campaign is {menu.campaign}, but {first.campaign} in {first.name}"
-            complain(here, what, "menus that run together have one campaign; run others on their own")
+            message = f"the campaign is {menu.campaign}, but {first.campaign} in {first.name}"
+            complain(here, message, "menus that run together have one campaign; run others on their own")
             continue
         if menu.contact != first.contact:
             complain(
@@ -39,9 +39,9 @@ def campaign(menus: Sequence[Menu]) -> Campaign:
                 "a campaign has one contact",
             )
         if menu.cycle != first.cycle:
-            lengths = [units.format_duration(one.cycle) for one in (menu, first)]
-            what = f"a cycle lasts {lengths[0]}, but {lengths[1]} in {first.name}"
-            complain(here, what, "write the same `defaults: {cycle: ...}` in all menus of a campaign")
+            lengths = [units.format_duration(either.cycle) for either in (menu, first)]
+            message = f"a cycle lasts {lengths[0]}, but {lengths[1]} in {first.name}"
+            complain(here, message, "write the same `defaults: {cycle: ...}` in all menus of a campaign")
     if not problems:
         _check_sites(menus, complain)
         _check_endpoints(menus, complain)
@@ -87,13 +87,13 @@ def _check_sites(menus: Sequence[Menu], complain: Complain) -> None:
             for rse in site.rses:
                 name, other = site_of.setdefault(rse, (site.name, menu))
                 if name != site.name:
-                    what = f"{rse} is in the site {site.name}, but in {name} in {other.name}"
-                    complain(Place(menu.name, 1), what, "an RSE is in one site; include one file with `sites`")
+                    message = f"{rse} is in the site {site.name}, but in {name} in {other.name}"
+                    complain(Place(menu.name, 1), message, "an RSE is in one site; include one file with `sites`")
 
 
 def _check_endpoints(menus: Sequence[Menu], complain: Complain) -> None:
     named = [menu for menu in menus if menu.endpoint]
     for menu in named[1:]:
         if menu.endpoint != named[0].endpoint:
-            what = f"FTS is {menu.endpoint}, but {named[0].endpoint} in {named[0].name}"
-            complain(Place(menu.name, 1), what, "a campaign has one FTS; run others on their own")
+            message = f"FTS is {menu.endpoint}, but {named[0].endpoint} in {named[0].name}"
+            complain(Place(menu.name, 1), message, "a campaign has one FTS; run others on their own")

@@ -25,7 +25,7 @@ _DOUBTFUL = re.compile(r"[1-9][0-9]{0,2}(?:\.[0-9]{3})+")  # 50.000: fifty, or f
 _GAPS = re.compile(_GAP)
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A line of a table with its cells."""
 
     place: Place
@@ -54,7 +54,7 @@ class Amount(NamedTuple):
         return units.parse_rate(str(self))
 
 
-def rows(data: bytes, file: str, complain: Complain, *, titled: bool = False) -> tuple[str, list[Row]]:
+def rows(data: bytes, file: str, complain: Complain, *, titled: bool = False) -> tuple[str, list[TableRow]]:
     """Return the separator and the rows of a table, but for empty lines, comments (`#`) and what is wrong.
 
     The first line of one that is `titled` names its columns, and tells the separator: a comma, if there is one.
@@ -67,14 +67,14 @@ def rows(data: bytes, file: str, complain: Complain, *, titled: bool = False) ->
     if not content:
         return ",", []
     first, separators = (content[:1], SEPARATORS[::-1]) if titled else (content[:2], SEPARATORS)
-    separator = next((one for one in separators if any(one in line for _, line in first)), "")
+    separator = next((candidate for candidate in separators if any(candidate in line for _, line in first)), "")
     if not separator:
         complain(content[0][0], "the line has one cell", "separate cells by comma, semicolon or tab")
         return ",", []
     rows = []
     for place, line in content:
         try:
-            rows.append(Row(place, tuple(_cells(line, separator, place))))
+            rows.append(TableRow(place, tuple(_cells(line, separator, place))))
         except WrongError as error:
             complain(place, error.message, error.hint)
     return separator, [row for row in rows if any(row.cells)]

@@ -53,8 +53,8 @@ def _written_once(names: Iterable[Text], complain: Complain) -> None:
         except ValueError:
             continue  # complained of as a name
         if other is not name:
-            what = f"{addresses.end_name(name)} appears twice, first in line {other.place.line}"
-            complain(name.place, what, "keep one of them")
+            message = f"{addresses.end_name(name)} appears twice, first in line {other.place.line}"
+            complain(name.place, message, "keep one of them")
 
 
 def _wan(menu: Menu, complain: Complain) -> None:
@@ -103,16 +103,16 @@ def copies_apart(flows: Iterable[Flow], complain: Complain) -> None:
     for destination, flow in destinations.items():
         listed = next((place for place in _upwards(destination) if place in folders), None)
         if listed is not None:
-            what = f"copies to {destination} land in {listed}, where files are taken from"
-            complain(Place(flow.menu, flow.line), what, hint)
+            message = f"copies to {destination} land in {listed}, where files are taken from"
+            complain(Place(flow.menu, flow.line), message, hint)
     for folder, flow in folders.items():
         above = (
             place.removesuffix(f"/{naming.TOP}") for place in _upwards(folder) if place.endswith(f"/{naming.TOP}")
         )
         ours = next((place for place in above if place in destinations), None)
         if ours is not None:
-            what = f"the files of {folder} are our own copies to {ours}, which we delete"
-            complain(Place(flow.menu, flow.line), what, hint)
+            message = f"the files of {folder} are our own copies to {ours}, which we delete"
+            complain(Place(flow.menu, flow.line), message, hint)
 
 
 def _upwards(url: str) -> Iterator[str]:
@@ -135,14 +135,14 @@ def _exclusion(
         complain(exclusion.at("to"), "the exclusion ends before it starts", "`to` is later than `from`")
     sites = document.names("sites")
     if exclusion.site and sites is not None and exclusion.site not in sites:
-        what = f"no site {exclusion.site} under `sites`"
-        complain(exclusion.at("site"), what, units.did_you_mean(exclusion.site, sites))
+        message = f"no site {exclusion.site} under `sites`"
+        complain(exclusion.at("site"), message, units.did_you_mean(exclusion.site, sites))
     if exclusion.place.file != menu.name:
         return  # a list that several menus include may name what is in another one of them
     scenarios = document.names("scenarios")
     if exclusion.scenario and scenarios is not None and exclusion.scenario not in scenarios:
-        what = f"no scenario {exclusion.scenario} in this menu"
-        complain(exclusion.at("scenario"), what, units.did_you_mean(exclusion.scenario, scenarios))
+        message = f"no scenario {exclusion.scenario} in this menu"
+        complain(exclusion.at("scenario"), message, units.did_you_mean(exclusion.scenario, scenarios))
     if open_ends or not menu.flows:
         return
     rses = {rse for flow in menu.flows for rse in flow.link[:2]} if exclusion.rse else set()

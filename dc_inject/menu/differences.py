@@ -57,11 +57,11 @@ def others(before: Campaign, after: Campaign) -> Iterator[str]:
         if len(left[key]) != len(right[key]):
             times.add(key)
             continue
-        for one, other in zip(left[key], right[key], strict=True):
-            if (one.start, one.end) != (other.start, other.end) or not _alike(one, other):
+        for flow, other in zip(left[key], right[key], strict=True):
+            if (flow.start, flow.end) != (other.start, other.end) or not _alike(flow, other):
                 times.add(key)
-            differing = {term for term in _TERMS if getattr(one, term) != getattr(other, term)}
-            if not same_goal(one, other):
+            differing = {term for term in _TERMS if getattr(flow, term) != getattr(other, term)}
+            if not same_goal(flow, other):
                 differing.add("volume or keep")
             if differing:
                 terms.add(key)
@@ -77,9 +77,10 @@ def others(before: Campaign, after: Campaign) -> Iterator[str]:
 
 def sentence(before: Campaign, after: Campaign, most: int = 5) -> str:
     """Say in one line what changes: links with their rates, at most so many of them, and what else differs."""
-    links = [one for one in changes(before, after) if one.kind == "link"]
+    links = [change for change in changes(before, after) if change.kind == "link"]
     parts = [
-        f"{one.scenario} {urls.arrow(one.name)} {_rate(one.before)} -> {_rate(one.after)}" for one in links[:most]
+        f"{change.scenario} {urls.arrow(change.name)} {_rate(change.before)} -> {_rate(change.after)}"
+        for change in links[:most]
     ]
     if len(links) > most:
         parts.append(f"and {units.counted(len(links) - most, 'links')} more")
@@ -144,6 +145,6 @@ def same_goal(flow: Flow, other: Flow) -> bool:
     return replace(flow.goal, bytes=0) == replace(other.goal, bytes=0) and near(flow.goal.bytes, other.goal.bytes)
 
 
-def near(one: float, other: float) -> bool:
+def near(first: float, second: float) -> bool:
     """Tell whether two rates or volumes are the same, but for what floats may lose, and a byte."""
-    return abs(one - other) <= NEAR * max(one, other) + 1
+    return abs(first - second) <= NEAR * max(first, second) + 1

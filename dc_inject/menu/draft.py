@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from dc_inject.menu import checks, terms, values
 from dc_inject.menu.endpoints import EndpointResolver
-from dc_inject.menu.includes import Load, Reading
+from dc_inject.menu.includes import Load, MenuReader
 from dc_inject.menu.nodes import Map, Text
 from dc_inject.menu.schema import Document, validate
 from dc_inject.menu.shares_and_meshes import FlowWriter, check_twice
@@ -49,10 +49,10 @@ class MenuDraft:
         """Return the menu with the RSEs that its expressions mean; raises MenuError with every problem."""
         if not self.expressions:
             return self.preview
-        reading = Reading(self.name, None)
-        menu, _ = _build(self.document, reading, self.digest, names)
-        if reading.problems:
-            raise MenuError(reading.problems)
+        reader = MenuReader(self.name, None)
+        menu, _ = _build(self.document, reader, self.digest, names)
+        if reader.problems:
+            raise MenuError(reader.problems)
         return menu
 
 
@@ -62,19 +62,19 @@ def read(text: str | bytes, name: str, load: Load | None = None) -> MenuDraft:
     `name` is its file, as problems shall name it; `load` returns the bytes of another file (paths are put
     together from `name` and what the menu says) or raises OSError. Raises MenuError with every problem.
     """
-    reading = Reading(name, load)
+    reader = MenuReader(name, load)
     data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
-    mapping = reading.document(data)
+    mapping = reader.document(data)
     document = None
-    if mapping is not None and not is_from_the_future(mapping, "menu", reading):
-        _take_zone(mapping, reading)
-        document = validate(mapping, reading)
+    if mapping is not None and not is_from_the_future(mapping, "menu", reader):
+        _take_zone(mapping, reader)
+        document = validate(mapping, reader)
     if document is None:
-        raise MenuError(reading.problems)
-    menu, expressions = _build(document, reading, reading.digest, None)
-    if reading.problems:
-        raise MenuError(reading.problems)
-    return MenuDraft(name, data.decode("utf-8-sig"), reading.digest, expressions, menu, document)
+        raise MenuError(reader.problems)
+    menu, expressions = _build(document, reader, reader.digest, None)
+    if reader.problems:
+        raise MenuError(reader.problems)
+    return MenuDraft(name, data.decode("utf-8-sig"), reader.digest, expressions, menu, document)
 
 
 def names_of_sites(data: bytes, name: str, load: Load | None = None) -> frozenset[str]:
@@ -82,38 +82,38 @@ def names_of_sites(data: bytes, name: str, load: Load | None = None) -> frozense
 
     Raises MenuError with every problem.
     """
-    reading = Reading(name, load)
-    root = reading.document(data)
+    reader = MenuReader(name, load)
+    root = reader.document(data)
     sites = None if root is None else root.get("sites")
     if root is not None and (not isinstance(sites, Map) or not sites):
-        reading.complain(root.place, "there are no sites", "write `sites: {KIT: {rses: {T1_DE_KIT_Disk: {}}}}`")
-    if reading.problems or not isinstance(sites, Map):
-        raise MenuError(reading.problems)
+        reader.complain(root.place, "there are no sites", "write `sites: {KIT: {rses: {T1_DE_KIT_Disk: {}}}}`")
+    if reader.problems or not isinstance(sites, Map):
+        raise MenuError(reader.problems)
     rses = (site.get("rses") for site in sites.values() if isinstance(site, Map))
-    return frozenset({*sites, *(rse for one in rses if isinstance(one, Map) for rse in one)})
+    return frozenset({*sites, *(rse for of_site in rses if isinstance(of_site, Map) for rse in of_site)})
 
 
-def _take_zone(mapping: Map, reading: Reading) -> None:
+def _take_zone(mapping: Map, reader: MenuReader) -> None:
     """Let times be read in the menu's zone; one that is not known is complained of by the schema."""
     given = mapping.get("timezone")
     if isinstance(given, Text):
         try:
-            reading.zone = values.zone(given.strip())
+            reader.zone = values.zone(given.strip())
         except values.WrongError:
             return
 
 
 def _build(
-    document: Document, reading: Reading, digest: str, names: Mapping[str, tuple[str, ...]] | None
+    document: Document, reader: MenuReader, digest: str, names: Mapping[str, tuple[str, ...]] | None
 ) -> tuple[Menu, tuple[tuple[str, str], ...]]:
-    """Write a menu out and check it; it can be used only if the reading has no problem."""
-    endpoints = EndpointResolver(document, names, reading.complain)
-    writer = FlowWriter(document, endpoints, reading.complain)
+    """Write a menu out and check it; it can be used only if the reader has no problem."""
+    endpoints = EndpointResolver(document, names, reader.complain)
+    writer = FlowWriter(document, endpoints, reader.complain)
     written = writer.flows()
     start, end = terms.window(document)
     cycle = document.defaults.cycle if document.defaults else None
     menu = Menu(
-        name=reading.name,
+        name=reader.name,
         digest=digest,
         campaign=document.campaign or "",
         contact=document.contact or "",
@@ -133,15 +133,15 @@ def _build(
         accept=frozenset(document.accept),
         endpoint=(document.fts.endpoint or "") if document.fts else "",
     )
-    check_twice(written, reading.complain)
+    check_twice(written, reader.complain)
     open_ends = names is None and bool(endpoints.expressions)
-    checks.check(document, menu, reading.complain, whole=not reading.problems, open_ends=open_ends)
+    checks.check(document, menu, reader.complain, whole=not reader.problems, open_ends=open_ends)
     return menu, tuple(endpoints.expressions)
 
 
 def _limits(document: Document) -> Limits:
-    given = document.limits.model_dump(exclude_none=True) if document.limits else {}
-    return Limits(**given)
+    limits = document.limits.model_dump(exclude_none=True) if document.limits else {}
+    return Limits(**limits)
 
 
 def _sites(document: Document) -> tuple[Site, ...]:

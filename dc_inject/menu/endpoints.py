@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dc_inject.menu import addresses, values
-from dc_inject.menu.fields import Endpoint
+from dc_inject.menu.fields import LinkEnd
 from dc_inject.menu.nodes import Complain
 from dc_inject.menu.schema import Document
 from dc_inject.model.services import SERVICES, Service, by_end
@@ -29,7 +29,7 @@ class EndpointResolver:
         self._prefixes: dict[str, str] = {}  # what was written -> its canonical form
         self.expressions: dict[tuple[str, str], None] = {}  # an ordered set of (through, expression)
 
-    def rses(self, end: Endpoint, service: Service) -> tuple[str, ...]:
+    def rses(self, end: LinkEnd, service: Service) -> tuple[str, ...]:
         """Return the RSEs (through FTS: the URL prefixes) that an end means, none after a complaint."""
         text = end.text
         if text in self._sites and text not in self._rses:
@@ -58,14 +58,14 @@ class EndpointResolver:
         """Tell whether a name is an expression that stands for itself: it may mean several RSEs."""
         return self._meanings is None and any((service, name) in self.expressions for service in SERVICES)
 
-    def _prefix(self, end: Endpoint, service: Service) -> tuple[str, ...]:
+    def _prefix(self, end: LinkEnd, service: Service) -> tuple[str, ...]:
         """Return the canonical URL of an end that is one."""
         text = end.text
         if text not in self._prefixes:
             if not addresses.meant_as_url(text):
-                what = f"{values.shown(text)} is not a URL, but the link goes through {service.title}"
+                message = f"{values.shown(text)} is not a URL, but the link goes through {service.title}"
                 other = by_end(is_url=False).name
-                self._complain(end.place, what, f"such as {addresses.EXAMPLE}, or write `through: {other}`")
+                self._complain(end.place, message, f"such as {addresses.EXAMPLE}, or write `through: {other}`")
                 return ()
             try:
                 self._prefixes[text] = addresses.prefix(text)
@@ -74,14 +74,14 @@ class EndpointResolver:
                 return ()
         return (self._prefixes[text],)
 
-    def _of_site(self, end: Endpoint, service: Service) -> tuple[str, ...]:
+    def _of_site(self, end: LinkEnd, service: Service) -> tuple[str, ...]:
         noun, nouns = ("URL prefix", "URL prefixes") if service.ends_are_urls else ("RSE", "RSEs")
         names = tuple(n for n in self._sites[end.text].rses if addresses.meant_as_url(n) == service.ends_are_urls)
         if len(names) == 1 or self._sites[end.text].has_refused("rses"):
             return names[:1]
         if names:
-            what = f"the site {end.text} has several {nouns}: {', '.join(names)}"
-            self._complain(end.place, what, "name one of them")
+            message = f"the site {end.text} has several {nouns}: {', '.join(names)}"
+            self._complain(end.place, message, "name one of them")
         else:
             self._complain(
                 end.place,

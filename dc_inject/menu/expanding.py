@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dc_inject.menu import nodes, round_trip, writing
 from dc_inject.menu.draft import MenuDraft
 from dc_inject.menu.endpoints import EndpointResolver
-from dc_inject.menu.includes import Load, Reading, path_of
+from dc_inject.menu.includes import Load, MenuReader, path_of
 from dc_inject.menu.nodes import Map, Node, Place, Seq, Text
 from dc_inject.menu.round_trip import Commented, RoundTrip
 from dc_inject.menu.schema import LinkEntry, Scenario
@@ -45,18 +45,18 @@ def expanded(draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]],
     the old one names. Raises MenuError or UsageError where that cannot be done.
     """
     expander = _Expander(draft, load, names, where)
-    made = {name: expander.scenario(name) for name in draft.document.scenarios}
-    if expander.reading.problems:
-        raise MenuError(expander.reading.problems)
-    return _Rewriter(draft, expander, made).text()
+    written_out = {name: expander.scenario(name) for name in draft.document.scenarios}
+    if expander.reader.problems:
+        raise MenuError(expander.reader.problems)
+    return _Rewriter(draft, expander, written_out).text()
 
 
 def moved(text: str, name: str, where: Where) -> str:
     """Return the text of a menu for another folder; `name` is its file, `where` says how to call others there."""
-    reading = Reading(name, None)
-    root = nodes.compose(text.encode(), name, reading.complain)
+    reader = MenuReader(name, None)
+    root = nodes.compose(text.encode(), name, reader.complain)
     if root is None:
-        raise MenuError(reading.problems)
+        raise MenuError(reader.problems)
     new = _called(root, where)
     if not new:
         return text
@@ -98,7 +98,7 @@ class _WrittenOut:
     @property
     def stays(self) -> bool:
         """Whether it is written out already."""
-        return self.entries is not None and all(one is None for one in self.entries)
+        return self.entries is not None and all(entry is None for entry in self.entries)
 
 
 class _Expander:
@@ -106,17 +106,17 @@ class _Expander:
 
     def __init__(self, draft: MenuDraft, load: Load, names: Mapping[str, tuple[str, ...]], where: Where) -> None:
         """Take the menu, what reads the files beside it, and how to call them."""
-        self.reading = Reading(draft.name, load)
+        self.reader = MenuReader(draft.name, load)
         data = draft.text.encode()
-        root, own = self.reading.document(data), nodes.compose(data, draft.name, self.reading.complain)
+        root, own = self.reader.document(data), nodes.compose(data, draft.name, self.reader.complain)
         if root is None or own is None:
-            raise MenuError(self.reading.problems)
+            raise MenuError(self.reader.problems)
         self.root = root  # with its includes merged in
         self.own = Map([(key, node) for key, node in own.entries() if key != "include"], own.place)
         self._document = draft.document
         self.where = where
         self._endpoints = EndpointResolver(
-            draft.document, names if draft.expressions else None, self.reading.complain
+            draft.document, names if draft.expressions else None, self.reader.complain
         )
 
     def scenario(self, name: str) -> _WrittenOut:
@@ -132,13 +132,15 @@ class _Expander:
         written = node["links"]
         listed = isinstance(written, Seq)
         entries = written if isinstance(written, Seq) else self._rows(written)
-        made = [
+        entry_lines = [
             (self._entry(name, scenario, entry, node, shape), "both_ways" not in node)
             for entry, node in zip(scenario.links or (), _maps(entries), strict=True)
         ]
-        lines = tuple(line for some, _ in made for line, _ in some)
-        kept = (None if single and all(same for _, same in some) else tuple(line for line, _ in some)
-                for some, single in made)  # fmt: skip
+        lines = tuple(line for group, _ in entry_lines for line, _ in group)
+        kept = (
+            None if single and all(same for _, same in group) else tuple(line for line, _ in group)
+            for group, single in entry_lines
+        )
         return _WrittenOut(lines, tuple(kept) if listed else None)
 
     def placed(self, node: Node, key: str = "", above: str = "") -> Node:
@@ -146,7 +148,7 @@ class _Expander:
         if isinstance(node, Map):
             return Map([(name, self.placed(value, name, key)) for name, value in node.entries()], node.place)
         if isinstance(node, Seq):
-            return Seq([self.placed(one, key, above) for one in node], node.place)
+            return Seq([self.placed(item, key, above) for item in node], node.place)
         return Text(self.called(node), node.place) if _names_a_file(key, above) else node
 
     def called(self, file: Text) -> str:
@@ -158,7 +160,7 @@ class _Expander:
 
     def _rows(self, written: Node) -> Seq:
         file = written.get("file") if isinstance(written, Map) else None
-        return self.reading.rows(file) if isinstance(file, Text) else Seq((), written.place)
+        return self.reader.rows(file) if isinstance(file, Text) else Seq((), written.place)
 
     def _in_defaults(self, key: str) -> Node | None:
         defaults = self.root.get("defaults")
@@ -167,7 +169,7 @@ class _Expander:
     def _flows(self, name: str, scenario: Scenario) -> Sequence[Flow]:
         first = scenario.model_copy(update={"then": None})  # which stays as it is
         alone = self._document.model_copy(update={"scenarios": {name: first}})
-        return FlowWriter(alone, self._endpoints, self.reading.complain).flows()
+        return FlowWriter(alone, self._endpoints, self.reader.complain).flows()
 
     def _entry(
         self, name: str, scenario: Scenario, entry: LinkEntry, node: Map, shape: Node | None
@@ -208,7 +210,7 @@ def _asks(flow: Flow, entry: Scenario | LinkEntry) -> list[tuple[str, str]]:
 
 
 def _maps(entries: Iterable[Node]) -> Iterator[Map]:
-    return (one for one in entries if isinstance(one, Map))
+    return (entry for entry in entries if isinstance(entry, Map))
 
 
 def _first(otherwise: Node | None, own: Node | None) -> Node | None:
@@ -225,7 +227,7 @@ def _in_parts(shape: Node, rate: float) -> Node:
     if isinstance(shape, Map):
         return Map([(key, _in_parts(value, rate)) for key, value in shape.entries()], shape.place)
     if isinstance(shape, Seq):
-        return Seq([_in_parts(one, rate) for one in shape], shape.place)
+        return Seq([_in_parts(item, rate) for item in shape], shape.place)
     level = _level(shape)
     return shape if level is None else Text(f"{level / rate:.12f}".rstrip("0").rstrip("."), shape.place)
 
@@ -240,10 +242,10 @@ def _level(text: str) -> float | None:
 class _Rewriter:
     """Puts single links into the YAML of a menu."""
 
-    def __init__(self, draft: MenuDraft, expander: _Expander, made: Mapping[str, _WrittenOut]) -> None:
+    def __init__(self, draft: MenuDraft, expander: _Expander, written_out: Mapping[str, _WrittenOut]) -> None:
         self._name = draft.name
         self._expander = expander
-        self._made = made
+        self._written_out = written_out
         self._document = RoundTrip(draft.text, wrap=False)
         self._document.replace_scalars(_called(expander.own, expander.where))
 
@@ -290,30 +292,31 @@ class _Rewriter:
         for key in scenarios:
             node = nodes.child(scenarios, key)
             source = f"  # from {node.place.file}" if node.place.file != self._name else ""
-            lines += [f"  {writing.scalar(key)}:{source}", *self._body(node, self._made[key])]
+            lines += [f"  {writing.scalar(key)}:{source}", *self._body(node, self._written_out[key])]
         return lines
 
-    def _body(self, node: Map, made: _WrittenOut) -> list[str]:
+    def _body(self, node: Map, written_out: _WrittenOut) -> list[str]:
         """Return the lines of a scenario below its name."""
-        gone = (*WAYS, "shape") if made.shape else WAYS
+        gone = (*WAYS, "shape") if written_out.shape else WAYS
         placed = ((str(key), self._expander.placed(value, key)) for key, value in node.entries())
         rest = [(key, writing.flow(value)) for key, value in placed if key not in gone]
-        rest += [("shape", made.shape)] if made.shape else []
-        return [*(f"    {key}: {value}" for key, value in rest), *_links(made.lines)]
+        rest += [("shape", written_out.shape)] if written_out.shape else []
+        return [*(f"    {key}: {value}" for key, value in rest), *_links(written_out.lines)]
 
     def _scenario(self, own: Commented, key: str, node: Map) -> None:
         """Write one scenario out where it stands."""
-        value, made = own[key], self._made[key]
-        if made.stays:
+        value, written_out = own[key], self._written_out[key]
+        if written_out.stays:
             return
         if value.fa.flow_style() or "<<" in value or _is_alias(own, key):
-            lines = [f"{writing.scalar(key)}:", *self._body(node, made)]
+            lines = [f"{writing.scalar(key)}:", *self._body(node, written_out)]
             self._document.comment_out(own, [key], _parsed(lines))
-        elif made.entries is not None and isinstance(value["links"], list):
-            self._entries(value["links"], made.entries)
+        elif written_out.entries is not None and isinstance(value["links"], list):
+            self._entries(value["links"], written_out.entries)
         else:
-            gone = [one for one in value if one in WAYS or (made.shape and one == "shape")]
-            new = _parsed([*([f"    shape: {made.shape}"] if made.shape else []), *_links(made.lines)])
+            gone = [name for name in value if name in WAYS or (written_out.shape and name == "shape")]
+            shape = [f"    shape: {written_out.shape}"] if written_out.shape else []
+            new = _parsed([*shape, *_links(written_out.lines)])
             self._document.comment_out(value, gone, new)
 
     def _entries(self, links: Commented, entries: Sequence[tuple[str, ...] | None]) -> None:
@@ -331,7 +334,7 @@ class _Rewriter:
         if isinstance(node, Map) and node:
             return [f"{key}:", *(f"  {writing.scalar(name)}: {writing.flow(one)}" for name, one in node.items())]
         if isinstance(node, Seq) and node:
-            return [f"{key}:", *(f"  - {writing.flow(one)}" for one in node)]
+            return [f"{key}:", *(f"  - {writing.flow(value)}" for value in node)]
         return [f"{key}: {writing.flow(node)}"]
 
 
@@ -360,7 +363,7 @@ def _places(node: Node) -> Iterator[Place]:
             yield key.place
             yield from _places(value)
     elif isinstance(node, Seq):
-        for one in node:
-            yield from _places(one)
+        for item in node:
+            yield from _places(item)
     else:
         yield node.place

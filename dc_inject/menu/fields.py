@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, cast
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
 
 from dc_inject.menu import addresses, values
-from dc_inject.menu.includes import Reading
+from dc_inject.menu.includes import MenuReader
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
 from dc_inject.menu.values import WrongError
 from dc_inject.model import Listing, Mode, Order, Verify, units
@@ -32,9 +32,9 @@ def _text(value: Node) -> Text:
     raise WrongError(f"expected one value, got {kind}", "write one value", value.place)
 
 
-def _reading(info: ValidationInfo) -> Reading:
-    """Return the reading that a validation belongs to, which knows zone and files."""
-    return cast("Reading", info.context)
+def _reader(info: ValidationInfo) -> MenuReader:
+    """Return the reader that a validation belongs to, which knows zone and files."""
+    return cast("MenuReader", info.context)
 
 
 def _read(read: Callable[[str], T], schema: Any) -> PlainValidator:  # noqa: ANN401  a type, as pydantic has it
@@ -131,7 +131,7 @@ File = Annotated[str, _read(str, _example("sites.yaml"))]
 
 
 def _moment(value: Node, info: ValidationInfo) -> datetime:
-    return values.moment(_text(value), _reading(info).zone)
+    return values.moment(_text(value), _reader(info).zone)
 
 
 Moment = Annotated[
@@ -172,11 +172,11 @@ Curve = Annotated[dict[Clock, Level], BeforeValidator(_curve, json_schema_input_
 
 
 def _dids_of_file(value: Node, info: ValidationInfo) -> list[Text]:
-    return _reading(info).dids(_text(value))
+    return _reader(info).dids(_text(value))
 
 
 def _listing(value: Node, info: ValidationInfo) -> Listing:
-    return _reading(info).listing(_text(value))
+    return _reader(info).listing(_text(value))
 
 
 DidFile = Annotated[
@@ -189,7 +189,7 @@ SourceList = Annotated[Listing, PlainValidator(_listing, json_schema_input_type=
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class LinkEnd:
     """One end of links as it was written: an RSE, a site, an RSE expression or a URL, perhaps with its share."""
 
     text: Annotated[str, _read(addresses.end, str)]
@@ -197,18 +197,18 @@ class Endpoint:
     place: Place
 
 
-def _endpoint(value: Node | tuple[Text, Node]) -> dict[str, object]:
+def _link_end(value: Node | tuple[Text, Node]) -> dict[str, object]:
     """Return what pydantic makes an Endpoint of; with its share where it has one."""
     name, share = value if isinstance(value, tuple) else (value, None)
     text = _text(name)
     return {"text": text, "share": share, "place": text.place}
 
 
-OneEndpoint = Annotated[Endpoint, BeforeValidator(_endpoint, json_schema_input_type=_example("T1_DE_KIT_Disk"))]
-Endpoints = tuple[OneEndpoint, ...]
+OneEnd = Annotated[LinkEnd, BeforeValidator(_link_end, json_schema_input_type=_example("T1_DE_KIT_Disk"))]
+LinkEnds = tuple[OneEnd, ...]
 
 
-def _endpoints(value: Node) -> list[Node] | list[tuple[Text, Node]]:
+def _link_ends(value: Node) -> list[Node] | list[tuple[Text, Node]]:
     """Take one end, a list of ends, or a mapping of ends to shares."""
     if isinstance(value, Map | Seq) and not value:
         raise WrongError("expected at least one RSE", "name RSEs")
@@ -218,10 +218,10 @@ def _endpoints(value: Node) -> list[Node] | list[tuple[Text, Node]]:
 def _mesh(value: Node) -> list[Node] | list[tuple[Text, Node]]:
     if isinstance(value, Map):
         raise WrongError("expected a list, got a mapping", "a mesh has equal shares: write a list of RSEs")
-    return _endpoints(value)
+    return _link_ends(value)
 
 
-def _shared(ends: Endpoints) -> Endpoints:
+def _shared(ends: LinkEnds) -> LinkEnds:
     """Refuse shares of nothing."""
     if ends[0].share is not None and not sum(end.share or 0 for end in ends):
         raise WrongError("the shares sum to 0", "give at least one a share above 0", ends[0].place)
@@ -236,13 +236,13 @@ def _second_hops(value: Node) -> list[tuple[Text | None, Node]]:
 
 
 _RSES = Annotated[list[str], Field(min_length=1)]
-SomeEndpoints = Annotated[
-    Endpoints,
-    BeforeValidator(_endpoints, json_schema_input_type=str | _RSES | dict[str, Share]),
+SharedEnds = Annotated[
+    LinkEnds,
+    BeforeValidator(_link_ends, json_schema_input_type=str | _RSES | dict[str, Share]),
     AfterValidator(_shared),
 ]
-MeshEndpoints = Annotated[Endpoints, BeforeValidator(_mesh, json_schema_input_type=str | _RSES)]
+MeshEnds = Annotated[LinkEnds, BeforeValidator(_mesh, json_schema_input_type=str | _RSES)]
 SecondHops = Annotated[
-    tuple[tuple[OneEndpoint | None, OneEndpoint], ...],
+    tuple[tuple[OneEnd | None, OneEnd], ...],
     BeforeValidator(_second_hops, json_schema_input_type=str | dict[str, str]),
 ]

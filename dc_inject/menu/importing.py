@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dc_inject.menu import addresses, cells, values
-from dc_inject.menu.cells import Amount, Row
-from dc_inject.menu.includes import Reading
+from dc_inject.menu.cells import Amount, TableRow
+from dc_inject.menu.includes import MenuReader
 from dc_inject.menu.nodes import FirstComplaints, Place, Text
 from dc_inject.menu.shares_and_meshes import MOST_LINKS
 from dc_inject.menu.values import WrongError
@@ -64,8 +64,8 @@ def total(amounts: Sequence[Amount]) -> str:
 
 def read(data: bytes, file: str, options: Options) -> Imported:
     """Read a table of links; raises MenuError with what is wrong, each with line and column."""
-    reading = Reading(file, None)
-    complain = FirstComplaints(reading.complain)
+    menu_reader = MenuReader(file, None)
+    complain = FirstComplaints(menu_reader.complain)
     separator, rows = cells.rows(data, file, complain)
     if not rows and not complain:
         complain(Place(file, 1), "the file has no lines", "a line is such as `source,destination,rate`")
@@ -78,7 +78,7 @@ def read(data: bytes, file: str, options: Options) -> Imported:
         if not complain:
             return imported
     complain.close()
-    raise MenuError(reading.problems)
+    raise MenuError(menu_reader.problems)
 
 
 class _Reader:
@@ -91,7 +91,7 @@ class _Reader:
         self._links: dict[tuple[str, str], tuple[Amount, int]] = {}
         self._remarks: list[str] = []
 
-    def lines(self, rows: list[Row]) -> Imported:
+    def lines(self, rows: list[TableRow]) -> Imported:
         unit, zeros = self._options.unit, 0
         for row in rows:
             if row is rows[0] and len(row.cells) > 2 and not _is_number(row.cells[2]):
@@ -110,13 +110,13 @@ class _Reader:
             self._remarks.append(f"{zeros} of the lines have no rate above 0 and are left out")
         return self._done("lines")
 
-    def matrix(self, rows: list[Row]) -> Imported:
+    def matrix(self, rows: list[TableRow]) -> Imported:
         head, body = rows[0], rows[1:]
         unit = self._unit(head.cells[0], needed=True)
         columns = self._heads(head, body)
         sources: dict[str, int] = {}
         rates: dict[tuple[int, int], Amount] = {}  # (line, column) -> rate
-        sums_row: Row | None = None
+        sums_row: TableRow | None = None
         for row in body:
             name = row.cells[0]
             if sums_row is not None:
@@ -127,8 +127,8 @@ class _Reader:
                 continue
             source = self._end(name)
             if source and source in sources:
-                what = f"{source} appears twice, first in line {sources[source]}"
-                self._complain(name.place, what, "add up the two rows, and keep one")
+                message = f"{source} appears twice, first in line {sources[source]}"
+                self._complain(name.place, message, "add up the two rows, and keep one")
             sources.setdefault(source, row.place.line)
             self._too_wide(head, row)
             for index in columns:
@@ -142,7 +142,7 @@ class _Reader:
         self._check_sums(head, body, columns, rates, sums_row, unit)
         return self._done("matrix")
 
-    def _heads(self, head: Row, body: list[Row]) -> dict[int, str | None]:
+    def _heads(self, head: TableRow, body: list[TableRow]) -> dict[int, str | None]:
         """Return the destination of each column; None for the sums, which are the last."""
         columns: dict[int, str | None] = {}
         first: dict[str, int] = {}
@@ -157,24 +157,24 @@ class _Reader:
                 continue
             name = columns[index] = self._end(cell)
             if name and name in first:
-                what = f"{name} appears twice, first in column {first[name] + 1}"
-                self._complain(cell.place, what, "add up the two columns, and keep one")
+                message = f"{name} appears twice, first in column {first[name] + 1}"
+                self._complain(cell.place, message, "add up the two columns, and keep one")
             first.setdefault(name, index)
         return columns
 
-    def _too_wide(self, head: Row, row: Row) -> None:
+    def _too_wide(self, head: TableRow, row: TableRow) -> None:
         extra = next((cell for cell in row.cells[len(head.cells) :] if cell), None)
         if extra is not None:
-            what = f"{units.counted(len(row.cells), 'cells')}, but {units.counted(len(head.cells), 'columns')}"
-            self._complain(extra.place, what, _apart_hint(self._separator))
+            message = f"{units.counted(len(row.cells), 'cells')}, but {units.counted(len(head.cells), 'columns')}"
+            self._complain(extra.place, message, _apart_hint(self._separator))
 
     def _check_sums(
         self,
-        head: Row,
-        body: list[Row],
+        head: TableRow,
+        body: list[TableRow],
         columns: dict[int, str | None],
         rates: dict[tuple[int, int], Amount],
-        sums_row: Row | None,
+        sums_row: TableRow | None,
         unit: str,
     ) -> None:
         """Leave sums out; complain of those that are none: then it is a site of an odd name, or cells miss."""
@@ -194,7 +194,7 @@ class _Reader:
                 )
             self._remarks.append(f"the last row, {_named(sums_row.cells[0])}, holds sums and is left out")
 
-    def _compare(self, row: Row, cell: Text, parts: list[Amount | None], unit: str) -> None:
+    def _compare(self, row: TableRow, cell: Text, parts: list[Amount | None], unit: str) -> None:
         stated = self._amount(cell, unit)
         if stated is None:
             return
@@ -202,10 +202,10 @@ class _Reader:
         real = sum((Fraction(part.rate) for part in amounts), Fraction(0))
         if abs(Fraction(stated.rate if stated.number else 0) - real) > SUM_TOLERANCE * real:
             is_ = total(amounts) if amounts else "0"
-            what = f"{_named(row.cells[0])}: {stated} does not match the cells, which sum to {is_}"
-            self._complain(cell.place, what, "correct the cells or the sum; a site may not have such a name")
+            message = f"{_named(row.cells[0])}: {stated} does not match the cells, which sum to {is_}"
+            self._complain(cell.place, message, "correct the cells or the sum; a site may not have such a name")
 
-    def _head(self, row: Row) -> str:
+    def _head(self, row: TableRow) -> str:
         """Read the heads of lines; return the unit."""
         if _DESTINATION.match(row.cells[0]) and _SOURCE.match(row.cells[1]):
             self._complain(row.cells[0].place, "the destination comes first", "make the source the first column")
@@ -213,17 +213,17 @@ class _Reader:
 
     def _unit(self, cell: Text, *, needed: bool) -> str:
         """Return the unit that a head names, or that of the option."""
-        named, given = units.rate_units(cell), self._options.unit
-        if len(named) > 1 or (named and given and named[0] != given):
-            what = f"the head names {' and '.join(named)}" + (f", the option {given}" if given else "")
-            self._complain(cell.place, what, "keep one of them")
-        elif not named and not given and _UNIT_LIKE.search(cell):
-            what = f"{values.shown(cell)!r} names no known unit"
-            self._complain(cell.place, what, "write Gb/s, GB/s or MiB/s there, or give --unit Gb/s")
-        elif needed and not named and not given:
-            what = "the matrix has no unit"
-            self._complain(cell.place, what, "write it into the corner cell, or give --unit Gb/s")
-        return named[0] if named else given
+        named, of_option = units.rate_units(cell), self._options.unit
+        if len(named) > 1 or (named and of_option and named[0] != of_option):
+            message = f"the head names {' and '.join(named)}" + (f", the option {of_option}" if of_option else "")
+            self._complain(cell.place, message, "keep one of them")
+        elif not named and not of_option and _UNIT_LIKE.search(cell):
+            message = f"{values.shown(cell)!r} names no known unit"
+            self._complain(cell.place, message, "write Gb/s, GB/s or MiB/s there, or give --unit Gb/s")
+        elif needed and not named and not of_option:
+            message = "the matrix has no unit"
+            self._complain(cell.place, message, "write it into the corner cell, or give --unit Gb/s")
+        return named[0] if named else of_option
 
     def _amount(self, cell: Text, unit: str) -> Amount | None:
         try:
@@ -245,11 +245,11 @@ class _Reader:
         if not source or not destination:
             return  # complained of
         if source == destination:
-            what = f"{source} is both source and destination"
-            self._complain(cell.place, what, "leave it empty: source and destination must differ")
+            message = f"{source} is both source and destination"
+            self._complain(cell.place, message, "leave it empty: source and destination must differ")
         elif link in self._links:
-            what = f"{source} to {destination} appears twice, first in line {self._links[link][1]}"
-            self._complain(cell.place, what, "add up their rates, and keep one")
+            message = f"{source} to {destination} appears twice, first in line {self._links[link][1]}"
+            self._complain(cell.place, message, "add up their rates, and keep one")
         elif len(self._links) == MOST_LINKS:
             self._complain(cell.place, f"there are more than {MOST_LINKS} links", "split it into several menus")
         self._links.setdefault(link, (amount, cell.place.line))
@@ -275,7 +275,7 @@ def _is_number(text: str) -> bool:
     return text[:1].isdigit() or text[:1] in {"", "+", "-", "."} or text.lower() in cells.BLANK
 
 
-def _are_lines(rows: list[Row]) -> bool:
+def _are_lines(rows: list[TableRow]) -> bool:
     """Tell lines from a matrix: most rows but the head have a name in the second cell, not a number or nothing."""
     body = rows[1:10] or rows
     named = sum(1 for row in body if len(row.cells) >= 2 and not _is_number(row.cells[1]))
@@ -293,7 +293,7 @@ def _apart_hint(separator: str) -> str:
     return f"{apart}; a cell that holds {separator!r} needs quotation marks" if separator != "," else apart
 
 
-def _count(row: Row, separator: str) -> tuple[str, str]:
+def _count(row: TableRow, separator: str) -> tuple[str, str]:
     count = len(row.cells)
     last = row.cells[2:]
     if separator == "," and len(last) > 1 and all(re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?", text) for text in last):

@@ -2,7 +2,7 @@
 
 An include is another file whose mappings are merged below the menu's: what the menu says itself counts first,
 `exclude` and `accept` are joined, and two includes that say the same key are an error. Paths count from the file
-that names them. A `Reading` is one reading of a menu: it knows the zone, and collects the problems of all files,
+that names them. A `MenuReader` reads one menu once: it knows the zone, and collects the problems of all files,
 so that a person gets them at once.
 """
 
@@ -33,7 +33,7 @@ _ASKS = {"rate", "volume", "keep"}
 _URL = re.compile(r"(?<!\S)(?:(?!://)\S)++://\S++")
 
 
-class Reading:
+class MenuReader:
     """What is shared while one menu is read; complaints are collected, so that a person gets all at once."""
 
     def __init__(self, name: str, load: Load | None) -> None:
@@ -45,7 +45,7 @@ class Reading:
         self._files = 0
         self._listings: dict[str, Listing | None] = {}
         self._dids: dict[str, list[Text]] = {}
-        self._seen: set[Problem] = set()
+        self._noted: set[Problem] = set()
         self._digest = hashlib.sha256()
 
     @property
@@ -56,8 +56,8 @@ class Reading:
     def complain(self, place: Place, message: str, hint: str) -> None:
         """Note a problem; the same one is noted once (an anchor may repeat it)."""
         problem = Problem(place.file, place.line, safe(message), safe(hint), column=place.column)
-        if problem not in self._seen:
-            self._seen.add(problem)
+        if problem not in self._noted:
+            self._noted.add(problem)
             self.problems.append(problem)
 
     def document(self, data: bytes) -> Map | None:
@@ -124,8 +124,8 @@ class Reading:
             rows = []
         for row in rows[1:]:
             if len(row.cells) > len(head):
-                what = f"{units.counted(len(row.cells), 'cells')}, but {units.counted(len(head), 'columns')}"
-                complain(row.cells[len(head)].place, what, "quote cells with commas")
+                message = f"{units.counted(len(row.cells), 'cells')}, but {units.counted(len(head), 'columns')}"
+                complain(row.cells[len(head)].place, message, "quote cells with commas")
             else:
                 links.append(Map([(k, v) for k, v in zip(head, row.cells, strict=False) if v], row.place))
         if data is not None and not links and not complain:
@@ -162,13 +162,15 @@ class Reading:
 
     def _with_includes(self, own: Map, chain: tuple[str, ...]) -> Map:
         """Return a mapping with what it includes below it: what it says itself counts first."""
-        given = own.get("include")
-        files = given if isinstance(given, Seq) else [] if given is None else [given]
+        include = own.get("include")
+        files = include if isinstance(include, Seq) else [] if include is None else [include]
         result = own
         for file in files:
             if not isinstance(file, Text) or not file:
                 self.complain(
-                    given.place if given else own.place, "`include`: expected a file", "write the path of a file"
+                    include.place if include else own.place,
+                    "`include`: expected a file",
+                    "write the path of a file",
                 )
                 continue
             path = path_of(file)
@@ -235,8 +237,8 @@ def path_of(file: Text) -> str:
 
 def _joined(first: Seq, second: Seq) -> list[nodes.Node]:
     """Return both lists; what is from a file that was included on two ways is there once."""
-    places = {one.place for one in first}
-    return [*first, *(one for one in second if one.place not in places)]
+    places = {item.place for item in first}
+    return [*first, *(item for item in second if item.place not in places)]
 
 
 def safe(text: str) -> str:

@@ -37,9 +37,9 @@ class Text(str):
 
     def __new__(cls, text: str, place: Place) -> Text:
         """Take the text and where it stands."""
-        made = super().__new__(cls, text)
-        made.place = place
-        return made
+        self = super().__new__(cls, text)
+        self.place = place
+        return self
 
 
 _NOTHING: Mapping[str, Place] = {}
@@ -64,7 +64,7 @@ class Map(dict[str, "Node"]):
 
     def place_of(self, key: str) -> Place:
         """Return where a key stands, also one that was cut, or the mapping where there is no such key."""
-        written = next((one for one in self if one == key), None)
+        written = next((name for name in self if name == key), None)
         return written.place if isinstance(written, Text) else self.cut.get(key, self.place)
 
 
@@ -137,8 +137,8 @@ def texts(node: Node) -> Iterator[Text]:
     """Yield all scalars of a node that are values, not keys."""
     if isinstance(node, Text):
         yield node
-    for one in node.values() if isinstance(node, Map) else node if isinstance(node, Seq) else ():
-        yield from texts(one)
+    for inner in node.values() if isinstance(node, Map) else node if isinstance(node, Seq) else ():
+        yield from texts(inner)
 
 
 def child(node: Node, key: str) -> Map:
@@ -175,9 +175,9 @@ def _composed(data: bytes, file: str, complain: Complain) -> _Composer | None:
         return None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = ", ".join(part for part in (error.context, error.problem) if part)
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
         place = Place(file, mark.line + 1, mark.column + 1) if mark else Place(file, 1)
-        complain(place, f"this is not YAML: {what}", "fix the syntax")
+        complain(place, f"this is not YAML: {reason}", "fix the syntax")
         return None
     return composer
 
@@ -273,7 +273,7 @@ class _Composer:
         self._put(node, 1)
 
     def _alias(self, anchor: str, place: Place) -> None:
-        if any(one.anchor == anchor for one in self._open):
+        if any(holder.anchor == anchor for holder in self._open):
             self._complain(
                 place, f"*{anchor} is inside the anchor that it names", "an anchor cannot contain itself"
             )
@@ -335,12 +335,12 @@ class _Composer:
         """Return the mapping with its merges: its own keys first, then those of the earlier merge."""
         merged: dict[str, tuple[Text, Node]] = {str(key): (key, value) for key, value in done.entries}
         for merge in done.merges:
-            for one in merge if isinstance(merge, Seq) else (merge,):
-                if not isinstance(one, Map):
+            for other in merge if isinstance(merge, Seq) else (merge,):
+                if not isinstance(other, Map):
                     self._complain(
                         done.keys["<<"], "<< can merge only mappings", "write `<<: *anchor` of a mapping"
                     )
                     continue
-                for key, value in one.entries():
+                for key, value in other.entries():
                     merged.setdefault(str(key), (key, value))
         return Map(merged.values(), done.place)

@@ -35,12 +35,12 @@ class RoundTrip:
 
     def replace_scalars(self, new: Mapping[Position, str]) -> None:
         """Put other texts in the place of scalars; quotes and anchors stay."""
-        made: dict[Position, object] = {}  # one object for an anchor and its aliases
+        replaced: dict[Position, object] = {}  # one object for an anchor and its aliases
         for holder, key in _scalars(self.root, set()):
             line, column = holder.lc.value(key) if hasattr(holder, "items") else holder.lc.item(key)
             position = line + 1, column + 1
             if position in new:
-                holder[key] = made.setdefault(position, _like(holder[key], new[position]))
+                holder[key] = replaced.setdefault(position, _like(holder[key], new[position]))
 
     def comment_out(self, holder: Commented, keys: Sequence[str], new: Commented = None) -> None:
         """Make a comment of some keys of a mapping, and put those of another mapping in their place."""
@@ -100,8 +100,8 @@ def parse(text: str) -> Commented:
     try:
         return _yaml().load(text)
     except YAMLError as error:
-        what = str(error).splitlines()[0]
-        raise UsageError(f"the menu cannot be changed: {what}", "write it in plainer YAML") from None
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"the menu cannot be changed: {reason}", "write it in plainer YAML") from None
 
 
 def _yaml() -> Commented:
@@ -117,27 +117,27 @@ def _yaml() -> Commented:
     return yaml
 
 
-def _scalars(node: Commented, seen: set[int]) -> Iterator[tuple[Commented, Commented]]:
+def _scalars(node: Commented, visited: set[int]) -> Iterator[tuple[Commented, Commented]]:
     """Yield every scalar once for each place that it has: what holds it, and its key or number there."""
-    if id(node) in seen:
+    if id(node) in visited:
         return
-    seen.add(id(node))
+    visited.add(id(node))
     for key, value in list(node.items() if hasattr(node, "items") else enumerate(node)):
         if isinstance(value, str):
             yield node, key
         elif hasattr(value, "lc"):
-            yield from _scalars(value, seen)
+            yield from _scalars(value, visited)
 
 
 def _like(old: str, text: str) -> str:
     """Return another text with the quotes and the anchor of an old one."""
     if not hasattr(old, "yaml_anchor"):
         return text
-    made: Any = type(old)(text)
+    scalar: Any = type(old)(text)
     anchor = old.yaml_anchor()
     if anchor is not None:
-        made.yaml_set_anchor(anchor.value, always_dump=anchor.always_dump)
-    return str(made) if not isinstance(made, str) else made
+        scalar.yaml_set_anchor(anchor.value, always_dump=anchor.always_dump)
+    return str(scalar) if not isinstance(scalar, str) else scalar
 
 
 def _indents(node: Commented) -> Iterator[tuple[str, int]]:
@@ -172,7 +172,7 @@ def _comments(text: str) -> Iterator[str]:
 
 def _flat(comment: Commented) -> Iterator[Commented]:
     if isinstance(comment, list):
-        for one in comment:
-            yield from _flat(one)
+        for part in comment:
+            yield from _flat(part)
     elif comment is not None:
         yield comment

@@ -30,10 +30,12 @@ def scaled(draft: MenuDraft, factor: Fraction, scenario: str = "", link: str = "
     """
     chosen = {flow.key for flow in draft.preview.flows if _meant(flow, scenario, link)}
     if not chosen:
-        what = " and ".join(f"{noun} {name!r}" for noun, name in (("scenario", scenario), ("link", link)) if name)
+        subject = " and ".join(
+            f"{noun} {name!r}" for noun, name in (("scenario", scenario), ("link", link)) if name
+        )
         near = [flow for flow in draft.preview.flows if not scenario or flow.scenario == scenario] if link else []
-        known = sorted({str(flow.link) for flow in near} or {flow.scenario for flow in draft.preview.flows})
-        raise UsageError(f"the menu has no {what}", f"{'links' if near else 'scenarios'}: {units.some(known)}")
+        names = sorted({str(flow.link) for flow in near} or {flow.scenario for flow in draft.preview.flows})
+        raise UsageError(f"the menu has no {subject}", f"{'links' if near else 'scenarios'}: {units.some(names)}")
     _refuse_elsewhere([flow for flow in draft.preview.flows if flow.key in chosen], draft)
     wanted = tuple(_times(flow, float(factor)) if flow.key in chosen else flow for flow in draft.preview.flows)
     meant: dict[Place, Text] = {}
@@ -73,11 +75,11 @@ def _read(text: str, new: Mapping[Position, str]) -> Node | None:
     return None if root is None else changed(root)
 
 
-def compare(wanted: Iterable[Flow], made: Iterable[Flow]) -> None:
+def compare(wanted: Iterable[Flow], read_again: Iterable[Flow]) -> None:
     """Raise UsageError when a scaled menu does not have the rates that it should have."""
-    for flow, other in zip(wanted, made, strict=True):
-        same = flow.key == other.key and near(flow.rate, other.rate) and flow.shape == other.shape
-        if not (same and same_goal(flow, other)):
+    for flow, again in zip(wanted, read_again, strict=True):
+        same = flow.key == again.key and near(flow.rate, again.rate) and flow.shape == again.shape
+        if not (same and same_goal(flow, again)):
             raise UsageError(f"the rate of {flow.key} cannot be scaled alone, with its shape", EXPAND)
 
 
@@ -105,8 +107,8 @@ def _amounts(draft: MenuDraft, scenario: str, link: str) -> Iterator[tuple[Text,
         here = scenario in {"", name}
         if here and link and entry.links:
             chosen = set(_entries(draft, name, link))
-            for index, one in enumerate(entry.links):
-                yield from ((text, index in chosen) for text in _amounts_of(one))
+            for index, link_entry in enumerate(entry.links):
+                yield from ((text, index in chosen) for text in _amounts_of(link_entry))
         else:
             links = [str(flow.link) for flow in draft.preview.flows if flow.scenario == name]
             meant = here and _all_or_none(links, link, name)
@@ -120,7 +122,7 @@ def _entries(draft: MenuDraft, name: str, link: str) -> Iterator[int]:
     scenario = document.scenarios[name]
     for index, entry in enumerate(scenario.links or ()):
         levels = (entry, scenario, document.defaults)
-        service = next((one.through for one in levels if one is not None and one.through is not None), DEFAULT)
+        service = next((level.through for level in levels if level and level.through), DEFAULT)
         if entry.from_ is None or entry.to is None:
             continue
         pairs = [(a, b) for a in endpoints.rses(entry.from_, service) for b in endpoints.rses(entry.to, service)]

@@ -10,7 +10,7 @@ from pydantic_core import core_schema
 
 from dc_inject.menu import fields as f
 from dc_inject.menu import validation, values
-from dc_inject.menu.includes import Reading
+from dc_inject.menu.includes import MenuReader
 from dc_inject.menu.nodes import Map, Node, Seq, Text
 from dc_inject.menu.validation import MenuModel
 from dc_inject.menu.values import WrongError
@@ -123,7 +123,7 @@ def _mode(value: Node) -> Node:
 ControlMode = Annotated[ControlEntry, BeforeValidator(_mode, json_schema_input_type=ControlEntry | f.ControlMode)]
 
 
-class Overrides(MenuModel):
+class Settings(MenuModel):
     """What may be said for the whole menu (under `defaults`), for a scenario or for a link."""
 
     through: f.Through | None = Field(None, description="The service that moves the bytes")
@@ -145,13 +145,13 @@ class Overrides(MenuModel):
     jobs: Jobs | None = None
 
 
-class Defaults(Overrides):
+class Defaults(Settings):
     """What holds where nothing else is said."""
 
     cycle: f.CycleLength | None = Field(None, description="Length of a cycle, the same in all menus of a campaign")
 
 
-class Windowed(Overrides):
+class Windowed(Settings):
     """What may have a window of its own, inside of the menu's."""
 
     start: f.Moment | None = Field(None, description="Begin, if later than the menu's")
@@ -161,8 +161,8 @@ class Windowed(Overrides):
 class LinkEntry(Windowed):
     """One link with its rate."""
 
-    from_: f.OneEndpoint | None = Field(alias="from", description="Source: an RSE, an expression, or a URL prefix")
-    to: f.OneEndpoint | None = Field(description="Destination: an RSE, an expression, or a URL prefix")
+    from_: f.OneEnd | None = Field(alias="from", description="Source: an RSE, an expression, or a URL prefix")
+    to: f.OneEnd | None = Field(description="Destination: an RSE, an expression, or a URL prefix")
     rate: f.Rate | None = Field(None, description="Rate of this link")
     volume: f.Amount | None = Field(None, description="Bytes in all, each dataset or file once in the scenario")
     keep: f.Amount | None = Field(None, description="Bytes that are kept on their way")
@@ -203,11 +203,9 @@ class Scenario(Windowed):
     """A named group of links: `from`, `to` and `rate`, or `mesh` and `rate`, or `links`."""
 
     description: f.Prose = ""
-    from_: f.SomeEndpoints | None = Field(
-        None, alias="from", description="Sources: one, a list, or a map of shares"
-    )
-    to: f.SomeEndpoints | None = Field(None, description="Destinations: one, a list, or a map of shares")
-    mesh: f.MeshEndpoints | None = Field(
+    from_: f.SharedEnds | None = Field(None, alias="from", description="Sources: one, a list, or a map of shares")
+    to: f.SharedEnds | None = Field(None, description="Destinations: one, a list, or a map of shares")
+    mesh: f.MeshEnds | None = Field(
         None, description="RSEs of which every ordered pair is a link, in equal shares"
     )
     rate: f.Rate | None = Field(None, description="Rate of all links together")
@@ -319,9 +317,9 @@ PARTS: dict[str, type[MenuModel]] = {
 }
 
 
-def validate(data: Map, reading: Reading) -> Document | None:
+def validate(data: Map, reader: MenuReader) -> Document | None:
     """Read a mapping as a menu; problems are noted, and what is right is returned, None if that is nothing."""
-    return validation.validated(Document, reading.with_links(data), reading, PARTS)
+    return validation.validated(Document, reader.with_links(data), reader, PARTS)
 
 
 class _JsonSchema(GenerateJsonSchema):

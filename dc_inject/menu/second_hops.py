@@ -29,8 +29,8 @@ def second(
     services = {flow.link.through for flow in flows}
     if len(services) > 1:
         names = titles(service for service in SERVICES.values() if service.name in services)
-        what = f"`then`: what lands comes through {names}"
-        complain(entry.place, what, "write a scenario for each service")
+        message = f"`then`: what lands comes through {names}"
+        complain(entry.place, message, "write a scenario for each service")
         return []
     service = SERVICES[services.pop()]
     into: dict[str, list[Flow]] = {}
@@ -55,10 +55,10 @@ def check_one_way(flows: Iterable[Flow], complain: Complain) -> None:
         others = flows_from.setdefault((flow.scenario, flow.link.source, flow.link.through), [])
         for other in others:
             if other.link != flow.link and other.start < flow.end and flow.start < other.end:
-                what = f"`then`: what lands at {flow.link.source} in the scenario {flow.scenario} goes on to "
-                what += f"{other.link.destination} at the same time, by {other.menu}:{other.line}"
+                message = f"`then`: what lands at {flow.link.source} in the scenario {flow.scenario} goes on to "
+                message += f"{other.link.destination} at the same time, by {other.menu}:{other.line}"
                 hint = "give the scenarios two names, or the menus windows that do not overlap"
-                complain(Place(flow.menu, flow.line), what, hint)
+                complain(Place(flow.menu, flow.line), message, hint)
         others.append(flow)
 
 
@@ -81,28 +81,28 @@ def _targets(
                 complain(last.place, f"`then`: {place} is where the first hop ends", "name another RSE")
             elif place in into:
                 yield place, ends[0]
-            elif first is not None and not any(endpoints.is_open(one) for one in into):
+            elif first is not None and not any(endpoints.is_open(destination) for destination in into):
                 hint = f"destinations: {units.some(sorted(into))}"
                 complain(first.place, f"`then`: {place} is not a destination of the scenario", hint)
 
 
 def _onward(name: str, entry: ThenEntry, link: Link, first: Iterable[Flow], whole: float | None) -> Flow:
-    some = list(first)
-    rate = sum(flow.rate for flow in some)
+    first_hops = list(first)
+    rate = sum(flow.rate for flow in first_hops)
     return replace(
-        some[0],
+        first_hops[0],
         scenario=name,
         link=link,
         rate=rate if whole is None or entry.rate is None else entry.rate * rate / whole,
         shape=None,
         goal=SecondHop(),
-        start=min(flow.start for flow in some),
-        end=max(flow.end for flow in some),
+        start=min(flow.start for flow in first_hops),
+        end=max(flow.end for flow in first_hops),
         datasets=FileFilter(landed=name) if link.service.takes_files else DatasetFilter((), landed=name),
-        activity=entry.activity or some[0].activity,
-        lifetime_min=min(flow.lifetime_min for flow in some),
-        lifetime_max=max(flow.lifetime_max for flow in some),
-        dwell=max(flow.dwell for flow in some),
+        activity=entry.activity or first_hops[0].activity,
+        lifetime_min=min(flow.lifetime_min for flow in first_hops),
+        lifetime_max=max(flow.lifetime_max for flow in first_hops),
+        dwell=max(flow.dwell for flow in first_hops),
         overhead=0.0,
         slices=None,
         menu=entry.place.file,

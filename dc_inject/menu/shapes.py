@@ -23,7 +23,7 @@ _WAYS = ("constant", "ramp", "steps", "burst", "daily")
 _BESIDE = {"from": "ramp", "hold": "steps", "repeat": "steps", "pause": "burst", "low": "burst"}
 
 
-def made(terms: Terms, rate: float, zone: ZoneInfo, complain: Complain) -> Shape | None:
+def build_shape(terms: Terms, rate: float, zone: ZoneInfo, complain: Complain) -> Shape | None:
     """Return the shape of a rate, or None for a constant one, and after complaints.
 
     `rate` (bytes per second) is what levels that are told as rates are parts of.
@@ -51,8 +51,8 @@ def _is_one(entry: ShapeEntry, complain: Complain) -> bool:
     if not ways and entry.keys:
         return False  # an unknown key, perhaps: complained of
     if len(ways) != 1:
-        what = f"the shape has {' and '.join(f'`{way}`' for way in ways)}" if ways else "the shape is empty"
-        complain(entry.place, what, "write one of `ramp`, `steps`, `burst` and `daily`, or `shape: constant`")
+        message = f"the shape has {' and '.join(f'`{way}`' for way in ways)}" if ways else "the shape is empty"
+        complain(entry.place, message, "write one of `ramp`, `steps`, `burst` and `daily`, or `shape: constant`")
         return False
     for key, way in _BESIDE.items():
         if entry.written(key) and not entry.written(way):
@@ -70,15 +70,15 @@ class _Levels:
         self._rate = rate
         self._complain = complain
 
-    def told(self, key: str, *levels: Level | None, otherwise: float = 0.0) -> list[float]:
+    def as_fractions(self, key: str, *levels: Level | None, otherwise: float = 0.0) -> list[float]:
         """Return levels as parts of the rate, which is the highest."""
         parts = []
         for level in levels:
             part = otherwise if level is None else level.part
             if level is not None and level.rate is not None:
                 if rates.exceeds(level.rate, self._rate):
-                    what = f"{units.format_rate(level.rate)} is above the rate, {units.format_rate(self._rate)}"
-                    self.complain(key, what, "`rate` is the highest level of a shape: raise it")
+                    message = f"{units.format_rate(level.rate)} is above the rate, {units.format_rate(self._rate)}"
+                    self.complain(key, message, "`rate` is the highest level of a shape: raise it")
                 part = min(level.rate / self._rate, 1.0)
             parts.append(part or 0.0)
         return parts
@@ -92,7 +92,7 @@ def _ramp(levels: _Levels, start: datetime) -> Shape | None:
     entry = levels.entry
     if entry.ramp is None:
         return None
-    (low,) = levels.told("from", entry.from_)
+    (low,) = levels.as_fractions("from", entry.from_)
     return Shape(start, (Point(timedelta(0), low), Point(entry.ramp, 1.0)), kind="ramp")
 
 
@@ -115,7 +115,7 @@ def _steps(levels: _Levels, start: datetime) -> Shape | None:
             f"write one time, or {more}",
         )
         return None
-    shape = _stairs(start, levels.told("steps", *entry.steps), held, "steps")
+    shape = _stairs(start, levels.as_fractions("steps", *entry.steps), held, "steps")
     return shape if entry.repeat else Shape(start, shape.points, kind="steps")
 
 
@@ -127,7 +127,7 @@ def _pulses(levels: _Levels, start: datetime) -> Shape | None:
         if not entry.written("pause"):
             levels.complain("burst", "there is no `pause`", "say how long it is: `pause: 1 h`")
         return None
-    (low,) = levels.told("low", entry.low)
+    (low,) = levels.as_fractions("low", entry.low)
     return _stairs(start, [1.0, low], [entry.burst, entry.pause], "pulses")
 
 
@@ -140,7 +140,7 @@ def _daily(levels: _Levels, start: datetime) -> Shape | None:
     if len(daily) == 1:
         levels.complain("daily", "there is only one time", 'write two or more: {"06:00": 30 %, "12:00": 100 %}')
         return None
-    parts = levels.told("daily", *(level for _, level in daily))
+    parts = levels.as_fractions("daily", *(level for _, level in daily))
     points = [Point(at, part) for (at, _), part in zip(daily, parts, strict=True)]
     first, last = points[0], points[-1]
     midnight = last.level + (first.level - last.level) * ((DAY - last.at) / (DAY - last.at + first.at))
@@ -199,12 +199,12 @@ def _fits(shape: Shape, window: timedelta, entry: ShapeEntry, complain: Complain
     if window <= timedelta(0):
         return False
     if shape.period is not None and window / shape.period > MOST_ROUNDS:
-        what = f"the shape comes {window // shape.period} times within its window"
-        complain(entry.place, what, f"write longer times: at most {MOST_ROUNDS} are possible")
+        message = f"the shape comes {window // shape.period} times within its window"
+        complain(entry.place, message, f"write longer times: at most {MOST_ROUNDS} are possible")
         return False
     if shape.period is None and last >= window:
-        what = f"the shape needs {units.format_duration(last)} to its highest level, and its window is "
-        complain(entry.place, what + units.format_duration(window), "shorten its times, or lengthen the window")
+        message = f"the shape needs {units.format_duration(last)} to its highest level, and its window is "
+        complain(entry.place, message + units.format_duration(window), "shorten its times, or lengthen the window")
         return False
     return True
 

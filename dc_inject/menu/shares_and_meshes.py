@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from dc_inject.menu import second_hops, shapes
 from dc_inject.menu.endpoints import EndpointResolver
-from dc_inject.menu.fields import Endpoints
+from dc_inject.menu.fields import LinkEnds
 from dc_inject.menu.nodes import Complain, Place
 from dc_inject.menu.schema import Document, LinkEntry, Scenario
 from dc_inject.menu.terms import Terms, terms
@@ -63,17 +63,17 @@ class FlowWriter:
         """Return the flows of all scenarios, in the menu's order."""
         flows: list[Flow] = []
         for name, scenario in self._document.scenarios.items():
-            made = list(self._scenario(name, scenario))
-            if scenario.then is not None and any(flow.slices for flow in made):
+            first_hops = list(self._scenario(name, scenario))
+            if scenario.then is not None and any(flow.slices for flow in first_hops):
                 hint = "second hops need whole datasets: write `datasets: {slices: no}` there"
                 self._complain(scenario.at("then"), "`slices` cannot go with `then`", hint)
-            onward = second_hops.second(name, scenario, made, self._endpoints, self._complain)
+            onward = second_hops.second(name, scenario, first_hops, self._endpoints, self._complain)
             if scenario.then is not None and scenario.then.tape_agreed is not None:
                 self.tape_agreed |= {flow.link.destination: scenario.then.tape_agreed for flow in onward}
-            for flow in (*made, *onward):
+            for flow in (*first_hops, *onward):
                 if len(flows) == MOST_LINKS:
-                    what = f"the menu has more than {MOST_LINKS} links"
-                    self._complain(scenario.place, what, "split it into several menus")
+                    message = f"the menu has more than {MOST_LINKS} links"
+                    self._complain(scenario.place, message, "split it into several menus")
                     return tuple(flows)
                 flows.append(flow)
         return tuple(flows)
@@ -81,8 +81,10 @@ class FlowWriter:
     def _scenario(self, name: str, scenario: Scenario) -> Iterator[Flow]:
         ways = [way for way, keys in _WAYS.items() if any(map(scenario.written, keys))]
         if len(ways) != 1:
-            what = f"the scenario has {' and '.join(ways)}" if ways else "the scenario has no links"
-            self._complain(scenario.place, what, "write `from`, `to` and `rate`, or `mesh` and `rate`, or `links`")
+            message = f"the scenario has {' and '.join(ways)}" if ways else "the scenario has no links"
+            self._complain(
+                scenario.place, message, "write `from`, `to` and `rate`, or `mesh` and `rate`, or `links`"
+            )
         elif scenario.written("links"):
             yield from self._links(name, scenario)
         else:
@@ -158,7 +160,7 @@ class FlowWriter:
         above = () if defaults is None else (defaults,)
         return terms(self._document, (*levels, *above), levels[0].place, self._complain)
 
-    def _weights(self, ends: Endpoints, service: Service) -> dict[str, float]:
+    def _weights(self, ends: LinkEnds, service: Service) -> dict[str, float]:
         """Return RSEs with their shares: those of a map, divided among the RSEs of an expression; else 1 each."""
         weights: dict[str, float] = {}
         written: set[str] = set()
@@ -175,7 +177,7 @@ class FlowWriter:
             written.add(end.text)
         return weights
 
-    def _products(self, sources: Endpoints, destinations: Endpoints, service: Service, place: Place) -> Pairs:
+    def _products(self, sources: LinkEnds, destinations: LinkEnds, service: Service, place: Place) -> Pairs:
         """Return all pairs but self-pairs, with the products of their shares."""
         left, right = self._weights(sources, service), self._weights(destinations, service)
         if self._too_many(len(left) * len(right), place):
@@ -187,14 +189,14 @@ class FlowWriter:
             if (a != b or self._endpoints.is_open(a)) and left[a] * right[b] != 0
         }
         if left and right and not pairs:
-            one = next(iter(left))
-            what = (
-                f"{one} is both source and destination" if set(left) == set(right) else "the shares leave no link"
+            end = next(iter(left))
+            message = (
+                f"{end} is both source and destination" if set(left) == set(right) else "the shares leave no link"
             )
-            self._complain(place, what, "source and destination must differ, with a share above 0")
+            self._complain(place, message, "source and destination must differ, with a share above 0")
         return pairs
 
-    def _mesh(self, ends: Endpoints, service: Service) -> Pairs:
+    def _mesh(self, ends: LinkEnds, service: Service) -> Pairs:
         """Return every ordered pair, in equal shares."""
         names = list(self._weights(ends, service))
         if self._too_many(len(names) ** 2, ends[0].place):
@@ -260,10 +262,10 @@ def _flow(
 
 def _asked(entry: Scenario | LinkEntry, terms: Terms, zone: ZoneInfo, complain: Complain) -> _Ask | None:
     """Return what an entry asks for; None when that cannot be understood, which is complained of."""
-    given = [key for key in ("volume", "keep", "again") if getattr(entry, key)]
-    if len(given) > 1:
-        what = f"`{given[1]}` cannot go with `{given[0]}`"
-        complain(entry.at(given[1]), what, "write one of them, beside `rate`")
+    goals = [key for key in ("volume", "keep", "again") if getattr(entry, key)]
+    if len(goals) > 1:
+        message = f"`{goals[1]}` cannot go with `{goals[0]}`"
+        complain(entry.at(goals[1]), message, "write one of them, beside `rate`")
         return None
     goal: Goal | None = None
     if entry.volume is not None:
@@ -273,13 +275,15 @@ def _asked(entry: Scenario | LinkEntry, terms: Terms, zone: ZoneInfo, complain: 
     elif entry.again:
         goal = Recycle()
         if not terms.service.unique:
-            what = f"`again` has no effect: through {terms.service.title} the same {terms.service.items} may go "
-            what += "out again at once"
-            complain(entry.at("again"), what, "remove it")
+            message = (
+                f"`again` has no effect: through {terms.service.title} the same {terms.service.items} may go "
+            )
+            message += "out again at once"
+            complain(entry.at("again"), message, "remove it")
     rate = entry.rate if entry.rate is not None else _even(entry, terms, complain)
     if rate is None:
         return None
-    return _Ask(rate, shapes.made(terms, rate, zone, complain), goal)
+    return _Ask(rate, shapes.build_shape(terms, rate, zone, complain), goal)
 
 
 def _even(entry: Scenario | LinkEntry, terms: Terms, complain: Complain) -> float | None:
@@ -297,8 +301,8 @@ def _even(entry: Scenario | LinkEntry, terms: Terms, complain: Complain) -> floa
         complain(entry.place, "`rate` is missing", hint)
         return None
     if terms.shape is not None and not terms.shape.constant:
-        what = "the shape has no `rate`"
-        complain(entry.at("volume"), what, "add `rate: ...`, or write `shape: constant`")
+        message = "the shape has no `rate`"
+        complain(entry.at("volume"), message, "add `rate: ...`, or write `shape: constant`")
     start, end = terms.flow.start, terms.flow.end
     if entry.volume is None or start.year < 2000 or end.year >= 2200 or start >= end:
         return math.nan

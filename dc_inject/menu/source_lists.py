@@ -114,8 +114,8 @@ class _Reader:
                 self._note(place, *values.explain(error))
                 continue
             if file.name in lines:
-                what = f"the file appears twice, first in line {lines[file.name]}"
-                self._note(place, what, "keep one of them")
+                message = f"the file appears twice, first in line {lines[file.name]}"
+                self._note(place, message, "keep one of them")
             else:
                 lines[file.name] = entry.line
                 files.append(file)
@@ -151,15 +151,15 @@ class _Reader:
                     continue
                 place = Place(self._file, rows.line_num)
                 if len(row) > len(heads) > 0:
-                    what = f"{units.counted(len(row), 'cells')}, but {units.counted(len(heads), 'columns')}"
-                    self._note(place, what, "quote cells with commas")
+                    message = f"{units.counted(len(row), 'cells')}, but {units.counted(len(heads), 'columns')}"
+                    self._note(place, message, "quote cells with commas")
                 elif heads:
                     yield _of_cells(place.line, {k: cell.strip() for k, cell in zip(heads, row, strict=False)})
                 else:
                     heads = _heads(row)
                     if len(set(heads) & set(_NAMES)) != 1 or any(heads.count(key) > 1 for key in _KEYS):
-                        what = f"the columns are {values.shown(', '.join(heads))}"
-                        self._note(place, what, "begin with a line `url,size,checksum`")
+                        message = f"the columns are {values.shown(', '.join(heads))}"
+                        self._note(place, message, "begin with a line `url,size,checksum`")
                         return
         except csv.Error as error:
             self._note(Place(self._file, rows.line_num), f"this is not CSV: {error}", "fix the syntax")

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from dc_inject.menu.nodes import Complain, Place
-from dc_inject.menu.schema import Datasets, Defaults, Document, Overrides, ShapeEntry, Windowed
+from dc_inject.menu.schema import Datasets, Defaults, Document, Settings, ShapeEntry, Windowed
 from dc_inject.menu.validation import MenuModel
 from dc_inject.model import Control, DatasetFilter, FileFilter, Flow, JobOptions, Link, Order, units
 from dc_inject.model.items import MARK, Slicing
@@ -35,10 +35,10 @@ class Terms(NamedTuple):
         return self.flow.link.service
 
 
-def terms(document: Document, levels: Sequence[Overrides], place: Place, complain: Complain) -> Terms:
+def terms(document: Document, levels: Sequence[Settings], place: Place, complain: Complain) -> Terms:
     """Put the terms of a link or scenario together; `levels` begin with the most special one."""
     start, end = _window(document, levels, complain)
-    said = _merged(levels)
+    settings = _merged(levels)
     lifetime = _merged(level.lifetime for level in levels)
     shortest, longest = lifetime.get("min", SHORTEST), lifetime.get("max", LONGEST)
     if shortest > longest:
@@ -47,13 +47,13 @@ def terms(document: Document, levels: Sequence[Overrides], place: Place, complai
             f"`lifetime`: min, {units.format_duration(shortest)}, is above max, {units.format_duration(longest)}",
             "write both: lifetime: {min: 1 h, max: 2 h}",
         )
-    service: Service = said.get("through", DEFAULT)
+    service: Service = settings.get("through", DEFAULT)
     if not service.takes_files:
         _refuse_keys_of_files(levels[0], complain)
-    if said.get("service_priority", 0) > HIGHEST_SERVICE_PRIORITY and not document.above_production:
+    if settings.get("service_priority", 0) > HIGHEST_SERVICE_PRIORITY and not document.above_production:
         complain(
             next(level.at("service_priority") for level in levels if level.service_priority is not None),
-            f"`service_priority` {said['service_priority']} would overtake production",
+            f"`service_priority` {settings['service_priority']} would overtake production",
             f"take {HIGHEST_SERVICE_PRIORITY} or less, or agree on it and write `above_production: true`",
         )
     flow = Flow(
@@ -69,7 +69,7 @@ def terms(document: Document, levels: Sequence[Overrides], place: Place, complai
         job=JobOptions(**_merged(level.jobs for level in levels)) if service.takes_files else None,
         slices=_slices(levels, service, complain),
         control=Control(**_merged(level.control for level in levels)),
-        **{key: said[key] for key in _AS_THEY_ARE if key in said},
+        **{key: settings[key] for key in _AS_THEY_ARE if key in settings},
     )
     return Terms(flow, next((level.shape for level in levels if level.written("shape")), None))
 
@@ -84,11 +84,11 @@ def window(document: Document) -> tuple[datetime, datetime]:
 
 def _merged(models: Iterable[MenuModel | None]) -> dict[str, Any]:
     """Return what models say together; the first one that says something counts."""
-    given = [model for model in models if model is not None]
-    return {key: value for model in reversed(given) for key, value in model if value is not None}
+    written = [model for model in models if model is not None]
+    return {key: value for model in reversed(written) for key, value in model if value is not None}
 
 
-def _window(document: Document, levels: Sequence[Overrides], complain: Complain) -> tuple[datetime, datetime]:
+def _window(document: Document, levels: Sequence[Settings], complain: Complain) -> tuple[datetime, datetime]:
     earliest, latest = window(document)
     start, end = earliest, latest
     for level in reversed(levels):
@@ -108,15 +108,22 @@ def _window(document: Document, levels: Sequence[Overrides], complain: Complain)
     return start, end
 
 
-def _slices(levels: Sequence[Overrides], service: Service, complain: Complain) -> Slicing | None:
+def _slices(levels: Sequence[Settings], service: Service, complain: Complain) -> Slicing | None:
     """Return how datasets may be cut: not at all unless the menu says so."""
-    level = next((one for one in levels if one.datasets is not None and one.datasets.slices is not None), None)
+    level = next(
+        (
+            candidate
+            for candidate in levels
+            if candidate.datasets is not None and candidate.datasets.slices is not None
+        ),
+        None,
+    )
     slices = level.datasets.slices if level is not None and level.datasets is not None else None
     if level is None or slices is None or slices.never:
         return None
     if not service.cuts:
         if not isinstance(level, Defaults):
-            able = titles(one for one in SERVICES.values() if one.cuts)
+            able = titles(candidate for candidate in SERVICES.values() if candidate.cuts)
             hint = f"{service.title} takes as many {service.items} as fit: remove `slices`"
             complain(slices.place, f"`slices` is only for links through {able}", hint)
         return None
@@ -126,7 +133,7 @@ def _slices(levels: Sequence[Overrides], service: Service, complain: Complain) -
     return None if slices.scope is None else Slicing(slices.scope, slices.name or MARK, slices.at_most or 0)
 
 
-def _datasets(levels: Sequence[Overrides], place: Place, complain: Complain) -> DatasetFilter:
+def _datasets(levels: Sequence[Settings], place: Place, complain: Complain) -> DatasetFilter:
     """Return which datasets are taken through Rucio."""
     chosen = next((level.datasets for level in levels if level.datasets and _selects(level.datasets)), None)
     if chosen is None and not any(level.written("datasets") and level.datasets is None for level in levels):
@@ -140,21 +147,21 @@ def _selects(datasets: Datasets) -> bool:
     return any(map(datasets.written, ("did", "containers", "file")))
 
 
-def _filter(chosen: Datasets, levels: Sequence[Overrides], **bounds: tuple[int, int]) -> DatasetFilter:
+def _filter(chosen: Datasets, levels: Sequence[Settings], **bounds: tuple[int, int]) -> DatasetFilter:
     """Return a filter by name with the bounds that are said, else those that are given."""
-    said = _merged(level.datasets for level in levels)
+    settings = _merged(level.datasets for level in levels)
     return DatasetFilter(
         dids=tuple(sorted({*(chosen.did or ()), *(chosen.file or ())})),
         containers=tuple(sorted(set(chosen.containers or ()))),
-        exclude=tuple(sorted(set(said.get("exclude", ())))),
-        **bounds | {key: said[key] for key in ("files", "mean_file") if key in said},
+        exclude=tuple(sorted(set(settings.get("exclude", ())))),
+        **bounds | {key: settings[key] for key in ("files", "mean_file") if key in settings},
     )
 
 
-def _files(levels: Sequence[Overrides], place: Place, complain: Complain) -> FileFilter:
+def _files(levels: Sequence[Settings], place: Place, complain: Complain) -> FileFilter:
     """Return which files are taken through FTS: of a list, of a folder, or of datasets that Rucio knows."""
-    said = _merged(level.files for level in levels)
-    pattern, size = said.get("pattern", "*"), said.get("size", ANY)
+    filters = _merged(level.files for level in levels)
+    pattern, size = filters.get("pattern", "*"), filters.get("size", ANY)
     for level in levels:
         files, datasets = level.files, level.datasets
         if files is not None and files.written("list"):
@@ -177,7 +184,7 @@ def _files(levels: Sequence[Overrides], place: Place, complain: Complain) -> Fil
     return FileFilter(pattern=pattern, size=size)
 
 
-def _refuse_keys_of_files(level: Overrides, complain: Complain) -> None:
+def _refuse_keys_of_files(level: Settings, complain: Complain) -> None:
     """Complain of files and jobs for a link or scenario that takes datasets; `defaults` may serve both."""
     able = [service for service in SERVICES.values() if service.takes_files]
     for key in ("files", "jobs"):

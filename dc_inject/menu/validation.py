@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from dc_inject.menu import nodes, values
-from dc_inject.menu.includes import Reading
+from dc_inject.menu.includes import MenuReader
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
 from dc_inject.menu.values import NotedError, WrongError
 from dc_inject.model import units
@@ -99,9 +99,9 @@ class MenuModel(BaseModel):
         for name, field in cls.model_fields.items():
             if field.is_required() and cls.key_of(name) in data.cut:
                 taken[cls.key_of(name)] = None
-        made = handler(taken)
-        made._node = data  # noqa: SLF001  its own
-        return made
+        model = handler(taken)
+        model._node = data  # noqa: SLF001  its own
+        return model
 
 
 class _Spot(NamedTuple):
@@ -113,30 +113,30 @@ class _Spot(NamedTuple):
     path: Path
 
 
-def is_from_the_future(root: Map, key: str, reading: Reading) -> bool:
+def is_from_the_future(root: Map, key: str, reader: MenuReader) -> bool:
     """Complain of a document whose `key` says a later version: nothing else about it can be judged then."""
-    given = root.get(key)
-    number = given.strip() if isinstance(given, Text) else ""
-    if not isinstance(given, Text) or not re.fullmatch("[0-9]{1,9}", number) or int(number) <= values.VERSION:
+    version = root.get(key)
+    number = version.strip() if isinstance(version, Text) else ""
+    if not isinstance(version, Text) or not re.fullmatch("[0-9]{1,9}", number) or int(number) <= values.VERSION:
         return False
     hint = f"this release reads version {values.VERSION}: install a newer one, or write `{key}: {values.VERSION}`"
-    reading.complain(given.place, f"`{key}: {number}` is from a newer dc_inject", hint)
+    reader.complain(version.place, f"`{key}: {number}` is from a newer dc_inject", hint)
     return True
 
 
-def validated(model: type[M], data: Map, reading: Reading, parts: Mapping[str, type[MenuModel]]) -> M | None:
+def validated(model: type[M], data: Map, reader: MenuReader, parts: Mapping[str, type[MenuModel]]) -> M | None:
     """Read a document as a model; every error is noted, and what is right is returned nevertheless.
 
     `parts` are the models by what hints call them. None is returned when nothing can be understood.
     """
     for _ in range(ROUNDS):
         try:
-            return model.model_validate(data, context=reading)
+            return model.model_validate(data, context=reader)
         except ValidationError as error:
             paths = []
             for details in error.errors(include_url=False):
                 spot = _spot(model, data, _path(details))
-                _note(details, spot, reading, parts)
+                _note(details, spot, reader, parts)
                 kept = _is_key(details) and spot.path == _path(details)
                 paths.append((*spot.path, _KEY) if kept else spot.path)
             data = _without(data, paths)
@@ -196,40 +196,40 @@ def _model_of(annotation: object) -> tuple[type[MenuModel] | None, bool]:
     return None, False
 
 
-def _note(details: ErrorDetails, spot: _Spot, reading: Reading, parts: Mapping[str, type[MenuModel]]) -> None:
+def _note(details: ErrorDetails, spot: _Spot, reader: MenuReader, parts: Mapping[str, type[MenuModel]]) -> None:
     """Note one error of pydantic in our words, at its place."""
     last = spot.path[-1] if spot.path else ""
-    node, wrong = _child(spot.holder, last), details.get("ctx", {}).get("error")
-    given = details["input"] if isinstance(details["input"], Text | Map | Seq) else node
-    place = given.place if isinstance(given, Text | Map | Seq) else spot.holder.place
+    node, error = _child(spot.holder, last), details.get("ctx", {}).get("error")
+    value = details["input"] if isinstance(details["input"], Text | Map | Seq) else node
+    place = value.place if isinstance(value, Text | Map | Seq) else spot.holder.place
     if details["type"] == "missing":
         example = f", such as `{last}: {spot.part.examples[str(last)]}`" if last in spot.part.examples else ""
-        reading.complain(spot.holder.place, f"`{last}` is missing", f"add `{last}: ...`{example}")
+        reader.complain(spot.holder.place, f"`{last}` is missing", f"add `{last}: ...`{example}")
     elif details["type"] == "extra_forbidden":
-        what = f"the key `{values.shown(str(last))}` is unknown here"
-        reading.complain(_place_of(spot.holder, str(last)), what, _nearest(str(last), spot.part, parts))
+        message = f"the key `{values.shown(str(last))}` is unknown here"
+        reader.complain(_place_of(spot.holder, str(last)), message, _nearest(str(last), spot.part, parts))
     elif isinstance(node, Text) and not node.strip() and isinstance(last, str) and not _is_key(details):
         where = _place_of(spot.holder, last)
-        reading.complain(where, f"`{last}` has no value", "give it one, or remove the key")
-    elif isinstance(wrong, ValueError) and not isinstance(wrong, NotedError):
-        message, hint = values.explain(wrong)
+        reader.complain(where, f"`{last}` has no value", "give it one, or remove the key")
+    elif isinstance(error, ValueError) and not isinstance(error, NotedError):
+        message, hint = values.explain(error)
         prefix = "" if message.startswith("`") else f"`{spot.key}`: "
-        reading.complain((wrong.place if isinstance(wrong, WrongError) else None) or place, prefix + message, hint)
-    elif wrong is None:
+        reader.complain((error.place if isinstance(error, WrongError) else None) or place, prefix + message, hint)
+    elif error is None:
         key = last if isinstance(last, str) else spot.key
-        _unexpected(given, _expected(details, spot), values.shown(key), place, reading)
+        _unexpected(value, _expected(details, spot), values.shown(key), place, reader)
 
 
 def _place_of(holder: Node, key: str) -> Place:
     return holder.place_of(key) if isinstance(holder, Map) else holder.place
 
 
-def _unexpected(node: Node | None, expected: str, key: str, place: Place, reading: Reading) -> None:
+def _unexpected(node: Node | None, expected: str, key: str, place: Place, reader: MenuReader) -> None:
     """Complain of a value that pydantic did not take."""
-    what = "a mapping" if isinstance(node, Map) else "a list"
-    what = repr(values.shown(node, 40)) if isinstance(node, Text) else what
+    got = "a mapping" if isinstance(node, Map) else "a list"
+    got = repr(values.shown(node, 40)) if isinstance(node, Text) else got
     hints = {"a list": "write a list: `- ...` lines, or [...]", "a mapping": "write `key: value` lines, or {...}"}
-    reading.complain(place, f"`{key}`: expected {expected}, got {what}", hints.get(expected, f"write {expected}"))
+    reader.complain(place, f"`{key}`: expected {expected}, got {got}", hints.get(expected, f"write {expected}"))
 
 
 def _expected(details: ErrorDetails, spot: _Spot) -> str:
@@ -263,11 +263,11 @@ def parts_of(annotation: object) -> Iterator[object]:
 
 
 def _nearest(key: str, part: type[MenuModel], parts: Mapping[str, type[MenuModel]]) -> str:
-    known = [part.key_of(name) for name in part.model_fields]
-    elsewhere = [noun for noun, one in parts.items() if key in map(one.key_of, one.model_fields)]
-    if near := units.nearest(key, known):
+    keys = [part.key_of(name) for name in part.model_fields]
+    elsewhere = [noun for noun, model in parts.items() if key in map(model.key_of, model.model_fields)]
+    if near := units.nearest(key, keys):
         return f"did you mean `{near[0]}`?"
-    return f"it belongs in {elsewhere[0]}" if elsewhere else f"known here: {', '.join(known)}"
+    return f"it belongs in {elsewhere[0]}" if elsewhere else f"known here: {', '.join(keys)}"
 
 
 def _without(node: Map, paths: Sequence[Path]) -> Map:
@@ -289,13 +289,13 @@ def _cut(node: Node, paths: Sequence[Path]) -> Node:
         return Seq(kept, node.place)
     if not isinstance(node, Map):
         return node
-    gone = {str(key): Text(str(key), node.place) for key, some in below.items() if () in some}
+    gone = {str(key): Text(str(key), node.place) for key, inner in below.items() if () in inner}
     entries = []
     for key, value in node.entries():
-        some = below.get(key, [])
+        inner = below.get(key, [])
         if key in gone:
             gone[key] = key
         else:
-            new = Kept(key, key.place) if (_KEY,) in some else key
-            entries.append((new, _cut(value, [one for one in some if one != (_KEY,)]) if some else value))
+            new = Kept(key, key.place) if (_KEY,) in inner else key
+            entries.append((new, _cut(value, [one for one in inner if one != (_KEY,)]) if inner else value))
     return Map(entries, node.place, [*gone.values(), *(Text(key, place) for key, place in node.cut.items())])

@@ -286,9 +286,9 @@ def _ordered(low: int, high: int, text: str) -> tuple[int, int]:
     return low, high
 
 
-def _not(text: str, what: str, right: str) -> NoReturn:
+def _not(text: str, noun: str, right: str) -> NoReturn:
     raise WrongError(
-        f"{shown(text)!r} is not {what}", f"write {right}" if not right.startswith("write") else right
+        f"{shown(text)!r} is not {noun}", f"write {right}" if not right.startswith("write") else right
     )
 
 

@@ -46,7 +46,7 @@ def flow(node: Node) -> str:
     """Write a node in one line: `{from: A, to: B}`, `[A, B]` or a scalar."""
     if isinstance(node, Map):
         return "{" + ", ".join(f"{scalar(key)}: {flow(value)}" for key, value in node.items()) + "}"
-    return "[" + ", ".join(flow(one) for one in node) + "]" if isinstance(node, Seq) else scalar(node)
+    return "[" + ", ".join(flow(item) for item in node) + "]" if isinstance(node, Seq) else scalar(node)
 
 
 def link(source: str, destination: str, more: Iterable[tuple[str, str]]) -> str:
@@ -60,7 +60,7 @@ def links(name: str, lines: Iterable[str], comment: str = "") -> list[str]:
     return [
         f"  {scalar(name)}:{f'  # {comment}' if comment else ''}",
         "    links:",
-        *(f"      - {one}" for one in lines),
+        *(f"      - {line}" for line in lines),
     ]
 
 
@@ -72,7 +72,7 @@ def shared(name: str, keys: Iterable[tuple[str, str]]) -> list[str]:
 def menu(heading: Heading, comments: Iterable[str], total: str, scenarios: Iterable[str]) -> str:
     """Return the text of a menu; `total` is what its rates sum to, which `target` and, if needed, `limits` say."""
     h = heading
-    lines = [*(f"# {one}" if one else "#" for one in comments), "menu: 1"]
+    lines = [*(f"# {comment}" if comment else "#" for comment in comments), "menu: 1"]
     lines.append(_line(h, "campaign", scalar(h.campaign), "one ledger for all menus of this name"))
     if h.description:
         lines.append(f"description: {scalar(h.description)}")
@@ -96,17 +96,17 @@ def menu(heading: Heading, comments: Iterable[str], total: str, scenarios: Itera
 def _defaults(heading: Heading) -> list[str]:
     lines, takes_files = ["defaults:", f"  through: {heading.through}"], SERVICES[heading.through].takes_files
     if takes_files and not heading.datasets:
-        said = "  # assumed: the source itself" if "folder" in heading.assumed else ""
-        return [*lines, f"  files: {{folder: {scalar(heading.folder)}}}{said}"]
+        comment = "  # assumed: the source itself" if "folder" in heading.assumed else ""
+        return [*lines, f"  files: {{folder: {scalar(heading.folder)}}}{comment}"]
     if "datasets" in heading.assumed:
         lines.append(
             "  # assumed: any dataset of these sizes; name those that may be injected, such as cms:/*/RAW#*"
         )
-    patterns = ", ".join(scalar(one) for one in heading.datasets)
+    patterns = ", ".join(scalar(pattern) for pattern in heading.datasets)
     bounds = "" if takes_files else ", files: 1..1000, mean_file: 1..20 GB"
     return [*lines, f"  datasets: {{did: [{patterns}]{bounds}}}"]
 
 
 def _line(heading: Heading, key: str, value: str, comment: str = "") -> str:
-    said = "; ".join(one for one in ("assumed" if key in heading.assumed else "", comment) if one)
-    return f"{key}: {value}".ljust(_WIDTH if said else 0) + (f"  # {said}" if said else "")
+    comments = "; ".join(one for one in ("assumed" if key in heading.assumed else "", comment) if one)
+    return f"{key}: {value}".ljust(_WIDTH if comments else 0) + (f"  # {comments}" if comments else "")

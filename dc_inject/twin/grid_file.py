@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, PlainValidator
 
 from dc_inject.menu import fields as f
 from dc_inject.menu import nodes, values
-from dc_inject.menu.includes import Reading
+from dc_inject.menu.includes import MenuReader
 from dc_inject.menu.nodes import Map, Node, Text
 from dc_inject.menu.validation import MenuModel, is_from_the_future, validated
 from dc_inject.menu.values import WrongError
@@ -255,29 +255,29 @@ PARTS: dict[str, type[MenuModel]] = {
 
 def read(data: bytes, name: str) -> g.Grid:
     """Read a grid file; raises MenuError with every problem and its place."""
-    reading = Reading(name, None)
-    root = nodes.compose(data, name, reading.complain, "grid: 1")
+    reader = MenuReader(name, None)
+    root = nodes.compose(data, name, reader.complain, "grid: 1")
     document = None
-    if root is not None and not is_from_the_future(root, "grid", reading):
-        _bound(root, reading)
-        document = validated(Document, root, reading, PARTS)
-    if document is not None and not reading.problems:
-        _check(document, reading)
-        made = None if reading.problems else _made(document)
+    if root is not None and not is_from_the_future(root, "grid", reader):
+        _bound(root, reader)
+        document = validated(Document, root, reader, PARTS)
+    if document is not None and not reader.problems:
+        _check(document, reader)
+        made = None if reader.problems else _made(document)
         if made is not None:
-            _check_capacities(document, made, reading)
-            _check_amounts(document, made, reading)
-        if made is not None and not reading.problems:
+            _check_capacities(document, made, reader)
+            _check_amounts(document, made, reader)
+        if made is not None and not reader.problems:
             return made
-    raise MenuError(reading.problems)
+    raise MenuError(reader.problems)
 
 
-def _bound(root: Map, reading: Reading) -> None:
+def _bound(root: Map, reader: MenuReader) -> None:
     """Complain of lists and mappings that are larger than any grid."""
     for key, most in MOST.items():
         node = root.get(key)
         if isinstance(node, Map | nodes.Seq) and len(node) > most:
-            reading.complain(node.place, f"`{key}` has {len(node)} entries", f"at most {most}")
+            reader.complain(node.place, f"`{key}` has {len(node)} entries", f"at most {most}")
 
 
 def _made(document: Document) -> g.Grid:
@@ -337,57 +337,57 @@ def _trouble(entry: TroubleEntry) -> g.Trouble:
 # --------------------------------------------------------------------------- what has to fit together
 
 
-def _check(document: Document, reading: Reading) -> None:
+def _check(document: Document, reader: MenuReader) -> None:
     """Complain of names that nothing has, and of entries that say nothing."""
     seen: dict[str, str] = {}
     for name, site in document.sites.items():
         for storage in site.storages:
             if storage in seen:
-                reading.complain(
+                reader.complain(
                     site.at("storages"), f"{storage} is at {seen[storage]} already", "keep one of them"
                 )
             seen[storage] = name
     if not seen:
-        reading.complain(document.at("sites"), "there are no storages", "write `storages: {NAME: {}}` into a site")
+        reader.complain(document.at("sites"), "there are no storages", "write `storages: {NAME: {}}` into a site")
     for place, name in _named(document):
         if name not in {"*", *seen}:
-            reading.complain(place, f"no storage is called {values.shown(name)}", units.did_you_mean(name, seen))
+            reader.complain(place, f"no storage is called {values.shown(name)}", units.did_you_mean(name, seen))
     for entry in document.production:
         if entry.link and "*" in entry.link:
-            reading.complain(entry.at("link"), "`*` names no link", "write one entry for each link")
+            reader.complain(entry.at("link"), "`*` names no link", "write one entry for each link")
     until: dict[tuple[g.Fault | None, str], float] = {}
     for trouble in sorted(document.troubles, key=lambda one: one.begins or 0.0):
-        _check_trouble(trouble, document, set(seen), reading)
+        _check_trouble(trouble, document, set(seen), reader)
         begins, key = trouble.begins or 0.0, (trouble.fault, trouble.subject)
         if begins < until.get(key, 0.0):
-            reading.complain(trouble.place, f"{trouble.fault} is on already then", "make one of both")
+            reader.complain(trouble.place, f"{trouble.fault} is on already then", "make one of both")
         until[key] = max(until.get(key, 0.0), begins + (trouble.lasting or 0.0))
 
 
-def _check_amounts(document: Document, made: g.Grid, reading: Reading) -> None:
+def _check_amounts(document: Document, made: g.Grid, reader: MenuReader) -> None:
     """Complain of figures that are right alone, and not together."""
     entry, every = document.rucio, made.rucio.submit_every
     if entry is not None and made.rucio.requests * every < 1:
         what = f"`requests`: less than one in each `submit_every` ({every:g} s), so none is passed on"
-        reading.complain(entry.at("requests"), what, "raise one of the two")
+        reader.complain(entry.at("requests"), what, "raise one of the two")
     for stream, traffic in zip(document.production, made.production, strict=True):
         arriving = traffic.rate / traffic.file_size
         if arriving > MOST_ARRIVALS:
             what = f"`rate`: it makes {arriving:.0f} files a second, and at most {MOST_ARRIVALS} are simulated"
-            reading.complain(stream.at("rate"), what, "lower the rate, or write a larger `file_size`")
+            reader.complain(stream.at("rate"), what, "lower the rate, or write a larger `file_size`")
     held: Counter[str] = Counter()
     for stock in document.datasets:
         sources = made.storages if "*" in (stock.sources or ()) else stock.sources or ()
         held.update(dict.fromkeys(sources, stock.count or 0))
         largest, count = held.most_common(1)[0]
         if count > MOST_DATASETS:
-            reading.complain(
+            reader.complain(
                 stock.at("count"), f"`count`: {largest} has more than {MOST_DATASETS} datasets", "write fewer"
             )
             return
 
 
-def _check_capacities(document: Document, made: g.Grid, reading: Reading) -> None:
+def _check_capacities(document: Document, made: g.Grid, reader: MenuReader) -> None:
     """Complain of a trouble with the capacity of what has no limit."""
     limited = {path.name for path in made.paths}
     limited |= {site.name for site in made.sites.values() if site.wan_in or site.wan_out}
@@ -397,7 +397,7 @@ def _check_capacities(document: Document, made: g.Grid, reading: Reading) -> Non
         source, colon, destination = subject.partition(":")
         has_rate = made.traits(source, destination).rate if colon else subject in limited
         if trouble.fault is g.Fault.CAPACITY and not has_rate:
-            reading.complain(trouble.at("subject"), f"{subject} has no rate to take a part of", "give it a rate")
+            reader.complain(trouble.at("subject"), f"{subject} has no rate to take a part of", "give it a rate")
 
 
 def _named(document: Document) -> Iterator[tuple[nodes.Place, str]]:
@@ -413,7 +413,7 @@ def _named(document: Document) -> Iterator[tuple[nodes.Place, str]]:
             yield stock.at("sources"), source
 
 
-def _check_trouble(trouble: TroubleEntry, document: Document, storages: set[str], reading: Reading) -> None:
+def _check_trouble(trouble: TroubleEntry, document: Document, storages: set[str], reader: MenuReader) -> None:
     """Complain of a trouble whose subject does not fit its fault, or that does not say how much."""
     fault, subject = trouble.fault, trouble.subject
     known = storages
@@ -428,12 +428,12 @@ def _check_trouble(trouble: TroubleEntry, document: Document, storages: set[str]
     if subject not in known:
         what = f"{fault} of {values.shown(subject)!r}" if subject else f"{fault} of what"
         hint = "remove `subject`" if known == {""} else units.did_you_mean(subject, known - {""})
-        reading.complain(trouble.at("subject"), f"{what} is not known", hint)
+        reader.complain(trouble.at("subject"), f"{what} is not known", hint)
     wanted = "times" if fault is g.Fault.DELETION else ""
     if fault in {g.Fault.CAPACITY, g.Fault.FAILURES}:
         wanted = "part"
     for key in ("part", "times"):
         if key == wanted and not trouble.written(key):
-            reading.complain(trouble.place, f"{fault} needs `{key}`", f"add `{key}: ...`")
+            reader.complain(trouble.place, f"{fault} needs `{key}`", f"add `{key}: ...`")
         elif key != wanted and trouble.written(key):
-            reading.complain(trouble.at(key), f"`{key}` means nothing to {fault}", "remove it")
+            reader.complain(trouble.at(key), f"`{key}` means nothing to {fault}", "remove it")

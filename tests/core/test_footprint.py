@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dc_inject.analysis.footprint import Assumptions, Footprint, Load, Row, footprint
+from dc_inject.analysis.footprint import Assumptions, Footprint, FootprintRow, Load, footprint
 from dc_inject.analysis.footprint.spans import spans, streams
 from dc_inject.analysis.footprint.windows import most
 from dc_inject.model import (
@@ -52,7 +52,7 @@ def campaign(*flows: Flow, name: str = "dc27", sites: tuple[Site, ...] = (), **m
     return Campaign(name, "nobody", menu.cycle, (menu,))
 
 
-def row(made: Footprint, by: str, name: str) -> Row:
+def row(made: Footprint, by: str, name: str) -> FootprintRow:
     """The row of a name."""
     return next(one for one in made.by(by) if one.group.name == name)
 
@@ -341,7 +341,7 @@ def campaigns(draw, name: str = "dc27", *, windows: bool = False) -> Campaign:
     return campaign(*flows, name=name, sites=SITES)
 
 
-def numbers(one: Row) -> list[float]:
+def numbers(one: FootprintRow) -> list[float]:
     """All that grows with the rates."""
     return [*one.peak, one.volume, one.written, one.busiest]
 

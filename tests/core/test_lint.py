@@ -152,8 +152,8 @@ def test_real_limits_of_fts_count_instead_of_the_usual_ones():
         flow(f"davs://a:1/{n}", f"davs://b:1/{n}", 21, through="fts", datasets=FileFilter(folder="")) for n in "xy"
     ]
     assert codes(day(*flows)) == ["fts-link-limit"]
-    assert codes(day(*flows), told=("fts",)) == []
-    assert codes(day(flow("A", "B", 41)), told=("fts",)) == ["fts-link-limit"]
+    assert codes(day(*flows), services_with_limits=("fts",)) == []
+    assert codes(day(flow("A", "B", 41)), services_with_limits=("fts",)) == ["fts-link-limit"]
 
 
 def test_the_top_of_a_shape_is_what_counts():

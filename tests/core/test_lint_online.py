@@ -17,7 +17,7 @@ A_DAY = Campaign("dc27", "nobody", HOUR / 4, (day(flow("A", "B", 8), flow("A", "
 
 
 def rooms(free=None, quota=None, expired=None, campaign=A_DAY):
-    return [(p.code, p.message) for _, p in lint.rooms(campaign, free or {}, quota or {}, expired or {})]
+    return [(p.code, p.message) for _, p in lint.space_findings(campaign, free or {}, quota or {}, expired or {})]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_jobs_of_fts_need_no_quota():
 def stocked(pool_size: PoolSize, *flows, may_end=False, sites=()):
     some = flows or (flow("A", "B", 8), flow("A", "C", 4))
     campaign = Campaign("dc27", "nobody", HOUR / 4, (day(*some, sites=sites),))
-    found = lint.pools(campaign, {some[0].pool: pool_size}, may_end=may_end)
+    found = lint.pool_findings(campaign, {some[0].pool: pool_size}, may_end=may_end)
     return [(p.code, p.message) for _, p in found]
 
 
@@ -120,4 +120,4 @@ def test_a_stock_is_the_sum_of_its_items():
 def test_a_pool_of_which_nothing_is_told_is_not_blamed():
     other = flow("Z", "B", 8, start=START, end=START + DAY)
     campaign = Campaign("dc27", "nobody", HOUR / 4, (day(other),))
-    assert list(lint.pools(campaign, {}, may_end=False)) == []
+    assert list(lint.pool_findings(campaign, {}, may_end=False)) == []

@@ -33,14 +33,14 @@ def one(rate: str, **parts: str) -> Campaign:
 
 
 def found(made: Campaign, *limits: TransferLimit, speed: float = 6e6) -> list[str]:
-    found = lint.throttled(made, limits, speed)
+    found = lint.transfer_findings(made, limits, speed)
     return sorted(problem.code for menu_, problem in found if problem.code not in menu_.accept)
 
 
 def test_what_a_link_needs_and_what_fts_allows_by_default_is_told_with_its_release() -> None:
     """With the 200 of DC24 a link carried almost 10 Gb/s."""
     assert transfers_needed(9.6e9 / 8, 6e6) == 200
-    ((_, problem),) = lint.throttled(one("10 Gb/s"), [LINK], 6e6)
+    ((_, problem),) = lint.transfer_findings(one("10 Gb/s"), [LINK], 6e6)
     assert isinstance(problem, Problem)
     assert problem.code == "fts-link-limit"
     assert (problem.file, problem.line, problem.outlier) == ("m.yaml", 9, False)
@@ -49,7 +49,9 @@ def test_what_a_link_needs_and_what_fts_allows_by_default_is_told_with_its_relea
         "and FTS 3.14, schema 10 allows 130 by default; 130 files at 6 MB/s are 6.24 Gb/s"
     )
     assert "accept: [fts-link-limit]" in problem.hint
-    ((_, told),) = lint.throttled(one("10 Gb/s"), [TransferLimit("davs://a", "davs://b", 100, "config")], 6e6)
+    ((_, told),) = lint.transfer_findings(
+        one("10 Gb/s"), [TransferLimit("davs://a", "davs://b", 100, "config")], 6e6
+    )
     assert "and FTS allows 100 (by its configuration); 100 files" in told.message
     assert "--file-speed" in told.hint
 
@@ -129,7 +131,11 @@ def test_a_ramp_is_that_of_the_limits_that_fts_told(limits: list[TransferLimit],
     made = one("5.04 Gb/s", **SHORT)
     (offline,) = [problem.message for problem in lint.findings(made) if problem.code == "fts-ramp"]
     assert "starts with 66" in offline
-    assert not [problem for problem in lint.findings(made, told={"fts"}) if problem.code == "fts-ramp"]
-    ramps = [problem.message for _, problem in lint.throttled(made, limits, 6e6) if problem.code == "fts-ramp"]
+    assert not [
+        problem for problem in lint.findings(made, services_with_limits={"fts"}) if problem.code == "fts-ramp"
+    ]
+    ramps = [
+        problem.message for _, problem in lint.transfer_findings(made, limits, 6e6) if problem.code == "fts-ramp"
+    ]
     assert len(ramps) == bool(words)
     assert not words or re.search(words, ramps[0])

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dc_inject.analysis.footprint.adding import footprint
 from dc_inject.analysis.footprint.assumptions import MEAN_FILE, Assumptions
 from dc_inject.analysis.footprint.load import Load
-from dc_inject.analysis.footprint.rows import KINDS, Footprint, Group, Row
+from dc_inject.analysis.footprint.rows import KINDS, Footprint, FootprintRow, Group
 from dc_inject.analysis.footprint.sizes import known_items
 
-__all__ = ["KINDS", "MEAN_FILE", "Assumptions", "Footprint", "Group", "Load", "Row", "footprint", "known_items"]
+__all__ = [
+    "KINDS",
+    "MEAN_FILE",
+    "Assumptions",
+    "Footprint",
+    "FootprintRow",
+    "Group",
+    "Load",
+    "footprint",
+    "known_items",
+]

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 
 from dc_inject.analysis.footprint import load, places, windows
 from dc_inject.analysis.footprint.assumptions import Assumptions, mean_file
-from dc_inject.analysis.footprint.load import Ends, Load
-from dc_inject.analysis.footprint.rows import KINDS, TOTAL, Footprint, Group, Row
+from dc_inject.analysis.footprint.load import EndLoads, Load
+from dc_inject.analysis.footprint.rows import KINDS, TOTAL, Footprint, FootprintRow, Group
 from dc_inject.analysis.footprint.sizes import known_items
 from dc_inject.analysis.footprint.spans import Levels, Span, Stream, spans, streams
 from dc_inject.model import Campaign, Flow, Item
@@ -28,23 +28,23 @@ class _Sums:
     busiest: float = 0.0
     lasts: float = math.inf  # seconds
 
-    def row(self, group: Group, told: places.Told) -> Row:
+    def row(self, group: Group, facts: places.SiteFacts) -> FootprintRow:
         """Return what was added up."""
         peak = self.peak
         if group.by != "site":  # of them no border is told
             peak = peak._replace(ingress=peak.arriving, egress=peak.arriving)
-        return Row(
+        return FootprintRow(
             group,
             len(self.links),
             peak,
             volume=windows.volume(self.arriving),
             written=windows.most(self.arriving, _DAY),
             busiest=self.busiest,
-            wan=told.wan,
-            max_ingress=told.max_ingress,
-            max_egress=told.max_egress,
-            space=told.space,
-            fits=told.fits,
+            wan=facts.wan,
+            max_ingress=facts.max_ingress,
+            max_egress=facts.max_egress,
+            space=facts.space,
+            fits=facts.fits,
             pool_lasts=timedelta(seconds=self.lasts) if math.isfinite(self.lasts) else None,
         )
 
@@ -65,7 +65,7 @@ def footprint(
     for span in spans(ordered, flowing):
         adding.span(span)
     groups = sorted(adding.sums, key=lambda group: (KINDS.index(group.by), group.name))
-    return Footprint(tuple(adding.sums[group].row(group, adding.atlas.told(group)) for group in groups))
+    return Footprint(tuple(adding.sums[group].row(group, adding.atlas.facts(group)) for group in groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +106,16 @@ class _Adding:
 
     def _moment(self, levels: Levels) -> dict[Group, float]:
         """Return what arrives at each group; what its other quantities come to is noted once for equal levels."""
-        known = self._arriving.get(levels)
-        if known is not None:
-            return known
+        arriving_here = self._arriving.get(levels)
+        if arriving_here is not None:
+            return arriving_here
         loads: dict[Group, list[Load]] = {}
         transfers: dict[tuple[Group, str, str], float] = {}
         into: dict[tuple[str, str], float] = {}
         for number, level in levels:
             whole = self._wholes[number]
-            for group, one in whole.loads.items():
-                loads.setdefault(group, []).append(load.times(one, level))
+            for group, whole_load in whole.loads.items():
+                loads.setdefault(group, []).append(load.times(whole_load, level))
             for link, number_of in whole.transfers.items():
                 transfers[link] = transfers.get(link, 0.0) + number_of * level
             for rse, rate in whole.into.items():
@@ -126,8 +126,8 @@ class _Adding:
             self.sums[link[0]].busiest = max(self.sums[link[0]].busiest, number_of)
         self.atlas.arriving(into)
         arriving = {}
-        for group, some in loads.items():
-            total = load.add(some)
+        for group, loads_here in loads.items():
+            total = load.add(loads_here)
             self.sums[group].peak = Load(*map(max, self.sums[group].peak, total))
             arriving[group] = total.arriving
         self._arriving[levels] = arriving
@@ -141,18 +141,18 @@ class _Adding:
             source, destination, scenario = self._groups(stream.campaign, flow)
             unit, stocked = self._unit(stream.campaign, flow)
             rate = flow.rate * (1 + (flow.overhead if flow.goal is None else 0.0))
-            both = Ends(*(load.times(one, rate) for one in unit))
-            for group, parts in ((source, both[:1]), (destination, both[1:]), (scenario, both), (TOTAL, both)):
+            ends = EndLoads(*(load.times(unit_load, rate) for unit_load in unit))
+            for group, parts in ((source, ends[:1]), (destination, ends[1:]), (scenario, ends), (TOTAL, ends)):
                 loads.setdefault(group, []).extend(parts)
             for group in {source, destination, scenario, TOTAL}:
                 self.sums.setdefault(group, _Sums()).links.add((stream.campaign.name, *flow.link[:2]))
                 link = group, *flow.link[:2]
-                whole.transfers[link] = whole.transfers.get(link, 0.0) + both.source.transfers_out
+                whole.transfers[link] = whole.transfers.get(link, 0.0) + ends.source.transfers_out
                 if stocked is not None and rate > 0 and group != destination:
                     whole.lasts[group] = min(whole.lasts.get(group, math.inf), stocked / rate)
             rse = stream.campaign.name, flow.link.destination
             whole.into[rse] = whole.into.get(rse, 0.0) + rate
-        whole.loads.update({group: load.add(some) for group, some in loads.items()})
+        whole.loads.update({group: load.add(loads_here) for group, loads_here in loads.items()})
         return whole
 
     def _groups(self, campaign: Campaign, flow: Flow) -> tuple[Group, Group, Group]:
@@ -161,13 +161,13 @@ class _Adding:
         name = f"{campaign.name} {flow.scenario}" if self._several else flow.scenario
         return source, destination, Group("scenario", name)
 
-    def _unit(self, campaign: Campaign, flow: Flow) -> tuple[Ends, float | None]:
+    def _unit(self, campaign: Campaign, flow: Flow) -> tuple[EndLoads, float | None]:
         """Return the load of one byte per second of a flow, and the bytes of its pool."""
         items = self._items_of(flow)
         source, destination, _ = self._groups(campaign, flow)
         size = mean_file(flow, items, self._assumed.mean_file)
         lag = self.atlas.lag(campaign, flow.link.destination)
-        unit = load.ends(flow, lag, size, self._assumed, inside=source == destination)
+        unit = load.end_loads(flow, lag, size, self._assumed, inside=source == destination)
         return unit, None if items is None else float(sum(item.bytes for item in items))
 
     def _items_of(self, flow: Flow) -> Sequence[Item] | None:

@@ -51,14 +51,14 @@ def add(loads: Iterable[Load]) -> Load:
     return Load(*map(math.fsum, columns)) if columns else Load()
 
 
-class Ends(NamedTuple):
+class EndLoads(NamedTuple):
     """The loads of one byte per second of a flow: on its source and on its destination."""
 
     source: Load
     destination: Load
 
 
-def ends(flow: Flow, lag: timedelta, file: float, assumed: Assumptions, *, inside: bool) -> Ends:
+def end_loads(flow: Flow, lag: timedelta, file: float, assumed: Assumptions, *, inside: bool) -> EndLoads:
     """Return what one byte per second of a flow lays on its ends; `lag` in deleting, `file` the mean size."""
     goal, window = flow.goal, flow.end - flow.start
     longest = flow.lifetime_max if assumed.lifetime is None else assumed.lifetime
@@ -69,7 +69,7 @@ def ends(flow: Flow, lag: timedelta, file: float, assumed: Assumptions, *, insid
     rules = 1 / (file * dataset_files(flow, assumed.dataset_files))
     transfers = transfers_needed(1.0, assumed.file_speed)
     tokens = TOKENS_PER_END / file
-    return Ends(
+    return EndLoads(
         Load(egress=0.0 if inside else 1.0, transfers_out=transfers, tokens=tokens),
         Load(
             ingress=0.0 if inside else 1.0,

@@ -11,7 +11,7 @@ from dc_inject.model import Campaign, RseSpec, Site
 from dc_inject.model.rates import site_of
 
 
-class Told(NamedTuple):
+class SiteFacts(NamedTuple):
     """What menus say of a group's places, None where none does, and the lifetime that just fills their space."""
 
     wan: float | None = None
@@ -29,7 +29,7 @@ class Atlas:
         self._sites = {c.name: site_of(site for menu in c.menus for site in menu.sites) for c in campaigns}
         self._cycles = {campaign.name: campaign.cycle for campaign in campaigns}
         self._specs: dict[tuple[str, str], RseSpec] = {}
-        self._told: dict[str, list[tuple[str, Site]]] = {}
+        self._sites_by_name: dict[str, list[tuple[str, Site]]] = {}
         self._per_site = {c.name: min(m.limits.per_site for m in c.menus) for c in campaigns}
         self._touched = {
             (c.name, self.site(c, rse)) for c in campaigns for flow in c.flows for rse in flow.link[:2]
@@ -39,7 +39,7 @@ class Atlas:
         for campaign in campaigns:
             for menu in campaign.menus:
                 for site in menu.sites:
-                    self._told.setdefault(site.name, []).append((campaign.name, site))
+                    self._sites_by_name.setdefault(site.name, []).append((campaign.name, site))
                     self._specs |= {(campaign.name, rse): spec for rse, spec in site.rses.items()}
 
     def site(self, campaign: Campaign, rse: str) -> str:
@@ -59,19 +59,19 @@ class Atlas:
         for rse, rate in rates.items():
             self._into[rse] = max(self._into.get(rse, 0.0), rate)
 
-    def told(self, group: Group) -> Told:
+    def facts(self, group: Group) -> SiteFacts:
         """Return what is said of a site; of scenarios and all only which lifetime fits everywhere."""
         if group.by != "site":
-            return Told(fits=self._fits(self._into) if group.by == "total" else None)
+            return SiteFacts(fits=self._fits(self._into) if group.by == "total" else None)
         rses = [rse for rse in self._into if self._sites[rse[0]].get(rse[1], rse[1]) == group.name]
         spaces = [self._specs.get(rse, RseSpec()).space for rse in rses]
-        said = [site for _, site in self._told.get(group.name, ())]
-        known = [space for space in spaces if space is not None]
-        return Told(
-            _lowest(site.wan for site in said),
+        sites = [site for _, site in self._sites_by_name.get(group.name, ())]
+        known_spaces = [space for space in spaces if space is not None]
+        return SiteFacts(
+            _lowest(site.wan for site in sites),
             self._limit(group.name, "max_ingress"),
             self._limit(group.name, "max_egress"),
-            sum(known) if known and len(known) == len(spaces) else None,
+            sum(known_spaces) if known_spaces and len(known_spaces) == len(spaces) else None,
             self._fits(rses),
         )
 
@@ -81,17 +81,18 @@ class Atlas:
         for campaign, default in self._per_site.items():
             if (campaign, site) not in self._touched:
                 continue
-            own = [getattr(one, direction) for name, one in self._told.get(site, ()) if name == campaign]
+            of_site = self._sites_by_name.get(site, ())
+            own = [getattr(described, direction) for name, described in of_site if name == campaign]
             total += min([default, *(limit for limit in own if limit is not None)])
         return total
 
     def _fits(self, rses: Iterable[tuple[str, str]]) -> timedelta | None:
-        found = []
+        lifetimes = []
         for rse in rses:
             space, rate = self._specs.get(rse, RseSpec()).space, self._into[rse]
             if space is not None and rate > 0:
-                found.append(timedelta(seconds=space / rate) - self._lag_of(rse))
-        return max(min(found), timedelta(0)) if found else None
+                lifetimes.append(timedelta(seconds=space / rate) - self._lag_of(rse))
+        return max(min(lifetimes), timedelta(0)) if lifetimes else None
 
 
 def _lowest(values: Iterable[float | None]) -> float | None:

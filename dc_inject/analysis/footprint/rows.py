@@ -23,7 +23,7 @@ TOTAL = Group("total", "total")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FootprintRow:
     """The footprint of one site, one scenario or of all; rates in bytes per second, sizes in bytes.
 
     `peak` has the largest value of each quantity at any one time. `volume` is all that arrives while the menus
@@ -51,13 +51,13 @@ class Row:
 class Footprint:
     """The footprint of campaigns: a row for each site, for each scenario, and one for all."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[FootprintRow, ...]
 
-    def by(self, what: str) -> tuple[Row, ...]:
+    def by(self, kind: str) -> tuple[FootprintRow, ...]:
         """Return the rows of `site`, `scenario` or `total`, by name."""
-        return tuple(row for row in self.rows if row.group.by == what)
+        return tuple(row for row in self.rows if row.group.by == kind)
 
     @cached_property
-    def total(self) -> Row:
+    def total(self) -> FootprintRow:
         """The row for all."""
         return self.by("total")[0]

@@ -48,51 +48,60 @@ def streams(campaigns: Sequence[Campaign]) -> list[Stream]:
 
     Second hops end when all that lands has gone on, at their rates.
     """
-    found: dict[tuple[object, ...], list[Flow]] = {}
-    of: dict[tuple[object, ...], Campaign] = {}
+    together: dict[tuple[object, ...], list[Flow]] = {}
+    campaign_of: dict[tuple[object, ...], Campaign] = {}
     for number, campaign in enumerate(campaigns):
         sites = _sites(campaign)
-        exclusions = list(enumerate(one for menu in campaign.menus for one in menu.exclusions))
+        exclusions = list(enumerate(exclusion for menu in campaign.menus for exclusion in menu.exclusions))
         for flow, bounded in zip(campaign.flows, rates.with_landed(campaign.flows), strict=True):
             ended = flow if flow.goal is None else replace(flow, end=_second(rates.until_done(bounded).end))
-            out = tuple(n for n, one in exclusions if pace.covers(one, flow.scenario, flow.link, sites))
+            out = tuple(
+                n for n, exclusion in exclusions if pace.covers(exclusion, flow.scenario, flow.link, sites)
+            )
             key = number, flow.scenario, ended.start, ended.end, flow.shape, out
-            found.setdefault(key, []).append(ended)
-            of[key] = campaign
-    return [Stream(of[key], tuple(flows)) for key, flows in found.items()]
+            together.setdefault(key, []).append(ended)
+            campaign_of[key] = campaign
+    return [Stream(campaign_of[key], tuple(flows)) for key, flows in together.items()]
 
 
-def spans(campaigns: Sequence[Campaign], some: Sequence[Stream]) -> Iterator[Span]:
-    """Yield the spans between the first start and the last end of all campaigns, whose streams are `some`."""
-    firsts = [stream.first for stream in some]
+def spans(campaigns: Sequence[Campaign], flowing: Sequence[Stream]) -> Iterator[Span]:
+    """Yield the spans between the first start and the last end of all campaigns, whose streams are `flowing`."""
+    firsts = [stream.first for stream in flowing]
     borders = {moment for first in firsts for moment in (first.start, first.end)}
     for shape, start, end in {(first.shape, first.start, first.end) for first in firsts}:
         borders |= set() if shape is None else set(shape.corners(start, end))
     for campaign in campaigns:
-        ends = {moment for menu in campaign.menus for one in menu.exclusions for moment in (one.start, one.end)}
+        ends = {
+            moment
+            for menu in campaign.menus
+            for exclusion in menu.exclusions
+            for moment in (exclusion.start, exclusion.end)
+        }
         borders |= {moment for moment in ends if campaign.start < moment < campaign.end}
     for start, end in pairwise(sorted(borders)):
         now = [n for n, first in enumerate(firsts) if first.start < end and start < first.end]
         moments = [start] if all(firsts[n].shape is None for n in now) else [start, end - _MICROSECOND]
-        told = [_levels(campaigns, some, {n: firsts[n] for n in now}, (start, end), moment) for moment in moments]
-        yield Span(start, end, tuple(told))
+        levels = [
+            _levels(campaigns, flowing, {n: firsts[n] for n in now}, (start, end), moment) for moment in moments
+        ]
+        yield Span(start, end, tuple(levels))
 
 
 def _levels(
     campaigns: Sequence[Campaign],
-    some: Sequence[Stream],
+    flowing: Sequence[Stream],
     firsts: Mapping[int, Flow],
     span: tuple[datetime, datetime],
     moment: datetime,
 ) -> Levels:
     """Return the levels of streams at a moment of a span in which none begins or ends."""
-    found: list[tuple[int, float]] = []
+    levels: list[tuple[int, float]] = []
     for campaign in campaigns:
-        own = {n: first for n, first in firsts.items() if some[n].campaign is campaign and first.rate > 0}
-        exclusions = [one for menu in campaign.in_force(*span) for one in menu.exclusions]
-        told: Mapping[FlowKey, float] = pace.rate(own.values(), exclusions, _sites(campaign), moment)
-        found += [(n, told[first.key] / first.rate) for n, first in own.items()]
-    return tuple((n, float(f"{level:.12g}")) for n, level in found)
+        own = {n: first for n, first in firsts.items() if flowing[n].campaign is campaign and first.rate > 0}
+        exclusions = [exclusion for menu in campaign.in_force(*span) for exclusion in menu.exclusions]
+        rate_of: Mapping[FlowKey, float] = pace.rate(own.values(), exclusions, _sites(campaign), moment)
+        levels += [(n, rate_of[first.key] / first.rate) for n, first in own.items()]
+    return tuple((n, float(f"{level:.12g}")) for n, level in levels)
 
 
 def _sites(campaign: Campaign) -> dict[str, str]:

@@ -9,18 +9,18 @@ from dc_inject.analysis.footprint import Assumptions, footprint, known_items
 from dc_inject.model import Campaign, DatasetFilter, Flow, Menu, Site, rates, units
 from dc_inject.model.errors import Problem
 
-Found = tuple[Menu, Problem]
+Finding = tuple[Menu, Problem]
 Use = tuple[Menu, Flow]
 
 
-def findings(campaign: Campaign) -> Iterator[Found]:
+def findings(campaign: Campaign) -> Iterator[Finding]:
     """Yield findings with the menu that may accept each."""
     uses = [(of, flow) for of in campaign.menus for flow in of.flows]
     yield from _spaces(campaign, uses)
     yield from coarse(uses, smallest)
 
 
-def _spaces(campaign: Campaign, uses: Sequence[Use]) -> Iterator[Found]:
+def _spaces(campaign: Campaign, uses: Sequence[Use]) -> Iterator[Finding]:
     """Find RSEs that would be overfilled even if all rules had the shortest lifetime."""
     specs = [spec for of in campaign.menus for site in of.sites for spec in site.rses.values()]
     if all(spec.space is None for spec in specs):
@@ -31,24 +31,24 @@ def _spaces(campaign: Campaign, uses: Sequence[Use]) -> Iterator[Found]:
         of, flow = largest(use for use in uses if use[1].link.destination == row.group.name)
         needed = f"{units.format_size(row.peak.shortest)} of {units.format_size(row.space)}"
         shortest = units.format_duration(flow.lifetime_min)
-        what = (
+        message = (
             f"{units.format_rate(row.peak.arriving)} into {row.group.name} need {needed}, even with the shortest "
             f"lifetime, {shortest}: the rest will be held (destination-full)"
         )
         hint = "lower the rates, shorten `lifetime: {min: ...}`, or ask the site for space"
-        yield of, Problem(flow.menu, flow.line, what, hint, "space-overfilled")
+        yield of, Problem(flow.menu, flow.line, message, hint, "space-overfilled")
 
 
 def by_rse(campaign: Campaign) -> Campaign:
     """Return the campaign with each RSE as a site of its own, so that a footprint has rows for them."""
     menus = []
-    for one in campaign.menus:
-        specs = [pair for site in one.sites for pair in site.rses.items()]
-        menus.append(replace(one, sites=tuple(Site(rse, rses={rse: spec}) for rse, spec in specs)))
+    for menu in campaign.menus:
+        specs = [pair for site in menu.sites for pair in site.rses.items()]
+        menus.append(replace(menu, sites=tuple(Site(rse, rses={rse: spec}) for rse, spec in specs)))
     return replace(campaign, menus=tuple(menus))
 
 
-def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[Found]:
+def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[Finding]:
     """Find links too slow for one dataset an hour, of what they may take; one finding for a scenario."""
     slow: dict[tuple[str, str], list[tuple[float, int, Use]]] = {}
     for use in uses:
@@ -56,22 +56,27 @@ def coarse(uses: Iterable[Use], smallest_of: Callable[[Flow], int]) -> Iterator[
         hour = rates.peak([flow]).rate * (1 + flow.overhead) * 3600
         if flow.slices is None and hour > 0 and rates.exceeds(least, hour):
             slow.setdefault((flow.menu, flow.scenario), []).append((hour, least, use))
-    for (_, scenario), some in slow.items():
-        hour, least, (of, flow) = min(some, key=lambda one: one[0] / one[1])
-        others = f" (and {units.counted(len(some) - 1, 'more links')} of {scenario})" if len(some) > 1 else ""
-        what = (
-            f"{flow.link.shown}{others} moves {units.format_size(hour)} an hour, less than the smallest dataset "
-            f"or file that it may take, {units.format_size(least)}: it will have traffic only from time to time"
+    for (_, scenario), slow_uses in slow.items():
+        hour, least, (of, flow) = min(slow_uses, key=lambda slow_use: slow_use[0] / slow_use[1])
+        message = (
+            f"{flow.link.shown}{and_more(len(slow_uses) - 1, scenario)} moves "
+            f"{units.format_size(hour)} an hour, less than the smallest dataset or file that it may take, "
+            f"{units.format_size(least)}: it will have traffic only from time to time"
         )
         hint = "allow smaller datasets for this link, or `slices` of them"
-        yield of, Problem(flow.menu, flow.line, what, hint, "coarse-datasets")
+        yield of, Problem(flow.menu, flow.line, message, hint, "coarse-datasets")
+
+
+def and_more(number: int, scenario: str) -> str:
+    """Return what a finding about one link adds for so many more of its scenario."""
+    return f" (and {units.counted(number, 'more links')} of {scenario})" if number else ""
 
 
 def smallest(flow: Flow) -> int:
     """Return the bytes of the smallest dataset or file that a flow may take, as far as its menu tells."""
-    known = known_items(flow, None)
-    if known:
-        return min(item.bytes for item in known)
+    items = known_items(flow, None)
+    if items:
+        return min(item.bytes for item in items)
     if isinstance(flow.datasets, DatasetFilter):
         return flow.datasets.files[0] * flow.datasets.mean_file[0]
     return flow.datasets.size[0]

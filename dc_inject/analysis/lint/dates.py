@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import combinations, pairwise
 
+from dc_inject.analysis.lint.capacity import Finding
 from dc_inject.model import Campaign, Flow, Link, Menu, rates, units
 from dc_inject.model.errors import Problem
 
 TARGET_TOLERANCE = 0.01
-Found = tuple[Menu, Problem]
 
 
-def findings(campaign: Campaign) -> Iterator[Found]:
+def findings(campaign: Campaign) -> Iterator[Finding]:
     """Yield findings with the menu that may accept each."""
     for menu in campaign.menus:
         yield from _target(menu)
@@ -23,42 +23,42 @@ def findings(campaign: Campaign) -> Iterator[Found]:
     yield from _scenarios(campaign)
 
 
-def _target(menu: Menu) -> Iterator[Found]:
+def _target(menu: Menu) -> Iterator[Finding]:
     total = rates.peak(menu.flows).rate
     if menu.target is not None and abs(total - menu.target) > TARGET_TOLERANCE * menu.target:
-        what = (
+        message = (
             f"the rates sum to {units.format_rate(total)}, not to the target of {units.format_rate(menu.target)}, "
             f"{100 * (total / menu.target - 1):+.1f} %"
         )
         hint = "correct a rate, or the target; if it is intended: `accept: [target-differs]`"
-        yield menu, Problem(menu.name, menu.target_line, what, hint, "target-differs", outlier=True)
+        yield menu, Problem(menu.name, menu.target_line, message, hint, "target-differs", outlier=True)
 
 
-def _gaps(menus: Sequence[Menu]) -> Iterator[Found]:
+def _gaps(menus: Sequence[Menu]) -> Iterator[Finding]:
     """Find times between the first start and the last end in which no menu is in force."""
     last = menus[0]
     for menu in menus[1:]:
         if menu.start > last.end:
             gap = units.format_duration(menu.start - last.end)
-            what = f"no menu is in force for {gap} before {_at(menu.start)}, from the end of {last.name}"
+            message = f"no menu is in force for {gap} before {_at(menu.start)}, from the end of {last.name}"
             hint = "move `start`, or the other's `end`; if the pause is intended: `accept: [window-gap]`"
-            yield menu, Problem(menu.name, 1, what, hint, "window-gap")
-        last = max(last, menu, key=lambda one: one.end)
+            yield menu, Problem(menu.name, 1, message, hint, "window-gap")
+        last = max(last, menu, key=lambda either: either.end)
 
 
-def _overlaps(menus: Sequence[Menu]) -> Iterator[Found]:
+def _overlaps(menus: Sequence[Menu]) -> Iterator[Finding]:
     """Find windows that reach into the next one; one that lies inside of another is meant to add to it."""
     for before, menu in pairwise(menus):
         if before.start < menu.start < before.end < menu.end:
             span = units.format_duration(before.end - menu.start)
-            what = (
+            message = (
                 f"it begins {span} before {before.name} ends at {_at(before.end)}: their rates add up until then"
             )
             hint = "move `start`, or the other's `end`; if they should add up: `accept: [window-overlap]`"
-            yield menu, Problem(menu.name, 1, what, hint, "window-overlap")
+            yield menu, Problem(menu.name, 1, message, hint, "window-overlap")
 
 
-def _scenarios(campaign: Campaign) -> Iterator[Found]:
+def _scenarios(campaign: Campaign) -> Iterator[Finding]:
     """Find scenarios that share links at one time; one finding for each two of them."""
     on: dict[Link, list[tuple[Menu, Flow]]] = {}
     for menu in campaign.menus:
@@ -67,18 +67,18 @@ def _scenarios(campaign: Campaign) -> Iterator[Found]:
     shared: dict[tuple[str, str], list[tuple[Menu, Flow]]] = {}
     for uses in on.values():
         for pair in combinations(uses, 2):
-            (_, one), (_, other) = pair
-            if one.scenario != other.scenario and one.start < other.end and other.start < one.end:
-                names = min(one.scenario, other.scenario), max(one.scenario, other.scenario)
+            (_, earlier), (_, other) = pair
+            if earlier.scenario != other.scenario and earlier.start < other.end and other.start < earlier.end:
+                names = min(earlier.scenario, other.scenario), max(earlier.scenario, other.scenario)
                 shared.setdefault(names, []).append(max(pair, key=_place))
-    for (first, second), some in shared.items():
-        menu, flow = min(some, key=_place)
-        links = len({flow.link for _, flow in some})
+    for (first, second), shared_uses in shared.items():
+        menu, flow = min(shared_uses, key=_place)
+        links = len({flow.link for _, flow in shared_uses})
         where = f"{flow.link.shown}" + (f" and {units.counted(links - 1, 'more links')}" if links > 1 else "")
-        what = f"{first} and {second} use {where} at the same time"
-        what += ": network monitoring cannot tell their traffic apart"
+        message = f"{first} and {second} use {where} at the same time"
+        message += ": network monitoring cannot tell their traffic apart"
         hint = "the ledger can; use different times, or `accept: [scenarios-overlap]`"
-        yield menu, Problem(flow.menu, flow.line, what, hint, "scenarios-overlap")
+        yield menu, Problem(flow.menu, flow.line, message, hint, "scenarios-overlap")
 
 
 def _place(use: tuple[Menu, Flow]) -> tuple[datetime, str, int, Link]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dc_inject.analysis.lint.capacity import Finding
 from dc_inject.menu import values
 from dc_inject.model import Campaign, Exclusion, Flow, Menu, urls
 from dc_inject.model.errors import Problem
@@ -13,7 +14,7 @@ from dc_inject.planning import pace
 CODE = "idle-exclusion"
 
 
-def findings(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
+def findings(campaign: Campaign) -> Iterator[Finding]:
     """Yield findings with the menu that may accept each.
 
     An exclusion counts for all menus that are in force at its time. One that stands in a file that menus include
@@ -29,17 +30,17 @@ def findings(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
                 for flow in campaign.flows
                 if pace.covers(exclusion, flow.scenario, flow.link, sites) or _may_be_any(exclusion, flow)
             ]
-            if what := _what(exclusion, menu, campaign, covered):
+            if message := _why_idle(exclusion, menu, campaign, covered):
                 hint = "traffic continues then; correct the exclusion, or remove it"
-                yield menu, Problem(exclusion.file or menu.name, exclusion.line, what, hint, CODE)
+                yield menu, Problem(exclusion.file or menu.name, exclusion.line, message, hint, CODE)
 
 
-def _what(exclusion: Exclusion, menu: Menu, campaign: Campaign, covered: Sequence[Flow]) -> str:
+def _why_idle(exclusion: Exclusion, menu: Menu, campaign: Campaign, covered: Sequence[Flow]) -> str:
     """Say why an exclusion takes nothing out; nothing where it takes something out."""
     subject = exclusion.site or exclusion.rse or urls.arrow(exclusion.link) or exclusion.scenario
     menus = [menu] if exclusion.file in {"", menu.name} else campaign.menus
-    if not any(one.start < exclusion.end and exclusion.start < one.end for one in menus):
-        dates = f"{_at(min(one.start for one in menus))} to {_at(max(one.end for one in menus))}"
+    if not any(of.start < exclusion.end and exclusion.start < of.end for of in menus):
+        dates = f"{_at(min(of.start for of in menus))} to {_at(max(of.end for of in menus))}"
         excluded = f"{_at(exclusion.start)} to {_at(exclusion.end)}"
         return f"{subject} is excluded from {excluded}, which is outside of the menu's dates, {dates}"
     if not covered:

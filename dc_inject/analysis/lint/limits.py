@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dc_inject.model import Campaign, Menu, rates, units
+from dc_inject.analysis.lint.capacity import Finding
+from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import Problem
 
 
@@ -13,12 +14,12 @@ def over_limits(campaign: Campaign) -> tuple[str, ...]:
 
     What menus accept counts too: it is held all the same.
     """
-    sites = (problem.message for _, problem in sorted(findings(campaign), key=lambda found: found[1]))
+    sites = (problem.message for _, problem in sorted(findings(campaign), key=lambda finding: finding[1]))
     totals = (f"{excess}: the rest will be held (campaign-limit)" for excess in rates.over_total(campaign.menus))
     return tuple(dict.fromkeys([*sites, *totals]))
 
 
-def findings(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
+def findings(campaign: Campaign) -> Iterator[Finding]:
     """Yield sites whose rates exceed a limit, with the menu that may accept each."""
     sites = {site.name: site for menu in campaign.menus for site in menu.sites}
     menu_of = {id(flow): menu for menu in campaign.menus for flow in menu.flows}
@@ -27,15 +28,15 @@ def findings(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
         if largest is None:
             continue
         menu, site, place = menu_of[id(largest)], sites.get(name), (largest.menu, largest.line)
-        said = f"{direction} of {name} sums to {units.format_rate(total)}"
+        sum_here = f"{direction} of {name} sums to {units.format_rate(total)}"
         wan = site.wan if site else None
         if wan is not None and rates.exceeds(total, wan):
-            what = f"{said}, above its WAN, {units.format_rate(wan)}"
+            message = f"{sum_here}, above its WAN, {units.format_rate(wan)}"
             hint = f"lower rates at {name}, or correct sites.{name}.wan"
-            yield menu, Problem(*place, what, hint, "site-over-wan")
+            yield menu, Problem(*place, message, hint, "site-over-wan")
         own = (site.max_ingress if direction == "ingress" else site.max_egress) if site else None
         limits = {f"sites.{name}.max_{direction}": own, "limits.per_site": menu.limits.per_site}
         key, limit = min(((k, v) for k, v in limits.items() if v is not None), key=lambda item: item[1])
         if rates.exceeds(total, limit):
-            what = f"{said}, above {key}, {units.format_rate(limit)}: the rest will be held (site-limit)"
-            yield menu, Problem(*place, what, f"if the site agrees, raise {key}", "site-over-limit")
+            message = f"{sum_here}, above {key}, {units.format_rate(limit)}: the rest will be held (site-limit)"
+            yield menu, Problem(*place, message, f"if the site agrees, raise {key}", "site-over-limit")

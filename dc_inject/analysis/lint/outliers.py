@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dc_inject.analysis.lint.capacity import Finding
 from dc_inject.model import Campaign, Flow, Menu, Order, units
 from dc_inject.model.errors import Problem
 
@@ -11,7 +12,7 @@ OUTLIER = 5.0  # times the median of the other links
 NEIGHBOURS = 3  # fewest other links that a rate is compared with
 
 
-def findings(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
+def findings(campaign: Campaign) -> Iterator[Finding]:
     """Yield findings with the menu that may accept each."""
     for menu in campaign.menus:
         yield from ((menu, problem) for problem in (*_outliers(menu), *_smallest_first(menu)))
@@ -42,10 +43,10 @@ def _outliers(menu: Menu) -> Iterator[Problem]:
 
 
 def _smallest_first(menu: Menu) -> Iterator[Problem]:
-    seen = set()
+    scenarios = set()
     for flow in menu.flows:
-        if flow.order == Order.SMALLEST_FIRST and flow.scenario not in seen:
-            seen.add(flow.scenario)
+        if flow.order == Order.SMALLEST_FIRST and flow.scenario not in scenarios:
+            scenarios.add(flow.scenario)
             yield _problem(
                 flow,
                 "smallest-first",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
-from dc_inject.analysis.lint.capacity import Found, Use, coarse, smallest
+from dc_inject.analysis.lint.capacity import Finding, Use, and_more, coarse, smallest
 from dc_inject.model import Campaign, Flow, Item, PoolKey, RseSpec, rates, units
 from dc_inject.model.errors import Problem
 from dc_inject.model.goals import Keep, SecondHop, Volume
@@ -32,7 +32,7 @@ class PoolSize(NamedTuple):
         return cls(number, total, smallest)
 
 
-def pools(campaign: Campaign, sizes: Mapping[PoolKey, PoolSize], *, may_end: bool) -> Iterator[Found]:
+def pool_findings(campaign: Campaign, sizes: Mapping[PoolKey, PoolSize], *, may_end: bool) -> Iterator[Finding]:
     """Yield findings about links through Rucio whose source has too little, or nothing small enough.
 
     A dataset goes to a destination again only when it is gone there, so that a link needs rate x (lifetime + lag):
@@ -46,32 +46,34 @@ def pools(campaign: Campaign, sizes: Mapping[PoolKey, PoolSize], *, may_end: boo
         if flow.link.service.unique and flow.pool in sizes and not isinstance(flow.goal, SecondHop)
     ]
     yield from _empty(uses, sizes)
-    some = [use for use in uses if sizes[use[1].pool].datasets]
-    yield from _small(campaign, some, sizes, may_end=may_end)
-    yield from _volumes(some, sizes)
+    stocked = [use for use in uses if sizes[use[1].pool].datasets]
+    yield from _small(campaign, stocked, sizes, may_end=may_end)
+    yield from _volumes(stocked, sizes)
 
     def least(flow: Flow) -> int:
-        told, known = smallest(flow), sizes[flow.pool].smallest
-        return known if rates.peak([flow]).rate * HOUR >= told else 0  # what the menu says is found without us
+        of_menu, of_source = smallest(flow), sizes[flow.pool].smallest
+        return (
+            of_source if rates.peak([flow]).rate * HOUR >= of_menu else 0
+        )  # what the menu says is found without us
 
-    yield from coarse(some, least)
+    yield from coarse(stocked, least)
 
 
-def _empty(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator[Found]:
-    seen: set[PoolKey] = set()
+def _empty(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator[Finding]:
+    empty: set[PoolKey] = set()
     for menu, flow in uses:
-        if not sizes[flow.pool].datasets and flow.pool not in seen:
-            seen.add(flow.pool)
-            what = f"{flow.link.source} has no dataset that the menu takes"
+        if not sizes[flow.pool].datasets and flow.pool not in empty:
+            empty.add(flow.pool)
+            message = f"{flow.link.source} has no dataset that the menu takes"
             hint = "look at `datasets`; if they come later: `accept: [no-source-files]`"
-            yield menu, Problem(flow.menu, flow.line, what, hint, "no-source-files")
+            yield menu, Problem(flow.menu, flow.line, message, hint, "no-source-files")
 
 
 def _small(
     campaign: Campaign, uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize], *, may_end: bool
-) -> Iterator[Found]:
+) -> Iterator[Finding]:
     specs = {rse: spec for menu in campaign.menus for site in menu.sites for rse, spec in site.rses.items()}
-    found: dict[tuple[str, str], list[tuple[float, timedelta, Use]]] = {}
+    short: dict[tuple[str, str], list[tuple[float, timedelta, Use]]] = {}
     for menu, flow in uses:
         if flow.goal is not None and not isinstance(flow.goal, Keep):
             continue  # the same datasets again, or each of them once: see below
@@ -79,34 +81,34 @@ def _small(
         stay = lifetime.horizon(flow.lifetime_min if may_end else flow.lifetime_max, lag, flow.end - flow.start)
         need = rates.peak([flow]).rate * (1 + flow.overhead) * stay.total_seconds()
         if rates.exceeds(need, sizes[flow.pool].bytes):
-            found.setdefault((flow.menu, flow.scenario), []).append((need, stay, (menu, flow)))
-    for (_, scenario), some in found.items():
-        need, stay, (menu, flow) = max(some, key=lambda one: one[0] / sizes[one[2][1].pool].bytes)
-        there = sizes[flow.pool]
-        others = f" (and {units.counted(len(some) - 1, 'more links')} of {scenario})" if len(some) > 1 else ""
-        what = (
-            f"{flow.link.shown}{others} needs {units.format_size(need)} of different datasets in the "
-            f"{units.format_duration(stay)} until they may be used again, and {flow.link.source} has "
-            f"{there.datasets} with {units.format_size(there.bytes)}: the rest will be held (pool-dry)"
+            short.setdefault((flow.menu, flow.scenario), []).append((need, stay, (menu, flow)))
+    for (_, scenario), short_here in short.items():
+        need, stay, (menu, flow) = max(short_here, key=lambda link: link[0] / sizes[link[2][1].pool].bytes)
+        size = sizes[flow.pool]
+        message = (
+            f"{flow.link.shown}{and_more(len(short_here) - 1, scenario)} needs {units.format_size(need)} of "
+            f"different datasets in the {units.format_duration(stay)} until they may be used again, and "
+            f"{flow.link.source} has {size.datasets} with {units.format_size(size.bytes)}: the rest will be held "
+            "(pool-dry)"
         )
-        yield menu, Problem(flow.menu, flow.line, what, "use more datasets, or lower the rate", "pool-small")
+        yield menu, Problem(flow.menu, flow.line, message, "use more datasets, or lower the rate", "pool-small")
 
 
-def _volumes(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator[Found]:
+def _volumes(uses: Iterable[Use], sizes: Mapping[PoolKey, PoolSize]) -> Iterator[Finding]:
     """Find volumes that are more than their source has: each dataset goes out once in its scenario."""
-    found: dict[tuple[str, PoolKey], list[Use]] = {}
+    uses_of: dict[tuple[str, PoolKey], list[Use]] = {}
     for use in uses:
         if isinstance(use[1].goal, Volume):
-            found.setdefault((use[1].scenario, use[1].pool), []).append(use)
-    for (scenario, pool), some in found.items():
-        need, there = sum({use[1].key: use[1].goal.bytes for use in some if use[1].goal}.values()), sizes[pool]
-        if rates.exceeds(need, there.bytes):
-            menu, flow = some[0]
-            what = (
+            uses_of.setdefault((use[1].scenario, use[1].pool), []).append(use)
+    for (scenario, pool), sharing in uses_of.items():
+        need, size = sum({use[1].key: use[1].goal.bytes for use in sharing if use[1].goal}.values()), sizes[pool]
+        if rates.exceeds(need, size.bytes):
+            menu, flow = sharing[0]
+            message = (
                 f"the volumes of {scenario} from {pool.source} are {units.format_size(need)}, "
-                f"each dataset once, and {pool.source} has {there.datasets} with {units.format_size(there.bytes)}"
+                f"each dataset once, and {pool.source} has {size.datasets} with {units.format_size(size.bytes)}"
             )
             yield (
                 menu,
-                Problem(flow.menu, flow.line, what, "use more datasets, or a smaller volume", "pool-small"),
+                Problem(flow.menu, flow.line, message, "use more datasets, or a smaller volume", "pool-small"),
             )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dc_inject.analysis.lint.capacity import Finding
 from dc_inject.menu import source_lists
-from dc_inject.model import Campaign, FileFilter, Flow, Listing, Menu, units, urls
+from dc_inject.model import Campaign, FileFilter, Flow, Listing, units, urls
 from dc_inject.model.errors import Problem
 
 
-def findings(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
+def findings(campaign: Campaign) -> Iterator[Finding]:
     """Yield findings with the menu that may accept each."""
     for menu in campaign.menus:
         used: dict[Listing, list[Flow]] = {}
@@ -22,9 +23,9 @@ def findings(campaign: Campaign) -> Iterator[tuple[Menu, Problem]]:
 
 def _unsized(listing: Listing, flow: Flow) -> Iterator[Problem]:
     if number := source_lists.unsized(listing):
-        what = f"{listing.name} has no size for {number} of its {units.counted(len(listing.files), 'files')}"
+        message = f"{listing.name} has no size for {number} of its {units.counted(len(listing.files), 'files')}"
         hint = "each is asked for at the storage; list sizes, or `accept: [unsized-files]`"
-        yield Problem(flow.menu, flow.line, what, hint, "unsized-files")
+        yield Problem(flow.menu, flow.line, message, hint, "unsized-files")
 
 
 def _unused(listing: Listing, flows: list[Flow]) -> Iterator[Problem]:
@@ -33,6 +34,6 @@ def _unused(listing: Listing, flows: list[Flow]) -> Iterator[Problem]:
     left = [file.name for file in listing.files if urls.is_url(file.name) and not file.name.startswith(below)]
     if left:
         count = f"{len(left)} of its {units.counted(len(listing.files), 'files')}"
-        what = f"{listing.name}: below no source: {count}, such as {left[0]}"
+        message = f"{listing.name}: below no source: {count}, such as {left[0]}"
         hint = "is there a typo in host or path? if they are for another menu: `accept: [unused-files]`"
-        yield Problem(flows[0].menu, flows[0].line, what, hint, "unused-files")
+        yield Problem(flows[0].menu, flows[0].line, message, hint, "unused-files")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dc_inject.analysis.footprint import footprint
-from dc_inject.analysis.lint.capacity import Found, by_rse, largest
+from dc_inject.analysis.lint.capacity import Finding, by_rse, largest
 from dc_inject.model import Campaign, rates, units
 from dc_inject.model.errors import Problem
 
 HOUR = 3600.0
 
 
-def rooms(
+def space_findings(
     campaign: Campaign, free: Mapping[str, int], quota: Mapping[str, int], expired: Mapping[str, int]
-) -> Iterator[Found]:
+) -> Iterator[Finding]:
     """Yield findings about RSEs with too little room; each mapping has bytes of the RSEs of which they are known.
 
     `free` is space that nobody has filled, `quota` what the account may still put there, `expired` what may be
@@ -27,19 +27,19 @@ def rooms(
             continue
         of, flow = largest(use for use in uses if use[1].link.destination == rse)
         needs = f"{units.format_rate(peak.arriving)} into {rse} need"
-        found = []
+        place = flow.menu, flow.line
         if rse in free and rates.exceeds(peak.shortest, free[rse]):
-            what = f"{needs} {units.format_size(peak.shortest)} even with the shortest lifetime, and "
-            what += f"{units.format_size(free[rse])} are free"
-            found.append(("free-space", what, "ask the site to free space, or lower the rates"))
+            message = f"{needs} {units.format_size(peak.shortest)} even with the shortest lifetime, and "
+            message += f"{units.format_size(free[rse])} are free"
+            hint = "ask the site to free space, or lower the rates"
+            yield of, Problem(*place, message, hint, "free-space")
         if rse in quota and rates.exceeds(peak.quota, quota[rse]):
-            what = f"{needs} a quota of {units.format_size(peak.quota)} and one dataset more, and "
-            what += f"{units.format_size(quota[rse])} of it are left"
-            found.append(("account-limit", what, "ask for a larger limit there, or shorten the rules' lifetime"))
+            message = f"{needs} a quota of {units.format_size(peak.quota)} and one dataset more, and "
+            message += f"{units.format_size(quota[rse])} of it are left"
+            hint = "ask for a larger limit there, or shorten the rules' lifetime"
+            yield of, Problem(*place, message, hint, "account-limit")
         if expired.get(rse, 0) > peak.arriving * HOUR:
-            what = f"{rse} has {units.format_size(expired[rse])} that have expired and are not deleted yet, more "
-            what += f"than the campaign brings there in an hour, {units.format_size(peak.arriving * HOUR)}"
+            message = f"{rse} has {units.format_size(expired[rse])} that have expired and are not deleted yet, "
+            message += f"more than the campaign brings there in an hour, {units.format_size(peak.arriving * HOUR)}"
             hint = "ask the site to delete it before the start, since it would delay our deletions"
-            found.append(("expired-data", what, hint))
-        for code, message, hint in found:
-            yield of, Problem(flow.menu, flow.line, message, hint, code)
+            yield of, Problem(*place, message, hint, "expired-data")

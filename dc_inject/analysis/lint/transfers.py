@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 
+from dc_inject.analysis.lint.capacity import Finding, and_more
 from dc_inject.model import Campaign, Flow, Link, Menu, rates, units, urls
 from dc_inject.model.errors import Problem
 from dc_inject.model.shape import Point, Shape
 from dc_inject.model.transfers import LIMITS_OF, LINK_LIMIT, TransferLimit, transfers_needed
 from dc_inject.planning import ramp
 
-Found = tuple[Menu, Problem]
 _ALLOWS = {
     "config": "FTS allows {} (by its configuration)",
     "optimizer": "FTS allows {} (by its optimizer, just now)",
@@ -28,15 +28,17 @@ _OPTIMIZER = "the optimizer allows more while transfers succeed; "
 _HINT = "ask FTS's operators for more, lower the rates, or tell how fast files are there with --file-speed"
 
 
-def findings(campaign: Campaign, file_speed: float, told: Collection[str]) -> Iterator[Found]:
-    """Yield findings about FTS's default limits; `told` are services that told theirs: see `throttled`."""
-    uses = [(of, flow) for of in campaign.menus for flow in of.flows if flow.link.through not in told]
+def findings(campaign: Campaign, file_speed: float, services_with_limits: Collection[str]) -> Iterator[Finding]:
+    """Yield findings about FTS's default limits, and its ramp, but of services whose limits are known."""
+    uses = [
+        (of, flow) for of in campaign.menus for flow in of.flows if flow.link.through not in services_with_limits
+    ]
     limits = [TransferLimit(*pair, LINK_LIMIT, "default") for pair in dict.fromkeys(map(_pair, _links(uses)))]
     yield from _exceeded(uses, limits, file_speed)
     yield from _ramps(uses, file_speed, {})
 
 
-def throttled(campaign: Campaign, limits: Iterable[TransferLimit], file_speed: float) -> Iterator[Found]:
+def transfer_findings(campaign: Campaign, limits: Iterable[TransferLimit], file_speed: float) -> Iterator[Finding]:
     """Yield a finding for each limit of FTS that is below what the menus need at some time, or grown to too late.
 
     The rates of all flows between the same storages count together, as they do for FTS.
@@ -58,7 +60,7 @@ def _growth(limit: TransferLimit | None) -> ramp.Growth:
 
 def _ramps(
     uses: Iterable[tuple[Menu, Flow]], file_speed: float, limits: Mapping[tuple[str, str], TransferLimit]
-) -> Iterator[Found]:
+) -> Iterator[Finding]:
     """Find steps, and whole windows, that are over before FTS has grown to them; one finding for a scenario.
 
     `limits` are those of FTS by the storages of a link; its default where there is none.
@@ -69,23 +71,22 @@ def _ramps(
         rate = flow.rate * (1 + flow.overhead)
         flat = (piece for piece in level.pieces(flow.start, flow.end) if piece.first == piece.last)
         steps = ((piece.end - piece.start, rate * float(piece.first)) for piece in flat)
-        found = ramp.too_short(steps, file_speed, _growth(limits.get(_pair(flow.link))))
-        if found is not None:
-            short.setdefault((flow.menu, flow.scenario), []).append((found, menu, flow))
-    for (_, scenario), some in short.items():
-        worst, menu, flow = max(some, key=lambda one: one[0].grows - one[0].lasts)
-        others = f" (and {units.counted(len(some) - 1, 'more links')} of {scenario})" if len(some) > 1 else ""
+        too_short = ramp.too_short(steps, file_speed, _growth(limits.get(_pair(flow.link))))
+        if too_short is not None:
+            short.setdefault((flow.menu, flow.scenario), []).append((too_short, menu, flow))
+    for (_, scenario), too_short_here in short.items():
+        worst, menu, flow = max(too_short_here, key=lambda step: step[0].grows - step[0].lasts)
         limit = limits.get(_pair(flow.link))
         begin = f"starts with {_growth(limit).first}"
         if limit is not None and limit.told == "optimizer":
             begin = f"runs {limit.most} just now"
-        what = (
-            f"{flow.link.shown}{others} has {units.format_rate(worst.rate)} for "
-            f"{units.format_duration(worst.lasts)}, and FTS needs {units.format_duration(worst.grows)} to grow to "
-            f"the transfers that it takes: it {begin} and adds {ramp.ADDED} a minute"
+        message = (
+            f"{flow.link.shown}{and_more(len(too_short_here) - 1, scenario)} has {units.format_rate(worst.rate)} "
+            f"for {units.format_duration(worst.lasts)}, and FTS needs {units.format_duration(worst.grows)} to "
+            f"grow to the transfers that it takes: it {begin} and adds {ramp.ADDED} a minute"
         )
         hint = "lengthen the step, or put a ramp before it (`shape`)"
-        yield menu, Problem(flow.menu, flow.line, what, hint, "fts-ramp")
+        yield menu, Problem(flow.menu, flow.line, message, hint, "fts-ramp")
 
 
 def _links(uses: Iterable[tuple[Menu, Flow]]) -> Iterator[Link]:
@@ -101,7 +102,7 @@ def _pair(link: Link) -> tuple[str, str]:
 
 def _exceeded(
     uses: Iterable[tuple[Menu, Flow]], limits: Iterable[TransferLimit], file_speed: float
-) -> Iterator[Found]:
+) -> Iterator[Finding]:
     menu_of: dict[int, Menu] = {}
     flows: dict[tuple[str, str], list[Flow]] = {}  # by source and destination; an empty one stands for any
     for menu, flow in uses:
@@ -110,28 +111,28 @@ def _exceeded(
         source, destination = _pair(flow.link)
         for key in ((source, destination), (source, ""), ("", destination)):
             flows.setdefault(key, []).append(injected)
-    found: dict[object, list[tuple[float, TransferLimit, Flow]]] = {}
+    exceeded: dict[object, list[tuple[float, TransferLimit, Flow]]] = {}
     for limit in limits:
         rate, largest = rates.peak(flows.get((limit.source, limit.destination), ()))
         if largest is not None and rates.exceeds(transfers_needed(rate, file_speed), limit.most):
             assumed = limit.told == "default" and _is_link(limit) and (largest.menu, largest.scenario)
-            found.setdefault(assumed or limit, []).append((rate, limit, largest))
-    for some in found.values():
-        rate, limit, flow = max(some, key=lambda one: one[0])
-        yield menu_of[id(flow)], _problem(limit, rate, flow, len(some) - 1, file_speed)
+            exceeded.setdefault(assumed or limit, []).append((rate, limit, largest))
+    for of_scenario in exceeded.values():
+        rate, limit, flow = max(of_scenario, key=lambda excess: excess[0])
+        yield menu_of[id(flow)], _problem(limit, rate, flow, len(of_scenario) - 1, file_speed)
 
 
 def _problem(limit: TransferLimit, rate: float, flow: Flow, others: int, file_speed: float) -> Problem:
     code = "fts-link-limit" if _is_link(limit) else "fts-storage-limit"
-    what = f"{limit} (and {units.counted(others, 'more links')} of {flow.scenario})" if others else str(limit)
-    what += f": {units.format_rate(rate)} need {transfers_needed(rate, file_speed):.0f} transfers at a time, and "
-    what += f"{_ALLOWS[limit.told].format(limit.most)}; {limit.most} files at {units.format_size(file_speed)}/s "
-    what += f"are {units.format_rate(limit.most * file_speed)}"
+    message = f"{limit}{and_more(others, flow.scenario)}: {units.format_rate(rate)} need "
+    message += f"{transfers_needed(rate, file_speed):.0f} transfers at a time, and "
+    message += f"{_ALLOWS[limit.told].format(limit.most)}; {limit.most} files at {units.format_size(file_speed)}/s"
+    message += f" are {units.format_rate(limit.most * file_speed)}"
     hint = (_OPTIMIZER if limit.told == "optimizer" else "") + _HINT
     if limit.told == "default":
         noun = "link" if _is_link(limit) else "storage"
         hint = f"ask FTS's operators to raise the limit of this {noun}; if they did: `accept: [{code}]`"
-    return Problem(flow.menu, flow.line, what, hint, code)
+    return Problem(flow.menu, flow.line, message, hint, code)
 
 
 def _is_link(limit: TransferLimit) -> bool:
