@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -108,16 +108,22 @@ def report(
     wanted = Wanted(since, until, excluded)
     with LedgerView.open(path) as view, view.snapshot():
         name = common.own_ledger(view, campaign, path)
-        if fmt == "csv":
-            chosen = figures.period(view, wanted)
-            if chosen is None:
-                raise _nothing(name, wanted)
-            _write(text.lines(view, chosen), output, force=force)
-            return
-        told = figures.report(view, wanted, readings.progress(view.challenge()), SystemClock().now())
-    if told is None:
+        made = _made(view, wanted, fmt)  # whole, since who reads the output may take his time
+    if made is None:
         raise _nothing(name, wanted)
-    _write([MAKE[fmt](told)], output, force=force)
+    _write(made, output, force=force)
+
+
+def _made(view: LedgerView, wanted: Wanted, fmt: str) -> bytes | None:
+    """Return a report in a format; None where there is no cycle."""
+    if fmt == "csv":
+        chosen = figures.period(view, wanted)
+        return None if chosen is None else "".join(text.lines(view, chosen)).encode()
+    told = figures.report(view, wanted, readings.progress(view.challenge()), SystemClock().now())
+    if told is None:
+        return None
+    made = MAKE[fmt](told)
+    return made.encode() if isinstance(made, str) else made
 
 
 def _nothing(name: str, wanted: Wanted) -> UsageError:
@@ -126,11 +132,10 @@ def _nothing(name: str, wanted: Wanted) -> UsageError:
     return UsageError(f"no cycle of {name} begins in that time", "leave out --since or --until")
 
 
-def _write(parts: Iterable[str | bytes], output: Path, *, force: bool) -> None:
-    content = (part.encode() if isinstance(part, str) else part for part in parts)
+def _write(content: bytes, output: Path, *, force: bool) -> None:
     if output == menu_files.STDIN:
         sys.stdout.flush()
-        sys.stdout.buffer.writelines(content)
+        sys.stdout.buffer.write(content)
     else:
-        files.write_whole(output, b"".join(content), force=force, mode=PRIVATE)
+        files.write_whole(output, content, force=force, mode=PRIVATE)
         click.echo(f"wrote {output}", err=True)

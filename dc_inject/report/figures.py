@@ -34,6 +34,7 @@ from dc_inject.model import Cycle, FlowKey, overrides
 from dc_inject.model.goals import SecondHop
 from dc_inject.planning.progress import Progress, conclusion
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # steps count from then
 HOUR = timedelta(hours=1)
 SHORT = timedelta(hours=12)  # of a period that is no longer, each cycle is a step
 LARGEST = 20  # names that have a series of their own
@@ -182,7 +183,7 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
         }
         for key, sums in sorted(links.items())
     ]
-    told["marks"] = _marks(view, chosen.since, until)
+    told["marks"] = _marks(view, wanted.since or EPOCH, until)  # what came before the first cycle too
     told["verdict"] = _verdict(told)
     told["challenge"] = _challenge(progress)
     told["method"] = [" ".join(words.split()) for words in METHOD.strip().split("\n\n")]
@@ -225,14 +226,13 @@ class _Times:
 
     def __init__(self, cycles: Sequence[Cycle], long: timedelta, begun: datetime) -> None:
         """Take the cycles, the length of a step, and since when anything was due."""
-        epoch = datetime(1970, 1, 1, tzinfo=UTC)
         seconds: dict[datetime, float] = {}
-        at = epoch + (cycles[0].start - epoch) // long * long
+        at = EPOCH + (cycles[0].start - EPOCH) // long * long
         while at <= cycles[-1].start:  # hours without a cycle are steps too
             seconds[at] = 0.0
             at += long
         for cycle in cycles:
-            start = epoch + (cycle.start - epoch) // long * long
+            start = EPOCH + (cycle.start - EPOCH) // long * long
             seconds[start] += max((cycle.end - max(cycle.start, begun)).total_seconds(), 0.0)
         self.starts, self.seconds = list(seconds), list(seconds.values())
         self.number = {start: number for number, start in enumerate(self.starts)}
@@ -367,8 +367,8 @@ def _failures(view: Reader) -> dict[str, int]:
 
 def _marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]]:
     """Return what happened, in the order of time: notes, changes, pauses, and traces of unexpected errors."""
-    marks = [*_written(view), *_paused(view, since, until)]
-    chosen = [mark for mark in marks if mark[0] < until and (mark[1] or mark[0]) >= since]
+    chosen = [mark for mark in _written(view) if since <= mark[0] < until]
+    chosen += _paused(view, since, until)
     return [
         {
             "at": moment(at),
@@ -399,7 +399,7 @@ def _written(view: Reader) -> Iterator[_Mark]:
 def _paused(view: Reader, since: datetime, until: datetime) -> Iterator[_Mark]:
     for pause, end in view.pauses_between(since, until):
         shown = overrides.shown(pause.subject, "everything")
-        yield pause.since, end or until, "pause", pause.who, f"paused: {shown}", pause.why
+        yield pause.since, end, "pause", pause.who, f"paused: {shown}", pause.why
 
 
 # --------------------------------------------------------------------------- verdicts

@@ -35,6 +35,7 @@ def campaign(tmp_path: Path) -> Path:
     ]
     made = world(tmp_path, simulated.campaign(flows), {"A": items("A", 300), "D": items("D", 3)})
     made.run(16)
+    made.ledger.change("me@vobox", "note", "begins in a minute", START - timedelta(minutes=1))
     made.ledger.change("me@vobox", "note", "power cut <b>|*", START + timedelta(hours=1))
     made.ledger.pause("us-mesh", "me@vobox", "lunch", START + timedelta(hours=2))
     made.ledger.close()
@@ -93,7 +94,8 @@ def test_what_is_known_of_a_campaign_is_told(campaign: Path) -> None:
     assert made["completion"]["count"] == sum(one["completion"]["count"] for one in made["scenarios"])
     assert made["completion"]["median"] <= made["completion"]["p90"]
     marks = [(one["kind"], one["what"], one["until"]) for one in made["marks"]]
-    assert marks == [("note", "power cut <b>|*", None), ("pause", "paused: us-mesh", marks[1][2])]
+    assert marks[:2] == [("note", "begins in a minute", None), ("note", "power cut <b>|*", None)]
+    assert marks[2:] == [("pause", "paused: us-mesh", None)]
     assert made["challenge"] is None
     assert "production traffic" in " ".join(made["method"])
 

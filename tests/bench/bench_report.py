@@ -1,0 +1,94 @@
+"""Time and memory of reports: `python -m tests.bench.bench_report [DAYS [LINKS]]`, 12 and 1,200.
+
+The ledger has a rule for each link and cycle, written with the ledger's own methods but for the rules themselves,
+whose lives are written at once. Each report is made by a process of its own.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from dc_inject.ledger import Ledger
+from dc_inject.ledger.database import stored
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
+
+DAYS, LINKS, SEED = 12, 1200, 14
+START, LENGTH = datetime(2027, 2, 8, tzinfo=UTC), timedelta(minutes=15)
+GB = 10**9
+SITES, SCENARIOS = 60, 12
+TOOK = (10**8, 10**10)  # microseconds until a rule is complete: a bit more than 2.5 hours at most
+FORMATS = ("md", "json", "csv", "html", "png")
+_RULE = (
+    "INSERT INTO injection (key, account, cycle, campaign, item, bytes, files, release, lifetime, activity, "
+    "service_priority, contact, state, external_id, attempt, intended_at, called_at, accepted_at, completed_at, "
+    "ended_at, gone_at, moved, moved_exact, files_done, error) VALUES "
+    "(?1, ?2, ?3, 'bench', ?1, ?4, 10, ?3, 0, '', 3, '', 'gone', ?1, 0, ?3, ?3, ?3, ?5, ?5, ?5, ?4, 1, 10, '')"
+)
+
+
+def make(path: Path, days: float, links: int) -> None:
+    """Make the ledger of a campaign: most links get what they are due, some of them less, by their number."""
+    rng = random.Random(SEED)
+    keys = [
+        FlowKey(f"scenario-{n % SCENARIOS}", Link(f"T1_SITE_{n // SITES:03}", f"T2_SITE_{n % SITES:03}"))
+        for n in range(links)
+    ]
+    quality = {key: rng.choice((1.0, 1.0, 0.98, 0.95, 0.8, 0.6, 0.3)) for key in keys}
+    short = [key for key in keys if quality[key] < 0.9]
+    held = Held(Hold.POOL_DRY, {"free": 0})
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        for number in range(round(days * 96)):
+            cycle = Cycle(START + number * LENGTH, LENGTH)
+            due = round(100 * GB * (1 + 0.3 * rng.random()))
+            with ledger.together():
+                ledger.open_cycle(cycle, dict.fromkeys(keys, (due, None)), cycle.start)
+                accounts = ledger._open_accounts()
+                at = stored(cycle.start)
+                ledger._db.run_many(
+                    _RULE,
+                    (
+                        (f"{number}-{account}", account, at, int(due * quality[key]), at + rng.randrange(*TOOK))
+                        for key, account in accounts.items()
+                    ),
+                )
+                ledger.close_cycle(cycle, cycle.end, dict.fromkeys(short, held))
+        ledger.change("bench", "note", "power cut", START + timedelta(hours=30))
+
+
+def main() -> None:
+    """Make the ledger, and print what each report costs."""
+    given = sys.argv[1:]
+    days = float(given[0]) if given else DAYS
+    links = int(given[1]) if len(given) > 1 else LINKS
+    with tempfile.TemporaryDirectory(prefix="dc_inject-bench-") as folder:
+        path = Path(folder) / "bench.sqlite"
+        began = time.perf_counter()
+        make(path, days, links)
+        size = path.stat().st_size
+        print(
+            f"{links} links, {days:g} days: a ledger of {size / 1e6:.0f} MB in {time.perf_counter() - began:.0f} s"
+        )
+        print("format  seconds  CPU seconds  memory MB  size MB")
+        for fmt in FORMATS:
+            goal = Path(folder) / f"report.{fmt}"
+            before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+            words = [sys.executable, "-m", "dc_inject", "report", str(path), "--format", fmt, "-o", str(goal)]
+            subprocess.run(words, check=True, capture_output=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+            print(
+                f"{fmt:<6} {time.perf_counter() - began:>8.1f} {cpu:>12.1f} {after.ru_maxrss / 1e3:>10.0f} "
+                f"{goal.stat().st_size / 1e6:>8.1f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
