@@ -74,6 +74,11 @@ CONTROL = (
     tables.Column("bias", "bias", tables.percent, right=True, spare=3),
     tables.Column("numbers", "why", numbers, spare=1),
 )
+DECISIONS = (
+    tables.Column("cycle", "cycle"),
+    *CONTROL,
+    tables.Column("guards", "guards", " ".join, spare=4),
+)
 PAUSES = (
     tables.Column("subject", "stopped", _subject),
     tables.Column("since", "since"),
@@ -103,6 +108,12 @@ CHANGED = (
 @common.CAMPAIGN
 @click.option("--summary", is_flag=True, help="Show the totals of each link since the start.")
 @click.option(
+    "--decisions",
+    type=click.IntRange(1),
+    metavar="CYCLES",
+    help="Show what control decided or advised of each link in the last so many cycles, and on which signals.",
+)
+@click.option(
     "--watch",
     type=click.IntRange(1, 3600),
     metavar="SECONDS",
@@ -110,7 +121,9 @@ CHANGED = (
 )
 @common.LEDGER
 @common.FORMAT
-def status(campaign: str, summary: bool, watch: int | None, ledger_path: Path | None, fmt: str) -> None:
+def status(
+    campaign: str, summary: bool, decisions: int | None, watch: int | None, ledger_path: Path | None, fmt: str
+) -> None:
     r"""Show the state of a campaign: its injector, the current cycle, holds, pauses and rights; or its totals.
 
     It reads only the ledger, so it works whether or not an injector runs, and without any service. In tables, `~`
@@ -120,8 +133,16 @@ def status(campaign: str, summary: bool, watch: int | None, ledger_path: Path | 
     Example: dc-inject status dc27-rehearsal
     Example: dc-inject status dc27-rehearsal --watch 10
     Example: dc-inject status dc27-rehearsal --summary --format csv
+    Example: dc-inject status dc27-rehearsal --decisions 8
     """
     path = common.existing_ledger(campaign, ledger_path)
+    if decisions is not None and (summary or watch is not None):
+        raise UsageError("--decisions stands alone", "call `status` once for each")
+    if decisions is not None:
+        with LedgerView.open(path) as view, view.snapshot():
+            common.own_ledger(view, campaign, path)
+            tables.emit(fmt, DECISIONS, decided(view, decisions))
+        return
     if watch is None:
         _show(campaign, path, fmt, summary=summary)
         return
@@ -155,6 +176,25 @@ def _show(campaign: str, path: Path, fmt: str, *, summary: bool) -> None:
 
 
 # --------------------------------------------------------------------------- what is read
+
+
+def decided(view: LedgerView, cycles: int) -> list[dict[str, Any]]:
+    """Return what control decided or advised in the last cycles; the keys are an interface, as in `standing`."""
+    last = view.last_cycle()
+    made = () if last is None else view.decisions(last.start - (cycles - 1) * last.length)
+    return [
+        {
+            "cycle": tables.moment(one.cycle.start),
+            **link_cells(one.key),
+            "mode": one.mode,
+            "hold": one.hold,
+            "target": one.target,
+            "bias": one.bias,
+            "numbers": dict(one.numbers),
+            "guards": {hold.value: dict(numbers) for hold, numbers in one.guards.items()},
+        }
+        for one in made
+    ]
 
 
 def standing(campaign: str, view: LedgerView, now: datetime) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dc_inject.engine.context import EngineContext
-from dc_inject.ledger import Ledger, Row, Totals
+from dc_inject.ledger import ControlDecision, Ledger, Row, Totals
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Flow, FlowKey, Hold, Mode, units
 from dc_inject.model.holds import Trait
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 NAME = "control"  # of the signal that keeps what was decided
 _OWN = frozenset(  # of what is kept: what nobody else needs
-    {"kept", "before", "guards", "guards_before", "floor", "floor_before", "added", "moved_over"}
+    {"kept", "before", "guards", "guards_before", "floor", "floor_before", "added", "moved_over", "law"}
 )
 BACK = 8  # cycles of which completions are looked at
 MOST_NAMED = 5  # links that are named in the log, a cycle
@@ -247,11 +247,14 @@ def engage(
     floors: Mapping[FlowKey, int],
     now: datetime,
 ) -> dict[FlowKey, dict[Hold, int]]:
-    """Return which guards hold links in a cycle, and keep it; the one that comes first is what `status` shows.
+    """Return which guards hold links in a cycle, and keep it, with all that was decided of them.
+
+    The guard that comes first is what `status` shows.
 
     Links that are due nothing have none. `floors` is what links need to have under way in the next cycle.
     """
     known, held_by = _kept(ledger), {}
+    made: list[ControlDecision] = []
     for key, seen in readings.items():
         kept = known.get(_subject(key), {})
         if kept.get("cycle") != cycle.name:
@@ -259,11 +262,25 @@ def engage(
         before = {Hold(hold): calm for hold, calm in kept["guards_before"].items()}
         engaged = held_by[key] = guards.engaged(before, seen)
         held = guards.leading(engaged, seen)
+        kept["hold"], kept["numbers"] = kept["law"]
         if held is not None:
             kept |= {"hold": held.hold.value, "numbers": dict(held.numbers)}
         kept["floor"] = floors.get(key, 0)
         kept["guards"] = {hold.value: calm for hold, calm in engaged.items()}
         ledger.signal(NAME, _subject(key), json.dumps(kept), now)
+        made.append(
+            ControlDecision(
+                cycle,
+                key,
+                kept["mode"],
+                None if kept["hold"] is None else Hold(kept["hold"]),
+                kept["target"],
+                float(kept["bias"]),
+                kept["law"][1],
+                guards.told(engaged, seen),
+            )
+        )
+    ledger.record_decisions(made)
     return held_by
 
 
@@ -283,6 +300,7 @@ def keep(
     `added` are the bytes that it is due for others that were held, `moved_over` those that others are due for it.
     Its guards and its floor stay as they were until the cycle is planned, also if it never is.
     """
+    law = Hold.BACKLOG.value if decision.limits else None, dict(decision.numbers)
     key, old = flow.key, Cycle(cycle.start - control.CYCLES * cycle.length, cycle.length).name
     values = {
         "scenario": key.scenario,
@@ -291,10 +309,11 @@ def keep(
         "service": key.link.through,
         "cycle": cycle.name,
         "mode": flow.control.mode.value,
-        "hold": Hold.BACKLOG.value if decision.limits else None,
+        "hold": law[0],
         "target": decision.signals.target,
         "bias": decision.memory.bias,
-        "numbers": dict(decision.numbers),
+        "numbers": law[1],
+        "law": law,
         "kept": _written(decision.memory),
         "before": _written(before.memory),
         "guards": dict(before.guards),

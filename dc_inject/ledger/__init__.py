@@ -5,6 +5,7 @@ from dc_inject.ledger.paths import default_folder, default_path
 from dc_inject.ledger.types import (
     BoundIdentity,
     Change,
+    ControlDecision,
     Finding,
     MenuInForce,
     Pause,
@@ -19,6 +20,7 @@ from dc_inject.ledger.view import LedgerView
 __all__ = [
     "BoundIdentity",
     "Change",
+    "ControlDecision",
     "Finding",
     "Ledger",
     "LedgerView",

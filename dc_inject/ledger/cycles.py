@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from dc_inject.ledger.database import duration, moment, stored
 from dc_inject.ledger.injections import InjectionReader, Injections
 from dc_inject.ledger.store import flow_key, held, hold_columns
-from dc_inject.ledger.types import Row
-from dc_inject.model import Cycle, FlowKey, Held, transitions
+from dc_inject.ledger.types import ControlDecision, Row
+from dc_inject.model import Cycle, FlowKey, Held, Hold, transitions
 from dc_inject.model.goals import Goal
 from dc_inject.model.plan import FlowDecision, Plan
 
@@ -71,6 +72,28 @@ class CycleReader(InjectionReader):
             stored(cycle.start),
         )
         return {flow_key(row): row["most"] for row in rows}
+
+    def decisions(self, since: datetime | None = None) -> tuple[ControlDecision, ...]:
+        """Return what control decided or advised in the cycles from a start on, by cycle, scenario and link."""
+        found = self._db.rows(
+            "SELECT * FROM decision JOIN cycle ON cycle.start = cycle JOIN account ON account.id = account "
+            "WHERE cycle >= ?",
+            stored(since) if since is not None else 0,
+        )
+        made = (
+            ControlDecision(
+                cycle=_cycle(row),
+                key=flow_key(row),
+                mode=row["mode"],
+                hold=None if row["hold"] is None else Hold(row["hold"]),
+                target=row["target"],
+                bias=row["bias"],
+                numbers=json.loads(row["numbers"]),
+                guards={Hold(name): numbers for name, numbers in json.loads(row["guards"]).items()},
+            )
+            for row in found
+        )
+        return tuple(sorted(made, key=lambda one: (one.cycle, one.key)))
 
     def given_in(self, since: datetime, before: datetime) -> Mapping[FlowKey, tuple[int, int]]:
         """Return what each flow key was given in the cycles of a time: bytes injected, and rules and jobs."""
@@ -165,6 +188,27 @@ class Cycles(Injections, CycleReader):
                 _DECIDE, ((start, accounts[decision.key], *_columns(decision)) for decision in plan.decisions)
             )
             self.add_injections(plan.injections, now)
+
+    def record_decisions(self, decisions: Iterable[ControlDecision]) -> None:
+        """Write what control decided or advised of links; what is decided again replaces what was before."""
+        with self._db.write():
+            accounts = self._open_accounts()
+            self._db.run_many(
+                "INSERT OR REPLACE INTO decision VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (
+                        stored(one.cycle.start),
+                        accounts[one.key],
+                        one.mode,
+                        None if one.hold is None else one.hold.value,
+                        one.target,
+                        one.bias,
+                        json.dumps(dict(one.numbers)),
+                        json.dumps({hold.value: dict(numbers) for hold, numbers in one.guards.items()}),
+                    )
+                    for one in decisions
+                ),
+            )
 
     def forgive(self, cycle: Cycle, amounts: Mapping[FlowKey, int]) -> None:
         """Forgive more of what flows were due in a cycle; one that is closed already never changes."""

@@ -227,6 +227,18 @@ CREATE TABLE cycle_row (
   CHECK ((hold IS NULL) = (numbers IS NULL))
 ) WITHOUT ROWID;
 
+CREATE TABLE decision (  -- what control decided or advised of a link in a cycle that was planned, and on what that rests
+  cycle INTEGER NOT NULL REFERENCES cycle (start),
+  account INTEGER NOT NULL REFERENCES account (id),
+  mode TEXT NOT NULL CHECK (mode IN ('advise', 'act')),
+  hold TEXT CHECK (typeof(hold) IN ('text', 'null') AND length(hold) > 0),  -- the leading one; NULL: none
+  target REAL CHECK (typeof(target) = 'real' AND target >= 0),  -- bytes per second
+  bias REAL CHECK (typeof(bias) = 'real'),
+  numbers TEXT CHECK (typeof(numbers) = 'text'),  -- a JSON object: window, in flight, and the other signals of the law
+  guards TEXT CHECK (typeof(guards) = 'text'),  -- a JSON object: of each guard that holds, its reading
+  PRIMARY KEY (cycle, account)
+) WITHOUT ROWID;
+
 -- ------------------------------------------------------------------ injections
 
 CREATE TABLE injection (

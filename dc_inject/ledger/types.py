@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from dc_inject.model import Cycle, FlowKey, Held, Hold
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,24 @@ class Row:
     pool_items: int | None
     pool_bytes: int | None
     closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ControlDecision:
+    """What control decided (mode `act`) or advised of a link in a cycle, and on what that rests.
+
+    `hold` is the leading one, None where nothing holds the link; `target` is in bytes per second. `numbers` are
+    the signals of the law, bytes and seconds; `guards` are the readings of the guards that hold.
+    """
+
+    cycle: Cycle
+    key: FlowKey
+    mode: str
+    hold: Hold | None
+    target: float
+    bias: float
+    numbers: Numbers
+    guards: Mapping[Hold, Numbers]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from dc_inject import __version__
-from dc_inject.ledger import LedgerView, Row, Totals
+from dc_inject.ledger import ControlDecision, LedgerView, Row, Totals
 from dc_inject.metrics.live import Live
-from dc_inject.model import Cycle, FlowKey, Hold, State
+from dc_inject.model import Cycle, FlowKey, Hold, Mode, State
 from dc_inject.model.errors import LedgerError
+from dc_inject.planning.guards import GUARDS
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +128,31 @@ def _cycles(view: LedgerView, live: Live) -> Iterator[Metric]:
         {row.key: row.due / row.cycle.length.total_seconds() for row in current},
     )
     yield _holds(current, live)
+    yield from _control(() if planned is None else view.decisions(planned.start))
     yield from _plans(view, planned)
+
+
+def _control(decisions: Iterable[ControlDecision]) -> Iterator[Metric]:
+    """Give what control decided or advised in the last plan, of links that have it."""
+    made = {one.key: one for one in decisions}
+    for name, text in (("window", "The most that a link may have in flight."),
+                       ("in_flight", "What it had in flight when its window was set.")):  # fmt: skip
+        sizes = {key: float(one.numbers[name]) for key, one in made.items()}
+        yield _by_link(f"control_{name}_bytes", text, sizes)
+    bias = "What control adds to what a link is due, as a part of it."
+    yield _by_link("control_bias", bias, {key: one.bias for key, one in made.items()})
+    guards = "How many guards hold a link, or would hold it where control only advises."
+    yield _by_link("control_guards", guards, {key: len(one.guards) for key, one in made.items()})
+    held = Counter((one.hold, one.mode) for one in made.values())
+    family = GaugeMetricFamily(
+        "dc_inject_control_held_links",
+        "Links that control holds, or with `advise` would hold, by the leading reason.",
+        labels=["hold", "mode"],
+    )
+    for hold in (Hold.BACKLOG, *(guard.hold for guard in GUARDS)):
+        for mode in (Mode.ADVISE.value, Mode.ACT.value):
+            family.add_metric([hold.value, mode], held[hold, mode])
+    yield family
 
 
 def _holds(rows: Iterable[Row], live: Live) -> Metric:

@@ -17,7 +17,7 @@ import pytest
 from dc_inject.cli import status
 from dc_inject.engine import controlling
 from dc_inject.engine.controlling import Before
-from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger import ControlDecision, Ledger, LedgerView
 from dc_inject.model import Control, Cycle, Held, Hold, Mode
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.goals import Keep, Volume
@@ -306,6 +306,33 @@ def test_what_control_advises_is_shown(made: Made) -> None:
     assert "backlog" in line
     assert "in_flight=800 GB window=990 GB" in line
     assert "completion=15min" in line
+
+
+def test_what_control_decided_is_shown_cycle_by_cycle(made: Made) -> None:
+    """With the signals of the law, and of guards that hold; the keys are as documented."""
+    window, failing = {"in_flight": 8 * GB, "window": 9 * GB}, {Hold.FAILING: {"reading": 0.61, "until": 0.25}}
+    made_here = [
+        ControlDecision(CYCLE, FLOW.key, "advise", Hold.BACKLOG, 5e8, 0.0, window, {}),
+        ControlDecision(CYCLE.next, FLOW.key, "act", Hold.FAILING, 5e8, 0.012, window, failing),
+    ]
+    with Ledger.open(made.path, synchronous="OFF") as ledger:
+        ledger.open_cycle(CYCLE.next, {FNAL: (450 * GB, None)}, CYCLE.end)
+        ledger.record_decisions(made_here)
+        assert list(ledger.decisions()) == made_here
+    told = json.loads(run("status", made.path, "--decisions", "2", "--format", "json").stdout)
+    assert [(one["cycle"], one["mode"], one["hold"]) for one in told] == [
+        (CYCLE.name, "advise", "backlog"),
+        (CYCLE.next.name, "act", "failing"),
+    ]
+    (example,) = re.findall(r"```json decisions\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    (documented,) = json.loads(example)
+    assert told[1].keys() == documented.keys()
+    assert told[1]["guards"] == documented["guards"]
+    (line,) = run("status", made.path, "--decisions", "1").stdout.splitlines()[1:]
+    assert "failing" in line
+    assert "window=9" in line
+    refused = run("status", made.path, "--decisions", "1", "--summary")
+    assert isinstance(refused.exception, UsageError)
 
 
 def test_what_was_held_in_the_cycle_before_is_shown_in_the_next(made: Made) -> None:

@@ -200,6 +200,22 @@ def test_deletions_that_nobody_can_have_seen_are_a_missing_signal(tmp_path):
     assert known[0].value == "known", "nothing is there"
 
 
+@pytest.mark.parametrize("control", [ACT, ADVISE])
+def test_every_cycle_has_its_decisions_in_the_ledger(tmp_path, control):
+    """What was done or advised, on which signals; also of guards that do not lead."""
+    one = world(tmp_path, campaign([flow("A", "B", 1.0, control=control)]), {"A": items("A", 900, 5 * GB)})
+    one.run(cycles=2)
+    one.backend.unwritable.add("B")
+    one.run(cycles=1)
+    first, *_, last = one.ledger.decisions()
+    assert [decision.cycle for decision in one.ledger.decisions()] == [row.cycle for row in one.ledger.rows()]
+    assert (first.mode, first.hold, first.guards) == (control.mode.value, None, {})
+    assert first.numbers["missing"] == "completion delivered"
+    assert (last.hold, set(last.guards)) == (Hold.DESTINATION_UNAVAILABLE, {Hold.DESTINATION_UNAVAILABLE})
+    assert {"in_flight", "window", "allowed", "delivered"} <= set(last.numbers)
+    assert one.ledger.decisions(last.cycle.start) == (last,)
+
+
 def test_what_is_engaged_is_known_after_a_restart(tmp_path):
     one = world(tmp_path, campaign([flow("A", "B", 1.0, control=ACT)]), {"A": items("A", 900, 5 * GB)})
     one.run(cycles=1)

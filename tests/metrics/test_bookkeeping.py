@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger import ControlDecision, Ledger, LedgerView
 from dc_inject.metrics import Metrics
 from dc_inject.metrics.bookkeeping import COUNTED, GAUGED, LINK
 from dc_inject.model import Cycle, Dataset, FlowKey, Held, Hold, Injection, Link, State, events, naming
 from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
+from dc_inject.planning.guards import GUARDS
 from tests.metrics.test_counters import drive
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
@@ -63,6 +64,8 @@ def path(tmp_path: Path) -> Iterator[Path]:
             DRY, 90 * GB, 90 * GB, forgiven=0, held=Held(Hold.POOL_DRY), pool_items=0, pool_bytes=0, **nothing
         )
         ledger.record_plan(Plan(CYCLE, (good, dry), tuple(some)), START)
+        window, lag = {"in_flight": 5 * GB, "window": 9 * GB}, {Hold.DELETION_LAG: {"reading": 0.3}}
+        ledger.record_decisions([ControlDecision(CYCLE, GOOD, "act", Hold.DELETION_LAG, 5e8, -0.01, window, lag)])
         keys = [one.key for one in some]
         ledger.call(keys, START)
         ledger.answer([Outcome(keys[0], "r0"), Outcome(keys[1], "r1", present=3)], START, {})
@@ -107,6 +110,20 @@ def test_every_number_of_every_account_is_the_ledgers_own(path: Path) -> None:
             assert found[f"dc_inject_{name}_total", labels(key)] == getattr(totals, field), (field, key)
         for field, (name, _) in GAUGED.items():
             assert found[f"dc_inject_{name}", labels(key)] == getattr(totals, field), (field, key)
+
+
+def test_what_control_decided_is_told_of_links_that_have_it(path: Path) -> None:
+    """As in the last plan; the others have no series, and the holds all have one."""
+    found = scrape(Metrics(path))
+    told = {name[len("dc_inject_control_") :]: value for (name, of), value in found.items() if of == labels(GOOD)
+            and name.startswith("dc_inject_control_")}  # fmt: skip
+    assert told == {"window_bytes": 9 * GB, "in_flight_bytes": 5 * GB, "bias": -0.01, "guards": 1}
+    assert not any(of == labels(DRY) for name, of in found if name.startswith("dc_inject_control_"))
+    held = {of: value for (name, of), value in found.items() if name == "dc_inject_control_held_links"}
+    assert len(held) == 2 * (1 + len(GUARDS))
+    assert {of for of, value in held.items() if value} == {
+        frozenset({("hold", "deletion-lag"), ("mode", "act")}),
+    }  # fmt: skip
 
 
 def test_what_fails_is_counted_apart_and_takes_nothing_from_what_was_injected(path: Path) -> None:
