@@ -236,9 +236,9 @@ def _how_to_make(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -
     identity = answers.identities.get(challenge.link.through)
     scope = f"user.{identity.account}" if identity else "SCOPE"
     return (
-        f"; or make some: `{command} --dataset-files {-(-files // MANY_SETS)}` (with --dry-run it tells whether "
-        f"your account may write and register them there; if not, an administrator can: the same with --scope "
-        f"{scope} --allow-admin)"
+        f"; or make some: `{command} --dataset-files {-(-files // MANY_SETS)}` (--dry-run writes nothing and "
+        f"tells whose the scope is; where your account may not register files, an administrator can make them: the "
+        f"same with --scope {scope} --allow-admin)"
     )
 
 

@@ -231,7 +231,8 @@ def status(ctx: click.Context, folder: Path | None, form: str) -> None:
     if form == "json":
         click.echo(json.dumps(values))
     else:
-        storages, stopped = values.pop("storages"), values.pop("stopped")
+        storages, stopped = values.pop("storages"), {*values.pop("stopped")}
+        stopped |= {part for part in ("server", "daemons") if values[part] is False}
         for key, value in (values | storages).items():
             click.echo(f"{key:8} {'-' if value is None else value}{'  (stopped)' if key in stopped else ''}")
     ctx.exit(0 if state.up else 4)
