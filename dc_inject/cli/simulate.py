@@ -186,11 +186,14 @@ def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda
         request.menus, ledger=ledger, backends=backends, clock=clock, links=request.links, scale=request.scale
     )
     ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)
+    in_force = source()  # for good: nobody edits a file in simulated time, and reading all of them takes its time
     if request.policy == FIXED:
-        FixedRates(source(), ledger, world, backend, clock).run(end)
+        FixedRates(in_force, ledger, world, backend, clock).run(end)
         return Simulated(campaign, start, end, world)
+    if request.policy is not None:
+        in_force = _controlled(in_force, Mode(request.policy))
     engine = Engine(
-        menus=source if request.policy is None else _controlled(source, Mode(request.policy)),
+        menus=lambda: in_force,
         ledger=ledger,
         backends=backends,
         identities=identities,
@@ -203,18 +206,13 @@ def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda
     return Simulated(campaign, start, end, world)
 
 
-def _controlled(menus: Callable[[], Campaign], mode: Mode) -> Callable[[], Campaign]:
-    """Return menus in which all links are controlled in one mode, whatever the files say."""
-
-    def read() -> Campaign:
-        campaign = menus()
-        changed = (
-            replace(menu, flows=tuple(replace(f, control=replace(f.control, mode=mode)) for f in menu.flows))
-            for menu in campaign.menus
-        )
-        return replace(campaign, menus=tuple(changed))
-
-    return read
+def _controlled(campaign: Campaign, mode: Mode) -> Campaign:
+    """Return a campaign in which all links are controlled in one mode, whatever its menus say."""
+    menus = (
+        replace(menu, flows=tuple(replace(f, control=replace(f.control, mode=mode)) for f in menu.flows))
+        for menu in campaign.menus
+    )
+    return replace(campaign, menus=tuple(menus))
 
 
 def _bytes(path: Path) -> bytes:
