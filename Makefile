@@ -68,7 +68,7 @@ fuzz: $(FTS) ## Feed menus, files and answers of services with 100,000 wrong thi
 hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMMAND= choose some (25 min)
 	@MODE=$(MODE) ROLE=$(ROLE) COMMAND=$(COMMAND) $(BIN)/python -m tests.hostile
 
-twin: $(READY) ## Run all scenarios in the twin, with SEEDS=3 seeds; prints a table (5 min)
+twin: $(READY) ## Run all scenarios in the twin, with SEEDS=3 seeds and two policies; SIZE=full has more (6 min)
 	@JOBS=$(JOBS) $(BIN)/python -m tests.twin.scenarios $(or $(SEEDS),3)
 
 simgrid: $(READY) ## Compare ten small grids of the twin with SimGrid, which has to be installed (1 min)
