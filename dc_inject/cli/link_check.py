@@ -237,8 +237,8 @@ def _how_to_make(challenge: MiniChallenge, answers: Answers, draft: MenuDraft) -
     scope = f"user.{identity.account}" if identity else "SCOPE"
     return (
         f"; or make some: `{command} --dataset-files {-(-files // MANY_SETS)}` (--dry-run writes nothing and "
-        f"tells whose the scope is; where your account may not register files, an administrator can make them: the "
-        f"same with --scope {scope} --allow-admin)"
+        f"tells whose the scope is; where your account may not register files, an administrator can make them: "
+        f"the same with --scope {scope} --allow-admin)"
     )
 
 
