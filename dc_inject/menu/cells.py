@@ -80,6 +80,11 @@ def rows(data: bytes, file: str, complain: Complain, *, titled: bool = False) ->
     return separator, [row for row in rows if any(row.cells)]
 
 
+def too_wide(number: int, columns: int) -> str:
+    """Say that a line has more cells than the table has columns."""
+    return f"{units.counted(number, 'cells')}, but {units.counted(columns, 'columns')}"
+
+
 def amount(text: str, unit: str, decimal: str, separator: str) -> Amount | None:
     """Read a rate, with the unit of the table unless the cell names one; None if the cell is blank.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from dc_inject.menu import addresses, source_lists
 from dc_inject.menu.nodes import Complain, Place, Text
@@ -133,32 +133,22 @@ def _exclusion(
         )
     if exclusion.from_ and exclusion.to and exclusion.to <= exclusion.from_:
         complain(exclusion.at("to"), "the exclusion ends before it starts", "`to` is later than `from`")
-    sites = document.names("sites")
-    if exclusion.site and sites is not None and exclusion.site not in sites:
-        message = f"no site {exclusion.site} under `sites`"
-        complain(exclusion.at("site"), message, units.did_you_mean(exclusion.site, sites))
+
+    def check_name(key: str, known: Collection[str] | None, message: str) -> None:
+        name = getattr(exclusion, key)
+        if name and known is not None and name not in known:
+            complain(exclusion.at(key), message.format(name), units.did_you_mean(name, known))
+
+    check_name("site", document.names("sites"), "no site {} under `sites`")
     if exclusion.place.file != menu.name:
         return  # a list that several menus include may name what is in another one of them
-    scenarios = document.names("scenarios")
-    if exclusion.scenario and scenarios is not None and exclusion.scenario not in scenarios:
-        message = f"no scenario {exclusion.scenario} in this menu"
-        complain(exclusion.at("scenario"), message, units.did_you_mean(exclusion.scenario, scenarios))
+    check_name("scenario", document.names("scenarios"), "no scenario {} in this menu")
     if open_ends or not menu.flows:
         return
-    rses = {rse for flow in menu.flows for rse in flow.link[:2]} if exclusion.rse else set()
-    if exclusion.rse and exclusion.rse not in rses:
-        complain(
-            exclusion.at("rse"),
-            f"no link of this menu touches {exclusion.rse}",
-            units.did_you_mean(exclusion.rse, rses),
-        )
-    links = {str(flow.link) for flow in menu.flows} if exclusion.link else set()
-    if exclusion.link and exclusion.link not in links:
-        complain(
-            exclusion.at("link"),
-            f"no link {exclusion.link} in this menu",
-            units.did_you_mean(exclusion.link, links),
-        )
+    rses = {rse for flow in menu.flows for rse in flow.link[:2]} if exclusion.rse else None
+    check_name("rse", rses, "no link of this menu touches {}")
+    links = {str(flow.link) for flow in menu.flows} if exclusion.link else None
+    check_name("link", links, "no link {} in this menu")
 
 
 def over_total(menus: Sequence[Menu], complain: Complain, place: Place | None = None) -> None:

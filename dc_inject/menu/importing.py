@@ -165,8 +165,9 @@ class _Reader:
     def _too_wide(self, head: TableRow, row: TableRow) -> None:
         extra = next((cell for cell in row.cells[len(head.cells) :] if cell), None)
         if extra is not None:
-            message = f"{units.counted(len(row.cells), 'cells')}, but {units.counted(len(head.cells), 'columns')}"
-            self._complain(extra.place, message, _apart_hint(self._separator))
+            self._complain(
+                extra.place, cells.too_wide(len(row.cells), len(head.cells)), _apart_hint(self._separator)
+            )
 
     def _check_sums(
         self,

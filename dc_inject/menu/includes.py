@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 from dc_inject.menu import cells, nodes, source_lists
 from dc_inject.menu.nodes import FirstComplaints, Map, Place, Seq, Text
 from dc_inject.menu.values import NotedError
-from dc_inject.model import Listing, redaction, units
+from dc_inject.model import Listing, redaction
 from dc_inject.model.errors import Problem
 
 Load: TypeAlias = Callable[[str, int], bytes]  # path, and how many bytes are wanted at most
@@ -124,7 +124,7 @@ class MenuReader:
             rows = []
         for row in rows[1:]:
             if len(row.cells) > len(head):
-                message = f"{units.counted(len(row.cells), 'cells')}, but {units.counted(len(head), 'columns')}"
+                message = cells.too_wide(len(row.cells), len(head))
                 complain(row.cells[len(head)].place, message, "quote cells with commas")
             else:
                 links.append(Map([(k, v) for k, v in zip(head, row.cells, strict=False) if v], row.place))
@@ -188,36 +188,23 @@ class MenuReader:
                     result = self._merge(result, self._with_includes(other, (*chain, path)), own)
         return result
 
-    def _merge(self, upper: Map, lower: Map, own: Map) -> Map:
+    def _merge(self, upper: Map, lower: Map, own: Map, *, top: bool = True) -> Map:
         """Merge an included mapping; two includes that say the same thing differently are a problem."""
         entries: dict[str, tuple[Text, nodes.Node]] = {str(key): (key, value) for key, value in upper.entries()}
         for key, value in lower.entries():
             name = str(key)
-            if name == "include":
+            if top and name == "include":
                 continue
             if name not in entries:
                 entries[name] = key, value
                 continue
             first_key, first = entries[name]
-            if name in MERGED and isinstance(first, Map) and isinstance(value, Map):
-                inner = own.get(key)
-                entries[name] = (
-                    first_key,
-                    self._add(first, value, inner if isinstance(inner, Map) else Map((), own.place)),
-                )
-            elif name in JOINED and isinstance(first, Seq) and isinstance(value, Seq):
+            if top and name in MERGED and isinstance(first, Map) and isinstance(value, Map):
+                entries[name] = first_key, self._merge(first, value, nodes.child(own, name), top=False)
+            elif top and name in JOINED and isinstance(first, Seq) and isinstance(value, Seq):
                 entries[name] = first_key, Seq(_joined(first, value), first.place)
             elif key not in own:
                 self._twice(first_key, key)
-        return Map(entries.values(), upper.place)
-
-    def _add(self, upper: Map, lower: Map, own: Map) -> Map:
-        entries: dict[str, tuple[Text, nodes.Node]] = {str(key): (key, value) for key, value in upper.entries()}
-        for key, value in lower.entries():
-            if key not in entries:
-                entries[str(key)] = key, value
-            elif key not in own:
-                self._twice(entries[str(key)][0], key)
         return Map(entries.values(), upper.place)
 
     def _twice(self, first: Text, second: Text) -> None:

@@ -35,14 +35,21 @@ class SlicesEntry(MenuModel):
 _SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
+def _short_for(key: str, value: Text, text: str) -> Map:
+    """Return the mapping of one key for which a text is short."""
+    return Map([(Text(key, value.place), Text(text, value.place))], value.place)
+
+
 def _scope(value: Node) -> Node:
     """Take a scope for `{scope: ...}`, and a switch for whether there are any: `no` for `{never: true}`."""
     if not isinstance(value, Text):
         return value
     wanted = _SWITCHES.get(value.strip().lower())
-    if wanted is None:
-        return Map([(Text("scope", value.place), value)], value.place)
-    return Map([(Text("never", value.place), Text("false" if wanted else "true", value.place))], value.place)
+    return (
+        _short_for("scope", value, value)
+        if wanted is None
+        else _short_for("never", value, str(not wanted).lower())
+    )
 
 
 class Datasets(MenuModel):
@@ -99,7 +106,7 @@ class ShapeEntry(MenuModel):
 def _constant(value: Node) -> Node:
     """Take the word `constant` for `{constant: true}`."""
     if isinstance(value, Text) and value.strip() == "constant":
-        return Map([(Text("constant", value.place), Text("true", value.place))], value.place)
+        return _short_for("constant", value, "true")
     return value
 
 
@@ -117,7 +124,7 @@ class ControlEntry(MenuModel):
 
 def _mode(value: Node) -> Node:
     """Take a mode for `{mode: ...}`."""
-    return Map([(Text("mode", value.place), value)], value.place) if isinstance(value, Text) else value
+    return _short_for("mode", value, value) if isinstance(value, Text) else value
 
 
 ControlMode = Annotated[ControlEntry, BeforeValidator(_mode, json_schema_input_type=ControlEntry | f.ControlMode)]

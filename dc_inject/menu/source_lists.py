@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from dc_inject.menu import addresses, nodes, values
+from dc_inject.menu import addresses, cells, nodes, values
 from dc_inject.menu.nodes import Complain, FirstComplaints, Node, Place, Seq, Text
 from dc_inject.menu.values import WrongError
 from dc_inject.model import File, Listing, units
@@ -151,8 +151,7 @@ class _Reader:
                     continue
                 place = Place(self._file, rows.line_num)
                 if len(row) > len(heads) > 0:
-                    message = f"{units.counted(len(row), 'cells')}, but {units.counted(len(heads), 'columns')}"
-                    self._note(place, message, "quote cells with commas")
+                    self._note(place, cells.too_wide(len(row), len(heads)), "quote cells with commas")
                 elif heads:
                     yield _of_cells(place.line, {k: cell.strip() for k, cell in zip(heads, row, strict=False)})
                 else:
@@ -172,13 +171,13 @@ class _Reader:
                 self._note(Place(self._file, node.place.line), error.message, error.hint)
 
 
-def _heads(cells: list[str]) -> list[str]:
-    return [cell.strip().lower() for cell in cells]
+def _heads(titles: list[str]) -> list[str]:
+    return [cell.strip().lower() for cell in titles]
 
 
-def _of_cells(line: int, cells: Mapping[str, str]) -> ListedFile:
-    name = cells.get("url", cells.get("path", ""))
-    return ListedFile(line, name, cells.get("size", ""), cells.get("checksum", ""))
+def _of_cells(line: int, by_head: Mapping[str, str]) -> ListedFile:
+    name = by_head.get("url", by_head.get("path", ""))
+    return ListedFile(line, name, by_head.get("size", ""), by_head.get("checksum", ""))
 
 
 def _listed(node: Node) -> ListedFile:
