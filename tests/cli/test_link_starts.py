@@ -204,7 +204,7 @@ def test_too_little_to_inject_is_told_with_how_to_make_more(service, more: tuple
     assert words == [A, "rehearsal", "--files", "25", "--size", "300MB", "--dataset-files", "1"]
     assert data_make.make.make_context("make", [*words, "--dry-run"])
     assert "--dry-run" in error.hint
-    assert "an administrator can: the same with --scope" in error.hint
+    assert "an administrator can make them: the same with --scope" in error.hint
     assert "data make" not in refused(A, B, "--rate", "9Gb/s", "--for", "1h", *more).hint, "too much to make"
 
 
