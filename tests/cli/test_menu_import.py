@@ -6,7 +6,6 @@ import stat
 import sys
 from pathlib import Path
 
-import openpyxl
 import pytest
 
 from dc_inject.cli import spreadsheet
@@ -172,7 +171,7 @@ def test_a_folder_that_is_not_there(lines: Path, tmp_path: Path) -> None:
 
 
 def sheets(path: Path) -> Path:
-    book = openpyxl.Workbook()
+    book = pytest.importorskip("openpyxl").Workbook()
     book.active.append(["to [Gbit/s]", "B", "C"])
     book.active.append(["A", 10.0, 2.5])
     book.active.append(["B", None, "1 GB/s"])
@@ -205,8 +204,9 @@ def test_what_is_no_xlsx_is_told_with_a_way(tmp_path: Path, data: bytes) -> None
 
 
 def test_without_the_library_it_is_told_how_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = sheets(tmp_path / "m.xlsx")
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    done = run("menu", "import", sheets(tmp_path / "m.xlsx"))
+    done = run("menu", "import", file)
     assert isinstance(done.exception, UsageError)
     assert "[xlsx]" in (done.exception.hint or "")
     assert "CSV" in (done.exception.hint or "")
