@@ -116,6 +116,7 @@ def test_what_is_wrong_is_told_once_whatever_process_found_it(tmp_path):
     assert isinstance(error, UsageError)
 
 
+@pytest.mark.usefixtures("signals_of_a_terminal")
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_an_interrupt_ends_it_and_leaves_nothing(seeds, tmp_path):
     command = [sys.executable, "-m", "dc_inject", *words("slow-deletions", "--seeds", seeds)]
