@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import importlib.util
 import os
 import re
 import subprocess
@@ -237,3 +238,10 @@ def test_every_rule_that_is_off_says_why():
 def test_every_module_reads_in_one_sitting(folder):
     long = [str(path) for path in (ROOT / folder).rglob("*.py") if len(path.read_text().splitlines()) > 450]
     assert long == []
+
+
+def test_in_ci_nothing_is_left_out_for_want_of_an_extra() -> None:
+    """Tests of extras skip themselves where a library is missing."""
+    libraries = ("fts3", "numpy", "openpyxl", "vl_convert")
+    missing = [name for name in libraries if importlib.util.find_spec(name) is None]
+    assert not (os.environ.get("CI") and missing)

@@ -13,6 +13,7 @@ from dc_inject.engine import controlling
 from dc_inject.model import Control, Hold, Mode, RseSpec, Site
 from dc_inject.model.errors import Temporary
 from dc_inject.model.events import Called
+from dc_inject.model.shape import Point, Shape
 from dc_inject.planning.overrides import Kind
 from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
 
@@ -232,3 +233,15 @@ def test_a_service_that_is_not_seen_is_no_backlog(tmp_path):
     one.run(cycles=14)
     rows = one.ledger.rows()
     assert sum(row.injected for row in rows[9:]) == pytest.approx(5 * DUE, rel=0.35)
+
+
+def test_a_link_that_is_due_nothing_for_two_cycles_is_bounded_still(tmp_path):
+    """What it owes may be given then, and as little as its queue has room for."""
+    pulses = (Point(timedelta(0), 1.0), Point(2 * CYCLE, 1.0), Point(2 * CYCLE, 0.0), Point(8 * CYCLE, 0.0))
+    link = flow("A", "B", 1.0, shape=Shape(START, pulses, 8 * CYCLE), control=Control(Mode.ACT))
+    stock = {"A": items("A", 6000, 5 * GB)}
+    one = world(tmp_path, campaign([link]), stock, speed=lambda _link: 0.3 * RATE)
+    one.run(cycles=3.5)
+    (record,) = decided(one).values()
+    assert record["cycle"] == one.ledger.last_cycle().name
+    assert one.ledger.rows()[-1].due == 0
