@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from dc_inject import ledger
-from dc_inject.cli import params, tables, trusting
+from dc_inject.cli import completion, params, tables, trusting
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
@@ -64,7 +64,9 @@ INCLUDE_FROM = click.option(
     help="Let menus also include files of this folder [default: only of their own folder].",
 )
 _MENUS = click.argument("menus", nargs=-1, required=True, type=click.Path(path_type=Path))
-CAMPAIGN = click.argument("campaign", cls=CampaignArgument, metavar="CAMPAIGN|LEDGER")
+CAMPAIGN = click.argument(
+    "campaign", cls=CampaignArgument, metavar="CAMPAIGN|LEDGER", shell_complete=completion.campaigns
+)
 LEDGER = click.option(
     "--ledger",
     "ledger_path",
@@ -104,6 +106,7 @@ LINKS = click.option(
     type=params.LINK,
     multiple=True,
     metavar="SRC:DST",
+    shell_complete=completion.links,
     help="Only this link, also written 'SRC->DST' (may be repeated).",
 )
 WHY = click.option(

@@ -17,7 +17,8 @@ Before the tables it may name hosts that credentials may go to:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,16 @@ PREFIX = "DC_INJECT"
 SYSTEM = Path("/etc/dc_inject/dc_inject.toml")
 TRUST = "trust-host"  # the one key that stands in no table
 LARGEST = 1_000_000  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A default that somebody has set: of which command and option, its value as typed, and where it was set."""
+
+    command: str
+    option: str
+    value: str
+    origin: str
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
@@ -48,10 +59,10 @@ def name_of(option: click.Option) -> str:
 
 def from_environment(command: click.Command, *path: str) -> None:
     """Let each option of a command, and of those below it, be named in the environment."""
-    for option in command.params:
-        if isinstance(option, click.Option) and option.envvar is None:
+    for option in _options_of(command):
+        if option.envvar is None:
             option.envvar = "_".join((PREFIX, *path, name_of(option))).upper().replace("-", "_")
-    for name, part in command.commands.items() if isinstance(command, click.Group) else ():
+    for name, part in _parts_of(command).items():
         from_environment(part, *path, name)
 
 
@@ -61,7 +72,7 @@ def read(group: click.Group, ctx: click.Context, name: str, config: Path | None)
     Only the tables of that command are checked, so that the others need not be imported. Raises UsageError.
     """
     values: dict[str, Any] = {}
-    for path in _files(config):
+    for path in sources(config):
         tables = {key: value for key, value in _tables(path).items() if key != TRUST}
         _known(path, "command", tables, group.list_commands(ctx))
         command = group.get_command(ctx, name)
@@ -73,7 +84,7 @@ def read(group: click.Group, ctx: click.Context, name: str, config: Path | None)
 def trusted(config: Path | None) -> list[str]:
     """Return the hosts that the files name to get credentials; raises UsageError."""
     hosts: list[str] = []
-    for path in _files(config):
+    for path in sources(config):
         named = _tables(path).get(TRUST, [])
         if not (isinstance(named, list) and all(isinstance(host, str) for host in named)):
             raise UsageError(f"{path}: {TRUST} is a list of hosts", f'{TRUST} = ["fts.example.org"]')
@@ -81,8 +92,58 @@ def trusted(config: Path | None) -> list[str]:
     return hosts
 
 
-def _files(config: Path | None) -> list[Path]:
+def sources(config: Path | None) -> list[Path]:
+    """Return the files that are read: the named one alone, or those of the system and the user that there are."""
     return [config] if config else [path for path in (SYSTEM, user_file(os.environ)) if path.is_file()]
+
+
+def settings(group: click.Group, ctx: click.Context, config: Path | None) -> list[Setting]:
+    """Return the defaults in force that are not the options' own, by command; raises UsageError for a bad file."""
+    in_force: list[Setting] = []
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None  # it was listed
+        found = [
+            s
+            for path in sources(config)
+            for s in _in_file(command, name, read(group, ctx, name, path)[name], str(path))
+        ]
+        found += _in_environment(command, name)
+        in_force += {(s.command, s.option): s for s in found}.values()  # the last one counts
+    return in_force
+
+
+def _in_file(command: click.Command, name: str, table: Mapping[str, Any], origin: str) -> Iterator[Setting]:
+    for option in _options_of(command):
+        if option.name in table:
+            yield Setting(name, name_of(option), _typed(table[str(option.name)]), origin)
+    for part, below in _parts_of(command).items():
+        yield from _in_file(below, f"{name} {part}", table.get(part, {}), origin)
+
+
+def _in_environment(command: click.Command, name: str) -> Iterator[Setting]:
+    for option in _options_of(command):
+        variables = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
+        variable = next(filter(os.environ.get, variables), None)
+        if variable is not None:
+            yield Setting(name, name_of(option), os.environ[variable], variable)
+    for part, below in _parts_of(command).items():
+        yield from _in_environment(below, f"{name} {part}")
+
+
+def _options_of(command: click.Command) -> list[click.Option]:
+    return [option for option in command.params if isinstance(option, click.Option)]
+
+
+def _parts_of(command: click.Command) -> Mapping[str, click.Command]:
+    return command.commands if isinstance(command, click.Group) else {}
+
+
+def _typed(value: object) -> str:
+    """Return a value as it would be typed."""
+    if isinstance(value, list):
+        return " ".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _tables(path: Path) -> dict[str, Any]:
@@ -109,8 +170,8 @@ def _tables(path: Path) -> dict[str, Any]:
 
 def _options(path: Path, command: click.Command, table: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return the values of a command's table by the names that click has for its options."""
-    parts = command.commands if isinstance(command, click.Group) else {}
-    options = {name_of(option): option for option in command.params if isinstance(option, click.Option)}
+    parts = _parts_of(command)
+    options = {name_of(option): option for option in _options_of(command)}
     _known(path, f"option or command of `{name}`" if parts else f"option of `{name}`", table, [*options, *parts])
     values: dict[str, Any] = {}
     for key, value in table.items():

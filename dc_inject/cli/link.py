@@ -13,6 +13,7 @@ import click
 
 from dc_inject.cli import (
     common,
+    completion,
     end_files,
     hangup,
     link_check,
@@ -46,8 +47,8 @@ WHEN_STOPPED = timedelta(seconds=15)  # somebody waits: for how long files that 
 
 
 @click.command()
-@click.argument("source", required=False, type=params.LINK_END, metavar="SRC")
-@click.argument("destination", required=False, type=params.LINK_END, metavar="DST")
+@click.argument("source", required=False, type=params.LINK_END, metavar="SRC", shell_complete=completion.ends)
+@click.argument("destination", required=False, type=params.LINK_END, metavar="DST", shell_complete=completion.ends)
 @click.option("--rate", type=params.RATE, help="The rate of the first step, such as 5Gb/s.")
 @click.option(
     "--for",

@@ -19,6 +19,8 @@ from dc_inject.model.errors import DcInjectError
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})  # of a stream
 
+COMPLETE = "_DC_INJECT_COMPLETE"  # in the environment of a call by a shell's completion, however we were started
+
 # name -> (module, first line of help): help is printed without importing what only one command needs.
 COMMANDS = {
     "run": ("dc_inject.cli.run", "Inject menus."),
@@ -40,6 +42,9 @@ COMMANDS = {
     "campaigns": ("dc_inject.cli.campaign_list", "List the campaigns on this machine, or forget some."),
     "ledger": ("dc_inject.cli.ledger", "Check, back up or rebuild a ledger."),
     "data": ("dc_inject.cli.data", "Make, list or delete test data at a source."),
+    "health": ("dc_inject.cli.health", "Check that an injector does its work."),
+    "config": ("dc_inject.cli.config", "Show which defaults of options are in force."),
+    "completion": ("dc_inject.cli.completion", "Print the completion for a shell."),
     "ping": ("dc_inject.cli.ping", "Show who you are at the services, and what you may do."),
     "demo": ("dc_inject.cli.demo", "Run everything once, on a grid on this machine."),
     "sandbox": ("dc_inject.cli.sandbox", "Run a test grid with a real Rucio on this machine."),
@@ -111,7 +116,7 @@ def main() -> None:
     _open_streams()
     _name_account()
     try:
-        code = root.main(standalone_mode=False)
+        code = root.main(standalone_mode=False, complete_var=COMPLETE)
         sys.exit(code if isinstance(code, int) else 0)
     except click.exceptions.Abort:
         sys.exit(_say("interrupted", None, 130))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, operator_actions, subjects
+from dc_inject.cli import common, completion, operator_actions, subjects
 from dc_inject.cli.operator_actions import OperatorAction
 from dc_inject.model import units
 from dc_inject.model.errors import UsageError
@@ -19,7 +19,13 @@ EXAMPLE = "such as: dc-inject set t0-export rate 40Gb/s"
 
 
 @click.command("set")
-@click.argument("words", nargs=-1, required=True, metavar=f"{subjects.METAVAR} rate|scale VALUE")
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    metavar=f"{subjects.METAVAR} rate|scale VALUE",
+    shell_complete=completion.subjects,
+)
 @common.WHY
 @common.LEDGER
 def set_(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:

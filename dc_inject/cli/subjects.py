@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from dc_inject import ledger
-from dc_inject.cli import common
+from dc_inject.cli import common, completion
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values
@@ -21,8 +21,8 @@ from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.overrides import EVERYTHING
 
 METAVAR = "[CAMPAIGN] SCENARIO|SRC DST|'*'"
-PART = click.argument("part", nargs=-1, metavar="[SCENARIO|SRC DST|'*']")
-WORDS = click.argument("words", nargs=-1, required=True, metavar=METAVAR)
+PART = click.argument("part", nargs=-1, metavar="[SCENARIO|SRC DST|'*']", shell_complete=completion.subjects)
+WORDS = click.argument("words", nargs=-1, required=True, metavar=METAVAR, shell_complete=completion.subjects)
 
 
 class SubjectKind(StrEnum):
@@ -66,7 +66,7 @@ def resolve(names: Sequence[str], path: Path | None) -> tuple[Path, Subject]:
     elif _is_campaign(campaign):
         place = common.existing_ledger(campaign)
     else:
-        place, rest = _only(), words
+        place, rest = only(), words
     return place, _subject(rest) if rest or not words else CAMPAIGN
 
 
@@ -122,7 +122,7 @@ def _subject(words: Sequence[str]) -> Subject:
     )
 
 
-def _only() -> Path:
+def only() -> Path:
     """Return the ledger of the only campaign that has an injector, or else of the only one there is."""
     places = [ledger.default_path(name, os.environ) for name in common.campaigns()]
     running = [place for place in places if _runs(place)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import common, subjects
+from dc_inject.cli import common, completion, subjects
 from dc_inject.cli.operator_actions import say_stopped, when_applied
 from dc_inject.ledger import Ledger
 from dc_inject.model import overrides
@@ -17,7 +17,13 @@ from dc_inject.system.clock import SystemClock
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar=f"{subjects.METAVAR} [rate|scale]")
+@click.argument(
+    "words",
+    nargs=-1,
+    required=True,
+    metavar=f"{subjects.METAVAR} [rate|scale]",
+    shell_complete=completion.subjects,
+)
 @common.WHY
 @common.LEDGER
 def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:

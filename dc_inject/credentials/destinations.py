@@ -31,6 +31,11 @@ class Destinations:
             if "*" in name and (not name.startswith("*.") or "*" in name[1:] or name.count(".") < 2):
                 raise UsageError(f"{name!r} cannot be trusted as a whole", "name hosts, or *.example.org")
 
+    @property
+    def named(self) -> Mapping[str, str]:
+        """Hosts that were named, with what named each."""
+        return self._named
+
     @classmethod
     def of(cls, environ: Mapping[str, str], named: Iterable[str] | Mapping[str, str] = ()) -> Destinations:
         """Return those of the environment, and those named besides."""

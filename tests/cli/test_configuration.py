@@ -152,3 +152,45 @@ def test_the_example_of_the_docs_is_right(home: Path) -> None:
     context = click.Context(root)
     for name in re.findall(r"^\[(\w+)", example, re.MULTILINE):
         assert defaults.read(root, context, name, path)[name]
+
+
+def shown(*arguments: object) -> dict[tuple[str, str], tuple[str, str]]:
+    """What `config show` tells: value and origin by command and option."""
+    done = run(*arguments, "config", "show", "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    return {
+        (row["command"], row["option"] if row["command"] != "dc-inject" else f"{row['option']} {row['value']}"): (
+            row["value"],
+            row["origin"],
+        )
+        for row in json.loads(done.stdout)
+    }
+
+
+def test_what_is_in_force_is_shown_with_its_origin(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown() == {}
+    write(defaults.SYSTEM, 'trust-host = ["fts.a.org"]\n[status]\nformat = "json"\nsummary = true\n')
+    mine = user(home, '[status]\nformat = "csv"\n[menu.new]\nfrom = ["A", "B"]\n[run]\nthreads = 4\n')
+    monkeypatch.setenv("DC_INJECT_RUN_THREADS", "2")
+    monkeypatch.setenv("DC_INJECT_TRUST", "fts.b.org")
+    assert shown() == {
+        ("run", "threads"): ("2", "DC_INJECT_RUN_THREADS"),
+        ("menu new", "from"): ("A B", str(mine)),
+        ("status", "format"): ("csv", str(mine)),
+        ("status", "summary"): ("true", str(defaults.SYSTEM)),
+        ("dc-inject", "trust-host fts.a.org"): ("fts.a.org", "configuration file"),
+        ("dc-inject", "trust-host fts.b.org"): ("fts.b.org", "DC_INJECT_TRUST"),
+    }
+    assert f"files read: {defaults.SYSTEM}, {mine}" in run("config", "show").stderr
+
+
+def test_only_a_named_file_is_shown_and_files_that_are_not_there_are_named(home: Path) -> None:
+    assert f"files read: none\nnot there: {defaults.SYSTEM}, {home}/.config" in run("config", "show").stderr
+    user(home, "[status]\nsummary = true\n")
+    other = write(home / "other.toml", "[run]\nquiet = true\n")
+    assert shown("--config", other) == {("run", "quiet"): ("true", str(other))}
+
+
+def test_a_wrong_table_of_any_command_is_found(home: Path) -> None:
+    user(home, "[status]\nfromat = 'json'\n")
+    assert isinstance(run("config", "show").exception, UsageError)

@@ -1,0 +1,84 @@
+"""`dc-inject health`: whether an injector does its work, for health checks of containers and service managers.
+
+An injector is healthy if it holds its ledger, has begun a cycle in the last two cycle lengths, and its ledger can
+be written. A cycle's beginning is seen in the ledger: cycles that were opened, and between windows the menus that
+are read anew in each cycle. If the menus are refused between windows, nothing in the ledger tells, and the answer
+says so; a restart would not help then.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from dc_inject.cli import common, completion, subjects
+from dc_inject.ledger import LedgerView
+from dc_inject.ledger.reading import Reader
+from dc_inject.model import units
+from dc_inject.model.errors import LedgerError
+from dc_inject.system.clock import SystemClock
+
+CYCLES = 2  # cycle lengths within which a cycle must have begun
+LEAST_FREE = 100_000_000  # bytes on the ledger's disk
+
+
+@click.command()
+@click.argument("campaign", required=False, default="", shell_complete=completion.campaigns)
+@common.LEDGER
+def health(campaign: str, ledger_path: Path | None) -> None:
+    r"""Check that an injector does its work: exit code 0 if it does, 3 if not, with the reason.
+
+    It must hold its ledger and have begun a cycle in the last two cycle lengths; its ledger must be writable, with
+    100 MB free on its disk. You may leave out CAMPAIGN if only one campaign has a running injector, or a ledger.
+
+    \b
+    Example, in a container: HEALTHCHECK CMD ["dc-inject", "health"]
+    Example: dc-inject health dc27-rehearsal
+    """
+    path = common.existing_ledger(campaign, ledger_path) if campaign or ledger_path else subjects.only()
+    now = SystemClock().now()
+    with LedgerView.open(path) as view, view.snapshot():
+        holder, began, why = view.holder(), _last_beginning(view), _refused(view)
+        name = common.own_ledger(view, campaign, path) if campaign else view.campaign or path.stem
+        length = view.cycle_length
+    if holder is None:
+        raise LedgerError(f"{name}: no injector is running", f"start it: `dc-inject run MENUS` writes {path}")
+    if began is None or length is None:
+        words = "no cycle has begun yet"
+    elif now - began <= CYCLES * length:
+        words = f"a cycle began at {began:%Y-%m-%d %H:%M:%SZ}"
+    elif why:
+        words = f"the menus are refused, and no window is open: {why}"
+    else:
+        age = units.format_duration(now - began)
+        message = f"{name}: no cycle has begun for {age}, although {holder} holds the ledger"
+        raise LedgerError(
+            message, f"a cycle lasts {units.format_duration(length)}; look at its log, or restart it"
+        )
+    _require_writable(path)
+    click.echo(f"{name}: {words}; {holder}")
+
+
+def _last_beginning(view: Reader) -> datetime | None:
+    """Return when a cycle is last known to have begun."""
+    cycle = view.last_cycle()
+    taken_up = [signal.at for signal in view.signals() if signal.name == "menus" and signal.value is not None]
+    return max([*taken_up, *([cycle.start] if cycle else [])], default=None)
+
+
+def _refused(view: Reader) -> str:
+    """Return why the menus are refused; nothing if they are not."""
+    return next((signal.why for signal in view.signals() if signal.name == "menus" and signal.value is None), "")
+
+
+def _require_writable(path: Path) -> None:
+    """Raise LedgerError if the ledger cannot be written."""
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK | os.X_OK)):
+        raise LedgerError(f"{path} cannot be written", "check its owner and rights, and those of its folder")
+    free = shutil.disk_usage(path.parent).free
+    if free < LEAST_FREE:
+        raise LedgerError(f"only {units.format_size(free)} are free for {path}", "make room on that disk")

@@ -1,0 +1,90 @@
+"""`health` says whether an injector does its work, and why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dc_inject.cli import health
+from dc_inject.ledger import Ledger
+from dc_inject.model.errors import LedgerError
+from tests.cli.ledgers import CYCLE, FNAL, ME, START, make, run
+
+
+@pytest.fixture
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+    """The ledger of an injector that began a cycle at START."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    make(tmp_path / "dc_inject" / "dc27.sqlite", {FNAL: 1})
+    with Ledger.open(tmp_path / "dc_inject" / "dc27.sqlite") as ledger, ledger.hold("me@host"):
+        yield ledger
+
+
+def at(monkeypatch: pytest.MonkeyPatch, moment: datetime) -> None:
+    monkeypatch.setattr("dc_inject.system.clock.SystemClock.now", lambda _: moment)
+
+
+def refusal() -> tuple[str, str]:
+    done = run("health")
+    assert isinstance(done.exception, LedgerError)
+    return done.exception.message, done.exception.hint or ""
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_cycle_in_the_last_two_lengths_is_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    at(monkeypatch, START + 2 * CYCLE.length)
+    done = run("health")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("dc27: a cycle began at 2027-02-08 10:00:00Z; me@host")
+    assert run("health", "dc27").exit_code == 0
+    at(monkeypatch, START + 2 * CYCLE.length + timedelta(seconds=1))
+    message, hint = refusal()
+    assert "no cycle has begun for 30 min" in message
+    assert "15 min" in hint
+
+
+def test_between_windows_the_menus_tell(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = START + timedelta(hours=5)
+    at(monkeypatch, later)
+    ledger.signal("menus", "files", "in force", later - CYCLE.length)
+    assert run("health").exit_code == 0
+
+
+def test_refused_menus_between_windows_tell_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    at(monkeypatch, START + timedelta(hours=5))
+    ledger.signal("menus", "files", None, START, "a.yaml:1: not YAML")
+    done = run("health")
+    assert done.exit_code == 0
+    assert "the menus are refused, and no window is open: a.yaml:1: not YAML" in done.stdout
+
+
+def test_nobody_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    make(tmp_path / "dc_inject" / "dc27.sqlite", {FNAL: 1})
+    message, hint = refusal()
+    assert message == "dc27: no injector is running"
+    assert "dc-inject run" in hint
+
+
+def test_an_injector_that_has_just_started_is_healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with Ledger.open(tmp_path / "dc_inject" / "new.sqlite") as ledger, ledger.hold("me@host"):
+        ledger.bind("new", CYCLE.length, [ME], START)
+        assert "no cycle has begun yet" in run("health").stdout
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    at(monkeypatch, START)
+    monkeypatch.setattr(health, "LEAST_FREE", 10**18)
+    assert "are free for" in refusal()[0]
+
+
+@pytest.mark.usefixtures("ledger")
+def test_a_ledger_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    at(monkeypatch, START)
+    monkeypatch.setattr("os.access", lambda *_: False)  # we may be root, who may always
+    assert "cannot be written" in refusal()[0]
