@@ -86,8 +86,8 @@ def _campaigns() -> list[str]:
 
 def _in_ledgers(names: Sequence[str]) -> Iterator[FlowKey]:
     """Yield the scenarios and links of campaigns."""
-    from dc_inject.cli import common  # noqa: PLC0415
-    from dc_inject.ledger import LedgerView  # noqa: PLC0415
+    from dc_inject.cli import common  # noqa: PLC0415  as above
+    from dc_inject.ledger import LedgerView  # noqa: PLC0415  as above
 
     for name in names[:MOST]:
         with contextlib.suppress(DcInjectError, OSError), LedgerView.open(common.existing_ledger(name)) as view:
@@ -95,7 +95,7 @@ def _in_ledgers(names: Sequence[str]) -> Iterator[FlowKey]:
 
 
 def _in_menus(menus: Iterable[str | Path]) -> list[FlowKey]:
-    from dc_inject.system import files  # noqa: PLC0415
+    from dc_inject.system import files  # noqa: PLC0415  as above
 
     with contextlib.suppress(DcInjectError, OSError):
         return [
