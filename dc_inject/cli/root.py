@@ -1,23 +1,19 @@
-"""The command `dc-inject`: its subcommands, loaded only when they are asked for, and how it ends."""
+"""The command `dc-inject`: its subcommands, loaded only when they are asked for.
+
+`dc-inject --help` imports click and this module, and nothing else of ours: it is what people try first.
+"""
 
 from __future__ import annotations
 
-import errno
 import getpass
 import importlib
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 import click
 
 from dc_inject import __version__
-from dc_inject.cli import defaults, trusting
-from dc_inject.model import redaction
-from dc_inject.model.errors import DcInjectError
-
-_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})  # of a stream
 
 COMPLETE = "_DC_INJECT_COMPLETE"  # in the environment of a call by a shell's completion, however we were started
 
@@ -68,6 +64,8 @@ class LazyGroup(click.Group):
         command = getattr(module, cmd_name, None) or getattr(module, f"{cmd_name}_")  # `set` is Python's own
         assert isinstance(command, click.Command)
         _unwrapped(command)
+        from dc_inject.cli import defaults  # noqa: PLC0415  which only a command needs
+
         defaults.from_environment(command, cmd_name)
         return command
 
@@ -90,7 +88,7 @@ def _unwrapped(command: click.Command) -> None:
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
-    envvar=f"{defaults.PREFIX}_CONFIG",
+    envvar="DC_INJECT_CONFIG",
     help="Read defaults of options only from this file [default: /etc/dc_inject and ~/.config/dc_inject].",
 )
 @click.option(
@@ -105,6 +103,8 @@ def root(ctx: click.Context, config: Path | None, trust_host: tuple[str, ...]) -
 
     Example: dc-inject check menus/cms && dc-inject run menus/cms
     """
+    from dc_inject.cli import defaults, trusting  # noqa: PLC0415  which only a command needs
+
     trusting.name(*trust_host, by=trusting.OPTION)
     trusting.name(*defaults.trusted(config), by=trusting.CONFIG)
     if ctx.invoked_subcommand is not None and isinstance(ctx.command, click.Group):
@@ -117,27 +117,11 @@ def main() -> None:
     _name_account()
     try:
         code = root.main(standalone_mode=False, complete_var=COMPLETE)
-        sys.exit(code if isinstance(code, int) else 0)
-    except click.exceptions.Abort:
-        sys.exit(_say("interrupted", None, 130))
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except DcInjectError as error:
-        sys.exit(_say(error.message, error.hint, error.exit_code))
-    except KeyboardInterrupt:
-        sys.exit(_say("interrupted", None, 130))
-    except BrokenPipeError:
-        # Whoever read our output has gone: nothing is left to say, not even at the interpreter's exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except OSError as error:
-        if error.filename is not None or error.errno not in _UNWRITABLE:
-            sys.exit(_say(*_unexpected(error), 1))
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(_say(f"the output cannot be written: {error.strerror}", "write it somewhere else", 1))
-    except Exception as error:  # noqa: BLE001  the last place: no traceback reaches a user
-        sys.exit(_say(*_unexpected(error), 1))
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  the last place: no traceback reaches a user
+        from dc_inject.cli import exits  # noqa: PLC0415  `--help` is quick, and has no error
+
+        code = exits.explain(error)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _open_streams() -> None:
@@ -160,17 +144,3 @@ def _name_account() -> None:
         Path.home()
     except RuntimeError:
         os.environ["HOME"] = "/"  # as container runtimes have it
-
-
-def _say(message: str, hint: str | None, code: int) -> int:
-    click.echo(f"dc-inject: {redaction.visible(message)}", err=True)
-    if hint:
-        click.echo(f"hint: {redaction.visible(hint)}", err=True)
-    return code
-
-
-def _unexpected(error: Exception) -> tuple[str, str]:
-    """Keep the trace in a private file, and return what to say."""
-    with tempfile.NamedTemporaryFile("w", prefix="dc_inject-", suffix=".trace", delete=False) as file:
-        file.write(redaction.trace(error))
-    return f"unexpected {type(error).__name__}", f"this is a bug; please report it with the trace in {file.name}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
@@ -56,3 +59,15 @@ def test_the_overview_lists_every_command_in_one_line() -> None:
     text = run("--help").stdout
     for name, (_, line) in COMMANDS.items():
         assert any(row.split() == [name, *line.split()] for row in text.splitlines()), name
+
+
+def test_help_imports_click_and_nothing_else_of_ours() -> None:
+    """What people try first is quick; `make bench` measures how quick."""
+    script = (
+        "import json, sys\n"
+        "from dc_inject.cli.root import root\n"
+        "root.main(['--help'], standalone_mode=False)\n"
+        "print(json.dumps([name for name in sys.modules if name.startswith(('dc_inject', 'rich', 'requests'))]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert set(json.loads(done.stdout.splitlines()[-1])) == {"dc_inject", "dc_inject.cli", "dc_inject.cli.root"}

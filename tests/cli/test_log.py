@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 from pathlib import Path
 
 import pytest
 
-from dc_inject.cli import common
+from dc_inject.cli import common, exits
 
-root = importlib.import_module("dc_inject.cli.root")
 SECRET = "hunter2-opaque"
 
 
@@ -35,7 +33,7 @@ def test_the_log_shows_no_secret(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_trace_that_is_kept_shows_no_secret() -> None:
-    _, hint = root._unexpected(ValueError(f"https://h/x?authz={SECRET}"))
+    _, hint = exits._unexpected(ValueError(f"https://h/x?authz={SECRET}"))
     file = Path(hint.rpartition(" ")[2])
     try:
         assert "ValueError: https://h/x?***" in file.read_text()

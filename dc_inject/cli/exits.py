@@ -1,0 +1,56 @@
+"""How a command ends that could not do its work: a sentence and a hint on stderr, and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+
+import click
+
+from dc_inject.model import redaction
+from dc_inject.model.errors import DcInjectError
+
+INTERRUPTED = 130
+UNEXPECTED = 1
+_UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})  # of a stream
+
+
+def explain(error: BaseException) -> int:
+    """Say what has ended a command, and return its exit code; the trace of a bug goes to a private file."""
+    match error:
+        case click.exceptions.Abort() | KeyboardInterrupt():
+            return _say("interrupted", None, INTERRUPTED)
+        case click.ClickException():
+            error.show()
+            return error.exit_code
+        case DcInjectError():
+            return _say(error.message, error.hint, error.exit_code)
+        case BrokenPipeError():  # whoever read our output has gone: nothing is left to say, not even at the exit
+            _silence()
+            return UNEXPECTED
+        case OSError() if error.filename is None and error.errno in _UNWRITABLE:
+            _silence()
+            return _say(f"the output cannot be written: {error.strerror}", "write it somewhere else", UNEXPECTED)
+        case _:
+            return _say(*_unexpected(error), UNEXPECTED)
+
+
+def _silence() -> None:
+    """Let what is still buffered for stdout go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _say(message: str, hint: str | None, code: int) -> int:
+    click.echo(f"dc-inject: {redaction.visible(message)}", err=True)
+    if hint:
+        click.echo(f"hint: {redaction.visible(hint)}", err=True)
+    return code
+
+
+def _unexpected(error: BaseException) -> tuple[str, str]:
+    """Keep the trace in a private file, and return what to say."""
+    with tempfile.NamedTemporaryFile("w", prefix="dc_inject-", suffix=".trace", delete=False) as file:
+        file.write(redaction.trace(error))
+    return f"unexpected {type(error).__name__}", f"this is a bug; please report it with the trace in {file.name}"
