@@ -13,18 +13,20 @@ from typing import Any
 import click
 
 from dc_inject.cli import common, menu_files, params
+from dc_inject.cli.thresholds import FAIL_UNDER
 from dc_inject.engine import readings
 from dc_inject.ledger import LedgerView
 from dc_inject.menu.values import WrongError
 from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import scrub
-from dc_inject.report import figures, page, pictures, text
+from dc_inject.model.thresholds import Threshold
+from dc_inject.report import figures, page, pictures, text, thresholds
 from dc_inject.report.figures import Exclusion, Wanted
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
 PICTURED = ("html", "svg", "png")
-FORMATS = ("md", "json", "csv", *PICTURED)
+FORMATS = ("md", "json", "csv", *PICTURED, "junit")
 _EXCLUSION = re.compile(r"(?P<since>[^\s/]+)/(?P<until>[^\s/]+)(?:\s+(?P<why>.*))?", re.DOTALL)
 _SUCH = 'such as "2027-02-12T08:00/12:00 token trouble"'
 PRIVATE = 0o600
@@ -34,6 +36,7 @@ MAKE: Mapping[str, Callable[[Mapping[str, Any]], str | bytes]] = {
     "html": page.html,
     "svg": lambda told: pictures.svg(pictures.together(told)) + "\n",
     "png": lambda told: pictures.png(pictures.together(told)),
+    "junit": thresholds.junit,
 }
 
 
@@ -76,8 +79,9 @@ def _utc(text: str) -> datetime:
     type=click.Choice(FORMATS),
     default="md",
     show_default=True,
-    help="Markdown, all figures as JSON, a line an hour and link as CSV, a page with pictures, or only these.",
+    help="Markdown, all figures as JSON, CSV by hour and link, a page with pictures, only these, or JUnit.",
 )
+@FAIL_UNDER
 @menu_files.OUTPUT
 @menu_files.FORCE
 @common.LEDGER
@@ -87,6 +91,7 @@ def report(
     until: datetime | None,
     excluded: tuple[Exclusion, ...],
     fmt: str,
+    fail_under: tuple[Threshold, ...],
     output: Path,
     force: bool,
     ledger_path: Path | None,
@@ -99,31 +104,37 @@ def report(
     \b
     Example: dc-inject report dc27-rehearsal --format html -o dc27.html
     Example: dc-inject report dc27-rehearsal --exclude "2027-02-12T08:00/12:00 token trouble" --format json
+    Example: dc-inject report dc27-rehearsal --fail-under 'ratio{scenario="t0-export"} >= 0.9' --format junit
     """
     if fmt in PICTURED:
         pictures.library()  # whether it is there, before anything is added up
     if output != menu_files.STDIN:
         files.refuse_existing(output, force=force)
     path = common.existing_ledger(campaign, ledger_path)
-    wanted = Wanted(since, until, excluded)
+    wanted = Wanted(since, until, excluded, fail_under)
     with LedgerView.open(path) as view, view.snapshot():
         name = common.own_ledger(view, campaign, path)
         made = _made(view, wanted, fmt)  # whole, since who reads the output may take his time
     if made is None:
         raise _nothing(name, wanted)
-    _write(made, output, force=force)
+    content, judgements = made
+    _write(content, output, force=force)
+    if (missed := thresholds.error(judgements)) is not None:
+        raise missed
 
 
-def _made(view: LedgerView, wanted: Wanted, fmt: str) -> bytes | None:
-    """Return a report in a format; None where there is no cycle."""
+def _made(view: LedgerView, wanted: Wanted, fmt: str) -> tuple[bytes, list[dict[str, Any]]] | None:
+    """Return a report in a format, and what became of thresholds; None where there is no cycle."""
     if fmt == "csv":
         chosen = figures.period(view, wanted)
-        return None if chosen is None else "".join(text.lines(view, chosen)).encode()
+        if chosen is None:
+            return None
+        return "".join(text.lines(view, chosen)).encode(), thresholds.figures(view, chosen, wanted.thresholds)
     told = figures.report(view, wanted, readings.progress(view.challenge()), SystemClock().now())
     if told is None:
         return None
     made = MAKE[fmt](told)
-    return made.encode() if isinstance(made, str) else made
+    return made.encode() if isinstance(made, str) else made, told["thresholds"]
 
 
 def _nothing(name: str, wanted: Wanted) -> UsageError:

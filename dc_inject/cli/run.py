@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from dc_inject.backends.dry import DryBackend
-from dc_inject.cli import active_overrides, closing_table, common, hangup, params, tables, trusting
+from dc_inject.cli import active_overrides, closing_table, common, hangup, params, tables, thresholds, trusting
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
@@ -27,6 +27,7 @@ from dc_inject.model.errors import NeedsOperator, Temporary
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import Backend, Clock, Identity
 from dc_inject.model.services import injections
+from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.reconcile import backoff
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
@@ -61,6 +62,7 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 @click.option(
     "--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics at this address [host: 127.0.0.1]."
 )
+@thresholds.ABORT_ON
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @click.option(
     "--threads",
@@ -78,7 +80,8 @@ def run(menus: tuple[Path, ...], *, verbose: bool, quiet: bool, **how: Any) -> N
     SIGTERM, Ctrl-C or a closed terminal stops the injection; rules and jobs stay live, and the next `run`
     continues. Press Ctrl-C twice to exit at once.
 
-    At its end `run` prints the same table as `dc-inject status --summary`, except with --once.
+    At its end `run` prints the same table as `dc-inject status --summary`, except with --once, and exits with 5
+    if a threshold of its menus was missed.
 
     \b
     Example: dc-inject run menus/cms-t0-export.yaml
@@ -136,6 +139,7 @@ def inject(
     no_drain: bool = False,
     end_on_stop: bool = False,
     metrics_address: str | None = None,
+    abort_on: Sequence[Threshold] = (),
     allow_admin: bool = False,
     threads: int = 8,
     timeout: float = 60.0,
@@ -187,6 +191,7 @@ def inject(
             stack.enter_context(metrics.serve(metrics_address))
         executor = ThreadExecutor(clock, threads)
         stack.callback(executor.close)
+        watching = thresholds.AbortOn(abort_on, ledger, metrics)
         engine = Engine(
             menus=wrap_menus(source, ledger, clock) if wrap_menus else source,
             ledger=ledger,
@@ -194,15 +199,19 @@ def inject(
             identities=identities,
             clock=clock,
             executor=executor,
-            observer=metrics,
+            observer=watching,
             settings=Settings(
                 call_grace=timedelta(seconds=3 * timeout), drain=not no_drain, end_on_stop=end_on_stop
             ),
         )
+        watching.engine = engine
         with _signals(engine, stopping.format(noun=injections(backends))):
             engine.run(until=until, once=once)
         if closing is not None:
             closing(campaign, ledger)
+        watching.raise_if_held()
+        if not (once or engine.stopping):
+            thresholds.judge_menus(ledger)
     return not engine.stopping
 
 

@@ -67,6 +67,11 @@ class RecordReader(Store):
             for row in self._db.rows("SELECT * FROM menu WHERE until IS NULL ORDER BY name")
         )
 
+    def menu_texts(self) -> tuple[str, ...]:
+        """Return the text of each menu that is or was in force, as it was last, by name."""
+        sql = "SELECT text FROM menu WHERE id IN (SELECT max(id) FROM menu GROUP BY name) ORDER BY name"
+        return tuple(row["text"] for row in self._db.rows(sql))
+
     def resolution(self, service: str, expression: str) -> tuple[str, ...] | None:
         """Return what an RSE expression meant when its menu came into force; None when nobody has asked yet."""
         row = self._db.row(

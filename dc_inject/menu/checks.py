@@ -22,6 +22,7 @@ def check(document: Document, menu: Menu, complain: Complain, *, whole: bool, op
     copies_apart(menu.flows, complain)
     for exclusion in document.exclude:
         _exclusion(document, exclusion, menu, complain, open_ends=open_ends)
+    _thresholds(document, menu, complain)
     _written_once(document.keys_in("tape"), complain)
     for site in document.sites.values():
         _written_once(site.keys_in("rses"), complain)
@@ -55,6 +56,18 @@ def _written_once(names: Iterable[Text], complain: Complain) -> None:
         if other is not name:
             message = f"{addresses.end_name(name)} appears twice, first in line {other.place.line}"
             complain(name.place, message, "keep one of them")
+
+
+def _thresholds(document: Document, menu: Menu, complain: Complain) -> None:
+    """A threshold names a scenario that there is; and it stands in the menu, whose text the ledger keeps."""
+    scenarios = document.names("scenarios")
+    for text, threshold in zip(document.texts("thresholds"), document.thresholds, strict=False):
+        scenario = dict(threshold.labels).get("scenario")
+        if scenario is not None and scenarios is not None and scenario not in scenarios:
+            complain(text.place, f"no scenario {scenario} in this menu", units.did_you_mean(scenario, scenarios))
+        if text.place.file != menu.name:
+            hint = f"move it to {menu.name}: the ledger keeps the text of menus, not that of their includes"
+            complain(text.place, "a threshold stands in an included file", hint)
 
 
 def _wan(menu: Menu, complain: Complain) -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dc_inject.menu import checks, terms, values
+from dc_inject.menu import checks, nodes, terms, values
 from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.includes import Load, MenuReader
 from dc_inject.menu.nodes import Map, Text
 from dc_inject.menu.schema import Document, validate
 from dc_inject.menu.shares_and_meshes import FlowWriter, check_twice
 from dc_inject.menu.validation import is_from_the_future
-from dc_inject.model import Exclusion, Limits, Menu, RseSpec, Site
+from dc_inject.model import Exclusion, Limits, Menu, RseSpec, Site, thresholds
 from dc_inject.model.errors import MenuError
+from dc_inject.model.thresholds import Threshold
 
 DEFAULT_CYCLE = timedelta(minutes=15)
 
@@ -91,6 +93,19 @@ def names_of_sites(data: bytes, name: str, load: Load | None = None) -> frozense
         raise MenuError(reader.problems)
     rses = (site.get("rses") for site in sites.values() if isinstance(site, Map))
     return frozenset({*sites, *(rse for of_site in rses if isinstance(of_site, Map) for rse in of_site)})
+
+
+def thresholds_of(text: str) -> tuple[Threshold, ...]:
+    """Return the thresholds of a menu that was read before, from its text alone."""
+    if "thresholds" not in text:
+        return ()  # reading a menu of a thousand links takes its time
+    root = nodes.compose(text.encode(errors="surrogatepass"), "", lambda *_: None)
+    given = root.get("thresholds") if isinstance(root, Map) else None
+    found = []
+    for line in () if given is None else nodes.texts(given):
+        with suppress(ValueError):
+            found.append(thresholds.parse(line.strip()))
+    return tuple(found)
 
 
 def _take_zone(mapping: Map, reader: MenuReader) -> None:

@@ -17,9 +17,10 @@ from dc_inject.menu import addresses, values
 from dc_inject.menu.includes import MenuReader
 from dc_inject.menu.nodes import Kept, Map, Node, Place, Seq, Text
 from dc_inject.menu.values import WrongError
-from dc_inject.model import Listing, Mode, Order, Verify, units
+from dc_inject.model import Listing, Mode, Order, Verify, thresholds, units
 from dc_inject.model.findings import CODES
 from dc_inject.model.services import SERVICES, Service
+from dc_inject.model.thresholds import Threshold
 
 T = TypeVar("T")
 
@@ -128,6 +129,7 @@ Scope = Annotated[str, _read(values.scope, _example("user.dcops"))]
 Did = Annotated[str, _read(values.did, _example("cms:/*/RAW#*"))]
 Code = Annotated[str, _read(_code, _example("rate-outlier"))]
 File = Annotated[str, _read(str, _example("sites.yaml"))]
+ThresholdText = Annotated[Threshold, _read(thresholds.parse, _example(thresholds.EXAMPLE))]
 
 
 def _moment(value: Node, info: ValidationInfo) -> datetime:
@@ -165,6 +167,10 @@ Codes = Annotated[tuple[Code, ...], BeforeValidator(_listed, json_schema_input_t
 Files = Annotated[tuple[File, ...], BeforeValidator(_listed, json_schema_input_type=File | list[File])]
 Lastings = Annotated[tuple[Lasting, ...], BeforeValidator(_filled, json_schema_input_type=Lasting | list[Lasting])]
 Levels = Annotated[tuple[Level, ...], BeforeValidator(_filled, json_schema_input_type=list[Level])]
+Thresholds = Annotated[
+    tuple[ThresholdText, ...],
+    BeforeValidator(_listed, json_schema_input_type=ThresholdText | list[ThresholdText]),
+]
 Curve = Annotated[dict[Clock, Level], BeforeValidator(_curve, json_schema_input_type=dict[str, Level])]
 
 

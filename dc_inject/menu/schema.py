@@ -300,6 +300,7 @@ class Document(MenuModel):
     tape: dict[f.EndName, f.Line] = Field({}, description="Tape RSEs, and who agreed to each")
     accept: f.Codes = Field((), description="Codes of findings that are meant")
     above_production: f.Switch = Field(False, description="Allow service priorities above 3")
+    thresholds: f.Thresholds = Field((), description="What the campaign has to reach; else `run` exits with 5")
     scenarios: Scenarios = Field()
 
 

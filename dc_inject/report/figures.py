@@ -32,7 +32,9 @@ from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import Kind, Period, Sums
 from dc_inject.model import Cycle, FlowKey, overrides
 from dc_inject.model.goals import SecondHop
+from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress, conclusion
+from dc_inject.report import thresholds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # steps count from then
 HOUR = timedelta(hours=1)
@@ -89,6 +91,7 @@ class Wanted:
     since: datetime | None = None
     until: datetime | None = None
     excluded: tuple[Exclusion, ...] = ()
+    thresholds: tuple[Threshold, ...] = ()  # beside those of the menus
 
 
 def moment(when: datetime) -> str:
@@ -185,6 +188,7 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
     ]
     told["marks"] = _marks(view, wanted.since or EPOCH, until)  # what came before the first cycle too
     told["verdict"] = _verdict(told)
+    told["thresholds"] = thresholds.figures(view, chosen, wanted.thresholds)
     told["challenge"] = _challenge(progress)
     told["method"] = [" ".join(words.split()) for words in METHOD.strip().split("\n\n")]
     return told

@@ -43,6 +43,8 @@ class Section:
 def sections(told: Told) -> Iterator[Section]:
     """Yield the sections of a report, in their order; those without content are left out."""
     yield Section("verdict", "Verdict", tuple(_verdict(told)), _totals(told))
+    if told["thresholds"]:
+        yield Section("thresholds", "Thresholds", (), _thresholds(told))
     yield Section("over-time", _over_time(told), (), _steps(told))
     yield Section("days", "By day", (), _days(told))
     for name in ("scenario", "source", "destination"):
@@ -115,6 +117,11 @@ def _totals(told: Told) -> Table:
         if key in {"counted", "totals"} or any(told[key][name] for name in ("due", "injected", "moved"))
     ]
     return Table(("", *_AMOUNTS, "rules, jobs"), 1, tuple(rows))
+
+
+def _thresholds(told: Told) -> Table:
+    rows = ((Cell(one["threshold"]), Cell(one["outcome"]), Cell(one["reason"])) for one in told["thresholds"])
+    return Table(("threshold", "outcome", ""), 3, tuple(rows))
 
 
 _AMOUNTS = ("due", "injected", "moved", "moved / due")

@@ -118,6 +118,7 @@ MENUS = st.fixed_dictionaries(
         "fts": fields_of(FtsEntry, WORDS),
         "tape": st.dictionaries(WORDS, WORDS, max_size=2),
         "accept": WORDS | st.lists(WORDS),
+        "thresholds": WORDS | st.lists(WORDS | st.just('ratio{scenario="one"} >= 0.9 over 6h')),
         "include": WORDS | st.lists(WORDS, max_size=3),
         "timezone": WORDS,
         "start": WORDS,

@@ -1,0 +1,90 @@
+"""Thresholds of a run: those of its menus are judged at its end, and `--abort-on` may end it before.
+
+`--abort-on 'ratio < 0.5 over 1h'` says what ends the run, as it is read: it is looked at whenever a cycle has been
+closed, and if it holds, the run stops in good order, as at Ctrl-C. What is inconclusive aborts nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import click
+
+from dc_inject.cli import params
+from dc_inject.engine import Engine
+from dc_inject.ledger.reading import Reader
+from dc_inject.menu.values import WrongError
+from dc_inject.model import thresholds as grammar
+from dc_inject.model.errors import ThresholdMissed
+from dc_inject.model.events import CycleClosed, Event, Observer
+from dc_inject.model.thresholds import Judgement, Threshold, ThresholdOutcome
+from dc_inject.report import thresholds
+from dc_inject.report.figures import Wanted, period
+
+log = logging.getLogger(__name__)
+
+
+def _abort_on(text: str) -> Threshold:
+    """Read a condition that ends a run; one that a good run fulfils is a mistake."""
+    threshold = grammar.parse(text)
+    if threshold.is_praise:
+        turned = {">=": "<", ">": "<=", "<=": ">", "<": ">="}[threshold.comparison]
+        raise WrongError(f"{text!r} holds while all is well", f"name what ends the run: write {turned} instead")
+    if threshold.over is None and threshold.metric != grammar.TIMELESS:
+        hint = "add a time, such as `over 1h`: what is injected first takes its time to move"
+        raise WrongError(f"{text!r} has no time", hint)
+    return threshold
+
+
+FAIL_UNDER = click.option(
+    "--fail-under",
+    type=params.Parsed("threshold", grammar.parse),
+    multiple=True,
+    metavar="THRESHOLD",
+    help=f"Exit with 5 unless this is reached, such as '{grammar.EXAMPLE}' (may be repeated).",
+)
+ABORT_ON = click.option(
+    "--abort-on",
+    type=params.Parsed("threshold", _abort_on),
+    multiple=True,
+    metavar="CONDITION",
+    help="Stop, and exit with 5, once this holds, such as 'ratio < 0.5 over 1h' (may be repeated).",
+)
+
+
+class AbortOn:
+    """An observer that stops an engine once a condition holds after a cycle; another one hears everything too."""
+
+    def __init__(self, conditions: Sequence[Threshold], ledger: Reader, observer: Observer) -> None:
+        """Take the conditions, the ledger of the engine's thread, and who is told too."""
+        self.engine: Engine | None = None
+        self._conditions = conditions
+        self._ledger = ledger
+        self._observer = observer
+        self._held: list[Judgement] = []
+
+    def event(self, event: Event) -> None:
+        """Pass an event on; after the close of a cycle, look whether a condition holds."""
+        self._observer.event(event)
+        if not isinstance(event, CycleClosed) or self.engine is None or self._held:
+            return
+        found = thresholds.judged(self._ledger, period(self._ledger, Wanted()), self._conditions)
+        self._held = [one for one in found if one.outcome is ThresholdOutcome.MET]
+        for one in self._held:
+            log.warning("stopping, because %s: %s", one.threshold.text, one.reason)
+            self.engine.stop()
+
+    def raise_if_held(self) -> None:
+        """Raise ThresholdMissed if a condition has stopped the engine."""
+        if self._held:
+            lines = "".join(f"\n  {one.threshold.text}: {one.reason}" for one in self._held)
+            hint = "what is live stays until its lifetime ends; the next `run` continues"
+            raise ThresholdMissed(f"the run was stopped by --abort-on:{lines}", hint)
+
+
+def judge_menus(ledger: Reader) -> None:
+    """Raise ThresholdMissed if a threshold of the menus was missed, UsageError if one is inconclusive."""
+    failed = thresholds.error(thresholds.figures(ledger, period(ledger, Wanted())))
+    if failed is not None:
+        raise failed

@@ -1,0 +1,171 @@
+"""Thresholds judged by a ledger: those of a command, and those of the menus that were in force.
+
+What a threshold is, and how it is compared, is in `model/thresholds.py`. Here rows are added up for it. Only
+closed cycles outside of excluded windows count, as in every average of a report; with `over 6h`, the newest of
+them that make up six hours. Where there are not so many yet, the threshold is inconclusive.
+
+The ledger keeps the text of each menu that came into force, with its thresholds in it. A menu that was edited
+counts as it is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from dc_inject import menu
+from dc_inject.ledger.reading import Reader
+from dc_inject.ledger.series import Kind, Period, Sums
+from dc_inject.model import Cycle
+from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError
+from dc_inject.model.redaction import visible
+from dc_inject.model.thresholds import Amounts, Judgement, Threshold, ThresholdOutcome, inconclusive, judge
+from dc_inject.model.units import counted, format_duration
+
+AT_ONCE = timedelta(days=200 * 365)  # a step that has every cycle in it
+
+
+def of_menus(view: Reader) -> tuple[Threshold, ...]:
+    """Return the thresholds of all menus that are or were in force, each once."""
+    found = (threshold for text in view.menu_texts() for threshold in menu.thresholds_of(text))
+    return tuple(dict.fromkeys(found))
+
+
+def judged(view: Reader, chosen: Period | None, thresholds: Sequence[Threshold]) -> list[Judgement]:
+    """Judge thresholds by the cycles of a period (None: there is no cycle)."""
+    if not thresholds:
+        return []
+    kinds = [] if chosen is None else view.cycles(chosen)
+    cycles = [cycle for cycle, kind in kinds if kind is Kind.COUNTED]
+    if chosen is None or not cycles:
+        return [inconclusive(threshold, "no cycle that counts is over") for threshold in thresholds]
+    sums = _Sums(view, chosen, cycles)
+    return [_judged(threshold, sums) for threshold in thresholds]
+
+
+def _judged(threshold: Threshold, sums: _Sums) -> Judgement:
+    chosen = sums.newest(threshold.over)
+    if threshold.over is not None and sums.seconds(chosen) < threshold.over.total_seconds():
+        have = format_duration(timedelta(seconds=sums.seconds(chosen)))
+        return inconclusive(threshold, f"only {have} of {format_duration(threshold.over)} can be judged so far")
+    return judge(threshold, sums.amounts(threshold, chosen))
+
+
+class _Sums:
+    """What each link got in the newest cycles, read once for each time that a threshold is over."""
+
+    def __init__(self, view: Reader, chosen: Period, cycles: Sequence[Cycle]) -> None:
+        """Take the cycles that count, oldest first."""
+        self._view = view
+        self._excluded = chosen.excluded
+        self._cycles = cycles
+        self._since = view.since or cycles[0].start
+        self._read: dict[datetime, list[tuple[Any, Sums]]] = {}
+
+    def newest(self, over: timedelta | None) -> Sequence[Cycle]:
+        """Return the newest cycles that make up a time, or as many as there are."""
+        if over is None:
+            return self._cycles
+        seconds, number = 0.0, len(self._cycles)
+        while number and seconds < over.total_seconds():
+            number -= 1
+            seconds += self.seconds(self._cycles[number : number + 1])
+        return self._cycles[number:]
+
+    def seconds(self, cycles: Sequence[Cycle]) -> float:
+        """Return how long cycles are together; nothing is due before the first run begins."""
+        return sum(max((cycle.end - max(cycle.start, self._since)).total_seconds(), 0.0) for cycle in cycles)
+
+    def amounts(self, threshold: Threshold, cycles: Sequence[Cycle]) -> Amounts:
+        """Return what the links of a threshold got in these cycles, the last of which are the newest."""
+        start = cycles[0].start
+        if start not in self._read:
+            period = Period(start, cycles[-1].end, self._excluded)
+            spans = self._view.spans(period, AT_ONCE)
+            self._read[start] = [(span.key, span.sums) for span in spans if span.kind is Kind.COUNTED]
+        found = [sums for key, sums in self._read[start] if threshold.matches(key)]
+        total = Sums(*map(sum, zip(*found, strict=True))) if found else Sums(0, 0, 0, 0, 0, 0)
+        failed = (
+            sum(classes.values()) for key, classes in self._view.failures().items() if threshold.matches(key)
+        )
+        return Amounts(
+            links=len(found),
+            seconds=self.seconds(cycles),
+            due=total.due,
+            injected=total.injected,
+            moved=total.moved,
+            forgiven=total.forgiven,
+            rules=total.rules,
+            failed_files=sum(failed),
+        )
+
+
+# --------------------------------------------------------------------------- as data, as an error, for CI
+
+
+def figures(view: Reader, chosen: Period | None, more: Sequence[Threshold] = ()) -> list[dict[str, Any]]:
+    """Judge the thresholds of the menus, and more, by the cycles of a period; return what a report has of them."""
+    found = judged(view, chosen, [*dict.fromkeys((*more, *of_menus(view)))])
+    return [
+        {
+            "threshold": one.threshold.text,
+            "outcome": one.outcome.value,
+            "value": one.value,
+            "bound": one.threshold.bound,
+            "missed_by": one.missed_by,
+            "reason": one.reason,
+        }
+        for one in found
+    ]
+
+
+def error(told: Sequence[dict[str, Any]]) -> DcInjectError | None:
+    """Return what a command ends with: exit code 5 if a threshold was missed, 2 if one could not be judged."""
+    missed = [one for one in told if one["outcome"] == ThresholdOutcome.MISSED]
+    unknown = [one for one in told if one["outcome"] == ThresholdOutcome.INCONCLUSIVE]
+    lines = "".join(f"\n  {one['threshold']}: {one['outcome']}: {one['reason']}" for one in (*missed, *unknown))
+    of = counted(len(told), "thresholds")
+    if missed:
+        return ThresholdMissed(f"{len(missed)} of {of} missed:{lines}", "`dc-inject report` shows where and why")
+    if unknown:
+        hint = "wait until there is more to judge, or correct the threshold"
+        return UsageError(f"{len(unknown)} of {of} inconclusive, which is no pass:{lines}", hint)
+    return None
+
+
+def junit(told: Mapping[str, Any]) -> str:
+    """Return a report as JUnit's XML: a test case for each threshold, and for the verdict of a mini-challenge."""
+    cases = list(_cases(told))
+    if not cases:
+        hint = "name one with --fail-under, or in the menu under `thresholds`"
+        raise UsageError("there is no threshold and no mini-challenge to make test cases of", hint)
+    count = {kind: str(sum(one.find(kind) is not None for one in cases)) for kind in ("failure", "error")}
+    totals = {"tests": str(len(cases)), "failures": count["failure"], "errors": count["error"]}
+    suites = ET.Element("testsuites", totals)
+    suite = ET.SubElement(
+        suites, "testsuite", {"name": visible(told["campaign"]), **totals, "timestamp": told["at"]}
+    )
+    suite.extend(cases)
+    ET.indent(suites)
+    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _cases(told: Mapping[str, Any]) -> Iterator[ET.Element]:
+    for one in told["thresholds"]:
+        yield _case("thresholds", one["threshold"], one["outcome"], one["reason"])
+    if challenge := told["challenge"]:
+        yield _case("mini-challenge", told["campaign"], challenge["outcome"], challenge["reason"])
+
+
+_RESULTS = {"missed": "failure", "not reached": "failure", "inconclusive": "error"}
+
+
+def _case(kind: str, name: str, outcome: str, reason: str) -> ET.Element:
+    case = ET.Element("testcase", {"classname": f"dc_inject.{kind}", "name": visible(name)})
+    if outcome in _RESULTS:
+        ET.SubElement(case, _RESULTS[outcome], {"message": visible(f"{outcome}: {reason}")})
+    else:
+        ET.SubElement(case, "system-out").text = visible(reason)
+    return case
