@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dc_inject.menu.campaigns import campaign, narrowed
-from dc_inject.menu.draft import MenuDraft, names_of_sites, read, thresholds_of
+from dc_inject.menu.draft import MenuDraft, names_of_sites, read, sites_of, thresholds_of
 from dc_inject.menu.schema import json_schema as schema
 
-__all__ = ["MenuDraft", "campaign", "names_of_sites", "narrowed", "read", "schema", "thresholds_of"]
+__all__ = ["MenuDraft", "campaign", "names_of_sites", "narrowed", "read", "schema", "sites_of", "thresholds_of"]

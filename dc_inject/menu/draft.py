@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dc_inject.menu import checks, nodes, terms, values
+from dc_inject.menu import addresses, checks, nodes, terms, values
 from dc_inject.menu.endpoints import EndpointResolver
 from dc_inject.menu.includes import Load, MenuReader
-from dc_inject.menu.nodes import Map, Text
+from dc_inject.menu.nodes import Map, Node, Text
 from dc_inject.menu.schema import Document, validate
 from dc_inject.menu.shares_and_meshes import FlowWriter, check_twice
 from dc_inject.menu.validation import is_from_the_future
@@ -97,15 +97,30 @@ def names_of_sites(data: bytes, name: str, load: Load | None = None) -> frozense
 
 def thresholds_of(text: str) -> tuple[Threshold, ...]:
     """Return the thresholds of a menu that was read before, from its text alone."""
-    if "thresholds" not in text:
-        return ()  # reading a menu of a thousand links takes its time
-    root = nodes.compose(text.encode(errors="surrogatepass"), "", lambda *_: None)
-    given = root.get("thresholds") if isinstance(root, Map) else None
-    found = []
+    given, found = _part(text, "thresholds"), []
     for line in () if given is None else nodes.texts(given):
         with suppress(ValueError):
             found.append(thresholds.parse(line.strip()))
     return tuple(found)
+
+
+def sites_of(text: str) -> Mapping[str, str]:
+    """Return the site of each RSE and URL prefix of a menu that was read before, from its text alone."""
+    given, found = _part(text, "sites"), {}
+    for site, entry in given.items() if isinstance(given, Map) else ():
+        rses = entry.get("rses") if isinstance(entry, Map) else None
+        for name in rses if isinstance(rses, Map) else ():
+            with suppress(ValueError):
+                found[addresses.end_name(name)] = str(site)
+    return found
+
+
+def _part(text: str, key: str) -> Node | None:
+    """Return what stands at a key of a menu, without its includes."""
+    if key not in text:
+        return None  # to compose a menu of a thousand links takes its time
+    root = nodes.compose(text.encode(errors="surrogatepass"), "", lambda *_: None)
+    return None if root is None else root.get(key)
 
 
 def _take_zone(mapping: Map, reader: MenuReader) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -28,22 +28,20 @@ from typing import Any, NamedTuple
 
 from dc_inject.ledger.injections import quantile
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.records import NOTE
 from dc_inject.ledger.series import Kind, Period, Sums
-from dc_inject.model import Cycle, FlowKey, overrides
+from dc_inject.model import Cycle, FlowKey
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress, conclusion
-from dc_inject.report import thresholds
+from dc_inject.report import marks, sites, thresholds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # steps count from then
 HOUR = timedelta(hours=1)
 SHORT = timedelta(hours=12)  # of a period that is no longer, each cycle is a step
 LARGEST = 20  # names that have a series of their own
 OTHERS = "others"
-MARKS = 1000  # changes that become marks, the newest
-TRACE = 200  # characters of a note of the program's own
 DIMENSIONS = ("scenario", "source", "destination")
+SITES = ("source_site", "destination_site")  # where menus or URLs tell the sites of the ends
 GRADES = ((0.9, "green", "++"), (0.7, "yellow", "+"), (0.5, "orange", "-"), (float("-inf"), "red", "--"))
 METHOD = """
 Everything is from the ledger of dc_inject: what it was to inject, what it injected, and what it saw arrive. Other
@@ -131,7 +129,7 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
     cycles = [cycle for cycle, _ in kinds]
     long = step(cycles)
     times = _Times(cycles, long, max(view.since or cycles[0].start, cycles[0].start))
-    all_, names, links = _added(view, chosen, long, times)
+    all_, names, links = _added(view, chosen, long, times, sites.site_of(view))
     held = view.holds_of_links(chosen)
     until = max(cycles[-1].end, now) if wanted.until is None else chosen.until  # late completions are of the last
     completions = view.times_to_completion(chosen.since, until)
@@ -163,7 +161,7 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
             for day, span in times.days.items()
         ],
     }
-    for dimension in DIMENSIONS:
+    for dimension in (*DIMENSIONS, *SITES):
         told[f"{dimension}s"] = [_name(name, track, times) for name, track in _sorted(names[dimension])]
     for one in told["scenarios"]:
         ours = {key for key in links if key.scenario == one["name"]}
@@ -279,18 +277,22 @@ Tracks = dict[str, _Track]
 
 
 def _added(
-    view: Reader, chosen: Period, long: timedelta, times: _Times
+    view: Reader, chosen: Period, long: timedelta, times: _Times, site_of: Mapping[str, str]
 ) -> tuple[_Track, dict[str, Tracks], dict[FlowKey, list[int]]]:
     """Read all rows once; return the sums of all, by name in each dimension, and of each link what counts."""
     count = len(times.starts)
     all_ = _Track(count)
-    names: dict[str, Tracks] = {dimension: defaultdict(lambda: _Track(count)) for dimension in DIMENSIONS}
-    scenarios, sources, destinations = names.values()
+    names: dict[str, Tracks] = {part: defaultdict(lambda: _Track(count)) for part in (*DIMENSIONS, *SITES)}
+    scenarios, sources, destinations, source_sites, destination_sites = names.values()
     links: dict[FlowKey, list[int]] = defaultdict(lambda: [0] * len(Sums._fields))
     for start, kind, key, sums in view.spans(chosen, long):
         number = times.number[start]
-        for track in (all_, scenarios[key.scenario], sources[key.link.source], destinations[key.link.destination]):
+        source, destination = key.link.source, key.link.destination
+        for track in (all_, scenarios[key.scenario], sources[source], destinations[destination]):
             track.add(kind, number, sums)
+        if site_of:
+            source_sites[site_of.get(source, source)].add(kind, number, sums)
+            destination_sites[site_of.get(destination, destination)].add(kind, number, sums)
         link = links[key]
         if kind is Kind.COUNTED:
             link[:] = [a + b for a, b in zip(link, sums, strict=True)]
@@ -370,40 +372,10 @@ def _failures(view: Reader) -> dict[str, int]:
 
 
 def _marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any]]:
-    """Return what happened, in the order of time: notes, changes, pauses, and traces of unexpected errors."""
-    chosen = [mark for mark in _written(view) if since <= mark[0] < until]
-    chosen += _paused(view, since, until)
     return [
-        {
-            "at": moment(at),
-            "until": None if end is None else moment(end),
-            "kind": kind,
-            "who": who,
-            "what": what,
-            "why": why,
-        }
-        for at, end, kind, who, what, why in sorted(chosen, key=lambda mark: mark[0])
+        {**mark, "at": moment(mark["at"]), "until": mark["until"] and moment(mark["until"])}
+        for mark in marks.marks(view, since, until)
     ]
-
-
-_Mark = tuple[datetime, datetime | None, str, str, str, str]  # since, until, kind, who, what, why
-
-
-def _written(view: Reader) -> Iterator[_Mark]:
-    for change in view.changes(MARKS):
-        if change.what == NOTE:
-            yield change.at, None, "note", change.who, change.why, ""
-        elif not change.what.startswith(("stop ", "resume ")):  # pauses have their ends
-            yield change.at, None, "change", change.who, change.what, change.why
-    for at, text in view.notes(MARKS):
-        lines = text.strip().splitlines()
-        yield at, None, "trace", "dc_inject", lines[-1][:TRACE] if lines else "", ""
-
-
-def _paused(view: Reader, since: datetime, until: datetime) -> Iterator[_Mark]:
-    for pause, end in view.pauses_between(since, until):
-        shown = overrides.shown(pause.subject, "everything")
-        yield pause.since, end, "pause", pause.who, f"paused: {shown}", pause.why
 
 
 # --------------------------------------------------------------------------- verdicts

@@ -1,22 +1,25 @@
-"""A report as a page: one file without any script, which asks nobody for anything.
+"""A report as a page: one file, which asks nobody for anything.
 
 It is read in light and dark, and printed; every picture has a table behind it; ratios have a sign beside their
-colour. All words in it are escaped, since names, reasons and notes come from others; and its policy (`CSP`) lets a
-browser fetch and run nothing, whatever is in it.
+colour. All words in it are escaped, since names, reasons and notes come from others. Its policy lets a browser
+fetch nothing, and run nothing but the one script that sorts tables (page.js), which is named there by its hash:
+whatever else got into the page would not run.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator, Mapping
 from html import escape
+from importlib.resources import files
 
 from dc_inject.model.redaction import visible
-from dc_inject.model.units import format_rate
 from dc_inject.report import pictures
 from dc_inject.report.figures import DIMENSIONS
-from dc_inject.report.sections import Cell, Section, Table, Told, heading, sections
+from dc_inject.report.sections import Cell, Section, Table, Told, heading, rate, sections
 
-CSP = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
+SCRIPT = files("dc_inject.report").joinpath("page.js").read_text(encoding="utf-8")
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --soft: #f3f5f7; --link: #0550ae;
   --green: #c7ebcf; --yellow: #faeaa0; --orange: #ffd0a1; --red: #ffb9b3; }
@@ -35,6 +38,10 @@ svg { display: block; max-width: 100%; height: auto; margin: .5rem 0; }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .6rem; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; }
 th { background: var(--soft); font-weight: 600; white-space: nowrap; }
+th button { font: inherit; color: inherit; background: none; border: 0; padding: 0; text-align: inherit;
+  cursor: pointer; }
+th[aria-sort=ascending] button::after { content: " \\25B4"; }
+th[aria-sort=descending] button::after { content: " \\25BE"; }
 th.n, td.n { text-align: right; white-space: nowrap; }
 td.t { overflow-wrap: anywhere; min-width: 7rem; max-width: 28rem; }
 .green { background: var(--green); } .yellow { background: var(--yellow); }
@@ -44,9 +51,19 @@ summary { cursor: pointer; color: var(--link); margin: .3rem 0; }
   --yellow: #faeaa0; --orange: #ffd0a1; --red: #ffb9b3; }
   body { padding: 0; max-width: none; font-size: 10pt; -webkit-print-color-adjust: exact;
     print-color-adjust: exact; }
-  nav, details:not([open]) { display: none; } .wide { overflow: visible; } table { font-size: 7.5pt; }
+  nav, summary, details:not([open]) { display: none; } .wide { overflow: visible; } table { font-size: 7.5pt; }
   th, td { padding: .1rem .3rem; } svg, tr { break-inside: avoid; } h2 { break-after: avoid; } }
 """
+
+
+def policy(*scripts: str, connect: str = "'none'") -> str:
+    """Return a Content-Security-Policy that allows these scripts and no other; `connect` is where they may ask."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; style-src 'unsafe-inline'; script-src {allowed}; connect-src {connect}; "
+        "form-action 'none'; base-uri 'none'"
+    )
 
 
 def html(told: Told) -> str:
@@ -57,7 +74,7 @@ def html(told: Told) -> str:
     title = _text(f"Report: {told['campaign']}")
     lines = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{CSP}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(SCRIPT)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="referrer" content="no-referrer">',
         f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
@@ -66,7 +83,7 @@ def html(told: Told) -> str:
     behind = _series(told)
     for one in parts:
         lines += _section(one, drawn.get(one.name, ""), behind.get(one.name))
-    return "\n".join([*lines, "</body>\n</html>"]) + "\n"
+    return "\n".join([*lines, f"<script>{SCRIPT}</script>\n</body>\n</html>"]) + "\n"
 
 
 def _section(section: Section, drawing: str, behind: Table | None) -> Iterator[str]:
@@ -94,7 +111,8 @@ def _folded(words: str, table: Table) -> str:
 
 def _table(table: Table) -> str:
     heads = "".join(
-        f'<th class="{"t" if number < table.texts else "n"}" scope="col">{_text(head)}</th>'
+        f'<th class="{"t" if number < table.texts else "n"}" scope="col">'
+        f'<button type="button">{_text(head)}</button></th>'
         for number, head in enumerate(table.heads)
     )
     rows = "\n".join(f"<tr>{''.join(_cells(row, table.texts))}</tr>" for row in table.rows)
@@ -104,7 +122,8 @@ def _table(table: Table) -> str:
 def _cells(row: tuple[Cell, ...], texts: int) -> Iterator[str]:
     for number, cell in enumerate(row):
         kinds = " ".join(["t" if number < texts else "n", *([cell.grade] if cell.grade else [])])
-        yield f'<td class="{kinds}">{_text(cell.text)}</td>'
+        value = "" if cell.value is None else f' data-v="{cell.value:.6g}"'
+        yield f'<td class="{kinds}"{value}>{_text(cell.text)}</td>'
 
 
 def _series(told: Told) -> Mapping[str, Table]:
@@ -115,10 +134,7 @@ def _series(told: Told) -> Mapping[str, Table]:
         rows = tuple(
             (
                 Cell(step["start"][:16].replace("T", " ")),
-                *(
-                    Cell(format_rate(one["moved"][number] / step["seconds"]) if step["seconds"] else "-")
-                    for one in series
-                ),
+                *(rate(one["moved"][number], step["seconds"]) for one in series),
             )
             for number, step in enumerate(told["steps"])
         )

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from dc_inject.model.units import counted, format_duration, format_rate, format_size
+from dc_inject.report.figures import SITES
 
 Told = Mapping[str, Any]
 WORST = 20  # links in the tables of those that are furthest behind, and slowest
@@ -15,10 +16,14 @@ NONE = "-"
 
 
 class Cell(NamedTuple):
-    """What stands in a table; `grade` is the colour of a ratio, whose sign is in the text."""
+    """What stands in a table; `grade` is the colour of a ratio, whose sign is in the text.
+
+    `value` is the number by which a page sorts what is written with a unit.
+    """
 
     text: str
     grade: str | None = None
+    value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,10 @@ def sections(told: Told) -> Iterator[Section]:
     yield Section("days", "By day", (), _days(told))
     for name in ("scenario", "source", "destination"):
         yield Section(f"{name}s", f"By {name}", ("Moved / due, in all and by day.",), _names(told, name))
+    for name in SITES:
+        if told[f"{name}s"]:
+            title = f"By site, as {name.removesuffix('_site')}"
+            yield Section(f"{name}s", title, ("Moved / due, in all and by day.",), _names(told, name))
     if told["holds"]:
         why = "Why links got less than they were due, and in how many rows (a link in a cycle)."
         words = (why, "Later cycles may have made up what was missing.")
@@ -67,12 +76,12 @@ def sections(told: Told) -> Iterator[Section]:
 
 def size(value: int, estimated: int = 0) -> Cell:
     """Return a size, with ~ where a part of it is an estimate."""
-    return Cell(("~" if estimated > 0 else "") + format_size(value))
+    return Cell(("~" if estimated > 0 else "") + format_size(value), value=value)
 
 
 def ratio(value: float | None, colour: str | None, sign: str) -> Cell:
     """Return a ratio in percent, with the sign of its colour beside."""
-    return Cell(NONE) if value is None else Cell(f"{100 * value:.1f} % {sign}", colour)
+    return Cell(NONE) if value is None else Cell(f"{100 * value:.1f} % {sign}", colour, value)
 
 
 def heading(told: Told) -> str:
@@ -136,8 +145,9 @@ def _amounts(one: Told) -> tuple[Cell, ...]:
     )
 
 
-def _rate(value: int, seconds: int) -> Cell:
-    return Cell(format_rate(value / seconds) if seconds else NONE)
+def rate(value: int, seconds: int) -> Cell:
+    """Return the mean rate of bytes over a time, or that there was no time."""
+    return Cell(format_rate(value / seconds), value=value / seconds) if seconds else Cell(NONE)
 
 
 def _over_time(told: Told) -> str:
@@ -154,7 +164,7 @@ def _of_time(told: Told, key: str, show: Callable[[Told], str]) -> Table:
             Cell(show(one)),
             _apart(one),
             *_amounts(one),
-            *(_rate(one[name], one["seconds"]) for name in ("due", "injected", "moved")),
+            *(rate(one[name], one["seconds"]) for name in ("due", "injected", "moved")),
         )
         for one in told[key]
     )
@@ -180,7 +190,7 @@ def _names(told: Told, dimension: str) -> Table:
         )
         for one in told[f"{dimension}s"]
     )
-    return Table((dimension, *_AMOUNTS, *days), 1, rows)
+    return Table((dimension.replace("_", " "), *_AMOUNTS, *days), 1, rows)
 
 
 def _holds(told: Told) -> Table:
@@ -225,6 +235,10 @@ def _seconds(seconds: int) -> str:
     return format_duration(timedelta(seconds=seconds))
 
 
+def _duration(seconds: int) -> Cell:
+    return Cell(_seconds(seconds), value=seconds)
+
+
 def _completion(told: Told) -> Iterator[str]:
     one = told["completion"]
     times = f"median {_seconds(one['median'])}, 90th percentile {_seconds(one['p90'])}"
@@ -237,8 +251,8 @@ def _slowest(told: Told) -> Table:
     rows = tuple(
         (
             *_link(one),
-            Cell(_seconds(one["completion"]["median"])),
-            Cell(_seconds(one["completion"]["p90"])),
+            _duration(one["completion"]["median"]),
+            _duration(one["completion"]["p90"]),
             Cell(str(one["completion"]["count"])),
         )
         for one in worst

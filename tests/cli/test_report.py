@@ -13,7 +13,7 @@ import pytest
 
 from dc_inject.cli import report as command
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import FlowKey, Link
+from dc_inject.model import Cycle, FlowKey, Link
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.units import format_size
@@ -35,6 +35,7 @@ def campaign(tmp_path: Path) -> Path:
     ]
     made = world(tmp_path, simulated.campaign(flows), {"A": items("A", 300), "D": items("D", 3)})
     made.run(16)
+    made.ledger.put_in_force([("day.yaml", "digest", "sites: {SITE: {rses: {B: {}, C: {}}}}")], START)
     made.ledger.change("me@vobox", "note", "begins in a minute", START - timedelta(minutes=1))
     made.ledger.change("me@vobox", "note", "power cut <b>|*", START + timedelta(hours=1))
     made.ledger.pause("us-mesh", "me@vobox", "lunch", START + timedelta(hours=2))
@@ -66,7 +67,7 @@ def test_figures_agree_with_status_and_the_ledger_to_the_byte(campaign: Path) ->
     assert (totals.injected, totals.moved) == (made["totals"]["injected"], made["totals"]["moved"])
     assert sums(made["steps"]) == sums(made["days"]) == expected
     counted = {name: made["counted"][name] for name in AMOUNTS}
-    for part in ("scenarios", "sources", "destinations", "links"):
+    for part in ("scenarios", "sources", "destinations", "source_sites", "destination_sites", "links"):
         assert sums(made[part]) == counted, part
     assert sums([made[kind] for kind in ("counted", "excluded", "open")]) == expected
     for dimension in ("scenario", "source", "destination"):
@@ -236,3 +237,30 @@ def test_the_twenty_largest_have_series_of_their_own_and_second_hops_are_marked(
     assert [one["second_hops"] for one in made["scenarios"]] == [0, 1]
     assert [one["scenario"] for one in made["links"] if one["second_hop"]] == ["onward"]
     assert "| onward (second hop) |" in run("report", tmp_path / "dc27.sqlite").stdout
+
+
+def test_sites_are_those_of_menus_and_hosts_of_urls(tmp_path: Path) -> None:
+    """An end without one is its own; without any site there are no tables of sites."""
+    kit = [FlowKey("export", Link("T2_CH_CERN", f"T1_DE_KIT_{end}")) for end in ("Disk", "Tape")]
+    files = FlowKey("export", Link("davs://one.example.org:443/a", "davs://two.example.org:443/b", "fts"))
+    path = tmp_path / "dc27.sqlite"
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.open_cycle(CYCLE, dict.fromkeys(kit, (GB, None)), START)
+        ledger.close_cycle(CYCLE, CYCLE.end)
+        assert told(path)["destination_sites"] == []
+        assert "By site" not in run("report", path).stdout
+        later = Cycle(CYCLE.end, CYCLE.length)
+        ledger.open_cycle(later, {files: (GB, None)}, later.start)
+        ledger.close_cycle(later, later.end)
+        sites = "sites: {KIT: {rses: {T1_DE_KIT_Disk: {}, T1_DE_KIT_Tape: {}}}}"
+        ledger.put_in_force([("day.yaml", "digest", sites)], later.end)
+    made = told(path)
+    assert [(one["name"], one["due"]) for one in made["source_sites"]] == [
+        ("T2_CH_CERN", 2 * GB),
+        ("one.example.org", GB),
+    ]
+    assert [(one["name"], one["due"]) for one in made["destination_sites"]] == [
+        ("KIT", 2 * GB),
+        ("two.example.org", GB),
+    ]
+    assert "## By site, as destination" in run("report", path).stdout

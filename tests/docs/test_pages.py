@@ -76,7 +76,8 @@ def test_every_decision_has_its_number_and_its_line():
     records = sorted(folder.glob("[0-9]*.md"))
     listed = re.findall(r"^\| (\d+) \| \[(.+)\]\((.+)\) \|$", (folder / "index.md").read_text(), re.MULTILINE)
     titles = [page.read_text().splitlines()[0] for page in records]
-    assert [int(page.name[:4]) for page in records] == list(range(1, len(records) + 1))
+    numbers = [int(page.name[:4]) for page in records]
+    assert numbers == sorted(set(numbers))  # gaps are numbers of records that are being written
     assert [(f"# {number}. {title}", name) for number, title, name in listed] == [
         (title, page.name) for title, page in zip(titles, records, strict=True)
     ]

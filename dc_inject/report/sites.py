@@ -1,0 +1,19 @@
+"""At which site the ends of links are: as the menus say under `sites`, and else the host of a URL.
+
+The ledger keeps the text of each menu that came into force, but not that of files which it includes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dc_inject import menu
+from dc_inject.ledger.reading import Reader
+from dc_inject.model.urls import host_of
+
+
+def site_of(view: Reader) -> Mapping[str, str]:
+    """Return the site of each end that has one; an end without one is its own."""
+    told = {end: site for text in view.menu_texts() for end, site in menu.sites_of(text).items()}
+    ends = {end for key in view.accounts() for end in key.link[:2]}
+    return {end: told.get(end) or host_of(end) for end in ends if end in told or host_of(end) != end}
