@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import tempfile
 import time
@@ -32,6 +33,7 @@ from dc_inject.planning.reconcile import backoff
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
+from dc_inject.system.service_manager import ServiceManager
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -189,7 +191,8 @@ def inject(
             log.info("%s", line)
         if metrics_address:
             stack.enter_context(metrics.serve(metrics_address))
-        executor = ThreadExecutor(clock, threads)
+        manager = ServiceManager(os.environ)
+        executor = ThreadExecutor(clock, threads, heartbeat=manager.alive)
         stack.callback(executor.close)
         watching = thresholds.AbortOn(abort_on, ledger, metrics)
         engine = Engine(
@@ -206,6 +209,7 @@ def inject(
         )
         watching.engine = engine
         with _signals(engine, stopping.format(noun=injections(backends))):
+            manager.ready()
             engine.run(until=until, once=once)
         if closing is not None:
             closing(campaign, ledger)

@@ -72,9 +72,13 @@ class ThreadExecutor:
     A pipe instead of a condition makes `wake` safe inside a signal handler.
     """
 
-    def __init__(self, clock: Clock, size: int = 8) -> None:
-        """Take the clock; `size` bounds the calls of a lane that are under way at once."""
+    def __init__(self, clock: Clock, size: int = 8, heartbeat: Callable[[], None] = lambda: None) -> None:
+        """Take the clock; `size` bounds the calls of a lane that are under way at once.
+
+        `heartbeat` is called whenever somebody waits, and every second while they do.
+        """
         self._clock = clock
+        self._heartbeat = heartbeat
         self._size = size
         self._lanes: dict[str, Workers] = {}
         self._finished: queue.SimpleQueue[Finished] = queue.SimpleQueue()
@@ -92,12 +96,14 @@ class ThreadExecutor:
 
     def wait(self, until: datetime) -> list[Finished]:
         """Wait until tasks have finished, `wake` was called or `until` has come; return what finished."""
+        self._heartbeat()
         finished = self._collect()
         # The system's clock may step: wait in slices of at most a second and look at it again. After one that
         # stepped back an hour it would be an hour until it shows what is waited for.
         last = time.monotonic() + self._left(until)
         while not finished and (left := min(self._left(until), last - time.monotonic())) > 0:
             ready, _, _ = select.select([self._woken], [], [], min(left, 1.0))
+            self._heartbeat()
             if ready:
                 self._drain()
                 finished = self._collect()

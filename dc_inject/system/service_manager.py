@@ -1,0 +1,36 @@
+"""Tells systemd, when it has started us, that the injector is ready and alive (sd_notify(3)).
+
+The unit's watchdog restarts an injector that hangs. What is sent is one datagram without an answer, for which no
+library is worth a dependency; the protocol is stable by promise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Mapping
+
+
+class ServiceManager:
+    """The service manager of a process; without one, nothing is sent."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        """Take the environment, in which `NOTIFY_SOCKET` is the manager's address: a path, or `@` and a name."""
+        address = environ.get("NOTIFY_SOCKET", "")
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+
+    def ready(self) -> None:
+        """Say that the injection has started."""
+        self._send(b"READY=1")
+
+    def alive(self) -> None:
+        """Say that we are alive; the manager restarts us if it does not hear it for as long as its unit says."""
+        self._send(b"WATCHDOG=1")
+
+    def _send(self, words: bytes) -> None:
+        if not self._address:
+            return
+        # A manager that is gone or busy must not stop an injection; the next message tells the same.
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.setblocking(False)
+            channel.sendto(words, self._address)
