@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import urllib.request
 import uuid
 from datetime import datetime, timedelta
@@ -84,6 +85,23 @@ def test_a_run_ends_what_it_made_and_its_metrics_are_the_numbers_of_status(tool,
     assert {name: totals[name] for name in ("due", "injected", "moved")} == {
         name: total[name] for name in ("due", "injected", "moved")
     }
+
+
+def test_a_service_manager_is_told_when_it_is_ready_and_that_it_lives(tool, three, label, tmp_path):
+    """What the watchdog of the unit waits for."""
+    source, one, _ = three
+    cycle = this_cycle(CYCLE)
+    menu = tool.menu(f"notify-{label}", {(source, one): "1 Gb/s"}, start=cycle.start, cycles=60, cycle=CYCLE)
+    address = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(str(address))
+        channel.settimeout(120)
+        tool.more["NOTIFY_SOCKET"] = str(address)
+        running = tool.start("run", menu, now=cycle.start)
+        assert channel.recv(100) == b"READY=1"
+        assert channel.recv(100) == b"WATCHDOG=1"
+        running.send(signal.SIGTERM)
+        running.ends()
 
 
 def test_a_rate_is_set_from_another_terminal_and_taken_back(tool, three, label):
