@@ -1,8 +1,8 @@
 """Tells a service manager, such as systemd, that the injector is ready and alive (sd_notify(3)).
 
-A manager that has started us names its address in the environment. The watchdog of the unit in docs/deploy restarts
-an injector that hangs. What is sent is one datagram without an answer, for which no library is worth a dependency;
-the protocol is stable by promise.
+A manager that has started us names its address in the environment. The watchdog of the unit in docs/deploy
+restarts an injector that hangs. What is sent is one datagram without an answer, for which no library is worth a
+dependency; the protocol is stable by promise.
 """
 
 from __future__ import annotations
