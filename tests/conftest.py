@@ -133,6 +133,9 @@ def the_log_is_as_before() -> Iterator[None]:
     ours = logging.getLogger("dc_inject")
     before = logging.root.handlers[:], logging.root.level, ours.level
     yield
+    for handler in logging.root.handlers:
+        if handler not in before[0]:
+            handler.close()  # it may have a file
     logging.root.handlers[:] = before[0]
     logging.root.setLevel(before[1])
     ours.setLevel(before[2])

@@ -11,7 +11,7 @@ import click
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.cli import active_overrides, common, online, params, tables, trusting
+from dc_inject.cli import active_overrides, common, log_output, online, params, tables, trusting
 from dc_inject.cli.online_report import Answers
 from dc_inject.ledger import LedgerView
 from dc_inject.menu import MenuDraft
@@ -77,7 +77,7 @@ def check(
         campaign = menu.campaign([draft.preview for draft in drafts])
         problems = lint.findings(campaign, file_speed)
         if asking:
-            common.talk(quiet=True)
+            log_output.talk(quiet=True)
             answers = _ask(drafts, campaign, file_speed, timeout)
             campaign, notes, service_failed = answers.campaign, answers.sentences, answers.service_failed
             findings = lint.findings(campaign, file_speed, answers.limits)

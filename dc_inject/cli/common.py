@@ -1,4 +1,4 @@
-"""What commands share: options, the log on stderr, the ledger's place, the services a menu needs."""
+"""What commands share: options, the ledger's place, the services a menu needs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import contextlib
 import getpass
 import logging
 import os
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -23,7 +21,7 @@ from dc_inject.menu import MenuDraft
 from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import Backend, Clock
-from dc_inject.model.redaction import clean, scrub
+from dc_inject.model.redaction import scrub
 from dc_inject.model.services import DEFAULT, FTS, RUCIO, SERVICES
 from dc_inject.system import files
 
@@ -194,26 +192,6 @@ def who() -> str:
     except (KeyError, OSError):  # as in many containers
         name = str(os.getuid())
     return scrub(f"{name}@{os.uname().nodename}")
-
-
-class _Clean(logging.Formatter):
-    """Writes no secret, also not in a traceback or in what a library says."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return clean(super().format(record))
-
-
-def talk(*, verbose: bool = False, quiet: bool = False) -> None:
-    """Send the log to stderr: one line a message, times in UTC. What libraries say only from warnings on."""
-    handler = logging.StreamHandler(sys.stderr)
-    formatter = _Clean("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
-    formatter.converter = time.gmtime
-    handler.setFormatter(formatter)
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    level = logging.WARNING if quiet else logging.INFO
-    logging.getLogger("dc_inject").setLevel(logging.DEBUG if verbose else level)
-    for name in ("urllib3", "rucio", "user", "dogpile", "fts3"):
-        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _warn_once(warnings: Iterable[str]) -> None:

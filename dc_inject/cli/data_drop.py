@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dc_inject.cli import common, data_places
+from dc_inject.cli import common, data_places, log_output
 from dc_inject.cli.end_files import agreed
 from dc_inject.model import units, urls
 from dc_inject.model.errors import UsageError
@@ -31,7 +31,7 @@ def drop(source: str, name: str, scope: str | None, before: str, dry_run: bool, 
     Example: dc-inject data drop T2_XX_SCRATCHDISK rehearsal --dry-run
     Example: dc-inject data drop davs://se.example.org:443/dc27 rehearsal --yes
     """
-    common.talk(quiet=True)
+    log_output.talk(quiet=True)
     at = data_places.place(source, scope=scope, name_prefix=before)
     with data_places.storage(timeout) as storage:
         if urls.is_url(at):

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dc_inject.cli import common, data_places, tables
+from dc_inject.cli import common, data_places, log_output, tables
 from dc_inject.model import units, urls
 from dc_inject.storage import Storage
 from dc_inject.storage.sets import find_sets
@@ -39,7 +39,7 @@ def list_(source: str | None, scope: str | None, before: str, timeout: float, fm
     Example: dc-inject data list
     Example: dc-inject data list davs://se.example.org:443/dc27 --format json
     """
-    common.talk(quiet=True)
+    log_output.talk(quiet=True)
     at = data_places.place(source, scope=scope, name_prefix=before) if source else ""
     if urls.is_url(at):
         with data_places.storage(timeout) as storage:

@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from dc_inject.cli import common, data_places, tables
+from dc_inject.cli import common, data_places, log_output, tables
 from dc_inject.model import units, urls
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
 from dc_inject.model.samples import FileSet
@@ -105,7 +105,7 @@ def make(
     Example: dc-inject data make T2_XX_SCRATCHDISK rehearsal --files 100 --size 1GB --lifetime 14d
     Example: dc-inject data make davs://se.example.org:443/dc27 rehearsal --files 1000 --size 512MiB > sources.csv
     """
-    common.talk(quiet=True)
+    log_output.talk(quiet=True)
     at = data_places.place(source, **rucio)
     with data_places.storage(timeout) as storage:
         if urls.is_url(at):

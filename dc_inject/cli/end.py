@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject.cli import campaigns, common, end_files, end_sweep, params, subjects, trusting
+from dc_inject.cli import campaigns, common, end_files, end_sweep, log_output, params, subjects, trusting
 from dc_inject.cli.subjects import Subject
 from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
@@ -129,7 +129,7 @@ def end_campaign(
     Return whether it got to its end: it is False if Ctrl-C interrupted it. Raises ServiceError if something could
     not be ended or deleted.
     """
-    common.talk(quiet=True)
+    log_output.talk(quiet=True)
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
         ledger, name = campaigns.opened(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))

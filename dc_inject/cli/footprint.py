@@ -15,7 +15,7 @@ import click
 from dc_inject import menu
 from dc_inject.analysis.footprint import KINDS, Assumptions, FootprintRow, Load
 from dc_inject.analysis.footprint import footprint as footprint_of
-from dc_inject.cli import common, inventory_file, params, tables
+from dc_inject.cli import common, inventory_file, log_output, params, tables
 from dc_inject.cli.tables import Column
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, Item, units
@@ -168,7 +168,7 @@ def footprint(
     Example: dc-inject footprint menus/cms-t0-export.yaml
     Example: dc-inject footprint cms/ atlas/ --mean-file 3GB --format csv
     """
-    common.talk(quiet=True)
+    log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
     items = None if inventory is None else inventory_file.read_inventory(inventory)
     show(fmt, drafts, Assumptions(**assumptions), items, links=links, scale=scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from dc_inject.cli import (
     link_menu,
     link_options,
     link_verdict,
+    log_output,
     params,
     status,
     tables,
@@ -39,6 +41,8 @@ from dc_inject.planning.progress import Progress
 from dc_inject.storage.reachability import Reachability
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
+
+log = logging.getLogger(__name__)
 
 # A step is judged by at least one cycle: who stops for longer than two of these can cost it what it may lack.
 LOOKS = 10  # in a cycle, whether storages accept connections
@@ -106,7 +110,17 @@ WHEN_STOPPED = timedelta(seconds=15)  # somebody waits: for how long files that 
 @click.option("--verdict", "judged", type=params.NAME, metavar="NAME", help="Print the verdict of a test again.")
 @common.TIMEOUT
 @common.FORMAT
-def link(source: str | None, destination: str | None, **given: Any) -> None:
+@click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors, and nothing of each cycle.")
+@log_output.OPTIONS
+def link(
+    source: str | None,
+    destination: str | None,
+    *,
+    quiet: bool,
+    log_format: str,
+    log_file: Path | None,
+    **given: Any,
+) -> None:
     r"""Test one link: inject at a constant or rising rate, and report how much moved.
 
     Checks that the test is possible, writes a menu, runs it, shows each cycle, ends the rules, and prints a
@@ -128,7 +142,7 @@ def link(source: str | None, destination: str | None, **given: Any) -> None:
     Example: dc-inject link RAL IC --rate 20Gb/s --until-saturated --max 100Gb/s
     Example: dc-inject link --resume link-IC-20270208T100000
     """
-    common.talk()
+    log_output.talk(quiet=quiet, fmt=log_format, file=log_file)
     clock, options = SystemClock(), LinkOptions(**given)
     if options.judged:
         _tell(options.judged, options.fmt)
@@ -264,16 +278,22 @@ def _written(challenge: MiniChallenge, *, force: bool) -> Path:
 
 
 def _show(ledger: Ledger, challenge: MiniChallenge) -> None:
-    """Say what the line about a cycle does not: the numbers of a hold, and how much of ours is there."""
+    """Log what the line about a cycle does not say: the numbers of a hold, and how much of ours is there."""
     if rows := status.rows(ledger):
         cycle = ledger.last_cycle()
         if cycle is not None and (since := status.joined(ledger, cycle)):
-            click.echo(status.late_start(f"{since:%Y-%m-%dT%H:%M:%SZ}"), err=True)
+            log.info("%s", status.late_start(f"{since:%Y-%m-%dT%H:%M:%SZ}"))
         for row in rows:
             if row["numbers"]:
-                click.echo(f"held by {row['held']}: {status.numbers(row['numbers'])}", err=True)
-        here, most = units.format_size(link_verdict.resident(ledger)), units.format_size(challenge.space)
-        click.echo(f"our data at or on the way to {challenge.link.destination}: {here} of {most}", err=True)
+                log.info("held by %s: %s", row["held"], status.numbers(row["numbers"]))
+        ours = link_verdict.resident(ledger)
+        here, most = units.format_size(ours), units.format_size(challenge.space)
+        values = {"destination": challenge.link.destination, "bytes": ours, "most": challenge.space}
+        log.info(
+            "our data at or on the way to %s: %s of %s",
+            challenge.link.destination, here, most,
+            extra={"event": "resident", "fields": values},
+        )  # fmt: skip
 
 
 def _end(campaign: str, ledger_path: Path, options: LinkOptions, patience: timedelta) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dc_inject.cli import common, online, tables, trusting
+from dc_inject.cli import common, log_output, online, tables, trusting
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import units
@@ -78,7 +78,7 @@ def ping(menus: tuple[Path, ...], timeout: float, fmt: str) -> None:
     Example: dc-inject ping
     Example: dc-inject ping menus/cms-t0-export.yaml --format json
     """
-    common.talk(quiet=True)
+    log_output.talk(quiet=True)
     drafts = files.read_menus(menus) if menus else []
     services = {service for draft in drafts for service in draft.services} or common.configured_services()
     campaign = common.one_campaign(drafts) if drafts else "ping"

@@ -13,7 +13,7 @@ import click
 
 from dc_inject.backends.dry import DryBackend
 from dc_inject.backends.sim import InlineExecutor, SimBackend, SimClock
-from dc_inject.cli import active_overrides, common, inventory_file, params, plots, tables, trusting
+from dc_inject.cli import active_overrides, common, inventory_file, log_output, params, plots, tables, trusting
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row
@@ -115,7 +115,7 @@ def plan(
     Example: dc-inject plan menus/cms-t0-export.yaml --at 2027-02-08T10:00Z --cycles 4
     Example, offline: dc-inject plan menus/cms-t0-export.yaml --inventory datasets.csv
     """
-    common.talk(quiet=True)
+    log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
     campaign = common.one_campaign(drafts)
     clock, file = SimClock(at), common.ledger_file(ledger_path, campaign)

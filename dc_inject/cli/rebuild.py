@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.cli import common, end_files, params, trusting
+from dc_inject.cli import common, end_files, log_output, params, trusting
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.engine.rebuilding import Rebuilding, Rebuilt
@@ -74,7 +74,7 @@ def rebuild(
     \b
     Example: dc-inject ledger rebuild dc27-rehearsal /etc/dc_inject/menus
     """
-    common.talk(quiet=True)
+    log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
     if (named := common.one_campaign(drafts)) != campaign:
         raise UsageError(

@@ -17,7 +17,17 @@ from typing import Any, TypeVar
 import click
 
 from dc_inject.backends.dry import DryBackend
-from dc_inject.cli import active_overrides, closing_table, common, hangup, params, tables, thresholds, trusting
+from dc_inject.cli import (
+    active_overrides,
+    closing_table,
+    common,
+    hangup,
+    log_output,
+    params,
+    tables,
+    thresholds,
+    trusting,
+)
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
@@ -76,7 +86,10 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 @common.TIMEOUT
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 @click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors, and print no table; for cron.")
-def run(menus: tuple[Path, ...], *, verbose: bool, quiet: bool, **how: Any) -> None:
+@log_output.OPTIONS
+def run(
+    menus: tuple[Path, ...], *, verbose: bool, quiet: bool, log_format: str, log_file: Path | None, **how: Any
+) -> None:
     r"""Inject MENUS cycle after cycle until they end, then wait until none of their rules and jobs is live.
 
     SIGTERM, Ctrl-C or a closed terminal stops the injection; rules and jobs stay live, and the next `run`
@@ -89,7 +102,7 @@ def run(menus: tuple[Path, ...], *, verbose: bool, quiet: bool, **how: Any) -> N
     Example: dc-inject run menus/cms-t0-export.yaml
     Example, for cron: dc-inject run --once --quiet /etc/dc_inject/menus
     """
-    common.talk(verbose=verbose, quiet=quiet)
+    log_output.talk(verbose=verbose, quiet=quiet, fmt=log_format, file=log_file)
     show = None if quiet or how["once"] else _show_totals
     inject(menus, closing=show, **how)
 
@@ -307,6 +320,13 @@ def _say_configuration(campaign: Campaign, identities: Iterable[Identity], path:
             f"{units.counted(limits.rules_per_hour, 'rules')} an hour, "
             f"{units.counted(limits.files_in_flight, 'files')} in flight"
         )
-    lines.append(f"cycle {units.format_duration(campaign.cycle)}; ledger {path}")
     for line in lines:
         log.info("%s", line)
+    values = {
+        "campaign": campaign.name,
+        "ledger": str(path),
+        "cycle_seconds": campaign.cycle.total_seconds(),
+        "dry_run": dry_run,
+    }
+    said = f"cycle {units.format_duration(campaign.cycle)}; ledger {path}"
+    log.info("%s", said, extra={"event": "started", "fields": values})

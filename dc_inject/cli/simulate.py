@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dc_inject.backends.sim import InlineExecutor
-from dc_inject.cli import common, forecast, params
+from dc_inject.cli import common, forecast, log_output, params
 from dc_inject.cli.simulate_fixed import FixedRates
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
@@ -122,7 +122,7 @@ def simulate(
     Example: dc-inject simulate menus/cms --grid cms-grid.yaml --days 2
     Example: dc-inject simulate menus/cms --grid cms-grid.yaml --policy act --seeds 5
     """
-    common.talk(quiet=True)
+    log_output.talk(quiet=True)
     logging.getLogger("dc_inject").setLevel(logging.ERROR)  # what the engine warns of is what is simulated
     if ledger_path is not None and ledger_path.exists():
         raise UsageError(f"{ledger_path} exists already", "name a new file for the ledger of the simulation")

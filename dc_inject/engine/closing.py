@@ -45,7 +45,10 @@ class Closing:
             failed = {flow for flow, held in self._context.troubles.items() if held.hold is Hold.API_ERRORS}
             self._submitting.withdraw(failed, "its service did not answer until its cycle was over")
             self._submitting.withdraw(None, transitions.OVER)
-        log.info("%s", sentence(cycle, self._write(cycle, holds, troubled)))
+        written = self._write(cycle, holds, troubled)
+        log.info(
+            "%s", sentence(cycle, written), extra={"event": "cycle-closed", "fields": _fields(cycle, written)}
+        )
 
     def absent(self, cycles: Sequence[Cycle]) -> None:
         """Write the rows of cycles in which no injector ran, which are open by now, and say so in one line."""
@@ -55,11 +58,14 @@ class Closing:
             opened = self._context.ledger.rows(cycle=cycle)
             rows += self._write(cycle, {row.key: gone for row in opened}, {})
         if cycles:
-            due = units.format_size(sum(row.due for row in rows))
+            due = sum(row.due for row in rows)
             span = f"{cycles[0]}" + (f" to {cycles[-1]}" if len(cycles) > 1 else "")
+            values = {"since": cycles[0].name, "until": cycles[-1].next.name, "cycles": len(cycles), "due": due}
             log.info(
-                "no injector ran in %s, %s: due %s (not-running)", units.counted(len(cycles), "cycles"), span, due
-            )
+                "no injector ran in %s, %s: due %s (not-running)",
+                units.counted(len(cycles), "cycles"), span, units.format_size(due),
+                extra={"event": "not-running", "fields": values},
+            )  # fmt: skip
 
     def _write(
         self, cycle: Cycle, holds: Mapping[FlowKey, Held], troubled: Mapping[FlowKey, Held]
@@ -172,6 +178,18 @@ def sentence(cycle: Cycle, rows: Sequence[Row]) -> str:
         + _reasons("held", {hold: count for hold, count in held.items() if not hold.harmless})
         + _reasons("harmless", {hold: count for hold, count in held.items() if hold.harmless})
     )
+
+
+def _fields(cycle: Cycle, rows: Sequence[Row]) -> dict[str, object]:
+    """Return the same as numbers, for programs that read the log."""
+    held = Counter(row.held.hold for row in rows if row.held is not None)
+    return {
+        "cycle": cycle.name,
+        "links": len(rows),
+        **{name: sum(getattr(row, name) for row in rows) for name in ("due", "injected", "moved", "rules")},
+        "held": {hold.value: count for hold, count in sorted(held.items()) if not hold.harmless},
+        "harmless": {hold.value: count for hold, count in sorted(held.items()) if hold.harmless},
+    }
 
 
 def _reasons(label: str, held: Mapping[Hold, int]) -> str:

@@ -87,7 +87,8 @@ class EngineContext:
     def fail(self, service: str, error: ServiceError, flows: Iterable[FlowKey] = ()) -> None:
         """Remember an error: for the rows of its flows, and for the whole service when it is fatal."""
         if isinstance(error, NeedsOperator) and service not in self.broken:
-            log.error("%s: %s%s", service, error.message, f" ({error.hint})" if error.hint else "")
+            hint = f" ({error.hint})" if error.hint else ""
+            log.error("%s: %s%s", service, error.message, hint, extra=_of_service("service-failed", service))
             self.broken[service] = error
             self.ledger.signal("service", service, None, self.clock.now(), error.message)
         hold = Hold(error.hold) if isinstance(error, NeedsOperator | Temporary) else Hold.API_ERRORS
@@ -106,7 +107,7 @@ class EngineContext:
     def unobserved(self, service: str, error: Temporary) -> None:
         """Remember that nothing has been seen of a service for a while."""
         if service not in self.unseen:
-            log.warning("%s", error.message)
+            log.warning("%s", error.message, extra=_of_service("service-unobserved", service))
             self.tell(ObservationLost(service, lost=True))
         self.unseen[service] = error
         self.ledger.signal("observation", service, None, self.clock.now(), error.message)
@@ -116,7 +117,11 @@ class EngineContext:
         was_silent = self.unseen.pop(service, None) is not None
         self.ledger.signal("observation", service, "seen", self.clock.now())
         if was_silent:
-            log.info("%s reports again how %s stand", SERVICES[service].title, SERVICES[service].injections)
+            log.info(
+                "%s reports again how %s stand",
+                SERVICES[service].title, SERVICES[service].injections,
+                extra=_of_service("service-observed", service),
+            )  # fmt: skip
             self.tell(ObservationLost(service, lost=False))
 
     def warn(self, subject: Hashable, message: str) -> bool:
@@ -135,13 +140,17 @@ class EngineContext:
         breaker, now = self.breaker(service), self.clock.now()
         if isinstance(error, Temporary) and error.hold == Hold.API_ERRORS:
             if breaker.failed(now):
-                log.warning("%s does not answer; calls are made one at a time: %s", service, error.message)
+                log.warning(
+                    "%s does not answer; calls are made one at a time: %s",
+                    service, error.message,
+                    extra=_of_service("service-silent", service),
+                )  # fmt: skip
                 self.ledger.signal("service", service, None, now, error.message)
                 self.tell(BreakerSwitched(service, open=True))
             return False
         if not breaker.worked():
             return False
-        log.info("%s answers again", service)
+        log.info("%s answers again", service, extra=_of_service("service-answers", service))
         self.ledger.signal("service", service, "answers", now)
         self.tell(BreakerSwitched(service, open=False))
         return True
@@ -173,3 +182,8 @@ class EngineContext:
         elif leading.hold is hold:
             times = int(leading.numbers["times"]) + 1
             self.troubles[flow] = Held(hold, {**leading.numbers, "times": times})
+
+
+def _of_service(event: str, service: str) -> dict[str, object]:
+    """Return what a line of the log has for programs that is about a service."""
+    return {"event": event, "fields": {"service": service}}

@@ -305,7 +305,10 @@ class Engine:
             self._refuse_menus(f"unexpected {type(error).__name__}, its trace is in the ledger's notes")
 
     def _refuse_menus(self, why: str) -> None:
-        log.warning("the menus are not taken up, the last good ones stay in force:\n%s", why)
+        log.warning(
+            "the menus are not taken up, the last good ones stay in force:\n%s", why,
+            extra={"event": "menus-refused", "fields": {"why": why}},
+        )  # fmt: skip
         self._context.ledger.signal("menus", "files", None, self._clock.now(), why)
         self._context.tell(MenusRefused(why))
 
@@ -339,9 +342,16 @@ class Engine:
         for pause in pauses:
             if pause.subject not in self._paused:
                 subject = overrides.shown(pause.subject, "the campaign")
-                log.info("%s is stopped by %s (%s)", subject, pause.who, pause.why or "no reason given")
+                values = {"subject": pause.subject, "who": pause.who, "why": pause.why}
+                log.info(
+                    "%s is stopped by %s (%s)",
+                    subject, pause.who, pause.why or "no reason given",
+                    extra={"event": "stopped", "fields": values},
+                )  # fmt: skip
         for subject in sorted(self._paused - {pause.subject for pause in pauses}):
-            log.info("%s resumes with the next cycle", overrides.shown(subject, "the campaign"))
+            shown = overrides.shown(subject, "the campaign")
+            values = {"subject": subject}
+            log.info("%s resumes with the next cycle", shown, extra={"event": "resumed", "fields": values})
         self._paused = {pause.subject for pause in pauses}
         if self._cycle is not None and self._plan_at is None:  # a plan that is still to be made is heeded then
             self._overriding.heed_lower_rates(self._in_menus, self._cycle, self._clock.now())

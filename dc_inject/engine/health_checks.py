@@ -100,7 +100,9 @@ class Checking:
             if self._context.broken.pop(service, None):
                 self._works_again()
                 self._context.ledger.signal("service", service, "answers", self._context.clock.now())
-                log.info("%s works again", service)
+                log.info(
+                    "%s works again", service, extra={"event": "service-works", "fields": {"service": service}}
+                )
 
     def _watch(self, identity: Identity) -> None:
         """Tell of credentials that end soon, each once in the log, and in the ledger for as long as it is so."""
@@ -112,9 +114,12 @@ class Checking:
             self._context.ledger.signal("credentials", service, None, now, why)
             if self._warned.get(service) != until:
                 self._warned[service] = until
+                values = {"service": service, "until": until.isoformat(timespec="seconds")}
                 log.warning(
-                    "the credentials for %s: %s; renew them in their place, without a restart", service, why
-                )
+                    "the credentials for %s: %s; renew them in their place, without a restart",
+                    service, why,
+                    extra={"event": "credentials-end", "fields": values},
+                )  # fmt: skip
         elif self._warned.pop(service, None) is not None or until is not None:
             self._context.ledger.signal("credentials", service, "good", now)
 

@@ -69,7 +69,11 @@ class Inventories:
             return
         self._context.ledger.store_inventory(service, pool, items, self._context.clock.now())
         if items:
-            log.info("inventory of %s: %s", pool.source, units.counted(len(items), "items"))
+            log.info(
+                "inventory of %s: %s",
+                pool.source, units.counted(len(items), "items"),
+                extra={"event": "inventory", "fields": {"source": pool.source, "items": len(items)}},
+            )  # fmt: skip
         else:
             log.warning("inventory of %s: nothing there matches the menu's patterns and size bounds", pool.source)
 

@@ -80,7 +80,8 @@ class Menus:
         self._ledger.put_in_force([(draft.name, draft.digest, draft.text) for draft in drafts], now)
         if self._campaign is not None:
             change = differences.sentence(self._campaign, campaign)
-            log.info("changed menus are in force: %s", change)
+            values = {"change": change}
+            log.info("changed menus are in force: %s", change, extra={"event": "menus-changed", "fields": values})
             self._ledger.change("menu files", f"menus edited: {change}", "", now)
         self._digests, self._campaign, self._names = digests, campaign, names
         return campaign

@@ -119,7 +119,17 @@ class Climbing:
         if decision is None:
             return
         last = self.verdicts[-1]
-        log.info("%s", sentence(len(self.verdicts), last, decision))
+        values = {
+            "step": len(self.verdicts),
+            "rate": last.rate,
+            "moved_rate": last.moved_rate,
+            "outcome": last.outcome.value,
+            "why": last.why,
+            "next": decision.kind.value,
+        }
+        log.info(
+            "%s", sentence(len(self.verdicts), last, decision), extra={"event": "step-ended", "fields": values}
+        )
         if decision.kind is not Next.STOP and decision.rate != last.rate:
             why = f"{decision.kind}, after {units.format_rate(last.rate)}"
             self._ledger.override(str(key.link), Kind.RATE, decision.rate, self._who, why, reading.at)

@@ -106,12 +106,19 @@ def _say(before: Iterable[Override], after: Iterable[Override]) -> None:
     old, new = {(o.subject, o.kind): o for o in before}, {(o.subject, o.kind): o for o in after}
     for key in sorted(old.keys() | new.keys()):
         if key not in new:
-            log.info("%s", sentence(old[key], "is no longer set"))
+            log.info("%s", sentence(old[key], "is no longer set"), extra=_fields("unset", old[key]))
         elif old.get(key) != new[key]:
-            log.info("%s", sentence(new[key], "is set"))
+            log.info("%s", sentence(new[key], "is set"), extra=_fields("set", new[key]))
 
 
 def sentence(override: Override, verb: str) -> str:
     """Say in a line what is set, by whom and why."""
     subject, value = shown(override.subject, "the campaign"), override.words
     return f"{subject}: {value} {verb} ({override.who}{': ' if override.why else ''}{override.why})"
+
+
+def _fields(event: str, override: Override) -> dict[str, object]:
+    """Return the same for programs that read the log; a rate is in bytes per second."""
+    names = ("subject", "value", "who", "why")
+    values = {"kind": override.kind.value, **{name: getattr(override, name) for name in names}}
+    return {"event": event, "fields": values}

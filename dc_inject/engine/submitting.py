@@ -287,7 +287,10 @@ class Submitting:
                 self._context.trouble(injection.flow, Hold.QUARANTINED, error.message)
                 self._short.add(injection.flow)
                 self._context.tell(Refused(injection.link.through, error.kind))
-                log.warning("%s will not go to %s: %s", item, destination, error.message)
+                values = {"item": item, "destination": destination, "why": error.message}
+                log.warning(
+                    "%s will not go to %s: %s", *values.values(), extra={"event": "refused", "fields": values}
+                )
             case _:
                 self._context.fail(injection.link.through, error, [injection.flow])
 

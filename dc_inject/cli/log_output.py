@@ -1,0 +1,152 @@
+"""The log of `run` and `link`: lines for people on stderr, JSON lines for programs, and a file that is kept.
+
+What is logged are sentences. Some of them also carry typed fields for programs: whoever logs such a sentence gives
+`extra={"event": NAME, "fields": {...}}` with plain values: bytes, bytes per second, and times as texts. A line of
+JSON has them beside its `time`, `level` and `message`; docs/reference/log.md lists all events.
+
+Every line goes through one gate, `redaction.clean`: the message, each text among the fields, and a traceback.
+A log that cannot be written, as on a full disk, never stops an injection: that is said once, on stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+import click
+
+from dc_inject.model.errors import UsageError
+from dc_inject.model.redaction import clean
+from dc_inject.system import disk
+
+F = TypeVar("F", bound=Callable[..., object])
+PRIVATE = 0o600
+FORMATS = ("text", "json")
+_LIBRARIES = ("urllib3", "rucio", "user", "dogpile", "fts3")
+
+_FILE = click.option(
+    "--log-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Append the log to this file, too; only you can read a new one. --quiet does not shorten it.",
+)
+_FORMAT = click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="The format of the --log-file, or without one of the log on stderr.",
+)
+
+
+def OPTIONS(command: F) -> F:  # noqa: N802  it stands beside the options
+    """Give a command --log-format and --log-file."""
+    return _FORMAT(_FILE(command))
+
+
+class Text(logging.Formatter):
+    """A line for people, its time in UTC, without secrets, also not in a traceback or in what a library says."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%SZ")
+        self.converter = time.gmtime
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line, and a traceback below it."""
+        return clean(super().format(record))
+
+
+class Json(logging.Formatter):
+    """A JSON object in one line; texts are cleaned before they are quoted, as patterns know no escaped quotes."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; a traceback is its field `trace`."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {
+            "time": at.replace("+00:00", "Z"),
+            "level": record.levelname,
+            "message": record.getMessage(),
+        }
+        if hasattr(record, "event"):
+            line |= {"event": record.event, **getattr(record, "fields", {})}
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(_clean(line), default=str)
+
+
+def _clean(value: Any) -> Any:  # noqa: ANN401  any value of a field
+    """Return a value in which no text holds a secret."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {clean(str(key)): _clean(part) for key, part in value.items()}
+    return [_clean(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+class Handler(logging.StreamHandler[TextIO]):
+    """Writes lines to a file, or to stderr as it is at that moment: a view of a run may take it for a while."""
+
+    def __init__(self, formatter: logging.Formatter, level: int, file: TextIO | None = None) -> None:
+        """Take how lines look, the least level that is written, and the file."""
+        super().__init__(file or sys.stderr)
+        self._file = file
+        self._failed = False
+        self.setLevel(level)
+        self.setFormatter(formatter)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line."""
+        self.stream = self._file or sys.stderr
+        super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  a method of logging
+        """Say once that a file cannot be written; logging itself would print the message before it was cleaned."""
+        del record
+        if not self._failed and self._file is not None:
+            self._failed = True
+            with contextlib.suppress(OSError, ValueError):
+                click.echo(f"the log file cannot be written any more: {sys.exception()}", err=True)
+
+    def close(self) -> None:
+        """Close the file; stderr stays open."""
+        super().close()
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+
+
+def talk(*, verbose: bool = False, quiet: bool = False, fmt: str = "text", file: Path | None = None) -> None:
+    """Send the log to stderr, and to a file if one is named; what libraries say only from warnings on.
+
+    With `quiet`, stderr gets warnings and errors only. Raises UsageError for a file that cannot be written.
+    """
+    usual = logging.DEBUG if verbose else logging.INFO
+    formatters: Mapping[str, Callable[[], logging.Formatter]] = {"text": Text, "json": Json}
+    shown = logging.WARNING if quiet and not verbose else usual
+    handlers = [Handler(formatters["text" if file else fmt](), shown)]
+    if file is not None:
+        handlers.append(Handler(formatters[fmt](), usual, _opened(file)))
+    logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
+    logging.getLogger("dc_inject").setLevel(min(handler.level for handler in handlers))
+    for name in _LIBRARIES:
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+def _opened(path: Path) -> TextIO:
+    """Open a file to append to: a regular file, no link, private when it is made here."""
+    try:
+        handle = disk.opened(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE, follow=False)
+    except OSError as error:
+        raise UsageError(
+            f"the log file {path} cannot be written: {error.strerror or error}",
+            "name a regular file in a folder that you may write to",
+        ) from None
+    return os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace")
