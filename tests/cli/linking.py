@@ -26,9 +26,9 @@ SEARCH = ("--step", "2Gb/s", "--every", "12m", "--until-saturated", "--max", "9G
 class Executor(InlineExecutor):
     """Runs at once, and has nothing to close."""
 
-    def __init__(self, clock: SimClock, size: int) -> None:
+    def __init__(self, clock: SimClock, size: int, heartbeat: Callable[[], None]) -> None:
         super().__init__(clock)
-        del size
+        del size, heartbeat
 
     def close(self) -> None:
         """Do nothing."""
