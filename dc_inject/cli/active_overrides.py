@@ -9,7 +9,8 @@ from dc_inject import menu
 from dc_inject.analysis import lint
 from dc_inject.ledger import Pause
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Campaign
+from dc_inject.menu import MenuDraft
+from dc_inject.model import Campaign, Menu
 from dc_inject.model.errors import MenuError
 from dc_inject.model.overrides import Kind, Override, shown
 from dc_inject.planning import overrides
@@ -51,14 +52,20 @@ def held_by(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[s
 
 
 def _campaign(view: Reader, now: datetime) -> Campaign | None:
-    """Return the menus in force that are not over; None if there are none. Raises MenuError.
+    """Return the menus in force that are not over; None if there are none. Raises MenuError."""
+    unended = [resolved for resolved in menus(view) if resolved.end > now]
+    return menu.campaign(unended) if unended else None
+
+
+def menus(view: Reader) -> list[Menu]:
+    """Return the menus in force, also those that are over. Raises MenuError.
 
     Their texts are in the ledger, and what they include is read from its files.
     """
     drafts = [menu.read(record.text, record.name, files.load) for record in view.menus_in_force()]
-    menus = [
-        draft.resolve({text: view.resolution(service, text) or (text,) for service, text in draft.expressions})
-        for draft in drafts
-    ]
-    unended = [resolved for resolved in menus if resolved.end > now]
-    return menu.campaign(unended) if unended else None
+    return [resolved(draft, view) for draft in drafts]
+
+
+def resolved(draft: MenuDraft, view: Reader) -> Menu:
+    """Return a menu whose RSE expressions mean what the ledger says, and themselves where it does not."""
+    return draft.resolve({text: view.resolution(service, text) or (text,) for service, text in draft.expressions})

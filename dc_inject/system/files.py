@@ -7,8 +7,9 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from dc_inject import menu
 from dc_inject.menu.includes import Load
@@ -70,7 +71,14 @@ def beside(*named: Path) -> Load:
 
 
 def write_whole(path: Path, content: str | bytes, *, force: bool, mode: int = 0o666) -> None:
-    """Write a file that is there as a whole or not at all, whatever happens meanwhile.
+    """Write a file that is there as a whole or not at all; see `whole`."""
+    with whole(path, force=force, mode=mode) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def whole(path: Path, *, force: bool, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """Open a file that is there as a whole after the block, or not at all, whatever happens meanwhile.
 
     A new one has the rights of `mode`, of which umask takes away; one that is replaced keeps its own.
 
@@ -82,7 +90,7 @@ def write_whole(path: Path, content: str | bytes, *, force: bool, mode: int = 0o
     try:
         mode = stat.S_IMODE(goal.stat().st_mode) if goal.exists() else mode
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         if force:

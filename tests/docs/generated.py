@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
 
 import click
 
 from dc_inject.cli.root import COMMANDS, root
+from dc_inject.report.export import FIELDS
 from tests.docs import DOCS, ROOT, responses
 
 INTRODUCTION = """\
@@ -150,8 +151,29 @@ def control() -> str:
     return re.sub(r"^\| link \| policy.*?\n\n", responses.table() + "\n\n", page, flags=re.MULTILINE | re.DOTALL)
 
 
+def export() -> str:
+    """Return the page on export with the fields of its records as the code has them."""
+    heads = ("## Injections", "## Planned flows")
+    tables = (
+        "| field | type | meaning |\n|---|---|---|"
+        + "".join(f"\n| `{field.name}` | {field.type} | {field.text} |" for field in fields)
+        for fields in FIELDS.values()
+    )
+    return with_tables((DOCS / "reference" / "export.md").read_text(), dict(zip(heads, tables, strict=True)))
+
+
+def with_tables(page: str, tables: Mapping[str, str]) -> str:
+    """Return a page in which the first table below each of these headings is another one."""
+    for heading, table in tables.items():
+        before, found, after = page.partition(f"\n{heading}\n")
+        assert found, heading
+        page = before + found + re.sub(r"(?m)^\|.*(\n\|.*)*", lambda _, table=table: table, after, count=1)
+    return page
+
+
 FILES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli,
+    "reference/export.md": export,
     "explanation/layers.svg": layers,
     "explanation/control.svg": responses.picture,
     "explanation/control.md": control,

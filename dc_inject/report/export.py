@@ -1,0 +1,284 @@
+"""Export: what a campaign injected and what became of it, and what menus plan, as records for other programs.
+
+Monitoring of networks, sites and experiments wants plain records with common parameters, not figures: when, for
+which experiment and activity, from which site to which, how many bytes and files, and how that ended. The records
+here are an interface. Each has its kind (`type`) and the `version` of its schema, which `FIELDS` describes and
+docs/reference/export.md repeats: within a version fields may be added, but never change or go away.
+
+An injection (a rule or a job) is one record with its present state; exported later, it may have another one. Sums
+over all records of a campaign are its accounts, to the byte. Cycles are read one after another, each in one piece:
+so a campaign of any size needs the memory of its largest cycle, and a slow reader of the output does not keep the
+ledger's log from being cleared.
+
+Names come from menus and services; what would move a terminal's cursor is taken out of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
+from typing import Any, BinaryIO, NamedTuple
+
+from dc_inject.analysis.planned_flows import PlannedFlow
+from dc_inject.ledger.reading import Reader
+from dc_inject.ledger.series import Period
+from dc_inject.model import Entry
+from dc_inject.model.errors import UsageError
+from dc_inject.model.redaction import scrub, visible
+from dc_inject.model.scitags import marking
+
+VERSION = 1
+AT_ONCE = 50_000  # records of a row group of Parquet
+INSTALL = "install it with `pip install '.[parquet]'` in the clone, or take --format jsonl or csv"
+Record = dict[str, Any]
+
+
+class Field(NamedTuple):
+    """A field of a record: its name, its type (`text`, `integer`, `time` or `truth`), and what it means."""
+
+    name: str
+    type: str
+    text: str
+
+
+_WHOSE = (
+    Field("campaign", "text", "the campaign"),
+    Field("experiment", "text", "the experiment: of the scitag, else of `--experiment`, else the service's VO"),
+    Field("experiment_id", "integer", "its number in the registry of Scitags"),
+    Field("scenario", "text", "the scenario"),
+    Field("activity", "text", "the activity that Rucio or FTS is told"),
+    Field("activity_id", "integer", "its number in the registry of Scitags"),
+    Field("scitag", "integer", "the flow label: the menu's, else the one that the registry has for both names"),
+    Field("service", "text", "`rucio` or `fts`"),
+)
+_HEAD = (
+    Field("type", "text", "the kind of record: `injection` or `planned`"),
+    Field("version", "integer", "the version of the schema"),
+)
+FIELDS: Mapping[str, Sequence[Field]] = {
+    "injection": (
+        *_HEAD,
+        Field("time", "time", "when the service accepted it; before that, when it was or will be submitted"),
+        *_WHOSE,
+        Field("source", "text", "the source RSE or URL prefix"),
+        Field("source_site", "text", "its site in the menus in force, else the same as `source`"),
+        Field("destination", "text", "the destination RSE or URL prefix"),
+        Field("destination_site", "text", "its site in the menus in force, else the same as `destination`"),
+        Field("cycle", "time", "the start of the cycle in which it was planned"),
+        Field("key", "text", "what tells it from all others; the `sid` of a job"),
+        Field("item", "text", "the dataset, the slice of one, or the bundle of files"),
+        Field("external_id", "text", "the number of the rule or job; empty before it was accepted"),
+        Field(
+            "state",
+            "text",
+            "`intended`, `called`, `live`, `complete`, `ended`, `gone`, `refused` or `withdrawn`",
+        ),
+        Field("bytes", "integer", "the size of the item"),
+        Field("files", "integer", "the files of the item"),
+        Field("injected_bytes", "integer", "what counts as injected: accepted, not there before, and not failed"),
+        Field("present_bytes", "integer", "what was at the destination before"),
+        Field("failed_bytes", "integer", "what failed for good and went back to the debt"),
+        Field("moved_bytes", "integer", "what has arrived"),
+        Field("moved_exact", "truth", "whether that is exact; else it is an estimate"),
+        Field("files_done", "integer", "files that have arrived"),
+        Field("files_stuck", "integer", "files that the service has set aside, or that failed"),
+        Field("attempts", "integer", "how often it was submitted"),
+        Field("release_at", "time", "when it was or will be submitted, as planned"),
+        Field("called_at", "time", "when it was last submitted"),
+        Field("accepted_at", "time", "when the service accepted it"),
+        Field("completed_at", "time", "when it was seen complete"),
+        Field("expires_at", "time", "when its lifetime ends"),
+        Field("ended_at", "time", "when its rule or job was gone"),
+        Field("gone_at", "time", "when its bytes were known to be gone from the destination"),
+        Field("observed_at", "time", "when its service was last asked about it"),
+        Field("error", "text", "what the service last said against it, without secrets"),
+    ),
+    "planned": (
+        *_HEAD,
+        Field("time", "time", "when the flow starts"),
+        Field("end", "time", "when it ends, or changes its rate"),
+        *_WHOSE,
+        Field("source_site", "text", "the source's site in the menus, else its RSE or URL prefix"),
+        Field("destination_site", "text", "the destination's site in the menus, else its RSE or URL prefix"),
+        Field("links", "integer", "how many links of the two sites it has"),
+        Field("bytes_per_second", "integer", "its mean rate"),
+        Field("peak_bytes_per_second", "integer", "its highest rate: not the mean while it rises or falls"),
+        Field("bytes", "integer", "its volume"),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class About:
+    """What the ledger's rows do not say: experiments by service, and the sites of RSEs."""
+
+    experiments: Mapping[str, str]
+    sites: Mapping[str, str]
+
+
+def injections(view: Reader, period: Period, about: About) -> Iterator[Record]:
+    """Yield the injections of the cycles of a period, by cycle and release."""
+    for cycle, _ in view.cycles(period):
+        for entry in view.entries(cycle=cycle):
+            yield _injection(entry, about)
+
+
+def planned(flows: Iterable[PlannedFlow], about: About) -> Iterator[Record]:
+    """Yield the records of planned flows."""
+    for flow in flows:
+        what = flow.purpose
+        yield {
+            "type": "planned",
+            "version": VERSION,
+            "time": flow.start,
+            "end": flow.end,
+            **_whose(what.campaign, what.scenario, what.service, what.activity, what.scitag, about),
+            "source_site": _clean(what.source_site),
+            "destination_site": _clean(what.destination_site),
+            "links": len(flow.links),
+            "bytes_per_second": round(flow.rate),
+            "peak_bytes_per_second": round(flow.peak),
+            "bytes": round(flow.bytes),
+        }
+
+
+def _injection(entry: Entry, about: About) -> Record:
+    made = entry.injection
+    source, destination, service = made.link
+    scitag = None if made.job is None else made.job.scitag
+    return {
+        "type": "injection",
+        "version": VERSION,
+        "time": entry.accepted_at or entry.called_at or made.release,
+        **_whose(made.campaign, made.scenario, service, made.activity, scitag, about),
+        "source": _clean(source),
+        "source_site": _clean(about.sites.get(source, source)),
+        "destination": _clean(destination),
+        "destination_site": _clean(about.sites.get(destination, destination)),
+        "cycle": made.cycle.start,
+        "key": made.key,
+        "item": _line(made.item.name),
+        "external_id": _line(entry.external_id),
+        "state": entry.state.value,
+        "bytes": made.item.bytes,
+        "files": made.item.files,
+        "injected_bytes": entry.injected,
+        "present_bytes": entry.present,
+        "failed_bytes": entry.failed,
+        "moved_bytes": entry.moved,
+        "moved_exact": entry.moved_exact,
+        "files_done": entry.files_done,
+        "files_stuck": entry.files_stuck,
+        "attempts": entry.attempt,
+        "release_at": made.release,
+        "called_at": entry.called_at,
+        "accepted_at": entry.accepted_at,
+        "completed_at": entry.completed_at,
+        "expires_at": entry.expires_at,
+        "ended_at": entry.ended_at,
+        "gone_at": entry.gone_at,
+        "observed_at": entry.observed_at,
+        "error": scrub(entry.error) if entry.error else "",
+    }
+
+
+def _whose(
+    campaign: str, scenario: str, service: str, activity: str, scitag: int | None, about: About
+) -> Mapping[str, Any]:
+    return _marked(campaign, scenario, service, activity, scitag, about.experiments.get(service, ""))
+
+
+@lru_cache(maxsize=1 << 10)  # a campaign has a few of them, and a million injections
+def _marked(
+    campaign: str, scenario: str, service: str, activity: str, scitag: int | None, experiment: str
+) -> Mapping[str, Any]:
+    mark = marking(experiment, activity, scitag)
+    return {
+        "campaign": _line(campaign),
+        "experiment": mark.experiment,
+        "experiment_id": mark.experiment_id,
+        "scenario": _line(scenario),
+        "activity": _line(activity),
+        "activity_id": mark.activity_id,
+        "scitag": mark.scitag,
+        "service": service,
+    }
+
+
+def _line(text: str) -> str:
+    return visible(text).replace("\n", " ")
+
+
+_clean = lru_cache(maxsize=1 << 14)(_line)  # names of places
+
+
+# --------------------------------------------------------------------------- formats
+
+
+def library() -> Any:  # noqa: ANN401  it has no types, and is not everywhere
+    """Return pyarrow with its Parquet; raises UsageError where it is not installed."""
+    try:
+        import pyarrow as arrow  # noqa: PLC0415  an extra
+        import pyarrow.parquet  # noqa: PLC0415  an extra
+    except ImportError:
+        raise UsageError("Parquet needs pyarrow, which is not installed", INSTALL) from None
+    return arrow
+
+
+def _jsonl(records: Iterable[Record], fields: Sequence[Field], file: BinaryIO) -> None:
+    del fields  # records have theirs in their order
+    encode = json.JSONEncoder(default=moment, ensure_ascii=False, check_circular=False).encode
+    for record in records:
+        file.write(encode(record).encode(errors="replace") + b"\n")
+
+
+def _csv(records: Iterable[Record], fields: Sequence[Field], file: BinaryIO) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="", write_through=False)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([field.name for field in fields])
+    writer.writerows([_cell(value) for value in record.values()] for record in records)
+    text.flush()
+    text.detach()  # who opened the file closes it
+
+
+def _parquet(records: Iterable[Record], fields: Sequence[Field], file: BinaryIO) -> None:
+    arrow = library()
+    types = {
+        "text": arrow.string(),
+        "integer": arrow.int64(),
+        "time": arrow.timestamp("us", tz="UTC"),
+        "truth": arrow.bool_(),
+    }
+    described = [
+        arrow.field(field.name, types[field.type], metadata={"description": field.text}) for field in fields
+    ]
+    schema = arrow.schema(described, metadata={"dc_inject.export.version": str(VERSION)})
+    with arrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        rest = iter(records)
+        while some := list(islice(rest, AT_ONCE)):
+            writer.write_batch(arrow.RecordBatch.from_pylist(some, schema=schema))
+
+
+FORMATS: Mapping[str, Callable[[Iterable[Record], Sequence[Field], BinaryIO], None]] = {
+    "jsonl": _jsonl,
+    "csv": _csv,
+    "parquet": _parquet,
+}
+
+
+def moment(when: datetime) -> str:
+    """Return a time as it stands in records, `2027-02-08T10:00:00Z`."""
+    return when.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+
+
+def _cell(value: object) -> object:
+    """Return what stands in a CSV for a value: as in JSON, but nothing for null."""
+    if isinstance(value, datetime):
+        return moment(value)
+    return str(value).lower() if isinstance(value, bool) else value
