@@ -62,7 +62,9 @@ def planned_flows(
         }
     done += current.values()
     wanted = (f for f in done if (until is None or f.start < until) and (since is None or since < f.end))
-    return sorted(wanted, key=lambda flow: (flow.start, *("" if part is None else str(part) for part in flow.purpose)))
+    return sorted(
+        wanted, key=lambda flow: (flow.start, *("" if part is None else str(part) for part in flow.purpose))
+    )
 
 
 Parts = Mapping[Purpose, tuple[float, frozenset[Link]]]  # rates by purpose, and the links that have them
