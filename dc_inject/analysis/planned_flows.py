@@ -5,8 +5,9 @@ This is for those who prepare for it: sites, and networks that reserve paths (SE
 activity) are one. It goes on as long as its rate is constant; where the rate rises or falls, each straight piece
 of it is a flow of its own, with its mean and its highest rate.
 
-Volumes end when they have arrived, and second hops when all that lands has gone on, if all goes well. An RSE, or a
-URL prefix, that no menu gives a site is a site of its own. Inside of a site, source and destination are the same.
+Volumes end when they have arrived, and second hops when all that lands has gone on, if all goes well. An RSE that
+no menu gives a site is a site of its own, and so is the host of a URL prefix. Inside of a site, source and
+destination are the same.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from dc_inject.analysis.footprint.spans import Span, Stream, spans, streams
 from dc_inject.model import Campaign, Link
 from dc_inject.model.rates import site_of
+from dc_inject.model.urls import host_of
 
 
 class Purpose(NamedTuple):
@@ -102,8 +104,8 @@ def _parts(stream: Stream) -> Parts:
             through,
             flow.activity,
             None if flow.job is None else flow.job.scitag,
-            sites.get(source, source),
-            sites.get(destination, destination),
+            sites.get(source) or host_of(source),
+            sites.get(destination) or host_of(destination),
         )
         rates[purpose] += flow.rate
         links[purpose].add(flow.link)

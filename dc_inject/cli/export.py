@@ -25,8 +25,7 @@ from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign
-from dc_inject.model.errors import LedgerError, MenuError, UsageError
-from dc_inject.model.rates import site_of
+from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.scitags import EXPERIMENTS
 from dc_inject.model.services import SERVICES
 from dc_inject.planning import overrides
@@ -34,6 +33,7 @@ from dc_inject.report import export as records
 from dc_inject.report import figures
 from dc_inject.report.export import FIELDS, FORMATS, About
 from dc_inject.report.figures import Wanted
+from dc_inject.report.sites import site_of
 from dc_inject.system import files
 
 PRIVATE = 0o600
@@ -98,7 +98,11 @@ def export(
     with LedgerView.open(path) as view:
         common.own_ledger(view, subjects[0], path)
         period = figures.period(view, Wanted(since, until))
-        made = records.injections(view, period, _about(view, experiment)) if period else iter(())
+        made = (
+            records.injections(view, period, About(_experiments(view, experiment), site_of(view)))
+            if period
+            else iter(())
+        )
         with _opened(output, force=force) as file:
             FORMATS[fmt](made, FIELDS["injection"], file)
 
@@ -145,16 +149,6 @@ def _is_campaign(subject: str) -> bool:
     """Whether a campaign is meant, or its ledger, and no menu."""
     path = Path(subject)
     return path.suffix == ".sqlite" or not (path.exists() or os.sep in subject or path.suffix in files.SUFFIXES)
-
-
-def _about(view: Reader, experiment: str | None) -> About:
-    """Return what a ledger's menus say of sites, and its services of experiments."""
-    try:
-        menus = active_overrides.menus(view)
-    except MenuError as error:
-        click.echo(f"sites are not known, and RSEs stand for them: {error.problems[0]}", err=True)
-        menus = []
-    return About(_experiments(view, experiment), site_of(site for one in menus for site in one.sites))
 
 
 def _experiments(view: Reader, experiment: str | None) -> dict[str, str]:

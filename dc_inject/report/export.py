@@ -47,6 +47,7 @@ class Field(NamedTuple):
     text: str
 
 
+_SITE = "site in the menus, else the host of the URL prefix, or the RSE"
 _WHOSE = (
     Field("campaign", "text", "the campaign"),
     Field("experiment", "text", "the experiment: of the scitag, else of `--experiment`, else the service's VO"),
@@ -67,9 +68,9 @@ FIELDS: Mapping[str, Sequence[Field]] = {
         Field("time", "time", "when the service accepted it; before that, when it was or will be submitted"),
         *_WHOSE,
         Field("source", "text", "the source RSE or URL prefix"),
-        Field("source_site", "text", "its site in the menus in force, else the same as `source`"),
+        Field("source_site", "text", f"its {_SITE}"),
         Field("destination", "text", "the destination RSE or URL prefix"),
-        Field("destination_site", "text", "its site in the menus in force, else the same as `destination`"),
+        Field("destination_site", "text", f"its {_SITE}"),
         Field("cycle", "time", "the start of the cycle in which it was planned"),
         Field("key", "text", "what tells it from all others; the `sid` of a job"),
         Field("item", "text", "the dataset, the slice of one, or the bundle of files"),
@@ -104,8 +105,12 @@ FIELDS: Mapping[str, Sequence[Field]] = {
         Field("time", "time", "when the flow starts"),
         Field("end", "time", "when it ends, or changes its rate"),
         *_WHOSE,
-        Field("source_site", "text", "the source's site in the menus, else its RSE or URL prefix"),
-        Field("destination_site", "text", "the destination's site in the menus, else its RSE or URL prefix"),
+        Field("source_site", "text", f"the source's {_SITE}"),
+        Field(
+            "destination_site",
+            "text",
+            f"the destination's {_SITE}",
+        ),
         Field("links", "integer", "how many links of the two sites it has"),
         Field("bytes_per_second", "integer", "its mean rate"),
         Field("peak_bytes_per_second", "integer", "its highest rate: not the mean while it rises or falls"),
