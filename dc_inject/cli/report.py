@@ -21,6 +21,8 @@ from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import scrub
 from dc_inject.model.thresholds import Threshold
 from dc_inject.report import figures, page, pictures, text, thresholds
+from dc_inject.report import overlay as wan
+from dc_inject.report.compare import compared
 from dc_inject.report.figures import Exclusion, Wanted
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
@@ -81,6 +83,12 @@ def _utc(text: str) -> datetime:
     show_default=True,
     help="Markdown, all figures as JSON, CSV by hour and link, a page with pictures, only these, or JUnit.",
 )
+@click.option("--compare", metavar="CAMPAIGN", help="Set another campaign beside it, with differences.")
+@click.option(
+    "--overlay",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Readings of a site's WAN to show beside: JSON with InBytesPerSec and OutBytesPerSec, or CSV.",
+)
 @FAIL_UNDER
 @menu_files.OUTPUT
 @menu_files.FORCE
@@ -91,6 +99,8 @@ def report(
     until: datetime | None,
     excluded: tuple[Exclusion, ...],
     fmt: str,
+    compare: str | None,
+    overlay: Path | None,
     fail_under: tuple[Threshold, ...],
     output: Path,
     force: bool,
@@ -110,11 +120,17 @@ def report(
         pictures.library()  # whether it is there, before anything is added up
     if output != menu_files.STDIN:
         files.refuse_existing(output, force=force)
+    if fmt == "csv" and (compare or overlay):
+        raise UsageError("CSV has only this campaign's own rows", "leave out --compare and --overlay")
     path = common.existing_ledger(campaign, ledger_path)
     wanted = Wanted(since, until, excluded, fail_under)
     with LedgerView.open(path) as view, view.snapshot():
         name = common.own_ledger(view, campaign, path)
-        made = _made(view, wanted, fmt)  # whole, since who reads the output may take his time
+        if fmt == "csv":  # whole, since who reads the output may take his time
+            made = _rows(view, wanted)
+        else:
+            told = _told(view, wanted)
+            made = None if told is None else _made(told, fmt, compare, overlay)
     if made is None:
         raise _nothing(name, wanted)
     content, judgements = made
@@ -123,18 +139,47 @@ def report(
         raise missed
 
 
-def _made(view: LedgerView, wanted: Wanted, fmt: str) -> tuple[bytes, list[dict[str, Any]]] | None:
-    """Return a report in a format, and what became of thresholds; None where there is no cycle."""
-    if fmt == "csv":
-        chosen = figures.period(view, wanted)
-        if chosen is None:
-            return None
-        return "".join(text.lines(view, chosen)).encode(), thresholds.figures(view, chosen, wanted.thresholds)
-    told = figures.report(view, wanted, readings.progress(view.challenge()), SystemClock().now())
-    if told is None:
+Judged = list[dict[str, Any]]
+
+
+def _rows(view: LedgerView, wanted: Wanted) -> tuple[bytes, Judged] | None:
+    """Return a report as CSV, and what became of thresholds; None where there is no cycle."""
+    chosen = figures.period(view, wanted)
+    if chosen is None:
         return None
+    return "".join(text.lines(view, chosen)).encode(), thresholds.figures(view, chosen, wanted.thresholds)
+
+
+def _told(view: LedgerView, wanted: Wanted) -> dict[str, Any] | None:
+    return figures.report(view, wanted, readings.progress(view.challenge()), SystemClock().now())
+
+
+def _made(told: dict[str, Any], fmt: str, compare: str | None, overlay: Path | None) -> tuple[bytes, Judged]:
+    """Return a report in a format, with what it is compared with, and what became of thresholds."""
+    if compare is not None:
+        told["compared"] = compared(told, _other(compare))
+    if overlay is not None:
+        told["overlay"] = wan.overlay(_read(overlay), overlay.name, told)
     made = MAKE[fmt](told)
     return made.encode() if isinstance(made, str) else made, told["thresholds"]
+
+
+def _other(campaign: str) -> dict[str, Any]:
+    """Return the figures of another campaign, as a whole."""
+    path = common.existing_ledger(campaign)
+    with LedgerView.open(path) as view, view.snapshot():
+        other = _told(view, Wanted())
+    if other is None:
+        raise _nothing(campaign, Wanted())
+    return other
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(wan.LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def _nothing(name: str, wanted: Wanted) -> UsageError:

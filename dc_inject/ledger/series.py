@@ -120,6 +120,20 @@ class SeriesReader(CycleReader):
                 starts[number] = moment(number * stored(step))
             yield Span(starts[number], Kind(apart), keys[account], Sums(*added))
 
+    def by_scenario(self, period: Period) -> Iterator[tuple[Cycle, str, int, int]]:
+        """Yield what each scenario was due, and what of it moved, in each cycle that counts, oldest first."""
+        kind, values = _kind(period)
+        rows = self._db.stream(
+            f"SELECT start, length, scenario, sum(r.due), sum(r.moved), {kind} AS kind FROM cycle "  # noqa: S608  our own words
+            f"JOIN ({_ROWS}) AS r ON start = at JOIN account AS a ON a.id = account "
+            f"WHERE start >= ? AND start < ? AND kind = {Kind.COUNTED:d} GROUP BY start, scenario ORDER BY start",
+            *values,
+            stored(period.since),
+            stored(period.until),
+        )
+        for start, length, scenario, due, moved, _ in rows:
+            yield Cycle(moment(start), duration(length)), scenario, due, moved
+
     def holds_over_time(self, period: Period, step: timedelta) -> list[HoldSpan]:
         """Return which holds led in the rows of each step of a period, in the order of time."""
         rows = self._db.rows(

@@ -33,7 +33,7 @@ from dc_inject.model import Cycle, FlowKey
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.progress import Progress, conclusion
-from dc_inject.report import marks, sites, thresholds
+from dc_inject.report import marks, repeats, sites, thresholds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # steps count from then
 HOUR = timedelta(hours=1)
@@ -188,6 +188,8 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
     told["verdict"] = _verdict(told)
     told["thresholds"] = thresholds.figures(view, chosen, wanted.thresholds)
     told["challenge"] = _challenge(progress)
+    told["repeats"] = repeats.repeats(view, chosen, progress)
+    told["compared"] = told["overlay"] = None  # a command may put another campaign and readings there
     told["method"] = [" ".join(words.split()) for words in METHOD.strip().split("\n\n")]
     return told
 

@@ -20,6 +20,7 @@ from dc_inject.report.figures import DIMENSIONS
 from dc_inject.report.sections import Cell, Section, Table, Told, heading, rate, sections
 
 SCRIPT = files("dc_inject.report").joinpath("page.js").read_text(encoding="utf-8")
+FOLDED = ("over-time", "wan")  # sections whose table is the picture again
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --soft: #f3f5f7; --link: #0550ae;
   --green: #c7ebcf; --yellow: #faeaa0; --orange: #ffd0a1; --red: #ffb9b3; }
@@ -97,9 +98,7 @@ def _section(section: Section, drawing: str, behind: Table | None) -> Iterator[s
     if drawing:
         yield f'<div class="wide">{drawing}</div>'
     if section.table is not None:
-        yield (
-            _folded("The same as a table", section.table) if section.name == "over-time" else _table(section.table)
-        )
+        yield (_folded("The same as a table", section.table) if section.name in FOLDED else _table(section.table))
     if behind is not None:
         yield _folded("The picture as a table", behind)
     yield "</section>"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from dc_inject.model.errors import UsageError
 from dc_inject.report.figures import DIMENSIONS, OTHERS, moment
@@ -37,6 +37,7 @@ CONFIG: Mapping[str, Any] = {
     "view": {"stroke": None},
 }
 Spec = dict[str, Any]
+T = TypeVar("T")
 
 
 def pictures(told: Told) -> Iterator[tuple[str, Spec]]:
@@ -44,6 +45,8 @@ def pictures(told: Told) -> Iterator[tuple[str, Spec]]:
     yield "over-time", _over_time(told)
     for dimension in DIMENSIONS:
         yield f"{dimension}s", _stacked(told, dimension)
+    if told["overlay"]:
+        yield "wan", _wan(told)
     if told["holds"]:
         yield "holds", _holds(told)
 
@@ -167,6 +170,40 @@ def _holds(told: Told) -> Spec:
     return {**_frame("Holds"), "data": {"values": rows}, "layer": [layer, *_bands(told)]}
 
 
+def _wan(told: Told) -> Spec:
+    """What a site measured into and out of its WAN, over what moved; nothing where it did not measure."""
+    names = {"in": "WAN in", "out": "WAN out"}
+    rows = [
+        {"at": at, "what": names[way], "rate": None if rate is None else round(8 * rate)}
+        for way in names
+        for at, rate in _steps(told, told["overlay"][way])
+    ]
+    moved = [
+        {"at": at, "what": "moved", "rate": rate}
+        for at, rate in _rates(told, [one["moved"] for one in told["steps"]])
+    ]
+    y = {"field": "rate", **_rate_axis()}
+    scale = {"domain": [*names.values(), "moved"], "range": [INK, INJECTED, MOVED]}
+    encoding = {
+        "x": _time(),
+        "y": y,
+        "color": {"field": "what", "title": None, "scale": scale, "legend": {"orient": "top"}},
+    }
+    dashes = {
+        "field": "what",
+        "scale": {"domain": scale["domain"], "range": [[1, 0], [5, 3], [1, 0]]},
+        "legend": None,
+    }
+    area = {"type": "area", "interpolate": "step-after", "opacity": 0.6}
+    line = {"type": "line", "interpolate": "step-after", "strokeWidth": 2, "invalid": "break-paths-show-domains"}
+    layers: list[Spec] = [
+        {"data": {"values": moved}, "mark": area, "encoding": encoding},
+        {"data": {"values": rows}, "mark": line, "encoding": {**encoding, "strokeDash": dashes}},
+        *_bands(told),
+    ]
+    return {**_frame("Moved, and a site's WAN"), "layer": layers}
+
+
 # --------------------------------------------------------------------------- parts of them
 
 
@@ -216,7 +253,7 @@ def _rate_axis() -> Spec:
     return {"type": "quantitative", "title": None, "axis": axis}
 
 
-def _steps(told: Told, values: Iterable[int]) -> list[tuple[str, int]]:
+def _steps(told: Told, values: Iterable[T]) -> list[tuple[str, T]]:
     """Return values with the times of their steps, and the last one once more where its step ends."""
     points = [(step["start"], value) for step, value in zip(told["steps"], values, strict=True)]
     end = datetime.fromisoformat(points[-1][0]) + timedelta(seconds=told["step_seconds"])

@@ -58,6 +58,7 @@ def sections(told: Told) -> Iterator[Section]:
         if told[f"{name}s"]:
             title = f"By site, as {name.removesuffix('_site')}"
             yield Section(f"{name}s", title, ("Moved / due, in all and by day.",), _names(told, name))
+    yield from _beside(told)
     if told["holds"]:
         why = "Why links got less than they were due, and in how many rows (a link in a cycle)."
         words = (why, "Later cycles may have made up what was missing.")
@@ -145,7 +146,7 @@ def _amounts(one: Told) -> tuple[Cell, ...]:
     )
 
 
-def rate(value: int, seconds: int) -> Cell:
+def rate(value: float, seconds: float) -> Cell:
     """Return the mean rate of bytes over a time, or that there was no time."""
     return Cell(format_rate(value / seconds), value=value / seconds) if seconds else Cell(NONE)
 
@@ -279,3 +280,76 @@ def _marks(told: Told) -> Table:
         for number, one in enumerate(told["marks"], start=1)
     )
     return Table(("number", "time (UTC)", "kind", "what", "why", "by"), 6, rows)
+
+
+# --------------------------------------------------------------------------- another campaign, WANs, repeats
+
+
+def _beside(told: Told) -> Iterator[Section]:
+    if told["overlay"]:
+        yield Section("wan", "A site's WAN", tuple(_readings(told)), _wan(told))
+    if told["compared"]:
+        yield from _compared(told)
+    if told["repeats"]:
+        words = "What moved each time that a scenario had the same rate: the mean, and its interval of 95 %."
+        yield Section("repeats", "Repeats of a step", (words,), _repeats(told))
+
+
+def _readings(told: Told) -> Iterator[str]:
+    overlay = told["overlay"]
+    dropped = ", ".join(f"{count} {why}" for why, count in overlay["dropped"].items())
+    yield f"{counted(overlay['readings'], 'readings')} of {overlay['name']}" + (
+        f"; dropped: {dropped}." if dropped else "."
+    )
+    yield "They are of all traffic of the site; what moved is of all links of the campaign."
+
+
+def _wan(told: Told) -> Table:
+    overlay = told["overlay"]
+
+    def shown(value: float | None) -> Cell:
+        return Cell(NONE) if value is None else rate(value, 1)
+
+    rows = tuple(
+        (Cell(_time(one["start"])), shown(into), shown(out), rate(one["moved"], one["seconds"]))
+        for one, into, out in zip(told["steps"], overlay["in"], overlay["out"], strict=True)
+    )
+    return Table(("from (UTC)", "WAN in", "WAN out", "moved rate"), 1, rows)
+
+
+def _compared(told: Told) -> Iterator[Section]:
+    other = told["compared"]
+    words = f"{other['campaign']}, {_time(other['since'])} to {_time(other['until'])} UTC, stands to the right. "
+    words += "The difference is that of the ratios, in points of a percent."
+    pairs = [{**other["counted"], "name": "in all"}, *other["scenarios"]]
+    yield Section("compared", f"Compared with {other['campaign']}", (words,), _pairs("scenario", pairs))
+    for name in ("source", "destination"):
+        yield Section(f"compared-{name}s", f"Compared by {name}", (), _pairs(name, other[f"{name}s"]))
+
+
+def _pairs(noun: str, pairs: Sequence[Told]) -> Table:
+    def both(one: Told | None) -> tuple[Cell, ...]:
+        if one is None:
+            return (Cell(NONE),) * 3
+        return size(one["due"]), size(one["moved"]), ratio(one["ratio"], one["grade"], one["sign"])
+
+    def points(value: float | None) -> Cell:
+        return Cell(NONE) if value is None else Cell(f"{100 * value:+.1f}", value=value)
+
+    rows = (
+        (Cell(one["name"]), *both(one["this"]), *both(one["other"]), points(one["difference"])) for one in pairs
+    )
+    heads = ("due", "moved", "moved / due")
+    return Table((noun, *heads, *(f"other: {head}" for head in heads), "difference"), 1, tuple(rows))
+
+
+def _repeats(told: Told) -> Table:
+    rows = (
+        (
+            Cell(one["scenario"]),
+            *(rate(value, 1) for value in (one["rate"], one["mean"], *one["interval"])),
+            Cell(str(one["repeats"])),
+        )
+        for one in told["repeats"]
+    )
+    return Table(("scenario", "target", "mean of moved", "from", "to (95 %)", "repeats"), 1, tuple(rows))

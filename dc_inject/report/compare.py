@@ -1,0 +1,46 @@
+"""Two campaigns side by side: `report --compare CAMPAIGN`.
+
+The other one is reported as a whole, without windows left out, since these belong to the campaign that is
+reported. What is in only one of them is listed, too. Differences are this campaign less the other one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dc_inject.report.figures import DIMENSIONS
+
+Told = Mapping[str, Any]
+SHOWN = ("due", "injected", "moved", "ratio", "grade", "sign")
+
+
+def compared(told: Told, other: Told) -> dict[str, Any]:
+    """Return what a report has of another campaign's."""
+    parts = {f"{part}s": _pairs(told[f"{part}s"], other[f"{part}s"]) for part in DIMENSIONS}
+    return {
+        "campaign": other["campaign"],
+        "since": other["since"],
+        "until": other["until"],
+        "counted": _pair("", told["counted"], other["counted"]),
+        "completion": other["completion"],
+        **parts,
+    }
+
+
+def _pairs(ours: list[Told], theirs: list[Told]) -> list[dict[str, Any]]:
+    others = {one["name"]: one for one in theirs}
+    found = [_pair(one["name"], one, others.pop(one["name"], None)) for one in ours]
+    return [*found, *(_pair(name, None, one) for name, one in others.items())]
+
+
+def _pair(name: str, this: Told | None, other: Told | None) -> dict[str, Any]:
+    """Return both, and by how much the ratio of this one is higher."""
+    ratios = [one and one["ratio"] for one in (this, other)]
+    difference = None if None in ratios else ratios[0] - ratios[1]  # type: ignore[operator]  # neither is None
+    return {
+        "name": name,
+        "this": this and {key: this[key] for key in SHOWN},
+        "other": other and {key: other[key] for key in SHOWN},
+        "difference": difference,
+    }
