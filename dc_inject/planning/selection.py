@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from dc_inject.model import Bundle, File, Held, Hold, Item, Limits
 from dc_inject.model.goals import Recycle, SecondHop
+from dc_inject.model.holds import Trait
 from dc_inject.model.items import blocked, bundled
 from dc_inject.planning.budget import cap
 from dc_inject.planning.limits import HOUR, Constraint
@@ -212,6 +213,10 @@ def why(line: LinkPlan) -> Held | None:
     short = demand.due - demand.intended - sum(item.bytes for item in line.items)
     if short <= 0 and line.forgiven == 0:
         return _starved(line)
+    beyond_cap = line.forgiven - line.limited
+    numbers = {"debt": line.want, "cap": line.cap, "forgiven": line.forgiven}
+    if demand.before and Trait.OUTAGE in demand.before.traits and beyond_cap > max(short, line.limited):
+        return Held(demand.before, numbers)  # the debt is of the outage, whatever slows down making it up
     strongest = max(line.cuts, key=lambda cut: cut.bytes, default=None)
     # Debts wander by a dataset, so a limit that is just reached cuts a little now and then: not the reason.
     if strongest is not None and 2 * strongest.bytes >= short:
@@ -221,7 +226,6 @@ def why(line: LinkPlan) -> Held | None:
     if short <= 0:
         if demand.flow.goal is not None and demand.before is None:
             return _lacks(line)
-        numbers = {"debt": line.want, "cap": line.cap, "forgiven": line.forgiven}
         return Held(demand.before or Hold.NOT_RUNNING, numbers)
     return _lacks(line)
 
