@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.ledger import default_path
 from dc_inject.model.errors import UsageError
-from dc_inject.sandbox import Sandbox, debian, environment, ownership, xrootd
+from dc_inject.sandbox import Sandbox, debian, default_folder, environment, ownership, xrootd
 
 THESIS = "years of work"
 
@@ -126,3 +127,26 @@ def test_folders_of_earlier_versions_can_go(tmp_path, name, text, legacy):
     assert not ownership.is_ours(folder)
     ownership.remove(folder, "--env", legacy)
     assert not folder.exists()
+
+
+def test_what_remains_after_down_is_on_its_page(tmp_path, monkeypatch):
+    """Environments, ledgers and menus stay; the page says where."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    kept = {
+        "$XDG_CACHE_HOME/dc_inject/sandbox-server-*": environment.default_environment(),
+        "$XDG_CACHE_HOME/dc_inject/xrootd-*": xrootd.default_xrootd(),
+        "$XDG_STATE_HOME/dc_inject/*.sqlite": default_path("dc27", {"XDG_STATE_HOME": str(tmp_path / "state")}),
+        "$XDG_STATE_HOME/dc_inject/links": tmp_path / "state" / "dc_inject" / "links",
+    }
+    for place in kept.values():
+        place.mkdir(parents=True)
+    before = {path for path in tmp_path.rglob("*") if path.name not in {"dc_inject", "state", "cache"}}
+    ownership.claim(default_folder(), "--folder")
+    (default_folder() / "rucio.cfg").write_text("")
+    assert Sandbox().down()
+    assert {path for path in tmp_path.rglob("*") if path.name not in {"dc_inject", "state", "cache"}} == before
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "sandbox.md").read_text()
+    for pattern, place in kept.items():
+        assert place.match(pattern.partition("/")[2]), "the page's pattern is where it is"
+        assert f"| `{pattern}`" in page
