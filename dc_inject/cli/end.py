@@ -276,7 +276,7 @@ def _say(
     ):
         if number:
             lines.append(f"{units.counted(number, noun)} {words}")
-    for line in lines or [f"no {noun} to end"]:
+    for line in lines or [f"no {noun} of {campaign} to end"]:
         click.echo(line, err=True)
 
 

@@ -155,10 +155,11 @@ def say_what_lives_on(ours: Ours, noun: str, clock: Clock) -> None:
 
 def _once_more(later: Sequence[Removal], campaign: str) -> str:
     moment = max((removal.again_at for removal in later if removal.again_at), default=None)
-    when = f" after {moment:%Y-%m-%d %H:%M:%SZ}" if moment else " later"
+    when = f"after {moment:%Y-%m-%d %H:%M:%SZ} (`longest_transfer` of the menu)" if moment else "later"
     return (
-        f"{units.counted(len(later), 'jobs')} had transfers that failed or were cancelled, which may still write: "
-        f"what is there is deleted now; look once more{when} with `dc-inject end {campaign}`"
+        f"{units.counted(len(later), 'jobs')} had transfers that failed or were cancelled, and FTS cannot always "
+        f"stop a storage that is writing: what is there is deleted now; for what may still come, run "
+        f"`dc-inject end {campaign}` once more {when}"
     )
 
 

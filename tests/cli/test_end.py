@@ -146,7 +146,7 @@ def test_twice_is_the_same_as_once(world: Rules) -> None:
     world.end("--yes", "--cancel")
     again = world.end("--cancel")
     assert again.exit_code == 0
-    assert "no rules to end" in again.stderr
+    assert "no rules of dc27 to end" in again.stderr
 
 
 def test_rules_that_are_gone_already_are_a_success(world: Rules) -> None:
@@ -272,7 +272,9 @@ def test_a_campaign_that_nobody_knows_is_no_success(
     done = run("end", "dc72", "--yes")
     assert isinstance(done.exception, UsageError)
     assert "dc72" in done.exception.message
-    assert run("end", "dc72", "--yes", "--no-ledger").exit_code == 0
+    assert done.exception.exit_code == 2
+    again = run("end", "dc72", "--yes", "--no-ledger")
+    assert (again.exit_code, "no rules of dc72 to end" in again.stderr) == (0, True)
     assert len(world.live()) == 5
 
 

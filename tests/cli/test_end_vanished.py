@@ -44,7 +44,7 @@ def test_a_vanished_job_is_believed_in_one_go_and_its_files_are_watched_until_no
     assert done.exit_code == 0, done.exception
     assert world.clock.now() == START + timedelta(minutes=2)
     assert "looking again in 2 min" in done.stderr
-    assert f"look once more after {QUIET_AT:%Y-%m-%d %H:%M:%SZ}" in done.stderr
+    assert f"once more after {QUIET_AT:%Y-%m-%d %H:%M:%SZ}" in done.stderr
     assert world.states() == {State.ENDED: 1}
     assert first not in store.files
     store.put(second, 1)  # it waited in a queue that nobody saw
