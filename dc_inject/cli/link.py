@@ -160,6 +160,7 @@ def link(
     )  # by whoever called, here or before
     challenge, storages = link_check.ready(challenge, clock, options.timeout)
     menu = _written(challenge, force=bool(options.resume))
+    click.echo(_expected(challenge), err=True)
     try:
         code = _carry_out(challenge, progress, menu, storages, options)
     except BaseException:
@@ -201,9 +202,7 @@ def _carry_out(
 
     timeout = options.timeout
     with storages.watched(max(challenge.cycle / LOOKS, OFTEN)):
-        whole = inject(
-            [menu], no_drain=True, timeout=timeout, wrap_menus=wrap_menus, stopping="{noun} will be ended"
-        )
+        whole = inject([menu], no_drain=True, timeout=timeout, wrap_menus=wrap_menus, ends_afterwards=True)
     hangup.mind()
     with Ledger.open(ledger_path) as ledger:
         climbs[0].finish(ledger, challenge.key)
@@ -230,6 +229,7 @@ def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
         if holder is None and progress.step is not None and progress.step.readings and progress.over is None:
             progress.stopped(progress.step.readings[-1])  # of one that was killed
         report = link_verdict.verdict_json(challenge, progress, view, _menu_file(challenge.campaign))
+        left = link_verdict.is_left(view)
         if holder is not None:
             so_far = "; ".join(filter(None, (f"{holder} is still running it", link_verdict.under_way(progress))))
             click.echo(f"preliminary: {so_far}", err=True)
@@ -238,7 +238,7 @@ def _tell(campaign: str, fmt: str, code: int | None = None) -> None:
     link_verdict.emit(fmt, report)
     if code is not None:
         raise click.exceptions.Exit(code)
-    if (error := link_verdict.left_with(report, challenge.selection)) is not None:
+    if (error := link_verdict.left_with(report, challenge.selection, left=left)) is not None:
         raise error
 
 
@@ -272,6 +272,17 @@ def _written(challenge: MiniChallenge, *, force: bool) -> Path:
     files.write_whole(path, challenge.text(), force=force or path.exists())
     click.echo(f"menu: {path}", err=True)
     return path
+
+
+def _expected(challenge: MiniChallenge) -> str:
+    """Say when the verdict is expected, and why that is later than --for."""
+    latest = challenge.until + link_menu.PATIENCE * challenge.cycle
+    span = "by" if challenge.ladder.saturate else f"between {tables.moment(challenge.until)} and"
+    return (
+        f"verdict expected {span} about {tables.moment(latest)}: the test ends with a cycle of "
+        f"{units.format_duration(challenge.cycle)}, waits up to {link_menu.PATIENCE} more for what is on its way, "
+        f"and then ends its {challenge.link.service.injections}"
+    )
 
 
 # --------------------------------------------------------------------------- meanwhile, and after

@@ -51,7 +51,8 @@ HINTS = {  # by the cause of what is inconclusive; `{name}` is the campaign, `{s
     "time": "continue with `dc-inject link --resume {name} --for 1h`",
     "unsteady": "search at another time, or with a longer --every",
 }
-LATER = "when it works again, repeat the step with `dc-inject link --resume {name} --for 30m`"
+AGAIN = "repeat the step with `dc-inject link --resume {name} --for 30m`"  # after an outage
+FIRST = "first end what is left with `dc-inject end {name} --cancel`, then "
 
 
 def verdict_json(challenge: MiniChallenge, progress: Progress, view: Reader, menu: Path) -> dict[str, Any]:
@@ -180,8 +181,17 @@ def sentence(report: Mapping[str, Any]) -> str:
     return f"takes at least {rate}; {report['outcome']}: {report['reason']}"
 
 
-def left_with(report: Mapping[str, Any], selection: str) -> DcInjectError | None:
-    """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change."""
+def is_left(view: Reader) -> bool:
+    """Whether `dc-inject end` has something to end or to delete."""
+    ended = (e for e in view.entries(State.ENDED) if not e.injection.link.service.cleans_up)
+    return bool(view.entries(State.CALLED, State.LIVE, State.COMPLETE)) or any(ended)
+
+
+def left_with(report: Mapping[str, Any], selection: str, *, left: bool) -> DcInjectError | None:
+    """Return the error with which the command ends: 5 not reached, 4 an outage, 2 what only we can change.
+
+    `left` tells that something has to be ended before a step is repeated.
+    """
     if report["outcome"] == StepOutcome.REACHED.value:
         return None
     name = report["campaign"]
@@ -189,6 +199,6 @@ def left_with(report: Mapping[str, Any], selection: str) -> DcInjectError | None
     if report["outcome"] == StepOutcome.NOT_REACHED.value:
         return ThresholdMissed(message, f"see `dc-inject status {name}`")
     if report["outage"]:
-        return ServiceError(message, LATER.format(name=name))
+        return ServiceError(message, f"when it works again, {FIRST if left else ''}{AGAIN}".format(name=name))
     hint = HINTS.get(report["cause"] or "", "see `dc-inject status {name}`")
     return UsageError(message, hint.format(name=name, selection=selection))

@@ -159,13 +159,13 @@ def inject(
     threads: int = 8,
     timeout: float = 60.0,
     wrap_menus: WrapMenus | None = None,
-    stopping: str = "{noun} stay live",
+    ends_afterwards: bool = False,
     closing: Callable[[str, Ledger], None] | None = None,
 ) -> bool:
     """Do what `run` does; the options are its own. Return whether it got to its end: False if it was stopped.
 
-    `wrap_menus` may return another source of menus, which the engine then asks at each turn of a cycle. `stopping`
-    is printed at the first Ctrl-C. `closing` shows at the end how the campaign stands.
+    `wrap_menus` may return another source of menus, which the engine then asks at each turn of a cycle.
+    `ends_afterwards` tells that the caller ends what is left. `closing` shows at the end how the campaign stands.
     """
     for number in hangup.signals():  # before there is anything to stop: as Ctrl-C
         signal.signal(number, signal.default_int_handler)
@@ -217,11 +217,14 @@ def inject(
             executor=executor,
             observer=watching,
             settings=Settings(
-                call_grace=timedelta(seconds=3 * timeout), drain=not no_drain, end_on_stop=end_on_stop
+                call_grace=timedelta(seconds=3 * timeout),
+                drain=not no_drain,
+                end_on_stop=end_on_stop,
+                ends_afterwards=ends_afterwards,
             ),
         )
         watching.engine = engine
-        with _signals(engine, stopping.format(noun=injections(backends))):
+        with _signals(engine, f"{injections(backends)} {'will be ended' if ends_afterwards else 'stay live'}"):
             manager.ready()
             engine.run(until=until, once=once)
         if closing is not None:

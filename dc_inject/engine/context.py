@@ -40,6 +40,7 @@ class Settings:
     planning_part: float = 0.25  # of a cycle, in which reads that fail are tried again before planning without
     drain: bool = True
     end_on_stop: bool = False
+    ends_afterwards: bool = False  # whoever runs the engine ends what is left, and deletes its files
     wait_deleted_cycles: int = 3  # after the last rule has ended, how long the drain watches its bytes go
 
 

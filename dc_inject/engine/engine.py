@@ -226,7 +226,8 @@ class Engine:
                 self._rounds.round(self._clock.now(), timedelta(0))
                 self._calls.wait(min(self._clock.now() + timedelta(seconds=1), deadline))
         self._hear(deadline)
-        say_what_stays(self._context)
+        if not self._context.settings.ends_afterwards:
+            say_what_stays(self._context)
         if self._cycle in self._context.ledger.unclosed() and (done or self._clock.now() >= self._cycle.end):
             self._closing.close(self._cycle, self._cycle, self._tries)
 

@@ -44,6 +44,7 @@ def test_a_link_that_takes_it_is_told_and_its_rules_are_ended(service, tmp_path:
     assert (told["outcome"], told["stands"], told["reason"]) == ("reached", None, "every step was reached")
     assert (step["outcome"], step["cause"], step["reason"]) == ("reached", None, "")
     assert f"menu: {told['menu']}" in done.stderr
+    assert "verdict expected between 2027-02-08T11:00:00Z and about 2027-02-08T11:20:00Z" in done.stderr
     assert "rules, jobs" not in done.stderr, "a table would repeat what the line about the cycle says"
     assert f"our data at or on the way to {B}: " in done.stderr
     campaign = menu.campaign([draft.preview for draft in files.read_menus([Path(told["menu"])])])
@@ -59,6 +60,7 @@ def test_a_search_tells_where_the_link_stands(service, tmp_path: Path) -> None:
     service(5)
     done = run("link", A, B, "--rate", "2Gb/s", *SEARCH, "--campaign", "mini", "--cancel-rate", "60/min")
     assert done.exit_code == 0, done.exception
+    assert "verdict expected by about " in done.stderr, "a search may find out earlier"
     lines = done.stdout.splitlines()
     assert [line.split()[1] for line in lines[1:-1]] == ["2", "4", "8", *["5.3"] * 4]
     then = [line.split()[-1] for line in lines[1:-1]]
@@ -96,6 +98,23 @@ def test_a_storage_that_is_stopped_in_the_middle_is_named(service) -> None:
     told = json.loads(done.stdout)
     assert told["outcome"] == "inconclusive"
     assert f"{B} did not accept connections" in told["reason"]
+    assert done.exception.hint.startswith("when it works again, repeat the step with `dc-inject link --resume ")
+
+
+def test_after_an_outage_the_hint_says_what_comes_first(service) -> None:
+    """What the service still has would move beside the step that is repeated."""
+
+    def gone(_method: str, _subject: object) -> None:
+        if backend.clock.now() >= START + timedelta(minutes=30):
+            raise Temporary("no answer in time")
+
+    backend = service(fault=gone)
+    done = run("link", A, B, "--rate", "2Gb/s", "--for", "1h", "--campaign", "mini")
+    assert done.exception.exit_code == 4
+    assert done.exception.hint == (
+        "when it works again, first end what is left with `dc-inject end mini --cancel`, "
+        "then repeat the step with `dc-inject link --resume mini --for 30m`"
+    )
 
 
 def test_a_storage_that_is_stopped_between_two_readings_is_named(service, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,6 +406,22 @@ def test_files_go_through_fts_between_two_prefixes(service, tmp_path: Path) -> N
     assert states(tmp_path, told["campaign"]) == {State.GONE}
     with LedgerView.open(tmp_path / "dc_inject" / f"{told['campaign']}.sqlite") as view:
         assert set(view.trusted()) == {"fts.example.org", *(trusting.host_of(url(end)) for end in "AB")}
+
+
+def test_files_that_are_deleted_in_the_end_are_not_said_to_stay(service, tmp_path: Path) -> None:
+    """What the run leaves, `link` ends itself."""
+
+    def no_deletions(method: str, _subject: object) -> None:
+        if method == "remove" and backend.clock.now() < START + timedelta(minutes=71):
+            raise Temporary("busy")
+
+    backend = service(stock=source_files("A", 600), name="fts", fault=no_deletions)
+    done = run("link", url("A"), url("B"), "--rate", "2Gb/s", "--for", "1h", "--fts", "https://fts.example.org:8446",
+               "--campaign", "mini")  # fmt: skip
+    assert done.exit_code == 0, done.exception
+    assert states(tmp_path, "mini") == {State.GONE}
+    assert "known to be gone from their destinations: 900 files" in done.stderr
+    assert "not known to be gone" not in done.stderr
 
 
 def test_an_account_that_may_not_end_is_told_that_rules_stay(service, tmp_path: Path) -> None:
