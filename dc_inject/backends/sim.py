@@ -135,7 +135,7 @@ class SimBackend:
     def __post_init__(self) -> None:
         """Index the items by source and name, and take over what the service can do whose name it has."""
         self._cleans_up = SERVICES[self.name].cleans_up
-        self._named = {source: {item.name: item for item in some} for source, some in self.items.items()}
+        self._named = {source: {item.name: item for item in items} for source, items in self.items.items()}
 
     def check(self) -> Identity:
         """Tell who we are: the simulated account."""
@@ -244,8 +244,8 @@ class SimBackend:
         self.fault(method, subject)
 
     def _accept(self, injection: Injection) -> Outcome:
-        known = self.rules.get(injection.key)
-        if known is not None:
+        rule = self.rules.get(injection.key)
+        if rule is not None:
             return Outcome(injection.key, f"sim-{injection.key}", adopted=True)
         pair = self._place(injection)
         if pair in self._there or self._overlapping(*pair):
@@ -258,12 +258,12 @@ class SimBackend:
     def _overlapping(self, item: ItemId, destination: str) -> list[_Rule]:
         """Return the rules at a destination that have files of a slice, or of a parent of slices."""
         part = item.range if isinstance(item, SliceId) else None
-        found = []
+        overlapping = []
         for (other, place), rule in self._there.items() if part or self._cut else ():
             there = other.range if isinstance(other, SliceId) else None
             if place == destination and (part.parent if part else item) == (there.parent if there else other):
-                found += [rule] if part is None or there is None or part.overlaps(there) else []
-        return found
+                overlapping += [rule] if part is None or there is None or part.overlaps(there) else []
+        return overlapping
 
     def _place(self, injection: Injection) -> tuple[ItemId, str]:
         """Return what can be at a destination once only: an item, or the copies of one injection."""

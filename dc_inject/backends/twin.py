@@ -82,10 +82,10 @@ class TwinBackend:
         self._call()
         names = self._world.grid.storages
         wanted = expression.split("|")
-        found = sorted(name for name in names if any(fnmatchcase(name, one.strip()) for one in wanted))
-        if not found:
+        matching = sorted(name for name in names if any(fnmatchcase(name, pattern.strip()) for pattern in wanted))
+        if not matching:
             raise Permanent(f"no storage of the grid is {expression!r}", "the twin knows names, `*` and `|`")
-        return tuple(found)
+        return tuple(matching)
 
     def inventory(self, source: str, datasets: DatasetFilter | FileFilter) -> Iterator[Item]:
         """Make the datasets that the grid's stocks say of a source, under names that pass the filter."""
@@ -257,7 +257,7 @@ class TwinBackend:
 def named(pattern: str, source: str, number: int) -> str:
     """Return a name that fits a DID pattern: its wildcards are filled in, the last `*` with source and number."""
     scope, colon, name = pattern.rpartition(":")
-    filled = re.sub(r"\[(.)[^\[\]]*\]|\?", lambda found: found[1] or "x", name)
+    filled = re.sub(r"\[(.)[^\[\]]*\]|\?", lambda match: match[1] or "x", name)
     first, star, last = filled.rpartition("*")
     unique = f"{source}-{number:05}" if star else ""
     return f"{scope.replace('*', 'twin')}{colon}{first.replace('*', 'twin')}{unique}{last}"

@@ -15,7 +15,7 @@ from dc_inject.storage.types import (
     VERBS,
     Access,
     Body,
-    Found,
+    DirEntry,
     Later,
     Look,
     Missing,
@@ -33,7 +33,7 @@ __all__ = [
     "Access",
     "AnyStorage",
     "Body",
-    "Found",
+    "DirEntry",
     "Later",
     "Look",
     "Missing",
@@ -70,7 +70,7 @@ class AnyStorage:
         """Close all connections."""
         self._webdav.close()
 
-    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[Found]:
+    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
         """See `Storage`."""
         return self._of(url).list(url, depth, limit)
 

@@ -36,9 +36,9 @@ _HINTS = {
 _OURS = ("pem lib", "key_values_mismatch", "key values mismatch", "no start line", "ee key too small")
 
 
-def of_status(method: str, url: str, status: int, said: str = "", secrets: Collection[str] = ()) -> ServiceError:
+def of_status(method: str, url: str, status: int, reason: str = "", secrets: Collection[str] = ()) -> ServiceError:
     """Judge an answer that is not the one hoped for; `said` is what came with it."""
-    words = scrub(said, secrets)
+    words = scrub(reason, secrets)
     text = f"{method} {url}: the storage answered {status}" + (f" ({words})" if words else "")
     if status in {404, 410}:
         return Missing(f"{method} {url}: there is no such file or folder")
@@ -57,41 +57,41 @@ def of_status(method: str, url: str, status: int, said: str = "", secrets: Colle
 
 def of_failure(method: str, url: str, error: Exception, secrets: Collection[str] = ()) -> ServiceError:
     """Judge what `requests` raised; its own words are used sparingly, as they hold whole URLs."""
-    what = f"{method} {url}"
+    request = f"{method} {url}"
     if isinstance(error, requests.Timeout | Urllib3TimeoutError):
-        return Temporary(f"{what}: no answer in time")
+        return Temporary(f"{request}: no answer in time")
     if isinstance(error, requests.exceptions.SSLError) or _inner(error, ssl.SSLError):
-        return _of_tls(what, error, secrets)
+        return _of_tls(request, error, secrets)
     if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidHeader):
-        return Permanent(f"{what}: {type(error).__name__}")
+        return Permanent(f"{request}: {type(error).__name__}")
     if isinstance(error, OSError) and not isinstance(error, requests.RequestException):
-        return _of_files(what, error, secrets)
+        return _of_files(request, error, secrets)
     cause = _inner(error, OSError)
     words = scrub(cause.strerror or str(cause), secrets) if isinstance(cause, OSError) else type(error).__name__
-    return Temporary(f"{what}: no connection, or the connection broke ({words})")
+    return Temporary(f"{request}: no connection, or the connection broke ({words})")
 
 
-def _of_tls(what: str, error: Exception, secrets: Collection[str]) -> ServiceError:
+def _of_tls(request: str, error: Exception, secrets: Collection[str]) -> ServiceError:
     cause = _inner(error, ssl.SSLError) or error
     words = scrub(str(cause), secrets)
     if isinstance(cause, ssl.SSLCertVerificationError) or "CERTIFICATE_VERIFY_FAILED" in words:
         reason = scrub(getattr(cause, "verify_message", "") or words, secrets)
-        return Temporary(f"{what}: the storage's certificate cannot be trusted ({reason})", _TRUST)
+        return Temporary(f"{request}: the storage's certificate cannot be trusted ({reason})", _TRUST)
     if "alert" in words.lower():
-        return Refused(f"{what}: your certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
+        return Refused(f"{request}: your certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
     if any(sign in words.lower() for sign in _OURS):
-        return NeedsOperator(f"{what}: your certificate cannot be used ({words})", _RENEW, hold=CREDENTIALS)
+        return NeedsOperator(f"{request}: your certificate cannot be used ({words})", _RENEW, hold=CREDENTIALS)
     return Temporary(
-        f"{what}: no TLS connection ({words})", "if this persists, the storage may not accept your certificate"
+        f"{request}: no TLS connection ({words})", "if this persists, the storage may not accept your certificate"
     )
 
 
-def _of_files(what: str, error: OSError, secrets: Collection[str]) -> ServiceError:
+def _of_files(request: str, error: OSError, secrets: Collection[str]) -> ServiceError:
     words = scrub(str(error), secrets)
     if "CA certificate bundle" in words:
-        return NeedsOperator(f"{what}: {words}", _TRUST)
+        return NeedsOperator(f"{request}: {words}", _TRUST)
     return NeedsOperator(
-        f"{what}: {words}", "the proxy or certificate cannot be read: check path and rights", hold=CREDENTIALS
+        f"{request}: {words}", "the proxy or certificate cannot be read: check path and rights", hold=CREDENTIALS
     )
 
 

@@ -35,9 +35,9 @@ _HEADERS = {
 }
 
 
-def trust(environ: Mapping[str, str], told: str = "") -> str | bool:
+def trust(environ: Mapping[str, str], authorities: str = "") -> str | bool:
     """Return the file or folder of authorities to trust: as told, or where the grid and requests keep them."""
-    for path in (told, environ.get("X509_CERT_DIR", ""), environ.get("REQUESTS_CA_BUNDLE", "")):
+    for path in (authorities, environ.get("X509_CERT_DIR", ""), environ.get("REQUESTS_CA_BUNDLE", "")):
         if path:
             return path
     return str(GRID) if GRID.is_dir() else True
@@ -54,14 +54,14 @@ def canonical(url: str) -> urls.Url:
 class Answer:
     """What came back: status and headers, and a body."""
 
-    def __init__(self, method: str, asked: str, response: requests.Response, secret: str) -> None:
+    def __init__(self, method: str, url: str, response: requests.Response, secret: str) -> None:
         """Take the response; `asked` is the canonical URL that messages show."""
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
         self.path = urlsplit(response.url or "").path
         self.host = urlsplit(response.url or "").hostname or ""
         self._response = response
-        self._what = method, asked
+        self._what = method, url
         self._secrets = {secret} if secret else set()
 
     def body(self) -> Iterator[bytes]:
@@ -74,12 +74,12 @@ class Answer:
 
     def error(self) -> ServiceError:
         """Return the error that this answer means, with what a plain text says of it."""
-        said = self._response.reason or ""
+        reason = self._response.reason or ""
         if "html" not in self.headers.get("Content-Type", "") and self._response.request.method != "HEAD":
             text = self._response.raw.read(LONGEST_WORDS, decode_content=False) or b""
-            said = text.decode("utf-8", "replace").strip() or said
+            reason = text.decode("utf-8", "replace").strip() or reason
         self.finish()
-        return of_status(*self._what, self.status, said, self._secrets)
+        return of_status(*self._what, self.status, reason, self._secrets)
 
 
 class HttpTransport:
@@ -201,7 +201,7 @@ class HttpTransport:
             if getattr(local, "session", None) is not None:
                 local.session.close()  # what was opened with the old certificate is not used any more
                 with self._lock:
-                    self._sessions = [one for one in self._sessions if one is not local.session]
+                    self._sessions = [session for session in self._sessions if session is not local.session]
             local.session, local.stamp = self._new_session(), stamp
             with self._lock:
                 self._sessions.append(local.session)
@@ -228,25 +228,25 @@ def _redirect_target(
     `requested` is the first URL of the exchange, `current` the one that answered. Messages show only the host of a
     Location.
     """
-    what = f"{method} {asked}: the storage answered {status}"
+    message = f"{method} {asked}: the storage answered {status}"
     if status not in _SAME_METHOD or not location:
-        raise Permanent(f"{what}, which cannot be followed with the same method")
+        raise Permanent(f"{message}, which cannot be followed with the same method")
     try:
         target = urlsplit(urljoin(current.geturl(), location))
         host, _ = target.hostname or "", target.port
     except ValueError:
-        raise Permanent(f"{what} with a Location that is no URL") from None
+        raise Permanent(f"{message} with a Location that is no URL") from None
     if not host or target.username is not None or target.password is not None:
-        raise Permanent(f"{what} with a Location that is not followed (no host, or a password in it)")
+        raise Permanent(f"{message} with a Location that is not followed (no host, or a password in it)")
     loops = urls.is_loopback(host) and urls.is_loopback(requested.hostname or "")
     if target.scheme != "https" and not (target.scheme == "http" and loops):
-        raise Permanent(f"{what} with a Location on {host} that is not https")
+        raise Permanent(f"{message} with a Location on {host} that is not https")
     if method not in _READS:
-        _refuse_elsewhere(f"{what} with a Location on {host}", requested.path, target.path)
+        _refuse_elsewhere(f"{message} with a Location on {host}", requested.path, target.path)
     return target._replace(fragment="").geturl()
 
 
-def _refuse_elsewhere(what: str, first: str, target: str) -> None:
+def _refuse_elsewhere(message: str, first: str, target: str) -> None:
     """Raise Permanent unless a change may be made at another path: that of a file of ours, to the letter.
 
     What precedes our own folder may differ, because endpoints and data servers of a storage have different roots.
@@ -254,12 +254,12 @@ def _refuse_elsewhere(what: str, first: str, target: str) -> None:
     for: most servers delete it with all that is in it.
     """
     if first.endswith("/") or target.endswith("/"):
-        raise Permanent(f"{what}: nothing was done, since a folder is never changed at another address")
+        raise Permanent(f"{message}: nothing was done, since a folder is never changed at another address")
     asked, there = _names(first), _names(target)
     start = next((place for place, name in enumerate(asked) if name in _OURS), None)
     same = there == asked if start is None else there[start - len(asked) :] == asked[start:]
     if not same or any(name in {b"", b".", b".."} or b"/" in name for name in there):
-        raise Permanent(f"{what} of another file: nothing was done")
+        raise Permanent(f"{message} of another file: nothing was done")
 
 
 def _names(path: str) -> list[bytes]:

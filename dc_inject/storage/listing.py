@@ -39,7 +39,7 @@ class Unreadable(Exception):
 
 
 @dataclass(slots=True)
-class Row:
+class DavResponse:
     """One `response`: the href as it stands there, and the properties that were found (status 200)."""
 
     href: str = ""
@@ -66,8 +66,8 @@ class Row:
     def modified(self) -> datetime | None:
         """When it was last written, if told."""
         try:
-            told = parsedate_to_datetime(self.values.get("getlastmodified", ""))
-            return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+            moment = parsedate_to_datetime(self.values.get("getlastmodified", ""))
+            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         except (ValueError, OverflowError):
             return None
 
@@ -84,7 +84,7 @@ def adler32(text: str) -> str:
     return match[1].lower().zfill(8) if match else ""
 
 
-def rows(pieces: Iterable[bytes]) -> Iterator[Row]:
+def rows(pieces: Iterable[bytes]) -> Iterator[DavResponse]:
     """Read a multistatus; raises Unreadable for a DOCTYPE, broken XML, or what is no multistatus."""
     reader = _Reader()
     parser = expat.ParserCreate(namespace_separator=" ")
@@ -112,14 +112,14 @@ class _Reader:
 
     def __init__(self) -> None:
         self._inside: list[str] = []
-        self._row = Row()
+        self._row = DavResponse()
         self._status = 200  # of the open propstat
         self._folder = False
         self._values: dict[str, str] = {}  # of the open propstat
         self._text = ""
-        self._ready: list[Row] = []
+        self._ready: list[DavResponse] = []
 
-    def take(self) -> list[Row]:
+    def take(self) -> list[DavResponse]:
         ready, self._ready = self._ready, []
         return ready
 
@@ -133,7 +133,7 @@ class _Reader:
             raise Unreadable("its elements are nested too deeply")
         self._inside.append(name)
         if name == f"{_DAV}response":
-            self._row = Row()
+            self._row = DavResponse()
         elif name == f"{_DAV}propstat":
             self._status, self._folder, self._values = 200, False, {}
         elif name == f"{_DAV}collection" and self._inside[-2] == f"{_DAV}resourcetype":
@@ -159,8 +159,8 @@ class _Reader:
             self._row.status = self._read_status()
         elif name == f"{_DAV}status" and above == f"{_DAV}propstat":
             self._status = self._read_status()
-        elif above == f"{_DAV}prop" and (known := name.rpartition(" ")[2].lower()) in _KEPT:
-            self._values[known] = self._text
+        elif above == f"{_DAV}prop" and (property_name := name.rpartition(" ")[2].lower()) in _KEPT:
+            self._values[property_name] = self._text
         self._inside.pop()
 
     def _property(self) -> str | None:

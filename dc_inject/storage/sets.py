@@ -84,8 +84,8 @@ def find_sets(storage: Storage, prefix: str, name: str = "") -> Iterator[FoundSe
     if name and not samples.is_name(name):
         return
     top = urls.join(prefix, MARK)
-    for one in _folders(storage, f"{top}/{name}" if name else top):
-        for folder in [one] if name else _folders(storage, one):
+    for upper in _folders(storage, f"{top}/{name}" if name else top):
+        for folder in [upper] if name else _folders(storage, upper):
             *_, named, shape = folder.split("/")
             made = samples.from_folder(named, shape)
             if made is not None:
@@ -109,7 +109,7 @@ def drop(storage: Storage, prefix: str, made: FileSet) -> Iterator[int]:
 
 def _folders(storage: Storage, url: str) -> list[str]:
     try:
-        return sorted(found.url for found in storage.list(url, depth=1) if found.folder)
+        return sorted(entry.url for entry in storage.list(url, depth=1) if entry.folder)
     except Missing:
         return []
 
@@ -118,8 +118,8 @@ def _files(storage: Storage, prefix: str, made: FileSet) -> Iterator[tuple[int, 
     """Give number and size of the files of a set that are there, also of those that were cut off."""
     ours = {made.url(prefix, number): number for number in range(1, made.files + 1)}
     try:
-        for found in storage.list(made.folder(prefix), depth=1):
-            if not found.folder and found.url in ours:
-                yield ours[found.url], found.bytes or 0
+        for entry in storage.list(made.folder(prefix), depth=1):
+            if not entry.folder and entry.url in ours:
+                yield ours[entry.url], entry.bytes or 0
     except Missing:
         return

@@ -54,7 +54,7 @@ class Access(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DirEntry:
     """One file or folder of a listing; what was not told is None or empty."""
 
     url: str
@@ -90,7 +90,7 @@ class Storage(Protocol):
     storage refuses them, else our own files are what is wrong. No message shows a secret.
     """
 
-    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[Found]:
+    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
         """Give what lies below a folder, `depth` levels deep (None: all), or raise Permanent beyond the limit."""
         ...
 

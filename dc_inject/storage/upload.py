@@ -77,17 +77,17 @@ def _put(storage: Writable, url: str, sent: _Sent, below: str) -> None:
         storage.put(url, sent)
 
 
-def _compared(url: str, told: Look, sent: _Sent) -> Written:
+def _compared(url: str, status: Look, sent: _Sent) -> Written:
     """Return what was written if the storage tells the same of it; its size has to be told, its adler32 not."""
-    if not told.exists or told.bytes != len(sent):
-        has = f"has {told.bytes} bytes" if told.exists else "is not there"
+    if not status.exists or status.bytes != len(sent):
+        has = f"has {status.bytes} bytes" if status.exists else "is not there"
         raise Temporary(f"{url} {has} after {len(sent)} bytes were written")
-    if told.adler32 not in {sent.adler32, ""}:
+    if status.adler32 not in {sent.adler32, ""}:
         raise Temporary(
-            f"{url}: adler32 {sent.adler32} was written, but the storage reports {told.adler32}",
+            f"{url}: adler32 {sent.adler32} was written, but the storage reports {status.adler32}",
             "the storage may have a faulty disk",
         )
-    return Written(url, len(sent), sent.adler32, bool(told.adler32))
+    return Written(url, len(sent), sent.adler32, bool(status.adler32))
 
 
 class _Sent:

@@ -11,8 +11,8 @@ from dc_inject.model import deletion, units, urls
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.storage import listing
 from dc_inject.storage.http_transport import Answer, HttpTransport, canonical
-from dc_inject.storage.listing import Row, Unreadable
-from dc_inject.storage.types import MOST_ENTRIES, VERBS, Access, Body, Found, Later, Look, Missing, Reach
+from dc_inject.storage.listing import DavResponse, Unreadable
+from dc_inject.storage.types import MOST_ENTRIES, VERBS, Access, Body, DirEntry, Later, Look, Missing, Reach
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,8 @@ _XML = {"Content-Type": 'text/xml; charset="utf-8"'}
 class _Folder:
     """What one PROPFIND told: the thing itself, what is right below it, and how many rows were neither."""
 
-    itself: Row | None
-    children: list[Found]
+    itself: DavResponse | None
+    children: list[DirEntry]
     strangers: int
 
 
@@ -50,7 +50,7 @@ class WebDav:
         """Close all connections."""
         self._wire.close()
 
-    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[Found]:
+    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
         """Give what lies below a folder, as `Storage` says; a folder that goes meanwhile is left out."""
         top = str(canonical(url))
         waiting, given = [(top, 1)], 0
@@ -69,7 +69,7 @@ class WebDav:
             if level != depth:
                 if level == DEEPEST:
                     raise Permanent(f"PROPFIND {top}: folders are nested more than {DEEPEST} deep")
-                waiting += [(found.url, level + 1) for found in folder.children if found.folder]
+                waiting += [(entry.url, level + 1) for entry in folder.children if entry.folder]
 
     def look(self, url: str, *, checksum: bool = False) -> Look:
         """Ask by HEAD, as `Storage` says."""
@@ -97,12 +97,12 @@ class WebDav:
         """Delete a folder only after its listing showed nothing: some servers delete all that is in it."""
         where = deletion.address(folder)
         try:
-            found = self._read_folder(f"{where}/", MOST_ENTRIES, follow=False)
+            listed = self._read_folder(f"{where}/", MOST_ENTRIES, follow=False)
         except Missing:
             return True
-        if found.children or found.strangers:
+        if listed.children or listed.strangers:
             return False
-        if found.itself is None or not found.itself.folder:
+        if listed.itself is None or not listed.itself.folder:
             raise Permanent(f"DELETE {where}: not done, as the storage does not tell that it is an empty folder")
         self._delete(folder, "/")
         return True
@@ -124,12 +124,12 @@ class WebDav:
         with self._wire.ask("PROPFIND", url, {"Depth": "0", **_XML}, listing.SPACE) as answer:
             if answer.status in _GONE:
                 return Reach(exists=False)
-            row: Row | None = None
-            for one in self._rows(answer, url):
-                row = row or one
-            if row is None or row.status in _GONE:
+            first: DavResponse | None = None
+            for response in self._rows(answer, url):
+                first = first or response
+            if first is None or first.status in _GONE:
                 return Reach(exists=False)
-            return Reach(True, row.folder, row.free)
+            return Reach(True, first.folder, first.free)
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
         """Ask by OPTIONS, as `Storage` says.
@@ -139,9 +139,9 @@ class WebDav:
         with self._wire.ask("OPTIONS", url) as answer:
             if answer.status not in {200, 204}:
                 raise answer.error()
-            told = {verb.strip().upper() for verb in answer.headers.get("Allow", "").split(",")} - {""}
-            partial = not told or answer.headers.get("Server", "").lower().startswith("xrootd")
-        return {verb: True if verb in told else None if partial else False for verb in VERBS}
+            allowed = {verb.strip().upper() for verb in answer.headers.get("Allow", "").split(",")} - {""}
+            partial = not allowed or answer.headers.get("Server", "").lower().startswith("xrootd")
+        return {verb: True if verb in allowed else None if partial else False for verb in VERBS}
 
     def _make_folder(self, where: str) -> ServiceError | None:
         with self._wire.ask("MKCOL", f"{where}/") as answer:
@@ -183,7 +183,7 @@ class WebDav:
             )
         return folder
 
-    def _rows(self, answer: Answer, url: str) -> Iterator[Row]:
+    def _rows(self, answer: Answer, url: str) -> Iterator[DavResponse]:
         if answer.status != 207:
             raise answer.error()
         try:
@@ -204,8 +204,8 @@ def _below(href: str, here: list[bytes], hosts: set[str]) -> list[bytes] | None:
 
     An href may be a path or a whole URL. XRootD writes names without any code, so no # or ? ends a path.
     """
-    scheme, found, rest = href.partition("://")
-    if found and "/" not in scheme:
+    scheme, separator, rest = href.partition("://")
+    if separator and "/" not in scheme:
         place, _, path = rest.partition("/")
         try:
             host = urlsplit(f"//{place}").hostname
@@ -222,10 +222,10 @@ def _below(href: str, here: list[bytes], hosts: set[str]) -> list[bytes] | None:
     return None if odd or names[: len(here)] != here else names[len(here) :]
 
 
-def _child(where: str, name: bytes, row: Row) -> Found | None:
+def _child(where: str, name: bytes, row: DavResponse) -> DirEntry | None:
     """Return one entry of a folder under its canonical URL; None for a name that no URL can have."""
     try:
         url = urls.normal(f"{where}/{urls.quote(name)}")
     except ValueError:
         return None
-    return Found(url, row.folder, row.bytes, row.adler32, row.modified)
+    return DirEntry(url, row.folder, row.bytes, row.adler32, row.modified)

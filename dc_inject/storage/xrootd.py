@@ -15,7 +15,7 @@ from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.redaction import scrub
 from dc_inject.storage import listing
 from dc_inject.storage.http_transport import canonical
-from dc_inject.storage.types import MOST_ENTRIES, VERBS, Found, Look, Missing, Reach, Refused
+from dc_inject.storage.types import MOST_ENTRIES, VERBS, DirEntry, Look, Missing, Reach, Refused
 
 DEEPEST = 64
 _MISSING = 3011
@@ -47,7 +47,7 @@ class Xrootd:
     def close(self) -> None:
         """Do nothing: the library keeps its own connections."""
 
-    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[Found]:
+    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
         """Give what lies below a folder, as `Storage` says."""
         top = str(canonical(url))
         waiting, given = [(top, 1)], 0
@@ -62,12 +62,12 @@ class Xrootd:
             given += len(entries)
             if given > limit:
                 raise Permanent(f"dirlist {top}: too many entries", "use a folder with fewer entries")
-            children = self._found(where, entries)
+            children = self._children(where, entries)
             yield from children
             if level != depth:
                 if level == DEEPEST:
                     raise Permanent(f"dirlist {top}: folders are nested more than {DEEPEST} deep")
-                waiting += [(found.url, level + 1) for found in children if found.folder]
+                waiting += [(entry.url, level + 1) for entry in children if entry.folder]
 
     def look(self, url: str, *, checksum: bool = False) -> Look:
         """Ask by stat, and by a query for the checksum."""
@@ -75,12 +75,12 @@ class Xrootd:
             info = self._ask("stat", url, lambda files, path: files.stat(path, timeout=self._timeout))
         except Missing:
             return Look(exists=False)
-        told = ""
+        adler32 = ""
         if checksum:
             code = self._flags.QueryCode.CHECKSUM
             query = self._ask("checksum", url, lambda files, path: files.query(code, path, timeout=self._timeout))
-            told = listing.adler32(_text(query).replace("adler32 ", "adler32=", 1))
-        return Look(True, int(info.size), told)
+            adler32 = listing.adler32(_text(query).replace("adler32 ", "adler32=", 1))
+        return Look(True, int(info.size), adler32)
 
     def delete(self, file: deletion.StoredFile) -> bool:
         """Delete one file; XRootD refuses it for a folder."""
@@ -119,10 +119,10 @@ class Xrootd:
             return Reach(exists=False)
         code = self._flags.QueryCode.SPACE
         try:
-            told = self._ask("space", url, lambda files, path: files.query(code, path, timeout=self._timeout))
+            answer = self._ask("space", url, lambda files, path: files.query(code, path, timeout=self._timeout))
         except Permanent:  # not every storage tells
             return Reach(True, self._is_folder(info))
-        space = dict(part.partition("=")[::2] for part in _text(told).split("&"))
+        space = dict(part.partition("=")[::2] for part in _text(answer).split("&"))
         return Reach(True, self._is_folder(info), listing.number(space.get("oss.free", "")))
 
     def verbs(self, url: str) -> Mapping[str, bool | None]:
@@ -135,9 +135,9 @@ class Xrootd:
         entries = self._ask("dirlist", url, lambda files, path: files.dirlist(path, flag, timeout=self._timeout))
         return list(entries)
 
-    def _found(self, url: str, entries: Sequence[Any]) -> Sequence[Found]:
+    def _children(self, url: str, entries: Sequence[Any]) -> Sequence[DirEntry]:
         """Return what a folder holds, without names that no URL can have: root:// has no codes for them."""
-        above, found = str(canonical(url)), []
+        above, children = str(canonical(url)), []
         for entry in entries:
             info = entry.statinfo
             try:
@@ -147,35 +147,35 @@ class Xrootd:
             if urls.parent(where) != above:
                 continue
             if info is None:
-                found.append(Found(where, folder=False))
+                children.append(DirEntry(where, folder=False))
                 continue
             folder = self._is_folder(info)
             modified = datetime.fromtimestamp(int(info.modtime), UTC)
-            found.append(Found(where, folder, None if folder else int(info.size), "", modified))
-        return found
+            children.append(DirEntry(where, folder, None if folder else int(info.size), "", modified))
+        return children
 
     def _is_folder(self, info: Any) -> bool:  # noqa: ANN401  the library has no types
         return bool(info.flags & self._flags.StatInfoFlags.IS_DIR)
 
-    def _ask(self, what: str, url: str, call: Callable[[Any, str], tuple[Any, Any]]) -> Any:  # noqa: ANN401  as above
+    def _ask(self, request: str, url: str, call: Callable[[Any, str], tuple[Any, Any]]) -> Any:  # noqa: ANN401  as above
         where = canonical(url)
         status, result = call(self._client.FileSystem(f"root://{where.place}"), where.path or "/")
         if not status.ok:
-            raise _translated(f"{what} {where}", status)
+            raise _translated(f"{request} {where}", status)
         return result
 
 
-def _translated(what: str, status: Any) -> ServiceError:  # noqa: ANN401  the library has no types
-    code, text = int(status.errno or 0), f"{what}: {scrub(str(status.message))}"
+def _translated(request: str, status: Any) -> ServiceError:  # noqa: ANN401  the library has no types
+    code, text = int(status.errno or 0), f"{request}: {scrub(str(status.message))}"
     if code == _MISSING:
-        return Missing(f"{what}: there is no such file or folder")
-    if what.startswith("rm ") and code in _AUTHENTICATION:
+        return Missing(f"{request}: there is no such file or folder")
+    if request.startswith("rm ") and code in _AUTHENTICATION:
         return Permanent(text, "you may not delete there, or not this file: ask the site")
     if code in _AUTHENTICATION or (not code and int(status.code) == _CLIENT_AUTHENTICATION):
         return Refused(text, _HINT, hold="credentials")
     return Permanent(text) if code in _FOR_GOOD else Temporary(text)
 
 
-def _text(told: Any) -> str:  # noqa: ANN401  bytes, by the library's manners with a zero at the end
-    raw = told if isinstance(told, bytes) else str(told).encode()
+def _text(value: Any) -> str:  # noqa: ANN401  bytes, by the library's manners with a zero at the end
+    raw = value if isinstance(value, bytes) else str(value).encode()
     return raw.decode("utf-8", "replace").strip("\0\n ")

@@ -41,7 +41,7 @@ def test_an_answer_in_an_unknown_encoding_cannot_be_read(encoding):
 
 @pytest.mark.parametrize("date", ["Fri, 31 Dec 9999 23:59:59 -2359", "31 Dec 99999 23:59:59", "-", ""])
 def test_a_date_that_cannot_be_is_none(date):
-    assert listing.Row(values={"getlastmodified": date}).modified is None
+    assert listing.DavResponse(values={"getlastmodified": date}).modified is None
 
 
 @pytest.mark.parametrize("told", [True, 1.5, float("inf"), "7", -1, 2**63, 10**400, [], {}])

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
-from dc_inject.storage import Found, Look, Missing, Reach, listing
+from dc_inject.storage import DirEntry, Look, Missing, Reach, listing
 from tests.storage.conftest import TOKEN
 from tests.storage.ours import FILE, JOB, copy, folder
 from tests.storage.server import propfind, row, rows, status
@@ -29,8 +29,8 @@ def test_a_listing_tells_files_and_folders_of_all_levels(server, storage):
     found = {one.url.removeprefix(server.url): one for one in storage.list(f"{server.url}/dc/")}
     assert set(found) == {"/dc/a", "/dc/sub", "/dc/sub/deep", "/dc/sub/deep/b"}
     when = datetime(2026, 11, 21, 15, 28, 29, tzinfo=UTC)
-    assert found["/dc/a"] == Found(f"{server.url}/dc/a", False, 5, f"{zlib.adler32(b'hello'):08x}", when)
-    assert found["/dc/sub"] == Found(f"{server.url}/dc/sub", True)
+    assert found["/dc/a"] == DirEntry(f"{server.url}/dc/a", False, 5, f"{zlib.adler32(b'hello'):08x}", when)
+    assert found["/dc/sub"] == DirEntry(f"{server.url}/dc/sub", True)
     assert found["/dc/sub/deep/b"].bytes == 0
 
 
@@ -102,7 +102,7 @@ def test_what_was_not_found_has_no_value(server, storage):
     wrong = "<D:getcontentlength>-1</D:getcontentlength><D:getlastmodified>never</D:getlastmodified>"
     server.tricks["PROPFIND"] = rows(row("/dc", FOLDER), odd, row("/dc/b", wrong))
     found = list(storage.list(f"{server.url}/dc"))
-    assert found == [Found(f"{server.url}/dc/a", False), Found(f"{server.url}/dc/b", False)]
+    assert found == [DirEntry(f"{server.url}/dc/a", False), DirEntry(f"{server.url}/dc/b", False)]
 
 
 def test_a_checksum_is_read_as_owncloud_and_others_write_it(server, storage):

@@ -9,7 +9,7 @@ from types import SimpleNamespace as Bag
 import pytest
 
 from dc_inject.model.errors import Permanent, Temporary
-from dc_inject.storage import AnyStorage, Found, Look, Missing, Reach, Refused, WebDav, Xrootd
+from dc_inject.storage import AnyStorage, DirEntry, Look, Missing, Reach, Refused, WebDav, Xrootd
 from tests.storage.conftest import Opens
 from tests.storage.ours import FILE, JOB, copy, folder
 
@@ -95,9 +95,9 @@ def xrootd(files) -> Xrootd:
 def test_a_listing(xrootd, files):
     when = datetime(1970, 1, 1, 0, 1, tzinfo=UTC)
     assert list(xrootd.list("root://eos:1095//dc")) == [
-        Found("root://eos:1095//dc/a", False, 5, "", when),
-        Found("root://eos:1095//dc/sub", True, None, "", when),
-        Found("root://eos:1095//dc/sub/b", False, 7, "", when),
+        DirEntry("root://eos:1095//dc/a", False, 5, "", when),
+        DirEntry("root://eos:1095//dc/sub", True, None, "", when),
+        DirEntry("root://eos:1095//dc/sub/b", False, 7, "", when),
     ]
     assert files.address == "root://eos:1095"
     assert [found.url for found in xrootd.list("root://eos//dc", 1)] == ["root://eos//dc/a", "root://eos//dc/sub"]

@@ -173,8 +173,8 @@ class FtsBackend:
 
     def endpoints(self, rse: str) -> list[Endpoint]:
         """Return where a URL prefix is served."""
-        found = urls.parse(rse)
-        return [(found.host, found.port or urls.PORTS[found.scheme])]
+        parsed = urls.parse(rse)
+        return [(parsed.host, parsed.port or urls.PORTS[parsed.scheme])]
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, Queue]:
         """Tell what transfers wait on links, whoever submitted them."""
@@ -238,10 +238,10 @@ class FtsBackend:
     def _alike(self) -> bool:
         """Whether sources and destinations are opened by the same."""
         try:
-            one, other = self._credentials.access("source"), self._credentials.access("destination")
+            source, destination = self._credentials.access("source"), self._credentials.access("destination")
         except ServiceError:
             return False  # told by whoever uses them
-        return (one.token, one.certificate) == (other.token, other.certificate)
+        return (source.token, source.certificate) == (destination.token, destination.certificate)
 
 
 def _checked(endpoint: str) -> str:

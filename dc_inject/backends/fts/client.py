@@ -90,10 +90,10 @@ class _Delegator(Delegator):  # type: ignore[misc]  # fts3 has no types
         return None if until is None else until - datetime.now(UTC)
 
     def until(self, delegation_id: str | None = None) -> datetime | None:
-        told = self.get_info(delegation_id)
-        if not told:
+        info = self.get_info(delegation_id)
+        if not info:
             return None
-        return datetime.strptime(told["termination_time"], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
+        return datetime.strptime(info["termination_time"], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC)
 
 
 class Client:
@@ -120,14 +120,14 @@ class Client:
 
     def version(self) -> str:
         """Return the version of the server, or of its interface where it does not tell."""
-        told = self._context.get_endpoint_info()
-        number = told.get("core") if isinstance(told.get("core"), Mapping) else told["api"]
+        info = self._context.get_endpoint_info()
+        number = info.get("core") if isinstance(info.get("core"), Mapping) else info["api"]
         return scrub(".".join(str(number[part]) for part in ("major", "minor", "patch")))
 
     def whoami(self) -> Mapping[str, Any]:
         """Return what FTS knows of us."""
-        told: Mapping[str, Any] = json.loads(self._context.get("/whoami"))
-        return told
+        info: Mapping[str, Any] = json.loads(self._context.get("/whoami"))
+        return info
 
     def get(self, path: str) -> Any:  # noqa: ANN401  JSON
         """Return what is told at a path."""

@@ -51,9 +51,9 @@ class Me(NamedTuple):
     vo: str
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Me:
+    def of(cls, answer: Mapping[str, Any]) -> Me:
         """Read what FTS tells of us."""
-        return cls(scrub(str(told.get("user_dn") or "")), scrub(str((told.get("vos") or [""])[0])))
+        return cls(scrub(str(answer.get("user_dn") or "")), scrub(str((answer.get("vos") or [""])[0])))
 
     def __str__(self) -> str:
         return f"{self.account} of {self.vo or 'no VO'}"

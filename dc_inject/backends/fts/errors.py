@@ -54,18 +54,18 @@ class Notes:
     """What was answered to the last request of a thread: FTS's client tells too little of it."""
 
     status: int = 0  # 0: no answer
-    said: str = ""
+    reason: str = ""
     unknown: bool = False  # FTS itself says that it has no such thing; a 404 may come from whoever is before it
     requests: int = 0  # since the beginning
 
     def begin(self) -> None:
         """Forget the last answer."""
-        self.status, self.said, self.unknown = 0, "", False
+        self.status, self.reason, self.unknown = 0, "", False
 
     def answered(self, status: int, body: str) -> None:
         """Keep the status, and what an error says."""
         self.status = status
-        self.said = _message(body[:_SAID]) if status >= 400 else ""
+        self.reason = _message(body[:_SAID]) if status >= 400 else ""
         self.unknown = status == 404 and _is_of_fts(body[:_SAID])
 
 
@@ -83,18 +83,18 @@ def translate(
     """
     if isinstance(error, ServiceError):
         return error
-    ours = next((one for one in _chain(error) if isinstance(one, TransportError)), None)
+    ours = next((cause for cause in _chain(error) if isinstance(cause, TransportError)), None)
     if ours is not None and ours.repaired_by_a_person:
         return ours.meant()
     if ours is not None:
         return Slow(str(ours), lost=writes)  # a smaller question may have a smaller answer
-    network = next((one for one in _chain(error) if isinstance(one, requests.RequestException)), None)
+    network = next((cause for cause in _chain(error) if isinstance(cause, requests.RequestException)), None)
     if network is not None:
         return _of_network(network, scrub, writes=writes)
     if notes.status >= 400:
-        return _of_status(notes.status, scrub(notes.said), writes=writes)
+        return _of_status(notes.status, scrub(notes.reason), writes=writes)
     text = scrub(str(error)) or type(error).__name__
-    files = next((one for one in _chain(error) if isinstance(one, OSError)), None)
+    files = next((cause for cause in _chain(error) if isinstance(cause, OSError)), None)
     if files is not None and ("CA certificate bundle" in text or "CA certificate bundle" in str(files)):
         return NeedsOperator(f"the authorities' certificates cannot be read ({scrub(str(files))})", _TRUST)
     if notes.status:
@@ -113,14 +113,14 @@ def translate(
     return Temporary(f"unexpected {type(error).__name__}: {text}")
 
 
-def _of_status(status: int, said: str, *, writes: bool) -> ServiceError:
-    text = f"FTS answered {status}" + (f" ({said})" if said else "")
-    banned = _BANNED.search(said) if status == 403 else None
+def _of_status(status: int, reason: str, *, writes: bool) -> ServiceError:
+    text = f"FTS answered {status}" + (f" ({reason})" if reason else "")
+    banned = _BANNED.search(reason) if status == 403 else None
     if banned:
         return Banned(text, banned[1])
     if status == 419:
         return NeedsOperator(f"{text}: FTS has no delegated proxy of ours that lasts", _RENEW, hold=CREDENTIALS)
-    if status in {401, 402, 403} or (status == 400 and _OF_TOKENS.search(said)):
+    if status in {401, 402, 403} or (status == 400 and _OF_TOKENS.search(reason)):
         return NeedsOperator(text, _RENEW, hold=CREDENTIALS)
     if status in {413, 414}:
         return Permanent(f"{text}: the job is too large for it", "lower `jobs: {files: N}` in the menu")
@@ -162,9 +162,9 @@ def _words(error: BaseException) -> str:
     """Return the system's own words: those of the libraries hold whole URLs."""
     reason = error.args[0] if error.args else None
     inner = getattr(reason, "reason", None) or reason
-    for one in _chain(inner if isinstance(inner, BaseException) else error):
-        if isinstance(one, OSError) and not isinstance(one, requests.RequestException):
-            return one.strerror or str(one)
+    for cause in _chain(inner if isinstance(inner, BaseException) else error):
+        if isinstance(cause, OSError) and not isinstance(cause, requests.RequestException):
+            return cause.strerror or str(cause)
     return type(inner if isinstance(inner, BaseException) else error).__name__
 
 

@@ -44,18 +44,18 @@ class Folders:
         where = urls.normal(prefix)
         top = f"{where}/{naming.TOP}/{campaign}"
         try:
-            found = [one.url for one in self._storage.list(top) if one.folder]
+            folders = [entry.url for entry in self._storage.list(top) if entry.folder]
         except Missing:
-            found = []
+            folders = []
         except ServiceError as error:
             return error
         storage, levels = Trouble(), defaultdict[int, list[str]](list)
-        for url in found:
+        for url in folders:
             if naming.is_folder(where, url):
                 levels[url.count("/")].append(url)
         for depth in sorted(levels, reverse=True):
-            some = [deletion.CopyFolder(where, url, campaign) for url in levels[depth]]
-            for stood in self._workers.map(lambda folder: self._ask(folder, storage), some):
+            batch = [deletion.CopyFolder(where, url, campaign) for url in levels[depth]]
+            for stood in self._workers.map(lambda folder: self._ask(folder, storage), batch):
                 if stood is not None:
                     return stood  # those above it are not empty then
         return self._delete(deletion.CopyFolder(where, top, campaign))

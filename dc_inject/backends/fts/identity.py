@@ -38,8 +38,8 @@ def check(connection: Connection, service: str, until: datetime | None) -> Ident
     connection.renew()
     try:
         version = connection.call("version")
-        told: Mapping[str, Any] = connection.call("whoami")
-        me = _known(told)
+        answer: Mapping[str, Any] = connection.call("whoami")
+        me = _known(answer)
         connection.recognise(me)  # whether we may go on as somebody else is not said here, but by who asked
         connection.delegate()
     except NeedsOperator as error:
@@ -61,13 +61,13 @@ def check(connection: Connection, service: str, until: datetime | None) -> Ident
     )
 
 
-def _known(told: Mapping[str, Any]) -> Me:
+def _known(answer: Mapping[str, Any]) -> Me:
     """Return our name and VO as FTS has them; raises NeedsOperator if it does not know us or grants us nothing."""
-    me = Me.of(told)
+    me = Me.of(answer)
     if me.account in {"", _NOBODY} or not me.vo:
         message = "it does not know us, or no virtual organisation of ours"
         raise NeedsOperator(message, NO_VO, hold=CREDENTIALS)
-    level = told.get("level")
+    level = answer.get("level")
     if isinstance(level, Mapping) and level and not {"transfer", "*"} & set(level):
         raise NeedsOperator(
             f"{me.account} may not submit transfers", "ask FTS's operators for the right", hold=CREDENTIALS

@@ -12,7 +12,7 @@ from dc_inject.backends.fts.storage_breaker import Trouble
 from dc_inject.model import DatasetFilter, File, FileFilter, naming, units, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.planning import pool
-from dc_inject.storage import Found, Missing, Refused, Storage
+from dc_inject.storage import DirEntry, Missing, Refused, Storage
 from dc_inject.system.executor import Workers
 
 log = logging.getLogger(__name__)
@@ -44,14 +44,14 @@ class Inventory:
         Sizes that nobody told are asked of the storage; a file whose size cannot be found out is left out.
         """
         if files.listing is not None:
-            found: Iterator[File] = _listed(source, files.listing.files)
+            listed: Iterator[File] = _listed(source, files.listing.files)
         elif files.folder is not None:
-            found = self._folder(source, files.folder)
+            listed = self._folder(source, files.folder)
         elif files.datasets is not None:
-            found = self._datasets(source, files.datasets)
+            listed = self._datasets(source, files.datasets)
         else:
             raise Permanent(f"nothing says which files of {source} may be injected")
-        for item in self._sized(source, found):
+        for item in self._sized(source, listed):
             if pool.passes(item, source, files):
                 yield item
 
@@ -60,23 +60,23 @@ class Inventory:
         where = urls.join(source, folder) if folder else source
         ours = f"{source}/{naming.TOP}"
         try:
-            for found in self._walk(where, ours):
-                if not found.folder and not urls.is_below(ours, found.url):
-                    yield File(found.url, found.bytes or 0, f"adler32:{found.adler32}" if found.adler32 else "")
+            for entry in self._walk(where, ours):
+                if not entry.folder and not urls.is_below(ours, entry.url):
+                    yield File(entry.url, entry.bytes or 0, f"adler32:{entry.adler32}" if entry.adler32 else "")
         except ServiceError as error:
             raise _of_source(error) from error.__cause__
 
-    def _walk(self, where: str, ours: str) -> Iterator[Found]:
+    def _walk(self, where: str, ours: str) -> Iterator[DirEntry]:
         """List a folder with all below it, without going into the one that is ours, which may be large."""
         if urls.parent(ours) != where:
             yield from self.storage.list(where)
             return
-        for found in self.storage.list(where, depth=1):
-            if not found.folder:
-                yield found
-            elif found.url != ours:
+        for entry in self.storage.list(where, depth=1):
+            if not entry.folder:
+                yield entry
+            elif entry.url != ours:
                 with suppress(Missing):  # gone meanwhile
-                    yield from self.storage.list(found.url)
+                    yield from self.storage.list(entry.url)
 
     def _datasets(self, source: str, datasets: DatasetFilter) -> Iterator[File]:
         if self.replicas is None:
@@ -87,10 +87,10 @@ class Inventory:
         unknown: list[str] = []
         trouble, none = Trouble(), True
         left = iter(items)
-        while some := list(islice(left, _AT_ONCE)):
-            names = [item.name for item in some if not item.bytes]
+        while batch := list(islice(left, _AT_ONCE)):
+            names = [item.name for item in batch if not item.bytes]
             sizes = dict(zip(names, self.workers.map(lambda url: self._size(url, trouble), names), strict=True))
-            for item in some:
+            for item in batch:
                 if size := item.bytes or sizes[item.name]:
                     none = False
                     yield replace(item, bytes=size)

@@ -40,7 +40,7 @@ class Jobs:
             try:
                 outcomes.append(self._submit(injection))
             except ServiceError as error:
-                outcomes.append(Outcome(injection.key, error=_told(error, injection)))
+                outcomes.append(Outcome(injection.key, error=_held_by_source(error, injection)))
                 if isinstance(error, NeedsOperator) or self.connection.status in _SHARED:
                     unasked = _unasked(error)
                     outcomes += [Outcome(other.key, error=unasked) for other in injections[number + 1 :]]
@@ -63,21 +63,21 @@ class Jobs:
     def _adopt(self, injection: Injection) -> Outcome:
         """Take over the job of an earlier call; it is looked at, since a wrong id would be lost for good."""
         try:
-            known = self.id_of(injection)
-            self.connection.call("statuses", [known], files=False)
+            job_id = self.id_of(injection)
+            self.connection.call("statuses", [job_id], files=False)
         except ServiceError as error:
             message = f"FTS knows the key of this job, but does not tell of the job ({error.message})"
             raise Temporary(message, lost=True) from error
-        return Outcome(injection.key, known, adopted=True)
+        return Outcome(injection.key, job_id, adopted=True)
 
     def cancel(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Cancel what is not over; a job that is over, or unknown, is a success."""
         outcomes: list[Outcome] = []
-        for some in parts(entries, AT_ONCE):
+        for batch in parts(entries, AT_ONCE):
             try:
-                outcomes += self._cancel(some)
+                outcomes += self._cancel(batch)
             except ServiceError as error:
-                outcomes += [Outcome(entry.injection.key, error=error) for entry in some]
+                outcomes += [Outcome(entry.injection.key, error=error) for entry in batch]
         return outcomes
 
     def _cancel(self, entries: Sequence[Entry]) -> list[Outcome]:
@@ -88,10 +88,10 @@ class Jobs:
             if not (self.connection.unknown and len(ids) == 1):
                 raise
             rows = []
-        said = {row.get("job_id"): str(row.get("http_status") or "200") for row in rows}
+        codes = {row.get("job_id"): str(row.get("http_status") or "200") for row in rows}
         return [
-            Outcome(key, job, error=_refused(job, said[job]) if said.get(job, "200")[:3] >= "400" else None)
-            if said.get(job, "404")[:3] != "404"
+            Outcome(key, job, error=_refused(job, codes[job]) if codes.get(job, "200")[:3] >= "400" else None)
+            if codes.get(job, "404")[:3] != "404"
             else Outcome(key, job)
             for key, job in ids.items()
         ]
@@ -112,7 +112,7 @@ def _unasked(error: ServiceError) -> ServiceError:
     return error if isinstance(error, NeedsOperator) else Temporary(error.message, error.hint)
 
 
-def _told(error: ServiceError, injection: Injection) -> ServiceError:
+def _held_by_source(error: ServiceError, injection: Injection) -> ServiceError:
     if isinstance(error, Banned) and error.storage == urls.host_key(injection.link.source):
         return Temporary(error.message, error.hint, hold="source-unavailable")
     return error

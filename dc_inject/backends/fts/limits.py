@@ -43,7 +43,7 @@ def limits(connection: Connection, links: Iterable[Link]) -> list[TransferLimit]
 
 def queues(connection: Connection, links: Iterable[Link]) -> dict[Link, Queue]:
     """Return the queues of links of which the optimizer tells anything; every link is a call."""
-    found = {}
+    queues = {}
     for link in links:
         ends = {"source_se": urls.host_key(link.source), "dest_se": urls.host_key(link.destination)}
         rows: Sequence[Row] = connection.call("get", f"/optimizer/evolution?{urlencode(ends)}")
@@ -54,8 +54,8 @@ def queues(connection: Connection, links: Iterable[Link]) -> dict[Link, Queue]:
             size = sum(sizes) / len(sizes) if sizes else 0.0
             active = now.get("actual_active", now["active"])
             waiting = int(_number(now["queue_size"]))
-            found[link] = Queue(waiting, int(_number(active)), rate, int(size), _at(now))
-    return found
+            queues[link] = Queue(waiting, int(_number(active)), rate, int(size), _at(now))
+    return queues
 
 
 def _lately(rows: Sequence[Row]) -> list[Row]:
@@ -89,11 +89,11 @@ def _rows(connection: Connection) -> Sequence[Row]:
 
 def _optimized(pairs: Sequence[Pair], rows: Mapping[Pair, int]) -> Iterator[TransferLimit]:
     for pair in pairs:
-        known = rows.get(pair)
+        optimized = rows.get(pair)
         yield (
             TransferLimit(*pair, LINK_LIMIT, "default")
-            if known is None
-            else TransferLimit(*pair, known, "optimizer")
+            if optimized is None
+            else TransferLimit(*pair, optimized, "optimizer")
         )
     for pair in _ends(pairs):
         yield TransferLimit(*pair, STORAGE_LIMIT, "default")
@@ -112,11 +112,11 @@ def _configured(
 def _ends(pairs: Sequence[Pair]) -> list[Pair]:
     """Return what stands for each storage as a source, and for each as a destination."""
     sources, destinations = {source for source, _ in pairs}, {destination for _, destination in pairs}
-    return [(source, "") for source in sorted(sources)] + [("", one) for one in sorted(destinations)]
+    return [(source, "") for source in sorted(sources)] + [("", storage) for storage in sorted(destinations)]
 
 
-def _limit(pair: Pair, known: int | None, usual: int) -> TransferLimit:
-    return TransferLimit(*pair, usual, "default") if known is None else TransferLimit(*pair, known, "config")
+def _limit(pair: Pair, limit: int | None, usual: int) -> TransferLimit:
+    return TransferLimit(*pair, usual, "default") if limit is None else TransferLimit(*pair, limit, "config")
 
 
 def _of_link(source: str, destination: str, links: Sequence[Row]) -> int | None:
@@ -129,7 +129,7 @@ def _of_link(source: str, destination: str, links: Sequence[Row]) -> int | None:
         and names[1] in {destination, _ANY}
         and row.get("max_active")
     ]
-    return int(min(fitting, key=lambda one: one[0])[1]) if fitting else None
+    return int(min(fitting, key=lambda fitting_row: fitting_row[0])[1]) if fitting else None
 
 
 def _of_storage(storage: str, direction: str, storages: Mapping[str, Row]) -> int | None:

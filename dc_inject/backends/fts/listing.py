@@ -45,38 +45,38 @@ class JobList:
         A job whose files are not named as ours is left out, whatever it says of itself. The link's source is the
         folder that all source files lie in: the prefix of the menu is that one, or one above it.
         """
-        told = self.connection.call("whoami")
-        mine = {"user_dn": str(told["user_dn"]), "vo_name": self.connection.vo()}
+        answer = self.connection.call("whoami")
+        mine = {"user_dn": str(answer["user_dn"]), "vo_name": self.connection.vo()}
         now = self.connection.now()
         hours = max(1, ceil((now - max(since or now - LONGEST, now - LONGEST)) / _HOUR))
         finished = mine | {"state_in": ",".join(sorted(OVER)), "time_window": str(hours)}
         jobs = {row["job_id"]: row for query in (finished, mine) for row in self._list(query)}
-        wanted = [row for row in jobs.values() if _said(row).get("campaign") == campaign]
-        for some in parts(wanted, AT_ONCE):
-            files = self._files([row["job_id"] for row in some])
-            for row in some:
-                found = self._found(row, files.get(row["job_id"], ()))
-                if found is not None:
-                    yield found
+        wanted = [row for row in jobs.values() if _metadata(row).get("campaign") == campaign]
+        for batch in parts(wanted, AT_ONCE):
+            files = self._files([row["job_id"] for row in batch])
+            for row in batch:
+                injection = self._injection(row, files.get(row["job_id"], ()))
+                if injection is not None:
+                    yield injection
 
     def _list(self, query: Mapping[str, str]) -> list[Row]:
         rows: list[Row] = self.connection.call("get", f"/jobs?{urlencode(query)}")
         return rows
 
     def _files(self, ids: Sequence[str]) -> dict[str, Sequence[Row]]:
-        told = self.connection.call("get", f"/jobs/{','.join(ids)}?files={','.join(_FIELDS)}")
-        rows = told if isinstance(told, list) else [told]
+        answer = self.connection.call("get", f"/jobs/{','.join(ids)}?files={','.join(_FIELDS)}")
+        rows = answer if isinstance(answer, list) else [answer]
         return {row["job_id"]: tuple(row.get("files") or ()) for row in rows}
 
-    def _found(self, row: Row, files: Sequence[Row]) -> FoundInjection | None:
+    def _injection(self, row: Row, files: Sequence[Row]) -> FoundInjection | None:
         """Return a job of ours; None when its files' names do not bear out what it says."""
-        said, job = _said(row), row["job_id"]
+        metadata, job = _metadata(row), row["job_id"]
         prefix = str(files[0]["dest_surl"]).rsplit("/", _DEPTH)[0] if files else ""
         copy = _common_copy(prefix, files)
         if copy is None:
-            log.warning("the job %s says that it is of %s, and its files do not", job, said["campaign"])
+            log.warning("the job %s says that it is of %s, and its files do not", job, metadata["campaign"])
             return None
-        if (copy.campaign, copy.key) != (said["campaign"], said.get("key")):
+        if (copy.campaign, copy.key) != (metadata["campaign"], metadata.get("key")):
             log.warning("the job %s and its files do not say the same of it", job)
             return None
         sources = tuple(urls.normal(str(file["source_surl"])) for file in files)
@@ -99,7 +99,7 @@ class JobList:
             expires_at=None,  # FTS ends nothing but what waits too long
             changed_at=_moment(row["job_finished"]) if row.get("job_finished") else None,
             sources=sources,
-            contact=scrub(str(said.get("contact") or "")),
+            contact=scrub(str(metadata.get("contact") or "")),
         )
 
 
@@ -112,15 +112,15 @@ def _common_copy(prefix: str, files: Sequence[Row]) -> Copy | None:
     return same.pop() if len(same) == 1 and numbered else None
 
 
-def _said(row: Row) -> dict[str, Any]:
+def _metadata(row: Row) -> dict[str, Any]:
     """Return what a job says of itself, nothing if it does not say that it is of ours."""
-    told = row.get("job_metadata")
-    if isinstance(told, str):
+    metadata = row.get("job_metadata")
+    if isinstance(metadata, str):
         try:
-            told = json.loads(told)
+            metadata = json.loads(metadata)
         except ValueError:
             return {}
-    return dict(told) if isinstance(told, Mapping) and told.get("dc_inject") == 1 else {}
+    return dict(metadata) if isinstance(metadata, Mapping) and metadata.get("dc_inject") == 1 else {}
 
 
 def _common_folder(sources: Sequence[str]) -> str:

@@ -38,20 +38,20 @@ class Observing:
     def observe(self, entries: Sequence[Entry]) -> list[Observation]:
         """Return one observation for each entry."""
         ids = {entry.injection.key: entry.external_id or self.jobs.id_of(entry.injection) for entry in entries}
-        known = self.rows.states(ids.values())
+        rows = self.rows.states(ids.values())
         told = {e.injection.key for e in entries if e.state is State.COMPLETE}  # their files are known
-        known |= self.rows.files(
+        rows |= self.rows.files(
             {
                 ids[entry.injection.key]: entry.injection.item.files
                 for entry in entries
                 if entry.injection.key not in told
-                and known[ids[entry.injection.key]].get("job_state") not in {None, *_WAITING}
+                and rows[ids[entry.injection.key]].get("job_state") not in {None, *_WAITING}
             }
         )
-        return [self._observation(entry, ids[entry.injection.key], known) for entry in entries]
+        return [self._observation(entry, ids[entry.injection.key], rows) for entry in entries]
 
-    def _observation(self, entry: Entry, job: str, known: Mapping[str, Row]) -> Observation:
-        key, row = entry.injection.key, known[job]
+    def _observation(self, entry: Entry, job: str, rows: Mapping[str, Row]) -> Observation:
+        key, row = entry.injection.key, rows[job]
         if _unknown(row):
             return self._note_missing(entry, job)
         if "job_state" not in row:
@@ -126,7 +126,7 @@ class Observing:
             reasons=reasons,
             unfit=_sources(file for file in failed if words[id(file)] in UNFIT),
             undone=_undone(item, files, missing) if over else (),
-            error=_said(failed, missing, item.files, self.connection.credentials.scrub),
+            error=_reasons(failed, missing, item.files, self.connection.credentials.scrub),
         )
 
 
@@ -150,22 +150,22 @@ def _sizes(files: Sequence[Row], item: Item) -> tuple[list[int], int | None]:
 
     Files without a size get an even share of what the others leave of the injection's bytes.
     """
-    told = [true_size(file) for file in files]
-    untold = told.count(0)
+    sizes = [true_size(file) for file in files]
+    untold = sizes.count(0)
     if not untold and len(files) == item.files:
-        return told, None if sum(told) == item.bytes else sum(told)
-    share = max(item.bytes - sum(told), 0) // untold if untold else 0
-    return [size or share for size in told], None
+        return sizes, None if sum(sizes) == item.bytes else sum(sizes)
+    share = max(item.bytes - sum(sizes), 0) // untold if untold else 0
+    return [size or share for size in sizes], None
 
 
 def _sources(files: Iterable[Row]) -> tuple[str, ...]:
-    found = set()
+    sources = set()
     for file in files:
         try:
-            found.add(urls.normal(str(file.get("source_surl") or "")))
+            sources.add(urls.normal(str(file.get("source_surl") or "")))
         except ValueError:
             continue  # FTS does not tell it
-    return tuple(sorted(found))
+    return tuple(sorted(sources))
 
 
 def _undone(item: Item, files: Sequence[Row], missing: int) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ def _undone(item: Item, files: Sequence[Row], missing: int) -> tuple[str, ...]:
     return tuple(sorted({member.name for member in members} - set(done)))
 
 
-def _said(failed: Sequence[Row], missing: int, files: int, scrub: Callable[[str], str]) -> str:
+def _reasons(failed: Sequence[Row], missing: int, files: int, scrub: Callable[[str], str]) -> str:
     """Return in words what did not arrive, with one reason as an example; empty when all is well."""
     words = []
     if failed:

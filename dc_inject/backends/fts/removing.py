@@ -68,11 +68,13 @@ class Removing:
         injection, now = entry.injection, self._clock.now()
         files = deletion.copies(injection)
         # A few first: a storage that hangs holds a few threads, and not all that others want.
-        some = (files[:GIVE_UP_AFTER], files[GIVE_UP_AFTER:])
-        told = [
-            told for part in some for told in self._workers.map(lambda file: self._delete(file, storage), part)
+        parts = (files[:GIVE_UP_AFTER], files[GIVE_UP_AFTER:])
+        results = [
+            result
+            for part in parts
+            for result in self._workers.map(lambda file: self._delete(file, storage), part)
         ]
-        errors = [error for error in told if error is not None]
+        errors = [error for error in results if error is not None]
         quiet_at = _quiet_at(entry, now)
         if not errors and quiet_at <= now:
             error = self._folders.of_job(injection)
@@ -112,10 +114,10 @@ class Removing:
         """Stream the files below a prefix whose whole path says that they are of this campaign."""
         where = urls.normal(prefix)
         try:
-            for found in self._storage.list(f"{where}/{naming.TOP}/{campaign}"):
-                copy = None if found.folder else naming.read_copy(where, found.url)
+            for entry in self._storage.list(f"{where}/{naming.TOP}/{campaign}"):
+                copy = None if entry.folder else naming.read_copy(where, entry.url)
                 if copy is not None and copy.campaign == campaign:
-                    yield Stray(found.url, copy, found.bytes or 0, found.modified)
+                    yield Stray(entry.url, copy, entry.bytes or 0, entry.modified)
         except Missing:
             return
 
@@ -127,10 +129,10 @@ class Removing:
         where, storage = urls.normal(prefix), Trouble()
         files = [deletion.CopiedFile(where, url, campaign) for url in dict.fromkeys(urls_)]
         errors = self._workers.map(lambda file: self._delete(file, storage), files)
-        told = [(file.url, error) for file, error in zip(files, errors, strict=True)]
-        for url in {urls.parent(url): url for url, error in told if error is None}.values():
+        results = [(file.url, error) for file, error in zip(files, errors, strict=True)]
+        for url in {urls.parent(url): url for url, error in results if error is None}.values():
             self._folders.of_file(url, where, campaign)
-        return told
+        return results
 
     def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
         """Delete what is empty of a campaign's folders below a prefix, when no job of it is left."""

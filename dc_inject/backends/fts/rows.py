@@ -36,19 +36,19 @@ class Rows:
 
     def states(self, ids: Iterable[str]) -> dict[str, Row]:
         """Return the rows of jobs without their files; raises ServiceError when one part is not answered."""
-        found: dict[str, Row] = {}
+        rows: dict[str, Row] = {}
         left, most = dict.fromkeys(ids, 1), AT_ONCE
         while left:
-            some = _first(left, most)
+            batch = _first(left, most)
             try:
-                found |= self._ask(some, files=False)
+                rows |= self._ask(batch, files=False)
             except ServiceError:
-                if self._connection.status not in _TOO_MUCH or len(some) == 1:
+                if self._connection.status not in _TOO_MUCH or len(batch) == 1:
                     raise
-                most = len(some) // 2
+                most = len(batch) // 2
                 continue
-            left = {job: 1 for job in left if job not in found}
-        return found
+            left = {job: 1 for job in left if job not in rows}
+        return rows
 
     def files(self, jobs: Mapping[str, int]) -> dict[str, Row]:
         """Return the rows of jobs with their files, given how many each has.
@@ -56,20 +56,20 @@ class Rows:
         A job whose files FTS cannot deliver gets an empty row, and so do all that are left when FTS is too slow.
         Raises ServiceError when nothing at all was answered, and for what a smaller question would not mend.
         """
-        found: dict[str, Row] = {}
+        rows: dict[str, Row] = {}
         left, slow, whole = dict(jobs), 0, True
         while left:
-            some = _first(left, self._most)
+            batch = _first(left, self._most)
             try:
-                found |= self._ask(some, files=True)
+                rows |= self._ask(batch, files=True)
             except ServiceError as error:
                 if not self._too_much(error):
                     raise
                 whole = False
                 slow += self._connection.status not in _TOO_MUCH
-                self._most = max(min(self._most, sum(left[job] for job in some) // 2), 1)
-                untold = list(left) if slow >= SLOW_AT_MOST else some if len(some) == 1 else []
-                if untold and not any(found.values()) and len(untold) == len(left):
+                self._most = max(min(self._most, sum(left[job] for job in batch) // 2), 1)
+                untold = list(left) if slow >= SLOW_AT_MOST else batch if len(batch) == 1 else []
+                if untold and not any(rows.values()) and len(untold) == len(left):
                     raise
                 if untold:
                     log.warning(
@@ -77,11 +77,11 @@ class Rows:
                         units.counted(len(untold), "jobs"),
                         error.message,
                     )
-                found |= {job: {} for job in untold}
-            left = {job: files for job, files in left.items() if job not in found}
+                rows |= {job: {} for job in untold}
+            left = {job: files for job, files in left.items() if job not in rows}
         if whole:
             self._most = min(self._most + max(self._most // 10, 1), FILES_AT_ONCE)
-        return found
+        return rows
 
     def _too_much(self, error: ServiceError) -> bool:
         return isinstance(error, Slow) or self._connection.status in _TOO_MUCH | _GAVE_UP
@@ -101,17 +101,17 @@ def true_size(file: Row) -> int:
 
     FTS copies a file whatever was listed, and tells its own number once it has read the source: 0 until then.
     """
-    listed, found = count(file.get("user_filesize")), count(file.get("filesize"))
-    return found if 0 < found <= max(LARGEST_FILE, listed) else listed
+    listed, measured = count(file.get("user_filesize")), count(file.get("filesize"))
+    return measured if 0 < measured <= max(LARGEST_FILE, listed) else listed
 
 
 def _first(jobs: Mapping[str, int], most: int) -> list[str]:
     """Return the first jobs that have at most so many files together, but one at least, and no more than fit."""
-    some: list[str] = []
+    batch: list[str] = []
     files = 0
     for job, number in jobs.items():
         files += number
-        if some and (files > most or len(some) == AT_ONCE):
+        if batch and (files > most or len(batch) == AT_ONCE):
             break
-        some.append(job)
-    return some
+        batch.append(job)
+    return batch

@@ -46,10 +46,10 @@ class Sites:
             self._kept = {name: kept for name, kept in self._kept.items() if now - kept[0] < _fresh(kept[1])}
             facts = {name: self._kept[name][1] for name in names if name in self._kept}
         asked = [name for name in names if name not in facts]
-        for name, told in zip(asked, self._workers.map(self._ask, asked), strict=True):
-            facts[name] = told
+        for name, fact in zip(asked, self._workers.map(self._ask, asked), strict=True):
+            facts[name] = fact
             with self._lock:
-                self._kept[name] = self._clock.now(), told
+                self._kept[name] = self._clock.now(), fact
         return {name: facts[name] for name in names}
 
     def _ask(self, prefix: str) -> RseFacts:
@@ -77,7 +77,7 @@ class Sites:
 
     def _say(self, prefix: str, *answers: _Answer) -> None:
         """Say what is wrong with a storage when that begins, changes and ends, and not each time it is asked."""
-        wrong = "; ".join(dict.fromkeys(one.message for one in answers if isinstance(one, ServiceError)))
+        wrong = "; ".join(dict.fromkeys(answer.message for answer in answers if isinstance(answer, ServiceError)))
         with self._lock:
             before = self._said.pop(prefix, "")
             if wrong:

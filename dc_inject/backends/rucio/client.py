@@ -56,14 +56,14 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         """Read a stream by bounded lines; one answer of the client's own is read in pieces of 512 bytes."""
         if transport.is_lines(response):
             return (parse_response(line) for line in transport.lines(response) if line)
-        found: Iterator[Any] = super()._load_json_data(response)
-        return found
+        documents: Iterator[Any] = super()._load_json_data(response)
+        return documents
 
     def _get_creds(self, creds: dict[str, Any] | None) -> dict[str, Any]:
-        found: dict[str, Any] = super()._get_creds(creds)
-        self._notes.met(str(found.get("password") or ""))
-        token_safety.check_found(found.get("client_proxy"))
-        return found
+        stored: dict[str, Any] = super()._get_creds(creds)
+        self._notes.met(str(stored.get("password") or ""))
+        token_safety.check_found(stored.get("client_proxy"))
+        return stored
 
     def _BaseClient__read_token(self) -> bool:  # noqa: N802  overrides a private method of the client
         """Take no token that somebody else has put where the client looks by itself."""

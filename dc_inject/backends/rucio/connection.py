@@ -123,10 +123,10 @@ class Connection(Calling[Notes]):
     def kept(self, name: tuple[str, ...], age: timedelta, read: Callable[[], T]) -> T:
         """Return what `read` gave at most `age` ago; it is asked again when that is older."""
         with self._lock:
-            known = self._kept.get(name)
+            kept = self._kept.get(name)
         now = self._clock.now()
-        if known is not None and now - known[0] < age:
-            return known[1]  # type: ignore[no-any-return]  # the same name always has the same reader
+        if kept is not None and now - kept[0] < age:
+            return kept[1]  # type: ignore[no-any-return]  # the same name always has the same reader
         value = read()
         with self._lock:
             self._kept[name] = now, value
@@ -165,7 +165,7 @@ class Connection(Calling[Notes]):
 
     def unencrypted(self) -> list[str]:
         """Return the servers on other machines that would be spoken to without TLS, as far as can be told."""
-        found = set()
+        servers = set()
         for key in ("rucio_host", "auth_host"):
             try:
                 refuse_odd_configuration()
@@ -174,8 +174,8 @@ class Connection(Calling[Notes]):
             except Exception:  # noqa: BLE001, S112  whatever is wrong with it is told where it is used
                 continue
             if url.scheme == "http" and host and not urls.is_loopback(host):
-                found.add(scrub(f"http://{host}{port}"))
-        return sorted(found)
+                servers.add(scrub(f"http://{host}{port}"))
+        return sorted(servers)
 
     @contextmanager
     def _translated(self, method: str, *, writes: bool) -> Iterator[Any]:

@@ -53,7 +53,7 @@ def metadata(connection: Connection, dids: Iterable[Did]) -> Iterator[Row]:
     """Give Rucio's own metadata of DIDs; one that does not exist has no row."""
     return bulk(
         dids,
-        lambda some: connection.call("get_metadata_bulk", [did.row() for did in some], plugin=METADATA_PLUGIN),
+        lambda batch: connection.call("get_metadata_bulk", [did.row() for did in batch], plugin=METADATA_PLUGIN),
     )
 
 
@@ -75,16 +75,16 @@ def _halved(dids: Sequence[Did], read: Callable[[Sequence[Did]], list[Row]]) -> 
     suspects: list[Permanent] = []  # errors of single names that may be the server's
     parts = [dids]
     while parts:
-        some = parts.pop()
+        batch = parts.pop()
         try:
-            rows += read(some)
+            rows += read(batch)
             answered = True
         except Permanent as error:
             if not _refuses_a_name(error):
                 raise
-            if len(some) > 1:
-                middle = len(some) // 2
-                parts += [some[middle:], some[:middle]]
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                parts += [batch[middle:], batch[:middle]]
             elif not isinstance(error.__cause__, InvalidObject):
                 suspects.append(error)
         if suspects and not answered and (not parts or len(suspects) == SUSPECTS):

@@ -42,7 +42,7 @@ class RuleEnding:
         try:
             locks = self._locks(entries)
         except ServiceError as error:
-            return [Outcome(entry.injection.key, error=_told(error)) for entry in entries]
+            return [Outcome(entry.injection.key, error=_refusal(error)) for entry in entries]
         for number, entry in enumerate(entries):
             try:
                 outcomes.append(Outcome(entry.injection.key, self._end(entry, locks)))
@@ -50,7 +50,7 @@ class RuleEnding:
                 log.warning("%s", error.message)
                 outcomes.append(Outcome(entry.injection.key, error=error))
             except ServiceError as error:
-                failed = _told(error)
+                failed = _refusal(error)
                 outcomes += [Outcome(other.injection.key, error=failed) for other in entries[number:]]
                 break
         return outcomes
@@ -73,20 +73,20 @@ class RuleEnding:
 
     def _locks(self, entries: Sequence[Entry]) -> dict[str, ObservedRule]:
         """Return what the locks of datasets tell of the rules of entries, by rule."""
-        known = {entry.external_id: entry for entry in entries if entry.external_id}
-        dids = [Did.of_item(entry.injection.item.id) for entry in known.values()]
+        by_id = {entry.external_id: entry for entry in entries if entry.external_id}
+        dids = [Did.of_item(entry.injection.item.id) for entry in by_id.values()]
         rows = locks_of(self.connection, dids) if dids else []
         return {
             rule: ObservedRule(rule, str(row["account"]), str(Did.of(row)), str(row["rse"]))
             for row in rows
-            if (rule := str(row["rule_id"])) in known
+            if (rule := str(row["rule_id"])) in by_id
         }
 
     def _seen(self, rule: str, entry: Entry) -> ObservedRule:
         """Return what a rule tells of itself; one that is of nobody we know has a key that is none."""
         row: Row = self.connection.call("get_replication_rule", rule)
-        found = read(row, entry.injection.link.through)
-        key = found.key if found is not None else ""
+        ours = read(row, entry.injection.link.through)
+        key = ours.key if ours is not None else ""
         return ObservedRule(str(row["id"]), str(row["account"]), str(Did.of(row)), str(row["rse_expression"]), key)
 
     def _has_gone(self, rule: str, error: ServiceError) -> bool:
@@ -104,15 +104,15 @@ class RuleEnding:
 
     def _rule_of(self, entry: Entry) -> str:
         """Look for the rule of an entry in doubt."""
-        found, _ = self.rules.find(entry.injection.item.id, entry.injection.link.destination)
-        return found.external_id if found is not None and found.key == entry.injection.key else ""
+        rule, _ = self.rules.find(entry.injection.item.id, entry.injection.link.destination)
+        return rule.external_id if rule is not None and rule.key == entry.injection.key else ""
 
 
 def _is_gone(error: ServiceError) -> bool:
     return isinstance(error.__cause__, RuleNotFound)
 
 
-def _told(error: ServiceError) -> ServiceError:
+def _refusal(error: ServiceError) -> ServiceError:
     if isinstance(error.__cause__, AccessDenied):
         return Permanent("the account may not end rules", _NO_RIGHT)
     return error

@@ -54,13 +54,13 @@ class Facts:
         That list carries availability as it is now; an expression such as availability_write=True would be
         answered from a cache of the server, up to 10 minutes old.
         """
-        known = self._connection.kept(("rses",), _SHORT, self._rses)
+        rses = self._connection.kept(("rses",), _SHORT, self._rses)
         shared = _Signals()
         quotas = shared.read("quota_left", lambda: self._connection.kept(("quotas",), _SHORT, self._quotas))
         return {
-            name: self._facts(name, known[name], quotas, shared)
-            if name in known
-            else RseFacts(name, exists=False, near=scrub("".join(units.nearest(name, known))))
+            name: self._facts(name, rses[name], quotas, shared)
+            if name in rses
+            else RseFacts(name, exists=False, near=scrub("".join(units.nearest(name, rses))))
             for name in sorted(set(names))
         }
 
@@ -92,13 +92,13 @@ class Facts:
     def _free(self, name: str) -> int:
         """Return the free space as the storage itself reports it."""
         rows = self._connection.call("get_rse_usage", name)
-        told = next((row for row in rows if row["source"] == "storage" and row["free"] is not None), None)
-        if told is None:
+        usage = next((row for row in rows if row["source"] == "storage" and row["free"] is not None), None)
+        if usage is None:
             raise Permanent("no report of the storage's free space")
-        updated = utc(told["updated_at"])
+        updated = utc(usage["updated_at"])
         if updated is not None and self._connection.now() - updated > _OLD:
             raise Permanent(f"the storage's last report of its free space is of {updated:%Y-%m-%dT%H:%MZ}")
-        return count(told["free"])
+        return count(usage["free"])
 
     def _quotas(self) -> Mapping[str, float]:
         """Return bytes left by RSE; what is not named has no limit set, which for Rucio is nothing left."""

@@ -45,16 +45,16 @@ def find_sets(connection: Connection, scope: str, before: str = "", name: str = 
     """Return the sets in a scope, sorted; `name` is that of one."""
     if name and not samples.is_name(name):
         return []
-    found: dict[FileSet, FoundSet] = {}
+    sets: dict[FileSet, FoundSet] = {}
     pattern = f"{before}{MARK}.{f'{name}.' if name else ''}*"
     for dataset in sorted(map(str, connection.call("list_dids", scope, [{"name": pattern}], did_type="dataset"))):
         made = samples.from_dataset(dataset, before)
         if made is not None:
-            found.setdefault(made, FoundSet(made, scope)).datasets.append(dataset)
-    for found_set in found.values():
+            sets.setdefault(made, FoundSet(made, scope)).datasets.append(dataset)
+    for found_set in sets.values():
         _keepers(connection, found_set)
         _amounts(connection, found_set)
-    return [found[key] for key in sorted(found)]
+    return [sets[key] for key in sorted(sets)]
 
 
 def erase(connection: Connection, found_set: FoundSet) -> None:
@@ -76,12 +76,14 @@ def erase(connection: Connection, found_set: FoundSet) -> None:
 
 def sweep(connection: Connection, storage: Storage, found_set: FoundSet, rse: str) -> int:
     """Delete the files that an interrupted making left at an RSE without a replica; return how many there were."""
-    known = {
+    registered = {
         found_set.set.number_of(str(row["name"]))
         for dataset in found_set.datasets
         for row in connection.call("list_files", found_set.scope, dataset)
     }
-    names = [found_set.set.file(number) for number in range(1, found_set.set.files + 1) if number not in known]
+    names = [
+        found_set.set.file(number) for number in range(1, found_set.set.files + 1) if number not in registered
+    ]
     if not names:
         return 0
     try:

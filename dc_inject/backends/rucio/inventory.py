@@ -70,17 +70,17 @@ def complete(replica: Row) -> bool:
 def members_of(connection: Connection, containers: Iterable[Did], named: Iterable[Did]) -> frozenset[str]:
     """Return the datasets in containers, and those named; a container among the latter counts as one."""
     kinds = {Did.of(row): row["did_type"] for row in metadata(connection, named)}
-    found = {str(did) for did, kind in kinds.items() if kind == "DATASET"}
+    datasets = {str(did) for did, kind in kinds.items() if kind == "DATASET"}
     level = {*containers, *(did for did, kind in kinds.items() if kind == "CONTAINER")}
     seen: set[Did] = set()
     for _ in range(_DEEPEST):
         seen |= level
         children = [row for did in sorted(level) for row in _content(connection, did)]
-        found |= {str(Did.of(row)) for row in children if row["type"] == "DATASET"}
+        datasets |= {str(Did.of(row)) for row in children if row["type"] == "DATASET"}
         level = {Did.of(row) for row in children if row["type"] == "CONTAINER"} - seen
         if not level:
             break
-    return frozenset(found)
+    return frozenset(datasets)
 
 
 def _content(connection: Connection, container: Did) -> list[Row]:

@@ -58,14 +58,16 @@ class Observing:
                 # A complete rule has a lock. The answer tells of others of its dataset, so it is no lost one.
                 seen[entry.injection.key] = _gone(entry)
             else:
-                one = _untold(entry) if failures == GIVE_UP_AFTER else self._one(entry, lock, exact=exact)
-                failures = 0 if one.status is not Status.UNKNOWN else min(failures + 1, GIVE_UP_AFTER)
-                seen[entry.injection.key] = one
+                observation = (
+                    _untold(entry) if failures == GIVE_UP_AFTER else self._look_at(entry, lock, exact=exact)
+                )
+                failures = 0 if observation.status is not Status.UNKNOWN else min(failures + 1, GIVE_UP_AFTER)
+                seen[entry.injection.key] = observation
         seen |= {entry.injection.key: _glance(entry, locks) for entry in moving}
         seen |= self._progress(self._to_look_at(moving, locks))
         return [seen[entry.injection.key] for entry in entries]
 
-    def _one(self, entry: Entry, lock: Row | None, *, exact: bool) -> Observation:
+    def _look_at(self, entry: Entry, lock: Row | None, *, exact: bool) -> Observation:
         """Look at one entry; trouble with it is no trouble of the others, unless nothing works at all."""
         try:
             if not entry.external_id:
@@ -89,7 +91,7 @@ class Observing:
             stuck = locks[entry.external_id]["state"] == "STUCK"
             if (stuck or age >= entry.injection.cycle.length) and 2 * (now - last) >= age:
                 due.append((last, entry))
-        due.sort(key=lambda one: one[0])
+        due.sort(key=lambda looked: looked[0])
         return [entry for _, entry in due[: min(self.estimates, -(-len(moving) // _ONE_IN))]]
 
     def _progress(self, entries: Sequence[Entry]) -> dict[str, Observation]:
@@ -108,10 +110,10 @@ class Observing:
 
     def _in_doubt(self, entry: Entry) -> Observation:
         """Look for the rule of a call whose answer was lost."""
-        found, _ = self.rules.find(entry.injection.item.id, entry.injection.link.destination)
-        if found is None or found.key != entry.injection.key:
+        rule, _ = self.rules.find(entry.injection.item.id, entry.injection.link.destination)
+        if rule is None or rule.key != entry.injection.key:
             return Observation(entry.injection.key, Status.ABSENT)
-        return self._closely(replace(entry, external_id=found.external_id), exact=False)
+        return self._closely(replace(entry, external_id=rule.external_id), exact=False)
 
     def _closely(self, entry: Entry, *, exact: bool) -> Observation:
         """Look at one rule; `exact` adds up the bytes of its locks."""
@@ -123,15 +125,15 @@ class Observing:
             raise
         done, stuck = count(row["locks_ok_cnt"]), count(row["locks_stuck_cnt"])
         files = done + stuck + count(row["locks_replicating_cnt"])
-        told = status(row)
+        state = status(row)
         size = entry.injection.item.bytes
-        certain = told is Status.COMPLETE
+        certain = state is Status.COMPLETE
         moved = size if certain else size * done // files if files else 0
         if exact and not certain:
             moved, certain = self._bytes_done(entry), True
         return Observation(
             entry.injection.key,
-            told,
+            state,
             entry.external_id,
             files_done=done,
             files_stuck=stuck,

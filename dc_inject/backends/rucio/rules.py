@@ -38,10 +38,10 @@ _STATUS = {
 
 def read(row: Row, service: str) -> FoundInjection | None:
     """Return a rule of ours; None when its comment says that it is not."""
-    said = naming.read_comment(row["comments"])
-    if said is None:
+    parts = naming.read_comment(row["comments"])
+    if parts is None:
         return None
-    campaign, scenario, cycle = said
+    campaign, scenario, cycle = parts
     source = row["source_replica_expression"]
     link = Link(name(source) if source else "", name(row["rse_expression"]), service)
     item = _item(row)
@@ -112,9 +112,9 @@ class Rules:
         if since is not None:
             filters["created_after"] = since.strftime(_DATE)
         for row in self._connection.stream("list_replication_rules", filters):
-            found = read(row, self._service)
-            if found is not None and campaign in {None, found.campaign}:
-                yield found
+            rule = read(row, self._service)
+            if rule is not None and campaign in {None, rule.campaign}:
+                yield rule
 
     def find(self, item: ItemId, destination: str) -> tuple[FoundInjection | None, int]:
         """Return our rule for a dataset and destination, and how many rules our account has for the two."""
@@ -126,7 +126,7 @@ class Rules:
             "rse_expression": destination,
         }
         rows = self._connection.call("list_replication_rules", filters)
-        return next((found for row in rows if (found := read(row, self._service))), None), len(rows)
+        return next((rule for row in rows if (rule := read(row, self._service))), None), len(rows)
 
     # ------------------------------------------------------------------ make
 
@@ -151,13 +151,13 @@ class Rules:
                 else:
                     outcomes[injection.key] = Outcome(injection.key, error=refused)
             except ServiceError as error:
-                told = error
+                failure = error
                 if isinstance(error, Temporary):
                     # If it was made after all, so much the better: what counts is the rule, never asked for.
-                    told = Temporary(error.message, error.hint, hold=error.hold)
+                    failure = Temporary(error.message, error.hint, hold=error.hold)
                 if isinstance(error, NoSlices) or not isinstance(error, TryOtherItem | Permanent):
-                    refused = told
-                outcomes[injection.key] = Outcome(injection.key, error=told)
+                    refused = failure
+                outcomes[injection.key] = Outcome(injection.key, error=failure)
         return outcomes
 
     def _batches(self, injections: Sequence[Injection]) -> Iterator[list[Injection]]:
@@ -165,9 +165,9 @@ class Rules:
         alike: dict[tuple[object, ...], list[Injection]] = defaultdict(list)
         for injection in injections:
             alike[tuple(sorted(_call(injection).items()))].append(injection)
-        for some in alike.values():
+        for together in alike.values():
             batch: list[Injection] = []
-            for injection in some:
+            for injection in together:
                 files = sum(other.item.files for other in batch) + injection.item.files
                 if batch and (files > self._batch_files or len(batch) == self._batch_rules):
                     yield batch
@@ -221,14 +221,14 @@ class Rules:
         """Tell whose rule is in the way: that of an earlier call of ours is adopted."""
         item, destination = injection.item.name, injection.link.destination
         try:
-            found, count = self.find(injection.item.id, destination)
+            rule, count = self.find(injection.item.id, destination)
         except ServiceError as error:
             # It may be the one that an earlier call has made, so it is in doubt until somebody has looked.
             return Outcome(injection.key, error=Temporary(error.message, error.hint, lost=True))
-        if found is not None and found.key == injection.key:
-            return Outcome(injection.key, found.external_id, adopted=True)
-        if found is not None:
-            why = f"an earlier rule of ours ({found.campaign}, {found.cycle:%Y-%m-%dT%H:%MZ}) is still resident"
+        if rule is not None and rule.key == injection.key:
+            return Outcome(injection.key, rule.external_id, adopted=True)
+        if rule is not None:
+            why = f"an earlier rule of ours ({rule.campaign}, {rule.cycle:%Y-%m-%dT%H:%MZ}) is still resident"
         elif count:
             why = "the account has another rule for this dataset and destination"
         else:

@@ -104,20 +104,20 @@ class RucioSet:
 
         Raises UsageError for a set of this name with other files or at another RSE, and where there is no room.
         """
-        known = self.prospect()
+        prospect = self.prospect()
         self._no_other_set()
         numbers: set[int] = set()
         self._unready = []
-        for dataset, some in self._set.datasets.items():
+        for dataset, numbered in self._set.datasets.items():
             did = Did(self._scope, dataset)
             there = self._there(did)
             numbers |= there or set()
-            if there is None or len(there) < len(some):
+            if there is None or len(there) < len(numbered):
                 self._unready.append(did)
         waiting = [number for number in range(1, self._set.files + 1) if number not in numbers]
-        self._enough(known, len(waiting) * self._set.bytes)
+        self._enough(prospect, len(waiting) * self._set.bytes)
         self._urls = dict(
-            places(self._connection, known.write_endpoint, self._scope, [*map(self._set.file, waiting)])
+            places(self._connection, prospect.write_endpoint, self._scope, [*map(self._set.file, waiting)])
         )
         self._kept_any = bool(numbers)
         return waiting
@@ -172,9 +172,9 @@ class RucioSet:
         """The datasets, as a menu names them."""
         return [str(Did(self._scope, dataset)) for dataset in self._set.datasets]
 
-    def _begin(self, known: Prospect, did: Did) -> None:
-        own = ", ".join(known.scopes) or "none"
-        hint = f"take --scope with one that {known.account} owns ({own}), or ask Rucio's administrators for one"
+    def _begin(self, prospect: Prospect, did: Did) -> None:
+        own = ", ".join(prospect.scopes) or "none"
+        hint = f"take --scope with one that {prospect.account} owns ({own}), or ask Rucio's administrators for one"
         seconds = None if self._lifetime is None else round(self._lifetime.total_seconds())
         with self._ask_for(f"make datasets in the scope {did.scope}", hint):
             try:
@@ -183,7 +183,9 @@ class RucioSet:
                 if isinstance(error.__cause__, InvalidObject):
                     raise Permanent(f"Rucio's schema refuses the name {did} ({error.message})", _NAMES) from error
                 raise
-        quota = f"ask for quota of {known.account} at {self._rse}: {units.format_size(self._set.total)} are needed"
+        quota = (
+            f"ask for quota of {prospect.account} at {self._rse}: {units.format_size(self._set.total)} are needed"
+        )
         with self._ask_for(f"make a rule at {self._rse}", quota):
             self._unless(
                 DuplicateRule,
@@ -216,15 +218,15 @@ class RucioSet:
                     "take another name: copies of it are made by rules",
                 )
 
-    def _enough(self, known: Prospect, needed: int) -> None:
-        if known.quota_left is not None and needed and known.quota_left < needed:
+    def _enough(self, prospect: Prospect, needed: int) -> None:
+        if prospect.quota_left is not None and needed and prospect.quota_left < needed:
             raise UsageError(
-                f"{known.account} has {units.format_size(known.quota_left)} of quota left at {self._rse}, "
+                f"{prospect.account} has {units.format_size(prospect.quota_left)} of quota left at {self._rse}, "
                 f"and {units.format_size(needed)} are needed",
                 f"ask {self._rse}'s people or Rucio's administrators for quota, or make fewer or smaller files",
             )
-        if known.free is not None and known.free < needed:
-            free, wanted = units.format_size(known.free), units.format_size(needed)
+        if prospect.free is not None and prospect.free < needed:
+            free, wanted = units.format_size(prospect.free), units.format_size(needed)
             raise UsageError(
                 f"{self._rse} has {free} free, and {wanted} are needed",
                 "make fewer or smaller files, or take another RSE",
@@ -259,8 +261,8 @@ class RucioSet:
     def _did(self, number: int) -> Did:
         return Did(self._scope, self._set.file(number))
 
-    def _file(self, number: int, one: Written) -> Row:
-        return {**self._did(number).row(), "bytes": one.bytes, "adler32": one.adler32, "state": "A"}
+    def _file(self, number: int, file: Written) -> Row:
+        return {**self._did(number).row(), "bytes": file.bytes, "adler32": file.adler32, "state": "A"}
 
     def _unless(self, there: type[Exception], method: str, *args: object, **kwargs: object) -> None:
         try:
@@ -284,12 +286,12 @@ class RucioSet:
         raise AssertionError("one of the tries returns or raises")
 
     @contextmanager
-    def _ask_for(self, what: str, hint: str) -> Iterator[None]:
+    def _ask_for(self, action: str, hint: str) -> Iterator[None]:
         """Say of a refusal what was refused, and what to ask whom for."""
         try:
             yield
         except ServiceError as error:
             if isinstance(error.__cause__, AccessDenied | ScopeNotFound | InsufficientAccountLimit):
                 account = account_of(self._connection)
-                raise Permanent(f"Rucio does not let {account} {what} ({error.message})", hint) from error
+                raise Permanent(f"Rucio does not let {account} {action} ({error.message})", hint) from error
             raise

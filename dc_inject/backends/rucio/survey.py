@@ -65,31 +65,31 @@ def surveyed(connection: Connection, pairs: Iterable[Pair]) -> Survey:
     workers = Workers(THREADS, "survey")
 
     def ask(signal: str, subjects: list[T], read: Callable[[T], int | Protocols | None]) -> dict[T, object]:
-        answers = dict(zip(subjects, workers.map(lambda one: _tried(read, one), subjects), strict=True))
+        answers = dict(zip(subjects, workers.map(lambda subject: _tried(read, subject), subjects), strict=True))
         errors = [answer for answer in answers.values() if isinstance(answer, ServiceError)]
         fatal = next((error for error in errors if isinstance(error, NeedsOperator)), None)
         if fatal is not None:
             raise fatal
         if errors:
             missing[signal] = f"{errors[0].message} ({len(errors)} of {len(subjects)})"
-        return {one: answer for one, answer in answers.items() if not isinstance(answer, ServiceError)}
+        return {subject: answer for subject, answer in answers.items() if not isinstance(answer, ServiceError)}
 
     protocols = ask("protocols", rses, lambda rse: _protocols(connection, rse))
     expired = ask("expired", rses, lambda rse: _expired(connection, rse))
     distances = ask("distances", links, lambda pair: _distance(connection, pair))
     return Survey(
-        {rse: told for rse, told in protocols.items() if isinstance(told, Protocols)},
-        {rse: told for rse, told in expired.items() if isinstance(told, int)},
-        {pair: told if isinstance(told, int) else None for pair, told in distances.items()},
+        {rse: answer for rse, answer in protocols.items() if isinstance(answer, Protocols)},
+        {rse: answer for rse, answer in expired.items() if isinstance(answer, int)},
+        {pair: answer if isinstance(answer, int) else None for pair, answer in distances.items()},
         activities(),
         missing,
     )
 
 
-def _tried(read: Callable[[T], object], one: T) -> object:
+def _tried(read: Callable[[T], object], subject: T) -> object:
     """Return an answer, or the error that came instead."""
     try:
-        return read(one)
+        return read(subject)
     except ServiceError as error:
         return error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -98,12 +98,12 @@ def _tried(read: Callable[[T], object], one: T) -> object:
 
 def _protocols(connection: Connection, rse: str) -> Protocols:
     try:
-        told = connection.call("get_protocols", rse)
+        answer = connection.call("get_protocols", rse)
     except Permanent as error:
         if not isinstance(error.__cause__, RSEProtocolNotSupported):
             raise
-        told = []  # it has none
-    rows: list[Row] = [told] if isinstance(told, Mapping) else list(told)
+        answer = []  # it has none
+    rows: list[Row] = [answer] if isinstance(answer, Mapping) else list(answer)
     return Protocols(_schemes(rows, "third_party_copy_read"), _schemes(rows, "third_party_copy_write"))
 
 
@@ -127,8 +127,8 @@ def activities() -> frozenset[str] | None:
 
     The client's schemas cannot be imported without the server's modules, so the list is read from its source.
     """
-    found = find_spec("rucio.common")
-    for place in (found and found.submodule_search_locations) or ():
+    spec = find_spec("rucio.common")
+    for place in (spec and spec.submodule_search_locations) or ():
         with contextlib.suppress(OSError, SyntaxError, ValueError, TypeError, LookupError):
             for node in ast.parse((Path(place) / "schema" / "generic.py").read_text()).body:
                 if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ACTIVITY":

@@ -40,17 +40,17 @@ def write_endpoint(connection: Connection, rse: str) -> WriteEndpoint:
         )
     protocols = _protocols(connection, rse)
     usable = [
-        one
-        for one in protocols
-        if one["scheme"] in SCHEMES and (one.get("domains") or {}).get("wan", {}).get("write")
+        protocol
+        for protocol in protocols
+        if protocol["scheme"] in SCHEMES and (protocol.get("domains") or {}).get("wan", {}).get("write")
     ]
-    for one in sorted(usable, key=lambda one: SCHEMES.index(one["scheme"])):
+    for protocol in sorted(usable, key=lambda protocol: SCHEMES.index(protocol["scheme"])):
         try:
-            prefix = urls.parse(_prefix(one))
+            prefix = urls.parse(_prefix(protocol))
         except ValueError:
             continue  # http, and not on this machine
-        return WriteEndpoint(rse, one["scheme"], str(prefix._replace(path="")), str(prefix))
-    schemes = ", ".join(sorted({str(one["scheme"]) for one in protocols})) or "none"
+        return WriteEndpoint(rse, protocol["scheme"], str(prefix._replace(path="")), str(prefix))
+    schemes = ", ".join(sorted({str(protocol["scheme"]) for protocol in protocols})) or "none"
     raise UsageError(
         f"{rse} cannot be written to by WebDAV: its protocols are {schemes}",
         "take an RSE with davs or https; an RSE without storage (mock) has no bytes to give",
@@ -65,7 +65,11 @@ def endpoints(connection: Connection, rse: str) -> list[Endpoint]:
         if isinstance(error.__cause__, RSEProtocolNotSupported):
             return []  # it has none
         raise
-    places = [(name(one["hostname"]), count(one.get("port") or 0)) for one in protocols if one.get("hostname")]
+    places = [
+        (name(protocol["hostname"]), count(protocol.get("port") or 0))
+        for protocol in protocols
+        if protocol.get("hostname")
+    ]
     return list(dict.fromkeys((host, port) for host, port in places if 0 < port < 65536))
 
 
@@ -74,19 +78,19 @@ def places(
 ) -> Iterator[tuple[str, str]]:
     """Give for each name the URL at which its replica has to lie, as Rucio says: nothing is proved yet."""
     waiting = iter(names)
-    while some := list(islice(waiting, AT_ONCE)):
-        found = _pfns(connection, through.rse, through.scheme, [f"{scope}:{one}" for one in some])
-        for one in some:
-            pfn = found[f"{scope}:{one}"]
+    while batch := list(islice(waiting, AT_ONCE)):
+        pfns = _pfns(connection, through.rse, through.scheme, [f"{scope}:{file}" for file in batch])
+        for file in batch:
+            pfn = pfns[f"{scope}:{file}"]
             try:
-                yield one, urls.normal(pfn)
+                yield file, urls.normal(pfn)
             except ValueError as error:
-                raise Permanent(f"Rucio gives {one} a place at {through.rse} that is no URL: {error}") from None
+                raise Permanent(f"Rucio gives {file} a place at {through.rse} that is no URL: {error}") from None
 
 
 def _protocols(connection: Connection, rse: str) -> list[Row]:
-    told = connection.kept(("protocols", rse), _LONG, lambda: connection.call("get_protocols", rse))
-    return [told] if isinstance(told, dict) else list(told)
+    answer = connection.kept(("protocols", rse), _LONG, lambda: connection.call("get_protocols", rse))
+    return [answer] if isinstance(answer, dict) else list(answer)
 
 
 def _prefix(protocol: Row) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dc_inject.model import deletion, urls
-from dc_inject.storage import MOST_ENTRIES, Found, Look, Missing, Reach
+from dc_inject.storage import MOST_ENTRIES, DirEntry, Look, Missing, Reach
 
 
 @dataclass
@@ -46,14 +46,14 @@ class Store:
             self.asked.append((verb, url))
         self.fault(verb, url)
 
-    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[Found]:
+    def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
         self._ask("list", url)
         if url not in self.folders:
             raise Missing(f"PROPFIND {url}: there is no such file or folder")
         for one in self.below(url):
             if depth == 1 and urls.parent(one) != url:
                 continue
-            yield Found(one, one in self.folders, self.files.get(one) or None)
+            yield DirEntry(one, one in self.folders, self.files.get(one) or None)
 
     def look(self, url: str, *, checksum: bool = False) -> Look:
         self._ask("look", url)
