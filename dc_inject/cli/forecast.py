@@ -46,9 +46,9 @@ FORECAST = (
 )
 
 
-def title(what: str, grid: str, policy: str | None) -> str:
+def title(subject: str, grid: str, policy: str | None) -> str:
     """Return what a table is of."""
-    return f"{what} in {grid}" + (f", policy {policy}" if policy else "")
+    return f"{subject} in {grid}" + (f", policy {policy}" if policy else "")
 
 
 def show(

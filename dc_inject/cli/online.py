@@ -256,6 +256,6 @@ def _ask_limits(answers: Answers, uses: Sequence[Use], fts: FtsBackend, file_spe
         return
     answers.limits.add(fts.name)
     answers.take(lint.transfer_findings(answers.campaign, limits, file_speed))
-    kinds = Counter(limit.told for limit in limits)
+    kinds = Counter(limit.origin for limit in limits)
     counts = ", ".join(f"{number} {LIMITS[kind]}" for kind, number in kinds.items())
     answers.sentences.append(f"FTS's limits of links and storages: {counts}")

@@ -133,7 +133,7 @@ def simulate(
         from dc_inject.cli import simulate_seeds
 
         with _progress(f"{seeds} seeds") as passed:
-            runs = simulate_seeds.many(request, range(seed, seed + seeds), passed)
+            runs = simulate_seeds.simulate_seeds(request, range(seed, seed + seeds), passed)
         simulate_seeds.show(fmt, runs, policy)
         return
     with tempfile.TemporaryDirectory(prefix="dc_inject-") as folder:

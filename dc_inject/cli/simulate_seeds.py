@@ -73,7 +73,9 @@ class SeedRun:
     short: Sequence[Mapping[str, Any]]
 
 
-def one(request: simulate.Request, seed: int, folder: Path, passed: simulate.Passed = lambda _: None) -> SeedRun:
+def simulate_seed(
+    request: simulate.Request, seed: int, folder: Path, passed: simulate.Passed = lambda _: None
+) -> SeedRun:
     """Simulate one seed, with its ledger in a folder until it is over."""
     logging.getLogger("dc_inject").setLevel(logging.CRITICAL)
     path = folder / f"{seed}.sqlite"
@@ -122,11 +124,11 @@ def peak_to_mean(ledger: Ledger, start: datetime, end: datetime) -> float:
             item = entry.injection.item
             released[entry.injection.flow].append((entry.injection.release, item.bytes))
     worst = 0.0
-    for some in released.values():
-        rate = sum(size for _, size in some) / (end - start).total_seconds()
-        length = timedelta(seconds=DATASETS * max(size for _, size in some) / rate)
+    for sizes in released.values():
+        rate = sum(size for _, size in sizes) / (end - start).total_seconds()
+        length = timedelta(seconds=DATASETS * max(size for _, size in sizes) / rate)
         bins = [0] * int((end - start) / length)
-        for moment, size in some:
+        for moment, size in sizes:
             number = int((moment - start) / length)
             if number < len(bins):
                 bins[number] += size
@@ -138,7 +140,7 @@ def peak_to_mean(ledger: Ledger, start: datetime, end: datetime) -> float:
 # --------------------------------------------------------------------------- in processes
 
 
-def many(request: simulate.Request, seeds: Sequence[int], passed: simulate.Passed) -> list[SeedRun]:
+def simulate_seeds(request: simulate.Request, seeds: Sequence[int], passed: simulate.Passed) -> list[SeedRun]:
     """Simulate seeds, as many at a time as there are processors; `passed` is told which part of all is done."""
     context = multiprocessing.get_context("spawn")
     parts = context.Array("d", len(seeds))
@@ -186,7 +188,7 @@ def _in_process(request: simulate.Request, seed: int, folder: Path, number: int)
     def passed(part: float) -> None:
         _parts[number] = part
 
-    return one(request, seed, folder, passed)
+    return simulate_seed(request, seed, folder, passed)
 
 
 # --------------------------------------------------------------------------- for people and programs
@@ -222,7 +224,7 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
     values = {key: [run.figures[key] for run in runs] for key in FIGURES}
     links = list(_short(runs))
     if fmt == "json":
-        medians = {key: median(some) for key, some in values.items()}
+        medians = {key: median(numbers) for key, numbers in values.items()}
         made = {"campaign": runs[0].campaign, "grid": runs[0].grid, "policy": policy}
         tables.emit_json({**made, "seeds": rows, "median": medians, "forecast": links})
         return
@@ -231,8 +233,8 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
         | {name: figure.form(of(values[key])) for name, of in (("median", median), ("least", min), ("most", max))}
         for key, figure in FIGURES.items()
     ]
-    what = f"{units.counted(len(runs), 'seeds')} of {runs[0].campaign}"
-    click.echo(forecast.title(what, runs[0].grid, policy))
+    title = f"{units.counted(len(runs), 'seeds')} of {runs[0].campaign}"
+    click.echo(forecast.title(title, runs[0].grid, policy))
     tables.emit("table", TYPICAL, typical)
     if links:
         click.echo()
@@ -241,11 +243,11 @@ def show(fmt: str, runs: Sequence[SeedRun], policy: str | None) -> None:
 
 def _short(runs: Sequence[SeedRun]) -> Iterator[dict[str, Any]]:
     """Yield the links that were short with any seed, with how many, and the median of what they moved then."""
-    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    short: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for run in runs:
         for row in run.short:
-            found[row["scenario"], row["source"], row["destination"]].append(row)
-    for (scenario, source, destination), rows in sorted(found.items(), key=lambda item: -len(item[1])):
+            short[row["scenario"], row["source"], row["destination"]].append(row)
+    for (scenario, source, destination), rows in sorted(short.items(), key=lambda item: -len(item[1])):
         causes = Counter(row["why"].split(";")[0].split(" in ")[0].split(" (")[0] for row in rows)
         yield {
             "scenario": scenario,

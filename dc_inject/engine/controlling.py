@@ -177,7 +177,7 @@ def moved_over(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[F
     return {key: one["moved_over"] for key, one in found.items() if one.get("cycle") == cycle.name}
 
 
-def told(view: Reader) -> list[dict[str, Any]]:
+def last_decisions(view: Reader) -> list[dict[str, Any]]:
     """Return what the controller said of each link when the last cycle began; bytes, seconds, bytes per second."""
     cycle = view.last_cycle()
     decisions = (
@@ -277,7 +277,7 @@ def engage(
                 kept["target"],
                 float(kept["bias"]),
                 kept["law"][1],
-                guards.told(engaged, seen),
+                guards.holding(engaged, seen),
             )
         )
     ledger.record_decisions(made)

@@ -16,14 +16,14 @@ LIMITS_OF = "FTS 3.14, schema 10"  # whose defaults these are; in DC24 it was 20
 class TransferLimit:
     """The most transfers at a time that FTS allows on a link of two storages, out of one, or into one.
 
-    Storages are as FTS has them, `davs://host` without a port; an empty one stands for any. `told` says who
-    told: `config`, `optimizer` (what FTS allows just now, which it changes) or `default` (nobody).
+    Storages are as FTS has them, `davs://host` without a port; an empty one stands for any. `origin` says where
+    `most` is from: `config`, `optimizer` (what FTS allows just now, which it changes) or `default` (nobody told).
     """
 
     source: str
     destination: str
     most: int
-    told: str
+    origin: str
 
     def __str__(self) -> str:
         if self.source and self.destination:

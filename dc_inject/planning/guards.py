@@ -88,10 +88,10 @@ def engaged(before: Engaged, readings: Mapping[Hold, Reading]) -> dict[Hold, int
 
 def leading(now: Engaged, readings: Mapping[Hold, Reading]) -> Held | None:
     """Return the guard that comes first, with its reading and the bound below which it lets go."""
-    return next((Held(hold, numbers) for hold, numbers in told(now, readings).items()), None)
+    return next((Held(hold, numbers) for hold, numbers in holding(now, readings).items()), None)
 
 
-def told(now: Engaged, readings: Mapping[Hold, Reading]) -> dict[Hold, Numbers]:
+def holding(now: Engaged, readings: Mapping[Hold, Reading]) -> dict[Hold, Numbers]:
     """Return the guards that hold, in their order, each with its reading and the bound below which it lets go."""
     numbers: dict[Hold, Numbers] = {}
     for guard in GUARDS:

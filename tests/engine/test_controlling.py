@@ -63,7 +63,7 @@ def test_without_the_key_the_queue_is_as_long_as_the_lifetime_allows(tmp_path):
     one = slow(tmp_path, 0.7)
     one.run(cycles=40)
     assert next(iter(one.ledger.accounts().values())).coming > 4.5 * DUE
-    assert controlling.told(one.ledger) == []
+    assert controlling.last_decisions(one.ledger) == []
 
 
 def test_advice_changes_nothing_and_says_what_would_be_done(tmp_path, caplog):
@@ -74,7 +74,7 @@ def test_advice_changes_nothing_and_says_what_would_be_done(tmp_path, caplog):
     off.run(cycles=20)
     on.run(cycles=20)
     assert [replace(row) for row in on.ledger.rows()] == [replace(row) for row in off.ledger.rows()]
-    (advice,) = controlling.told(on.ledger)
+    (advice,) = controlling.last_decisions(on.ledger)
     assert (advice["mode"], advice["hold"]) == ("advise", "backlog")
     assert advice["numbers"]["allowed"] < DUE
     assert any(line.startswith("control would hold back test A -> B (at most ") for line in caplog.messages)

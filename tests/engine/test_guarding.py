@@ -77,7 +77,7 @@ def test_advice_says_which_guard_would_hold(tmp_path):
     one.run(cycles=2)
     one.backend.unwritable.clear()
     one.run(cycles=1)
-    (advice,) = controlling.told(one.ledger)
+    (advice,) = controlling.last_decisions(one.ledger)
     assert (advice["mode"], advice["hold"]) == ("advise", "destination-unavailable")
     assert one.ledger.rows()[-1].injected > 0
 
@@ -265,7 +265,7 @@ def test_links_that_are_not_controlled_are_left_as_they_are(tmp_path):
     both = [flow("A", "B", 1.0, control=ACT), replace(flow("A", "B", 1.0), scenario="other")]
     one = world(tmp_path, campaign(both), {"A": items("A", 900, 5 * GB)})
     one.run(cycles=3)
-    assert [decision["scenario"] for decision in controlling.told(one.ledger)] == ["test"]
+    assert [decision["scenario"] for decision in controlling.last_decisions(one.ledger)] == ["test"]
 
 
 @pytest.mark.parametrize("control", [ACT, ADVISE])

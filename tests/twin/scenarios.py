@@ -13,7 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from dc_inject.cli.simulate import FIXED, Request
-from dc_inject.cli.simulate_seeds import FIGURES, SeedRun, one, spread
+from dc_inject.cli.simulate_seeds import FIGURES, SeedRun, simulate_seed, spread
 from dc_inject.model import units
 
 MENUS = Path(__file__).resolve().parents[2] / "menus"
@@ -36,7 +36,7 @@ def run(name: str, seed: int, policy: str) -> SeedRun:
     days = LARGE[name][1] if name in LARGE else None
     request = Request(menus(name), FOLDER / name / "grid.yaml", days, policy=policy)
     with tempfile.TemporaryDirectory() as place:
-        return one(request, seed, Path(place))
+        return simulate_seed(request, seed, Path(place))
 
 
 def main(seeds: int, names: list[str]) -> None:

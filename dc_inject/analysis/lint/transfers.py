@@ -53,7 +53,7 @@ def _growth(limit: TransferLimit | None) -> ramp.Growth:
     """Return how FTS grows on a link with a limit; the optimizer's is where it is just now."""
     if limit is None:
         return ramp.Growth()
-    if limit.told == "optimizer":
+    if limit.origin == "optimizer":
         return ramp.Growth(limit.most, max(limit.most, LINK_LIMIT))
     return ramp.Growth.to(limit.most)
 
@@ -78,7 +78,7 @@ def _ramps(
         worst, menu, flow = max(too_short_here, key=lambda step: step[0].grows - step[0].lasts)
         limit = limits.get(_pair(flow.link))
         begin = f"starts with {_growth(limit).first}"
-        if limit is not None and limit.told == "optimizer":
+        if limit is not None and limit.origin == "optimizer":
             begin = f"runs {limit.most} just now"
         message = (
             f"{flow.link.shown}{and_more(len(too_short_here) - 1, scenario)} has {units.format_rate(worst.rate)} "
@@ -115,7 +115,7 @@ def _exceeded(
     for limit in limits:
         rate, largest = rates.peak(flows.get((limit.source, limit.destination), ()))
         if largest is not None and rates.exceeds(transfers_needed(rate, file_speed), limit.most):
-            assumed = limit.told == "default" and _is_link(limit) and (largest.menu, largest.scenario)
+            assumed = limit.origin == "default" and _is_link(limit) and (largest.menu, largest.scenario)
             exceeded.setdefault(assumed or limit, []).append((rate, limit, largest))
     for of_scenario in exceeded.values():
         rate, limit, flow = max(of_scenario, key=lambda excess: excess[0])
@@ -126,10 +126,12 @@ def _problem(limit: TransferLimit, rate: float, flow: Flow, others: int, file_sp
     code = "fts-link-limit" if _is_link(limit) else "fts-storage-limit"
     message = f"{limit}{and_more(others, flow.scenario)}: {units.format_rate(rate)} need "
     message += f"{transfers_needed(rate, file_speed):.0f} transfers at a time, and "
-    message += f"{_ALLOWS[limit.told].format(limit.most)}; {limit.most} files at {units.format_size(file_speed)}/s"
+    message += (
+        f"{_ALLOWS[limit.origin].format(limit.most)}; {limit.most} files at {units.format_size(file_speed)}/s"
+    )
     message += f" are {units.format_rate(limit.most * file_speed)}"
-    hint = (_OPTIMIZER if limit.told == "optimizer" else "") + _HINT
-    if limit.told == "default":
+    hint = (_OPTIMIZER if limit.origin == "optimizer" else "") + _HINT
+    if limit.origin == "default":
         noun = "link" if _is_link(limit) else "storage"
         hint = f"ask FTS's operators to raise the limit of this {noun}; if they did: `accept: [{code}]`"
     return Problem(flow.menu, flow.line, message, hint, code)

@@ -22,7 +22,7 @@ def test_limits_come_from_whoever_may_be_asked(fts: FakeFts, backend: FtsBackend
         LINK._replace(source="davs://a:1/x", destination="davs://b:2/y"),
         LINK._replace(source="davs://c/x"),
     )
-    told = {str(limit): (limit.most, limit.told) for limit in backend.limits([link, other])}
+    told = {str(limit): (limit.most, limit.origin) for limit in backend.limits([link, other])}
     assert told == {
         "davs://a -> davs://b": (17, "optimizer"),
         "davs://c -> davs://b": (130, "default"),
@@ -36,7 +36,7 @@ def test_limits_come_from_whoever_may_be_asked(fts: FakeFts, backend: FtsBackend
     ]
     storages = {"davs://b": {"se_info": {"inbound_max_active": 30, "outbound_max_active": None}}}
     fts.instead += [("GET", "/config/links", (200, rows)), ("GET", "/config/se", (200, storages))]
-    told = {str(limit): (limit.most, limit.told) for limit in backend.limits([link, other, link])}
+    told = {str(limit): (limit.most, limit.origin) for limit in backend.limits([link, other, link])}
     assert told == {
         "davs://a -> davs://b": (40, "config"),
         "davs://c -> davs://b": (100, "config"),
