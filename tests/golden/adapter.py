@@ -72,7 +72,7 @@ def simulated(time: Time) -> Iterator[None]:
     """Let the tool's clock be this one, and let it do inline what it would give to threads while it waits."""
 
     class Inline(InlineExecutor):
-        def __init__(self, *_: object) -> None:
+        def __init__(self, *_: object, **__: object) -> None:
             super().__init__(time)  # type: ignore[arg-type]  # it takes whatever has `now` and `advance`
 
         def close(self) -> None: ...
