@@ -21,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest format chaos bench fuzz hostile twin simgrid golden unit coverage lowest releases docs release-check venv lock clean
+.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin simgrid golden unit coverage lowest releases docs release-check venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -43,8 +43,13 @@ types: $(READY) ## Check the types
 imports: $(READY) ## Check who imports whom
 	$(BIN)/lint-imports
 
-pytest: $(FTS) ## Run the tests, those against the sandbox included
+pytest: $(FTS) browser ## Run the tests, those against the sandbox included
 	$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+browser: ## Install Chromium, which tests of pages need, if it is missing: in CI, as root on Debian
+	@command -v chromium chromium-browser google-chrome >/dev/null || ! $(MAY_INSTALL) || \
+	  ( apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+	  chromium fonts-dejavu-core ) >/dev/null || true
 
 unit: $(READY) ## Run the pure and the simulated tests, what you run all day; JOBS=2
 	@$(BIN)/python -m tests.unit -q

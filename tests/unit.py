@@ -29,6 +29,7 @@ LEFT_OUT = {
     "cli/test_hangup.py": SERVER,
     "cli/test_link.py": DAYS,
     "cli/test_link_starts.py": DAYS,
+    "cli/test_report_browser.py": SERVER,
     "cli/test_rights.py": SERVER,
     "cli/test_surroundings.py": SERVER,
     "core/test_day.py": DAYS,

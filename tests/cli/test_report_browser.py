@@ -1,0 +1,102 @@
+"""The report's page in a real Chromium: no error, charts are drawn, sorting and links work, nothing is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import browser
+from tests.browser import Browser, Page
+from tests.cli.ledgers import run
+from tests.engine import world as simulated
+from tests.engine.world import flow, items, world
+
+pytest.importorskip("vl_convert")
+ROWS = "Array.from(document.querySelector('#{0} tbody').rows, row => row.cells[{1}].textContent)"
+CLICK = "document.querySelectorAll('#{0} th > button')[{1}].click()"
+BAD = "<img src=x onerror=console.error(1)>"
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with browser.running(tmp_path_factory.mktemp("profile")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a campaign with 12 destinations, as a file."""
+    folder = tmp_path_factory.mktemp("page")
+    flows = [flow("A", f"D{number}", number + 1, scenario="export") for number in range(12)]
+    made = world(folder, simulated.campaign([*flows, flow("X", BAD, 4, scenario="dry")]), {"A": items("A", 300)})
+    made.run(6)
+    made.ledger.change(BAD, "note", BAD, made.clock.now())
+    made.ledger.close()
+    goal = folder / "page.html"
+    assert run("report", folder / "test.sqlite", "--format", "html", "-o", goal).exit_code == 0
+    return goal.as_uri()
+
+
+@pytest.fixture
+def page(chromium: Browser, address: str) -> Iterator[Page]:
+    """The page, which is to have no error and no request but its own, whatever a test does."""
+    opened = chromium.page(address)
+    yield opened
+    assert opened.errors == []
+    assert {one.partition("#")[0] for one in opened.requests} == {address}
+
+
+def test_charts_are_drawn_and_names_of_others_are_text(page: Page) -> None:
+    """Each drawing has a size and paths; nothing of a name became an element."""
+    sizes = page.run("Array.from(document.querySelectorAll('svg'), one => one.getBoundingClientRect().height)")
+    assert len(sizes) == 5
+    assert min(sizes) > 150
+    paths = page.run("Array.from(document.querySelectorAll('svg'), one => one.querySelectorAll('path').length)")
+    assert min(paths) > 3
+    assert page.run("document.images.length") == 0
+    assert BAD in page.run("document.body.textContent")
+
+
+def test_a_click_sorts_a_table_and_another_one_turns_it(page: Page) -> None:
+    """Numbers by their size, whatever their unit; names as people count."""
+    dues = "Array.from(document.querySelector('#destinations tbody').rows, row => +row.cells[1].dataset.v)"
+    page.run(CLICK.format("destinations", 1))
+    assert page.run(dues) == sorted(page.run(dues), reverse=True)
+    page.run(CLICK.format("destinations", 1))
+    assert page.run(dues) == sorted(page.run(dues))
+    page.run(CLICK.format("destinations", 0))
+    names = page.run(ROWS.format("destinations", 0))
+    assert [name for name in names if name[0] == "D"] == [f"D{number}" for number in range(12)]
+    marked = "Array.from(document.querySelectorAll('#destinations [aria-sort]'), one => one.ariaSort)"
+    assert page.run(marked) == ["ascending"]
+
+
+def test_links_lead_to_sections(page: Page) -> None:
+    """Each of them, in the page itself."""
+    page.run("for (const link of document.querySelectorAll('nav a')) { link.click(); }")
+    assert page.run("location.hash") == "#method"
+    assert page.run(
+        "Array.from(document.querySelectorAll('a'), a => document.querySelector(a.hash) !== null).every(Boolean)"
+    )
+
+
+def test_print_shows_what_is_folded(page: Page) -> None:
+    """And folds it again."""
+    shown = "Array.from(document.querySelectorAll('details'), one => one.open)"
+    assert not any(page.run(shown))
+    page.run(f"addEventListener('beforeprint', () => {{ window.printed = {shown}; }})")
+    assert len(page.call("Page.printToPDF")["data"]) > 10_000
+    assert page.run("printed.length > 0 && printed.every(Boolean)")
+    assert not any(page.run(shown))
+
+
+def test_the_policy_lets_no_other_script_run(chromium: Browser, address: str, tmp_path: Path) -> None:
+    """Even if one got into the page."""
+    text = Path(address.removeprefix("file://")).read_text()
+    worse = tmp_path / "worse.html"
+    worse.write_text(text.replace("</body>", "<script>document.title = 'other'</script></body>"))
+    opened = chromium.page(worse.as_uri())
+    assert opened.run("document.title").startswith("Report: ")
+    assert any("Content Security Policy" in one for one in opened.errors)
