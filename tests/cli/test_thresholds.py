@@ -169,7 +169,7 @@ def simulated_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals_of_a_
     clock = SimClock(Cycle.at(START, timedelta(minutes=15)).start)
 
     class Executor(InlineExecutor):
-        def __init__(self, clock: SimClock, threads: int) -> None:
+        def __init__(self, clock: SimClock, threads: int, **_: object) -> None:
             del threads
             super().__init__(clock)
 
