@@ -34,10 +34,10 @@ _SUCH = 'such as "2027-02-12T08:00/12:00 token trouble"'
 PRIVATE = 0o600
 MAKE: Mapping[str, Callable[[Mapping[str, Any]], str | bytes]] = {
     "md": text.markdown,
-    "json": lambda told: json.dumps(told, indent=1) + "\n",
+    "json": lambda values: json.dumps(values, indent=1) + "\n",
     "html": page.html,
-    "svg": lambda told: pictures.svg(pictures.together(told)) + "\n",
-    "png": lambda told: pictures.png(pictures.together(told)),
+    "svg": lambda values: pictures.svg(pictures.together(values)) + "\n",
+    "png": lambda values: pictures.png(pictures.together(values)),
     "junit": thresholds.junit,
 }
 
@@ -129,8 +129,8 @@ def report(
         if fmt == "csv":  # whole, since who reads the output may take his time
             made = _rows(view, wanted)
         else:
-            told = _told(view, wanted)
-            made = None if told is None else _made(told, fmt, compare, overlay)
+            values = _told(view, wanted)
+            made = None if values is None else _made(values, fmt, compare, overlay)
     if made is None:
         raise _nothing(name, wanted)
     content, judgements = made
@@ -154,14 +154,14 @@ def _told(view: LedgerView, wanted: Wanted) -> dict[str, Any] | None:
     return figures.report(view, wanted, readings.progress(view.challenge()), SystemClock().now())
 
 
-def _made(told: dict[str, Any], fmt: str, compare: str | None, overlay: Path | None) -> tuple[bytes, Judged]:
+def _made(values: dict[str, Any], fmt: str, compare: str | None, overlay: Path | None) -> tuple[bytes, Judged]:
     """Return a report in a format, with what it is compared with, and what became of thresholds."""
     if compare is not None:
-        told["compared"] = compared(told, _other(compare))
+        values["compared"] = compared(values, _other(compare))
     if overlay is not None:
-        told["overlay"] = wan.overlay(_read(overlay), overlay.name, told)
-    made = MAKE[fmt](told)
-    return made.encode() if isinstance(made, str) else made, told["thresholds"]
+        values["overlay"] = wan.overlay(_read(overlay), overlay.name, values)
+    made = MAKE[fmt](values)
+    return made.encode() if isinstance(made, str) else made, values["thresholds"]
 
 
 def _other(campaign: str) -> dict[str, Any]:

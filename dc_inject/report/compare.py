@@ -11,30 +11,30 @@ from typing import Any
 
 from dc_inject.report.figures import DIMENSIONS
 
-Told = Mapping[str, Any]
+Report = Mapping[str, Any]
 SHOWN = ("due", "injected", "moved", "ratio", "grade", "sign")
 
 
-def compared(told: Told, other: Told) -> dict[str, Any]:
+def compared(report: Report, other: Report) -> dict[str, Any]:
     """Return what a report has of another campaign's."""
-    parts = {f"{part}s": _pairs(told[f"{part}s"], other[f"{part}s"]) for part in DIMENSIONS}
+    parts = {f"{part}s": _pairs(report[f"{part}s"], other[f"{part}s"]) for part in DIMENSIONS}
     return {
         "campaign": other["campaign"],
         "since": other["since"],
         "until": other["until"],
-        "counted": _pair("", told["counted"], other["counted"]),
+        "counted": _pair("", report["counted"], other["counted"]),
         "completion": other["completion"],
         **parts,
     }
 
 
-def _pairs(ours: list[Told], theirs: list[Told]) -> list[dict[str, Any]]:
+def _pairs(ours: list[Report], theirs: list[Report]) -> list[dict[str, Any]]:
     others = {one["name"]: one for one in theirs}
     found = [_pair(one["name"], one, others.pop(one["name"], None)) for one in ours]
     return [*found, *(_pair(name, None, one) for name, one in others.items())]
 
 
-def _pair(name: str, this: Told | None, other: Told | None) -> dict[str, Any]:
+def _pair(name: str, this: Report | None, other: Report | None) -> dict[str, Any]:
     """Return both, and by how much the ratio of this one is higher."""
     ratios = [one and one["ratio"] for one in (this, other)]
     difference = None if None in ratios else ratios[0] - ratios[1]  # type: ignore[operator]  # neither is None

@@ -135,7 +135,7 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
     completions = view.times_to_completion(chosen.since, until)
     hops = {key for key, (kind, _) in view.goals().items() if kind == SecondHop.kind}
     by_kind = {kind: all_.total(kind) for kind in Kind}
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "campaign": view.campaign or view.path.stem,
         "at": moment(now),
         "running": view.holder() is not None,
@@ -162,16 +162,16 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
         ],
     }
     for dimension in (*DIMENSIONS, *SITES):
-        told[f"{dimension}s"] = [_name(name, track, times) for name, track in _sorted(names[dimension])]
-    for one in told["scenarios"]:
+        values[f"{dimension}s"] = [_name(name, track, times) for name, track in _sorted(names[dimension])]
+    for one in values["scenarios"]:
         ours = {key for key in links if key.scenario == one["name"]}
         one["second_hops"] = sum(key in hops for key in ours)
         one["completion"] = completion(completions.get(key, ()) for key in ours)
-    told["series"] = {dimension: _series(names[dimension]) for dimension in DIMENSIONS}
-    told["holds"] = _holds(view, chosen, long, times)
-    told["failed_files"] = _failures(view)
-    told["completion"] = completion(completions.values())
-    told["links"] = [
+    values["series"] = {dimension: _series(names[dimension]) for dimension in DIMENSIONS}
+    values["holds"] = _holds(view, chosen, long, times)
+    values["failed_files"] = _failures(view)
+    values["completion"] = completion(completions.values())
+    values["links"] = [
         {
             "scenario": key.scenario,
             "source": key.link.source,
@@ -184,14 +184,14 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
         }
         for key, sums in sorted(links.items())
     ]
-    told["marks"] = _marks(view, wanted.since or EPOCH, until)  # what came before the first cycle too
-    told["verdict"] = _verdict(told)
-    told["thresholds"] = thresholds.figures(view, chosen, wanted.thresholds)
-    told["challenge"] = _challenge(progress)
-    told["repeats"] = repeats.repeats(view, chosen, progress)
-    told["compared"] = told["overlay"] = None  # a command may put another campaign and readings there
-    told["method"] = [" ".join(words.split()) for words in METHOD.strip().split("\n\n")]
-    return told
+    values["marks"] = _marks(view, wanted.since or EPOCH, until)  # what came before the first cycle too
+    values["verdict"] = _verdict(values)
+    values["thresholds"] = thresholds.figures(view, chosen, wanted.thresholds)
+    values["challenge"] = _challenge(progress)
+    values["repeats"] = repeats.repeats(view, chosen, progress)
+    values["compared"] = values["overlay"] = None  # a command may put another campaign and readings there
+    values["method"] = [" ".join(words.split()) for words in METHOD.strip().split("\n\n")]
+    return values
 
 
 def figures(sums: Sums) -> dict[str, Any]:
@@ -383,15 +383,15 @@ def _marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any
 # --------------------------------------------------------------------------- verdicts
 
 
-def _verdict(told: Mapping[str, Any]) -> dict[str, Any]:
+def _verdict(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what all of it comes to: the ratio of what counts, and how many scenarios are of which colour."""
-    counted = told["counted"]
-    colours = Counter(one["grade"] for one in told["scenarios"] if one["grade"])
+    counted = values["counted"]
+    colours = Counter(one["grade"] for one in values["scenarios"] if one["grade"])
     return {
         **{name: counted[name] for name in ("ratio", "injected_ratio", "grade", "sign")},
         "scenarios": {colour: colours[colour] for _, colour, _ in GRADES},
         "leading_hold": next(
-            (one["hold"] for one in told["holds"] if one["missing"] and not one["harmless"]), None
+            (one["hold"] for one in values["holds"] if one["missing"] and not one["harmless"]), None
         ),
     }
 

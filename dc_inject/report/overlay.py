@@ -39,7 +39,7 @@ class Reading(NamedTuple):
     out: float
 
 
-def overlay(data: bytes, name: str, told: Mapping[str, Any]) -> dict[str, Any]:
+def overlay(data: bytes, name: str, report: Mapping[str, Any]) -> dict[str, Any]:
     """Return readings by step of a report, in bytes per second; raises UsageError where a file has none."""
     if len(data) > LARGEST:
         raise UsageError(f"{name} has more than {LARGEST // 1_000_000} MB", CUT)
@@ -55,14 +55,14 @@ def overlay(data: bytes, name: str, told: Mapping[str, Any]) -> dict[str, Any]:
     if not by_time:
         raise UsageError(f"{name} has no reading of a WAN", HINT)
     steps: dict[int, list[Reading]] = defaultdict(list)
-    first, length = datetime.fromisoformat(told["steps"][0]["start"]), timedelta(seconds=told["step_seconds"])
+    first, length = datetime.fromisoformat(report["steps"][0]["start"]), timedelta(seconds=report["step_seconds"])
     for at, reading in sorted(by_time.items()):
         number = (at - first) // length
-        if 0 <= number < len(told["steps"]):
+        if 0 <= number < len(report["steps"]):
             steps[number].append(reading)
         else:
             dropped["outside"] += 1
-    numbers = range(len(told["steps"]))
+    numbers = range(len(report["steps"]))
     return {
         "name": visible(name),
         "readings": sum(map(len, steps.values())),

@@ -17,7 +17,7 @@ from importlib.resources import files
 from dc_inject.model.redaction import visible
 from dc_inject.report import pictures
 from dc_inject.report.figures import DIMENSIONS
-from dc_inject.report.sections import Cell, Section, Table, Told, heading, rate, sections
+from dc_inject.report.sections import Cell, Report, Section, Table, heading, rate, sections
 
 SCRIPT = files("dc_inject.report").joinpath("page.js").read_text(encoding="utf-8")
 FOLDED = ("over-time", "wan")  # sections whose table is the picture again
@@ -67,23 +67,23 @@ def policy(*scripts: str, connect: str = "'none'") -> str:
     )
 
 
-def html(told: Told) -> str:
+def html(report: Report) -> str:
     """Return the page; raises UsageError where the library that draws is not installed."""
-    drawn = {name: pictures.svg(spec) for name, spec in pictures.pictures(told)}
-    parts = list(sections(told))
-    links = " ".join(f'<a href="#{one.name}">{_text(one.title)}</a>' for one in parts)
-    title = _text(f"Report: {told['campaign']}")
+    drawn = {name: pictures.svg(spec) for name, spec in pictures.pictures(report)}
+    parts = list(sections(report))
+    links = " ".join(f'<a href="#{section.name}">{_text(section.title)}</a>' for section in parts)
+    title = _text(f"Report: {report['campaign']}")
     lines = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy(SCRIPT)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="referrer" content="no-referrer">',
         f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
-        f"<h1>{title}</h1>\n<p>{_text(heading(told))}</p>\n<nav>{links}</nav>",
+        f"<h1>{title}</h1>\n<p>{_text(heading(report))}</p>\n<nav>{links}</nav>",
     ]
-    behind = _series(told)
-    for one in parts:
-        lines += _section(one, drawn.get(one.name, ""), behind.get(one.name))
+    behind = _series(report)
+    for section in parts:
+        lines += _section(section, drawn.get(section.name, ""), behind.get(section.name))
     return "\n".join([*lines, f"<script>{SCRIPT}</script>\n</body>\n</html>"]) + "\n"
 
 
@@ -125,26 +125,26 @@ def _cells(row: tuple[Cell, ...], texts: int) -> Iterator[str]:
         yield f'<td class="{kinds}"{value}>{_text(cell.text)}</td>'
 
 
-def _series(told: Told) -> Mapping[str, Table]:
+def _series(report: Report) -> Mapping[str, Table]:
     """Return what is stacked in pictures as tables: a row for each step, a column for each name."""
     tables = {}
     for dimension in DIMENSIONS:
-        series = told["series"][dimension]
+        series = report["series"][dimension]
         rows = tuple(
             (
                 Cell(step["start"][:16].replace("T", " ")),
-                *(rate(one["moved"][number], step["seconds"]) for one in series),
+                *(rate(row["moved"][number], step["seconds"]) for row in series),
             )
-            for number, step in enumerate(told["steps"])
+            for number, step in enumerate(report["steps"])
         )
-        tables[f"{dimension}s"] = Table(("moved, from (UTC)", *(one["name"] for one in series)), 1, rows)
-    holds = told["holds"]
+        tables[f"{dimension}s"] = Table(("moved, from (UTC)", *(row["name"] for row in series)), 1, rows)
+    holds = report["holds"]
     if holds:
         rows = tuple(
-            (Cell(step["start"][:16].replace("T", " ")), *(Cell(str(one["by_step"][number])) for one in holds))
-            for number, step in enumerate(told["steps"])
+            (Cell(step["start"][:16].replace("T", " ")), *(Cell(str(row["by_step"][number])) for row in holds))
+            for number, step in enumerate(report["steps"])
         )
-        tables["holds"] = Table(("rows, from (UTC)", *(one["hold"] for one in holds)), 1, rows)
+        tables["holds"] = Table(("rows, from (UTC)", *(row["hold"] for row in holds)), 1, rows)
     return tables
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from dc_inject.model.errors import UsageError
 from dc_inject.report.figures import DIMENSIONS, OTHERS, moment
-from dc_inject.report.sections import Told
+from dc_inject.report.sections import Report
 
 WIDE, HIGH = 900, 220
 INK, GREY = "currentColor", "#888888"
@@ -40,15 +40,15 @@ Spec = dict[str, Any]
 T = TypeVar("T")
 
 
-def pictures(told: Told) -> Iterator[tuple[str, Spec]]:
+def pictures(report: Report) -> Iterator[tuple[str, Spec]]:
     """Yield the section that each picture belongs to, and the picture."""
-    yield "over-time", _over_time(told)
+    yield "over-time", _over_time(report)
     for dimension in DIMENSIONS:
-        yield f"{dimension}s", _stacked(told, dimension)
-    if told["overlay"]:
-        yield "wan", _wan(told)
-    if told["holds"]:
-        yield "holds", _holds(told)
+        yield f"{dimension}s", _stacked(report, dimension)
+    if report["overlay"]:
+        yield "wan", _wan(report)
+    if report["holds"]:
+        yield "holds", _holds(report)
 
 
 def svg(spec: Spec) -> str:
@@ -64,10 +64,10 @@ def png(spec: Spec) -> bytes:
     return drawn
 
 
-def together(told: Told) -> Spec:
+def together(report: Report) -> Spec:
     """Return all pictures below each other, as one."""
-    parts = [spec for _, spec in pictures(told)]
-    return {"vconcat": parts, "resolve": {"scale": {"color": "independent"}}, "title": told["campaign"]}
+    parts = [spec for _, spec in pictures(report)]
+    return {"vconcat": parts, "resolve": {"scale": {"color": "independent"}}, "title": report["campaign"]}
 
 
 def library() -> Any:  # noqa: ANN401  a module, which may be missing
@@ -86,12 +86,12 @@ def _whole(spec: Spec) -> Spec:
 # --------------------------------------------------------------------------- what is drawn
 
 
-def _over_time(told: Told) -> Spec:
+def _over_time(report: Report) -> Spec:
     """Moved as an area, target and injected as lines, with excluded windows, open cycles and numbered marks."""
     rows = [
         {"at": at, "what": name, "rate": rate}
         for field, name in (("moved", "moved"), ("injected", "injected"), ("due", "target"))
-        for at, rate in _rates(told, [step[field] for step in told["steps"]])
+        for at, rate in _rates(report, [step[field] for step in report["steps"]])
     ]
     names = ["target", "injected", "moved"]
     colour = {
@@ -112,22 +112,22 @@ def _over_time(told: Told) -> Spec:
             "mark": line,
             "encoding": {**encoding, "strokeDash": dashes},
         },
-        *_bands(told),
-        *_marks(told),
+        *_bands(report),
+        *_marks(report),
     ]
     return {**_frame("Target, injected and moved"), "data": {"values": rows}, "layer": layers}
 
 
-def _stacked(told: Told, dimension: str) -> Spec:
+def _stacked(report: Report, dimension: str) -> Spec:
     """What moved, stacked by name, the largest at the bottom; the target as a line."""
-    series: Sequence[Told] = told["series"][dimension]
-    names = [_label(one["name"], number) for number, one in enumerate(series)]
+    series: Sequence[Report] = report["series"][dimension]
+    names = [_label(row["name"], number) for number, row in enumerate(series)]
     rows = [
         {"at": at, "name": name, "rank": rank, "rate": rate}
-        for rank, (name, one) in enumerate(zip(names, series, strict=True))
-        for at, rate in _rates(told, [max(value, 0) for value in one["moved"]])
+        for rank, (name, row) in enumerate(zip(names, series, strict=True))
+        for at, rate in _rates(report, [max(value, 0) for value in row["moved"]])
     ]
-    due = [{"at": at, "rate": rate} for at, rate in _rates(told, [step["due"] for step in told["steps"]])]
+    due = [{"at": at, "rate": rate} for at, rate in _rates(report, [step["due"] for step in report["steps"]])]
     has_others = series[-1]["name"].startswith(OTHERS)
     scale: Spec = {"domain": names, "scheme": "tableau20"}
     if has_others:
@@ -147,18 +147,18 @@ def _stacked(told: Told, dimension: str) -> Spec:
         "encoding": {"x": _time(), "y": {"field": "rate", **_rate_axis()}},
     }
     title = f"Moved by {dimension}, and the target (line)"
-    return {**_frame(title), "data": {"values": rows}, "layer": [area, line, *_bands(told)]}
+    return {**_frame(title), "data": {"values": rows}, "layer": [area, line, *_bands(report)]}
 
 
-def _holds(told: Told) -> Spec:
+def _holds(report: Report) -> Spec:
     """In how many rows each hold led, stacked."""
-    holds: Sequence[Told] = told["holds"]
+    holds: Sequence[Report] = report["holds"]
     rows = [
-        {"at": at, "hold": one["hold"], "rank": rank, "rows": count}
-        for rank, one in enumerate(holds)
-        for at, count in _steps(told, one["by_step"])
+        {"at": at, "hold": row["hold"], "rank": rank, "rows": count}
+        for rank, row in enumerate(holds)
+        for at, count in _steps(report, row["by_step"])
     ]
-    colours = {"domain": [one["hold"] for one in holds], "range": TABLEAU[: len(holds)]}
+    colours = {"domain": [row["hold"] for row in holds], "range": TABLEAU[: len(holds)]}
     encoding = {
         "x": _time(),
         "y": {"field": "rows", "type": "quantitative", "stack": "zero", "title": "links x cycles"},
@@ -167,20 +167,20 @@ def _holds(told: Told) -> Spec:
     }
     mark = {"type": "area", "interpolate": "step-after", "stroke": "white", "strokeWidth": 0.4}
     layer = {"mark": mark, "encoding": encoding}
-    return {**_frame("Holds"), "data": {"values": rows}, "layer": [layer, *_bands(told)]}
+    return {**_frame("Holds"), "data": {"values": rows}, "layer": [layer, *_bands(report)]}
 
 
-def _wan(told: Told) -> Spec:
+def _wan(report: Report) -> Spec:
     """What a site measured into and out of its WAN, over what moved; nothing where it did not measure."""
     names = {"in": "WAN in", "out": "WAN out"}
     rows = [
         {"at": at, "what": names[way], "rate": None if rate is None else round(8 * rate)}
         for way in names
-        for at, rate in _steps(told, told["overlay"][way])
+        for at, rate in _steps(report, report["overlay"][way])
     ]
     moved = [
         {"at": at, "what": "moved", "rate": rate}
-        for at, rate in _rates(told, [one["moved"] for one in told["steps"]])
+        for at, rate in _rates(report, [row["moved"] for row in report["steps"]])
     ]
     y = {"field": "rate", **_rate_axis()}
     scale = {"domain": [*names.values(), "moved"], "range": [INK, INJECTED, MOVED]}
@@ -199,7 +199,7 @@ def _wan(told: Told) -> Spec:
     layers: list[Spec] = [
         {"data": {"values": moved}, "mark": area, "encoding": encoding},
         {"data": {"values": rows}, "mark": line, "encoding": {**encoding, "strokeDash": dashes}},
-        *_bands(told),
+        *_bands(report),
     ]
     return {**_frame("Moved, and a site's WAN"), "layer": layers}
 
@@ -253,26 +253,28 @@ def _rate_axis() -> Spec:
     return {"type": "quantitative", "title": None, "axis": axis}
 
 
-def _steps(told: Told, values: Iterable[T]) -> list[tuple[str, T]]:
+def _steps(report: Report, values: Iterable[T]) -> list[tuple[str, T]]:
     """Return values with the times of their steps, and the last one once more where its step ends."""
-    points = [(step["start"], value) for step, value in zip(told["steps"], values, strict=True)]
-    end = datetime.fromisoformat(points[-1][0]) + timedelta(seconds=told["step_seconds"])
+    points = [(step["start"], value) for step, value in zip(report["steps"], values, strict=True)]
+    end = datetime.fromisoformat(points[-1][0]) + timedelta(seconds=report["step_seconds"])
     return [*points, (moment(end), points[-1][1])]
 
 
-def _rates(told: Told, sizes: Sequence[int]) -> list[tuple[str, float]]:
+def _rates(report: Report, sizes: Sequence[int]) -> list[tuple[str, float]]:
     """Return mean rates in bits per second of steps."""
-    seconds = [step["seconds"] for step in told["steps"]]
+    seconds = [step["seconds"] for step in report["steps"]]
     rates = [round(8 * size / time) if time else 0 for size, time in zip(sizes, seconds, strict=True)]
-    return [(at, float(rate)) for at, rate in _steps(told, rates)]
+    return [(at, float(rate)) for at, rate in _steps(report, rates)]
 
 
-def _bands(told: Told) -> Iterator[Spec]:
+def _bands(report: Report) -> Iterator[Spec]:
     """Yield a layer of grey bands where something is left out of averages, or paused."""
-    windows = [{"from": one["since"], "to": one["until"]} for one in told["excluded_windows"]]
-    chosen = [one for one in windows if one["from"] < told["until"] and one["to"] > told["since"]]
+    windows = [{"from": row["since"], "to": row["until"]} for row in report["excluded_windows"]]
+    chosen = [row for row in windows if row["from"] < report["until"] and row["to"] > report["since"]]
     if chosen:
-        bands = [{"from": max(one["from"], told["since"]), "to": min(one["to"], told["until"])} for one in chosen]
+        bands = [
+            {"from": max(row["from"], report["since"]), "to": min(row["to"], report["until"])} for row in chosen
+        ]
         yield {
             "data": {"values": bands},
             "mark": {"type": "rect", "color": SHADE, "opacity": 0.4},
@@ -280,12 +282,12 @@ def _bands(told: Told) -> Iterator[Spec]:
         }
 
 
-def _marks(told: Told) -> Iterator[Spec]:
+def _marks(report: Report) -> Iterator[Spec]:
     """Yield a layer of lines with the numbers of what happened, as the table of marks has them."""
     marks = [
-        {"at": one["at"], "number": str(number)}
-        for number, one in enumerate(told["marks"], start=1)
-        if told["since"] <= one["at"] <= told["until"]
+        {"at": row["at"], "number": str(number)}
+        for number, row in enumerate(report["marks"], start=1)
+        if report["since"] <= row["at"] <= report["until"]
     ]
     if marks:
         x = {"x": _time()}

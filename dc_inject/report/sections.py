@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dc_inject.model.units import counted, format_duration, format_rate, format_size
 from dc_inject.report.figures import SITES
 
-Told = Mapping[str, Any]
+Report = Mapping[str, Any]
 WORST = 20  # links in the tables of those that are furthest behind, and slowest
 NONE = "-"
 
@@ -45,34 +45,34 @@ class Section:
     table: Table | None = None
 
 
-def sections(told: Told) -> Iterator[Section]:
+def sections(report: Report) -> Iterator[Section]:
     """Yield the sections of a report, in their order; those without content are left out."""
-    yield Section("verdict", "Verdict", tuple(_verdict(told)), _totals(told))
-    if told["thresholds"]:
-        yield Section("thresholds", "Thresholds", (), _thresholds(told))
-    yield Section("over-time", _over_time(told), (), _steps(told))
-    yield Section("days", "By day", (), _days(told))
+    yield Section("verdict", "Verdict", tuple(_verdict(report)), _totals(report))
+    if report["thresholds"]:
+        yield Section("thresholds", "Thresholds", (), _thresholds(report))
+    yield Section("over-time", _over_time(report), (), _steps(report))
+    yield Section("days", "By day", (), _days(report))
     for name in ("scenario", "source", "destination"):
-        yield Section(f"{name}s", f"By {name}", ("Moved / due, in all and by day.",), _names(told, name))
+        yield Section(f"{name}s", f"By {name}", ("Moved / due, in all and by day.",), _names(report, name))
     for name in SITES:
-        if told[f"{name}s"]:
+        if report[f"{name}s"]:
             title = f"By site, as {name.removesuffix('_site')}"
-            yield Section(f"{name}s", title, ("Moved / due, in all and by day.",), _names(told, name))
-    yield from _beside(told)
-    if told["holds"]:
+            yield Section(f"{name}s", title, ("Moved / due, in all and by day.",), _names(report, name))
+    yield from _beside(report)
+    if report["holds"]:
         why = "Why links got less than they were due, and in how many rows (a link in a cycle)."
         words = (why, "Later cycles may have made up what was missing.")
-        yield Section("holds", "Holds", words, _holds(told))
-    if told["failed_files"]:
-        yield Section("failures", "Failed files", ("In the whole campaign.",), _failures(told))
-    yield Section("behind", "Links that are furthest behind", (), _behind(told))
-    if told["completion"]:
-        yield Section("slowest", "Slowest links", tuple(_completion(told)), _slowest(told))
-    if told["excluded_windows"]:
-        yield Section("excluded", "Left out of averages", (), _excluded(told))
-    if told["marks"]:
-        yield Section("marks", "What happened", (), _marks(told))
-    yield Section("method", "How it is computed", tuple(told["method"]))
+        yield Section("holds", "Holds", words, _holds(report))
+    if report["failed_files"]:
+        yield Section("failures", "Failed files", ("In the whole campaign.",), _failures(report))
+    yield Section("behind", "Links that are furthest behind", (), _behind(report))
+    if report["completion"]:
+        yield Section("slowest", "Slowest links", tuple(_completion(report)), _slowest(report))
+    if report["excluded_windows"]:
+        yield Section("excluded", "Left out of averages", (), _excluded(report))
+    if report["marks"]:
+        yield Section("marks", "What happened", (), _marks(report))
+    yield Section("method", "How it is computed", tuple(report["method"]))
 
 
 def size(value: int, estimated: int = 0) -> Cell:
@@ -85,11 +85,11 @@ def ratio(value: float | None, colour: str | None, sign: str) -> Cell:
     return Cell(NONE) if value is None else Cell(f"{100 * value:.1f} % {sign}", colour, value)
 
 
-def heading(told: Told) -> str:
+def heading(report: Report) -> str:
     """Return in a sentence of which time a report is, and from when."""
-    running = "; it is running" if told["running"] else ""
-    when = f"{_time(told['since'])} to {_time(told['until'])} UTC"
-    return f"{when}, as the ledger stood at {_time(told['at'])}{running}."
+    running = "; it is running" if report["running"] else ""
+    when = f"{_time(report['since'])} to {_time(report['until'])} UTC"
+    return f"{when}, as the ledger stood at {_time(report['at'])}{running}."
 
 
 def _time(moment: str) -> str:
@@ -100,8 +100,8 @@ def _percent(value: float | None) -> str:
     return NONE if value is None else f"{100 * value:.1f} %"
 
 
-def _verdict(told: Told) -> Iterator[str]:
-    counted_, verdict = told["counted"], told["verdict"]
+def _verdict(report: Report) -> Iterator[str]:
+    counted_, verdict = report["counted"], report["verdict"]
     if verdict["ratio"] is None:
         yield "Nothing that counts in averages was due so far."
     else:
@@ -114,35 +114,35 @@ def _verdict(told: Told) -> Iterator[str]:
         yield f"Scenarios: {colours}."
     if verdict["leading_hold"]:
         yield f"Most of what was not injected was held by {verdict['leading_hold']}."
-    if challenge := told["challenge"]:
+    if challenge := report["challenge"]:
         rate = "" if challenge["stands"] is None else f" It takes {format_rate(challenge['stands'])}."
         yield f"Mini-challenge: {challenge['outcome']}: {challenge['reason']}.{rate}"
 
 
-def _totals(told: Told) -> Table:
+def _totals(report: Report) -> Table:
     names = {"counted": "counted", "excluded": "excluded", "open": "in open cycles", "totals": "in all"}
     rows = [
-        (Cell(words), *_amounts(told[key]), Cell(str(told[key]["rules"])))
+        (Cell(words), *_amounts(report[key]), Cell(str(report[key]["rules"])))
         for key, words in names.items()
-        if key in {"counted", "totals"} or any(told[key][name] for name in ("due", "injected", "moved"))
+        if key in {"counted", "totals"} or any(report[key][name] for name in ("due", "injected", "moved"))
     ]
     return Table(("", *_AMOUNTS, "rules, jobs"), 1, tuple(rows))
 
 
-def _thresholds(told: Told) -> Table:
-    rows = ((Cell(one["threshold"]), Cell(one["outcome"]), Cell(one["reason"])) for one in told["thresholds"])
+def _thresholds(report: Report) -> Table:
+    rows = ((Cell(row["threshold"]), Cell(row["outcome"]), Cell(row["reason"])) for row in report["thresholds"])
     return Table(("threshold", "outcome", ""), 3, tuple(rows))
 
 
 _AMOUNTS = ("due", "injected", "moved", "moved / due")
 
 
-def _amounts(one: Told) -> tuple[Cell, ...]:
+def _amounts(row: Report) -> tuple[Cell, ...]:
     return (
-        size(one["due"]),
-        size(one["injected"]),
-        size(one["moved"], one["moved_estimated"]),
-        ratio(one["ratio"], one["grade"], one["sign"]),
+        size(row["due"]),
+        size(row["injected"]),
+        size(row["moved"], row["moved_estimated"]),
+        ratio(row["ratio"], row["grade"], row["sign"]),
     )
 
 
@@ -151,83 +151,83 @@ def rate(value: float, seconds: float) -> Cell:
     return Cell(format_rate(value / seconds), value=value / seconds) if seconds else Cell(NONE)
 
 
-def _over_time(told: Told) -> str:
-    return f"By {'hour' if told['step_seconds'] == 3600 else 'cycle'}"
+def _over_time(report: Report) -> str:
+    return f"By {'hour' if report['step_seconds'] == 3600 else 'cycle'}"
 
 
-def _apart(one: Told) -> Cell:
-    return Cell(", ".join(name for name in ("excluded", "open") if one[name]))
+def _apart(row: Report) -> Cell:
+    return Cell(", ".join(name for name in ("excluded", "open") if row[name]))
 
 
-def _of_time(told: Told, key: str, show: Callable[[Told], str]) -> Table:
+def _of_time(report: Report, key: str, show: Callable[[Report], str]) -> Table:
     rows = tuple(
         (
-            Cell(show(one)),
-            _apart(one),
-            *_amounts(one),
-            *(rate(one[name], one["seconds"]) for name in ("due", "injected", "moved")),
+            Cell(show(row)),
+            _apart(row),
+            *_amounts(row),
+            *(rate(row[name], row["seconds"]) for name in ("due", "injected", "moved")),
         )
-        for one in told[key]
+        for row in report[key]
     )
     heads = (*_AMOUNTS, "target", "injected rate", "moved rate")
     return Table(("from (UTC)", "left out", *heads), 2, rows)
 
 
-def _steps(told: Told) -> Table:
-    return _of_time(told, "steps", lambda one: _time(one["start"]))
+def _steps(report: Report) -> Table:
+    return _of_time(report, "steps", lambda row: _time(row["start"]))
 
 
-def _days(told: Told) -> Table:
-    return _of_time(told, "days", lambda one: str(one["day"]))
+def _days(report: Report) -> Table:
+    return _of_time(report, "days", lambda row: str(row["day"]))
 
 
-def _names(told: Told, dimension: str) -> Table:
-    days = [day["day"][5:] for day in told["days"]]
+def _names(report: Report, dimension: str) -> Table:
+    days = [day["day"][5:] for day in report["days"]]
     rows = tuple(
         (
-            Cell(one["name"] + (" (second hop)" if one.get("second_hops") else "")),
-            *_amounts(one),
-            *(ratio(day["ratio"], day["grade"], day["sign"]) for day in one["days"]),
+            Cell(row["name"] + (" (second hop)" if row.get("second_hops") else "")),
+            *_amounts(row),
+            *(ratio(day["ratio"], day["grade"], day["sign"]) for day in row["days"]),
         )
-        for one in told[f"{dimension}s"]
+        for row in report[f"{dimension}s"]
     )
     return Table((dimension.replace("_", " "), *_AMOUNTS, *days), 1, rows)
 
 
-def _holds(told: Told) -> Table:
+def _holds(report: Report) -> Table:
     rows = tuple(
         (
-            Cell(one["hold"]),
-            Cell("harmless" if one["harmless"] else ""),
-            Cell(str(one["cycles"])),
-            size(one["missing"]),
+            Cell(row["hold"]),
+            Cell("harmless" if row["harmless"] else ""),
+            Cell(str(row["cycles"])),
+            size(row["missing"]),
         )
-        for one in told["holds"]
+        for row in report["holds"]
     )
     return Table(("hold", "", "rows", "missing"), 2, rows)
 
 
-def _failures(told: Told) -> Table:
-    rows = tuple((Cell(name), Cell(str(files))) for name, files in told["failed_files"].items())
+def _failures(report: Report) -> Table:
+    rows = tuple((Cell(name), Cell(str(files))) for name, files in report["failed_files"].items())
     return Table(("class", "files"), 1, rows)
 
 
-def _link(one: Told) -> tuple[Cell, ...]:
-    hop = " (second hop)" if one["second_hop"] else ""
-    return Cell(one["scenario"] + hop), Cell(one["source"]), Cell(one["destination"])
+def _link(row: Report) -> tuple[Cell, ...]:
+    hop = " (second hop)" if row["second_hop"] else ""
+    return Cell(row["scenario"] + hop), Cell(row["source"]), Cell(row["destination"])
 
 
-def _behind(told: Told) -> Table:
-    links: Sequence[Told] = [one for one in told["links"] if one["due"] > one["moved"]]
-    worst = sorted(links, key=lambda one: one["moved"] - one["due"])[:WORST]
+def _behind(report: Report) -> Table:
+    links: Sequence[Report] = [row for row in report["links"] if row["due"] > row["moved"]]
+    worst = sorted(links, key=lambda row: row["moved"] - row["due"])[:WORST]
     rows = tuple(
         (
-            *_link(one),
-            Cell(", ".join(f"{count} {hold}" for hold, count in list(one["held"].items())[:3])),
-            *_amounts(one),
-            size(one["due"] - one["moved"]),
+            *_link(row),
+            Cell(", ".join(f"{count} {hold}" for hold, count in list(row["held"].items())[:3])),
+            *_amounts(row),
+            size(row["due"] - row["moved"]),
         )
-        for one in worst
+        for row in worst
     )
     return Table(("scenario", "source", "destination", "held (cycles)", *_AMOUNTS, "behind"), 4, rows)
 
@@ -240,44 +240,44 @@ def _duration(seconds: int) -> Cell:
     return Cell(_seconds(seconds), value=seconds)
 
 
-def _completion(told: Told) -> Iterator[str]:
-    one = told["completion"]
-    times = f"median {_seconds(one['median'])}, 90th percentile {_seconds(one['p90'])}"
-    yield f"Time from acceptance to completion of {counted(one['count'], 'rules and jobs')}: {times}."
+def _completion(report: Report) -> Iterator[str]:
+    row = report["completion"]
+    times = f"median {_seconds(row['median'])}, 90th percentile {_seconds(row['p90'])}"
+    yield f"Time from acceptance to completion of {counted(row['count'], 'rules and jobs')}: {times}."
 
 
-def _slowest(told: Told) -> Table:
-    done = [one for one in told["links"] if one["completion"]]
-    worst = sorted(done, key=lambda one: -one["completion"]["median"])[:WORST]
+def _slowest(report: Report) -> Table:
+    done = [row for row in report["links"] if row["completion"]]
+    worst = sorted(done, key=lambda row: -row["completion"]["median"])[:WORST]
     rows = tuple(
         (
-            *_link(one),
-            _duration(one["completion"]["median"]),
-            _duration(one["completion"]["p90"]),
-            Cell(str(one["completion"]["count"])),
+            *_link(row),
+            _duration(row["completion"]["median"]),
+            _duration(row["completion"]["p90"]),
+            Cell(str(row["completion"]["count"])),
         )
-        for one in worst
+        for row in worst
     )
     return Table(("scenario", "source", "destination", "median", "90th percentile", "rules, jobs"), 3, rows)
 
 
-def _excluded(told: Told) -> Table:
-    windows = told["excluded_windows"]
-    rows = ((Cell(_time(one["since"])), Cell(_time(one["until"])), Cell(one["why"])) for one in windows)
+def _excluded(report: Report) -> Table:
+    windows = report["excluded_windows"]
+    rows = ((Cell(_time(row["since"])), Cell(_time(row["until"])), Cell(row["why"])) for row in windows)
     return Table(("from (UTC)", "to", "why"), 3, tuple(rows))
 
 
-def _marks(told: Told) -> Table:
+def _marks(report: Report) -> Table:
     rows = tuple(
         (
             Cell(str(number)),
-            Cell(_time(one["at"]) + (f" to {_time(one['until'])}" if one["until"] else "")),
-            Cell(one["kind"]),
-            Cell(one["what"]),
-            Cell(one["why"]),
-            Cell(one["who"]),
+            Cell(_time(row["at"]) + (f" to {_time(row['until'])}" if row["until"] else "")),
+            Cell(row["kind"]),
+            Cell(row["what"]),
+            Cell(row["why"]),
+            Cell(row["who"]),
         )
-        for number, one in enumerate(told["marks"], start=1)
+        for number, row in enumerate(report["marks"], start=1)
     )
     return Table(("number", "time (UTC)", "kind", "what", "why", "by"), 6, rows)
 
@@ -285,18 +285,18 @@ def _marks(told: Told) -> Table:
 # --------------------------------------------------------------------------- another campaign, WANs, repeats
 
 
-def _beside(told: Told) -> Iterator[Section]:
-    if told["overlay"]:
-        yield Section("wan", "A site's WAN", tuple(_readings(told)), _wan(told))
-    if told["compared"]:
-        yield from _compared(told)
-    if told["repeats"]:
+def _beside(report: Report) -> Iterator[Section]:
+    if report["overlay"]:
+        yield Section("wan", "A site's WAN", tuple(_readings(report)), _wan(report))
+    if report["compared"]:
+        yield from _compared(report)
+    if report["repeats"]:
         words = "What moved each time that a scenario had the same rate: the mean, and its interval of 95 %."
-        yield Section("repeats", "Repeats of a step", (words,), _repeats(told))
+        yield Section("repeats", "Repeats of a step", (words,), _repeats(report))
 
 
-def _readings(told: Told) -> Iterator[str]:
-    overlay = told["overlay"]
+def _readings(report: Report) -> Iterator[str]:
+    overlay = report["overlay"]
     dropped = ", ".join(f"{count} {why}" for why, count in overlay["dropped"].items())
     yield f"{counted(overlay['readings'], 'readings')} of {overlay['name']}" + (
         f"; dropped: {dropped}." if dropped else "."
@@ -304,21 +304,21 @@ def _readings(told: Told) -> Iterator[str]:
     yield "They are of all traffic of the site; what moved is of all links of the campaign."
 
 
-def _wan(told: Told) -> Table:
-    overlay = told["overlay"]
+def _wan(report: Report) -> Table:
+    overlay = report["overlay"]
 
     def shown(value: float | None) -> Cell:
         return Cell(NONE) if value is None else rate(value, 1)
 
     rows = tuple(
-        (Cell(_time(one["start"])), shown(into), shown(out), rate(one["moved"], one["seconds"]))
-        for one, into, out in zip(told["steps"], overlay["in"], overlay["out"], strict=True)
+        (Cell(_time(row["start"])), shown(into), shown(out), rate(row["moved"], row["seconds"]))
+        for row, into, out in zip(report["steps"], overlay["in"], overlay["out"], strict=True)
     )
     return Table(("from (UTC)", "WAN in", "WAN out", "moved rate"), 1, rows)
 
 
-def _compared(told: Told) -> Iterator[Section]:
-    other = told["compared"]
+def _compared(report: Report) -> Iterator[Section]:
+    other = report["compared"]
     words = f"{other['campaign']}, {_time(other['since'])} to {_time(other['until'])} UTC, stands to the right. "
     words += "The difference is that of the ratios, in points of a percent."
     pairs = [{**other["counted"], "name": "in all"}, *other["scenarios"]]
@@ -327,29 +327,29 @@ def _compared(told: Told) -> Iterator[Section]:
         yield Section(f"compared-{name}s", f"Compared by {name}", (), _pairs(name, other[f"{name}s"]))
 
 
-def _pairs(noun: str, pairs: Sequence[Told]) -> Table:
-    def both(one: Told | None) -> tuple[Cell, ...]:
-        if one is None:
+def _pairs(noun: str, pairs: Sequence[Report]) -> Table:
+    def both(row: Report | None) -> tuple[Cell, ...]:
+        if row is None:
             return (Cell(NONE),) * 3
-        return size(one["due"]), size(one["moved"]), ratio(one["ratio"], one["grade"], one["sign"])
+        return size(row["due"]), size(row["moved"]), ratio(row["ratio"], row["grade"], row["sign"])
 
     def points(value: float | None) -> Cell:
         return Cell(NONE) if value is None else Cell(f"{100 * value:+.1f}", value=value)
 
     rows = (
-        (Cell(one["name"]), *both(one["this"]), *both(one["other"]), points(one["difference"])) for one in pairs
+        (Cell(row["name"]), *both(row["this"]), *both(row["other"]), points(row["difference"])) for row in pairs
     )
     heads = ("due", "moved", "moved / due")
     return Table((noun, *heads, *(f"other: {head}" for head in heads), "difference"), 1, tuple(rows))
 
 
-def _repeats(told: Told) -> Table:
+def _repeats(report: Report) -> Table:
     rows = (
         (
-            Cell(one["scenario"]),
-            *(rate(value, 1) for value in (one["rate"], one["mean"], *one["interval"])),
-            Cell(str(one["repeats"])),
+            Cell(row["scenario"]),
+            *(rate(value, 1) for value in (row["rate"], row["mean"], *row["interval"])),
+            Cell(str(row["repeats"])),
         )
-        for one in told["repeats"]
+        for row in report["repeats"]
     )
     return Table(("scenario", "target", "mean of moved", "from", "to (95 %)", "repeats"), 1, tuple(rows))

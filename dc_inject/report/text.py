@@ -12,7 +12,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model.redaction import visible
 from dc_inject.report import figures
-from dc_inject.report.sections import Section, Table, Told, heading, sections
+from dc_inject.report.sections import Report, Section, Table, heading, sections
 
 HEADS = (
     *("start", "seconds", "scenario", "source", "destination", "service", "due", "injected", "moved"),
@@ -20,10 +20,10 @@ HEADS = (
 )
 
 
-def markdown(told: Told) -> str:
+def markdown(report: Report) -> str:
     """Return a report as Markdown, with tables as GitHub has them."""
-    parts = [f"# Report: {_escaped(told['campaign'])}", _escaped(heading(told))]
-    for section in sections(told):
+    parts = [f"# Report: {_escaped(report['campaign'])}", _escaped(heading(report))]
+    for section in sections(report):
         parts += _section(section)
     return "\n\n".join(parts) + "\n"
 

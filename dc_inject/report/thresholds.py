@@ -121,12 +121,12 @@ def figures(view: Reader, chosen: Period | None, more: Sequence[Threshold] = ())
     ]
 
 
-def error(told: Sequence[dict[str, Any]]) -> DcInjectError | None:
+def error(judgements: Sequence[dict[str, Any]]) -> DcInjectError | None:
     """Return what a command ends with: exit code 5 if a threshold was missed, 2 if one could not be judged."""
-    missed = [one for one in told if one["outcome"] == ThresholdOutcome.MISSED]
-    unknown = [one for one in told if one["outcome"] == ThresholdOutcome.INCONCLUSIVE]
+    missed = [one for one in judgements if one["outcome"] == ThresholdOutcome.MISSED]
+    unknown = [one for one in judgements if one["outcome"] == ThresholdOutcome.INCONCLUSIVE]
     lines = "".join(f"\n  {one['threshold']}: {one['outcome']}: {one['reason']}" for one in (*missed, *unknown))
-    of = counted(len(told), "thresholds")
+    of = counted(len(judgements), "thresholds")
     if missed:
         return ThresholdMissed(f"{len(missed)} of {of} missed:{lines}", "`dc-inject report` shows where and why")
     if unknown:
@@ -135,9 +135,9 @@ def error(told: Sequence[dict[str, Any]]) -> DcInjectError | None:
     return None
 
 
-def junit(told: Mapping[str, Any]) -> str:
+def junit(report: Mapping[str, Any]) -> str:
     """Return a report as JUnit's XML: a test case for each threshold, and for the verdict of a mini-challenge."""
-    cases = list(_cases(told))
+    cases = list(_cases(report))
     if not cases:
         hint = "name one with --fail-under, or in the menu under `thresholds`"
         raise UsageError("there is no threshold and no mini-challenge to make test cases of", hint)
@@ -145,18 +145,18 @@ def junit(told: Mapping[str, Any]) -> str:
     totals = {"tests": str(len(cases)), "failures": count["failure"], "errors": count["error"]}
     suites = ET.Element("testsuites", totals)
     suite = ET.SubElement(
-        suites, "testsuite", {"name": visible(told["campaign"]), **totals, "timestamp": told["at"]}
+        suites, "testsuite", {"name": visible(report["campaign"]), **totals, "timestamp": report["at"]}
     )
     suite.extend(cases)
     ET.indent(suites)
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _cases(told: Mapping[str, Any]) -> Iterator[ET.Element]:
-    for one in told["thresholds"]:
+def _cases(report: Mapping[str, Any]) -> Iterator[ET.Element]:
+    for one in report["thresholds"]:
         yield _case("thresholds", one["threshold"], one["outcome"], one["reason"])
-    if challenge := told["challenge"]:
-        yield _case("mini-challenge", told["campaign"], challenge["outcome"], challenge["reason"])
+    if challenge := report["challenge"]:
+        yield _case("mini-challenge", report["campaign"], challenge["outcome"], challenge["reason"])
 
 
 _RESULTS = {"missed": "failure", "not reached": "failure", "inconclusive": "error"}
