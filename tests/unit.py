@@ -55,6 +55,7 @@ LEFT_OUT = {
     "menu/test_fuzz.py": CASES,
     "menu/test_real_changes.py": WHOLE,
     "menu/test_real_menus.py": WHOLE,
+    "metrics/test_publishing.py": SERVER,
     "metrics/test_rules.py": SERVER,
     "test_guard.py": SERVER,
     "test_transport.py": SERVER,

@@ -32,7 +32,7 @@ from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
 from dc_inject.menu import MenuDraft
-from dc_inject.metrics import Metrics
+from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, Hold, rates, units
 from dc_inject.model.errors import NeedsOperator, Temporary
 from dc_inject.model.events import Observer
@@ -75,6 +75,12 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
     "--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics at this address [host: 127.0.0.1]."
 )
 @thresholds.ABORT_ON
+@click.option(
+    "--textfile",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --once: write the metrics to this file at the end, for node_exporter (*.prom, mode 0644).",
+)
+@click.option("--pushgateway", metavar="URL", help="With --once: send the metrics to a Pushgateway at the end.")
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @click.option(
     "--threads",
@@ -155,6 +161,8 @@ def inject(
     end_on_stop: bool = False,
     metrics_address: str | None = None,
     abort_on: Sequence[Threshold] = (),
+    textfile: Path | None = None,
+    pushgateway: str | None = None,
     allow_admin: bool = False,
     threads: int = 8,
     timeout: float = 60.0,
@@ -167,12 +175,13 @@ def inject(
     `wrap_menus` may return another source of menus, which the engine then asks at each turn of a cycle.
     `ends_afterwards` tells that the caller ends what is left. `closing` shows at the end how the campaign stands.
     """
+    publishing.check(textfile, pushgateway, once=once and not dry_run)
     for number in hangup.signals():  # before there is anything to stop: as Ctrl-C
         signal.signal(number, signal.default_int_handler)
     drafts = files.read_menus(menus)
     campaign = common.one_campaign(drafts)
     clock = SystemClock()
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as after, contextlib.ExitStack() as stack:
         path = common.ledger_file(ledger_path, campaign)
         if dry_run:
             path = stack.enter_context(common.copy_of(path))
@@ -185,8 +194,13 @@ def inject(
         backends = _backends(drafts, campaign, clock, metrics, timeout=timeout, dry_run=dry_run)
         patience = min(START_PATIENCE, drafts[0].preview.cycle / 10)
         identities = patiently(lambda: admission.identities(backends, allow_admin=allow_admin), clock, patience)
+
+        def admit(campaign: Campaign) -> None:
+            _admit(campaign)
+            metrics.in_force(campaign)
+
         source = Menus(
-            menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale, admits=_admit
+            menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale, admits=admit
         )
 
         def bind(ledger: Ledger, cycle: timedelta) -> None:
@@ -227,6 +241,8 @@ def inject(
         with _signals(engine, f"{injections(backends)} {'will be ended' if ends_afterwards else 'stay live'}"):
             manager.ready()
             engine.run(until=until, once=once)
+        # When the ledger is free: whatever this takes, the run of the next cycle does not wait for it.
+        after.callback(publishing.publish, metrics.text, campaign, textfile, pushgateway)
         if closing is not None:
             closing(campaign, ledger)
         watching.raise_if_held()

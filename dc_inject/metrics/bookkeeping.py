@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from dc_inject import __version__
 from dc_inject.ledger import ControlDecision, LedgerView, Row, Totals
+from dc_inject.metrics.catalogue import family
 from dc_inject.metrics.live import Live
 from dc_inject.model import Cycle, FlowKey, Hold, Mode, State
 from dc_inject.model.errors import LedgerError
@@ -19,22 +22,16 @@ from dc_inject.planning.guards import GUARDS
 
 log = logging.getLogger(__name__)
 
-LINK = ("scenario", "source", "destination", "service")
-
-# Totals of a flow's account: field -> (name, text). The first are counters, the others go up and down.
+# Totals of a flow's account, and the metrics that tell them. The first are counters, the others go up and down.
 COUNTED = {
-    "due": ("due_bytes", "Bytes that links should have been given."),
-    "accepted": ("injected_bytes", "Bytes of accepted rules and jobs, less what was there already."),
-    "failed": ("failed_bytes", "Bytes of those that failed for good, and went back to the debt."),
-    "moved": ("moved_bytes", "Bytes that arrived, estimated where a rule is not complete."),
-    "forgiven": ("forgiven_bytes", "Bytes of due that will not be made up."),
-    "rules": ("rules_made", "Rules that a service accepted."),
+    "due": "due_bytes_total",
+    "accepted": "injected_bytes_total",
+    "failed": "failed_bytes_total",
+    "moved": "moved_bytes_total",
+    "forgiven": "forgiven_bytes_total",
+    "rules": "rules_made_total",
 }
-GAUGED = {
-    "resident": ("resident_bytes", "Bytes injected and not known to be gone from their destination."),
-    "in_doubt": ("in_doubt_bytes", "Bytes of calls whose answer was lost and that were not looked up yet."),
-    "estimated": ("moved_estimated_bytes", "The part of moved that is an estimate."),
-}
+GAUGED = {"resident": "resident_bytes", "in_doubt": "in_doubt_bytes", "estimated": "moved_estimated_bytes"}
 
 
 class Bookkeeping(Collector):
@@ -48,10 +45,9 @@ class Bookkeeping(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Give all numbers as they stand in one state of the ledger."""
-        build = GaugeMetricFamily("dc_inject_build_info", "The version at work.", labels=["version"])
+        build = family("build_info")
         build.add_metric([__version__], 1)
         yield build
-        up = GaugeMetricFamily("dc_inject_ledger_up", "Whether the ledger could be read at this scrape.")
         try:
             with LedgerView.open(self._path) as view, view.snapshot():
                 metrics = [
@@ -64,18 +60,22 @@ class Bookkeeping(Collector):
         except LedgerError as error:
             log.warning("metrics: %s", error.message)
             metrics = []
-        up.add_metric([], bool(metrics))
-        yield up
+        yield _one("ledger_up", bool(metrics))
         yield from metrics
+        yield from _disk(self._path)
+        sites = family("rse_info")
+        for rse, site in sorted(self._live.sites().items()):
+            sites.add_metric([rse, site], 1)
+        yield sites
 
     def _accounts(self, accounts: Mapping[FlowKey, Totals]) -> Iterator[Metric]:
-        for field, (name, text) in COUNTED.items():
-            counted = CounterMetricFamily(f"dc_inject_{name}", text, labels=LINK)
+        for field, name in COUNTED.items():
+            counted = family(name)
             for key, totals in accounts.items():
                 counted.add_metric(_labels(key), self._risen(field, key, getattr(totals, field)))
             yield counted
-        for field, (name, text) in GAUGED.items():
-            yield _by_link(name, text, {key: getattr(totals, field) for key, totals in accounts.items()})
+        for field, name in GAUGED.items():
+            yield _by_link(name, {key: getattr(totals, field) for key, totals in accounts.items()})
 
     def _risen(self, field: str, key: FlowKey, value: int) -> int:
         """Return a counter's value, never lower than told before.
@@ -88,9 +88,16 @@ class Bookkeeping(Collector):
         return risen
 
 
+def _disk(path: Path) -> Iterator[Metric]:
+    """Give the size of the ledger and what is free on its disk; nothing of what cannot be asked."""
+    with contextlib.suppress(OSError):
+        yield _one("ledger_disk_free_bytes", shutil.disk_usage(path.parent).free)
+        files = [file for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()]
+        yield _one("ledger_bytes", sum(file.stat().st_size for file in files))
+
+
 def _failures(view: LedgerView) -> Metric:
-    text = "Files that failed for good, by the class of the reason."
-    failed = CounterMetricFamily("dc_inject_failed_files", text, labels=(*LINK, "reason"))
+    failed = family("failed_files_total")
     for key, reasons in view.failures().items():
         for reason, files in reasons.items():
             failed.add_metric([*_labels(key), reason], files)
@@ -101,33 +108,21 @@ def _services(view: LedgerView, live: Live) -> Metric:
     """Tell of each service whether it answers: as the last calls of this process say, and the ledger."""
     told = {signal.subject: signal.value is not None for signal in view.signals() if signal.name == "service"}
     answering = live.services()
-    family = GaugeMetricFamily(
-        "dc_inject_service_up", "Whether the service answers, and knows us.", labels=["service"]
-    )
+    up = family("service_up")
     for service in sorted(told.keys() | answering.keys()):
-        family.add_metric([service], told.get(service, True) and answering.get(service, True))
-    return family
+        up.add_metric([service], told.get(service, True) and answering.get(service, True))
+    return up
 
 
 def _cycles(view: LedgerView, live: Live) -> Iterator[Metric]:
     last, planned = view.last_cycle(), view.last_planned()
-    start = GaugeMetricFamily(
-        "dc_inject_last_cycle_timestamp_seconds", "When the last cycle that was opened began."
-    )
     if last is not None:
-        start.add_metric([], last.start.timestamp())
-    yield start
-    length = GaugeMetricFamily("dc_inject_cycle_seconds", "The length of a cycle.")
-    if last is not None:
-        length.add_metric([], last.length.total_seconds())
-    yield length
+        yield _one("last_cycle_timestamp_seconds", last.start.timestamp())
+        yield _one("cycle_seconds", last.length.total_seconds())
     current = () if last is None else view.rows(cycle=last)
-    yield _by_link(
-        "target_bytes_per_second",
-        "What is due in the last cycle, by the length of a cycle.",
-        {row.key: row.due / row.cycle.length.total_seconds() for row in current},
-    )
-    yield _holds(current, live)
+    targets = {row.key: row.due / row.cycle.length.total_seconds() for row in current}
+    yield _by_link("target_bytes_per_second", targets)
+    yield from _holds(current, live)
     yield from _control(() if planned is None else view.decisions(planned.start))
     yield from _plans(view, planned)
 
@@ -135,89 +130,86 @@ def _cycles(view: LedgerView, live: Live) -> Iterator[Metric]:
 def _control(decisions: Iterable[ControlDecision]) -> Iterator[Metric]:
     """Give what control decided or advised in the last plan, of links that have it."""
     made = {one.key: one for one in decisions}
-    for name, text in (("window", "The most that a link may have in flight."),
-                       ("in_flight", "What it had in flight when its window was set.")):  # fmt: skip
-        sizes = {key: float(one.numbers[name]) for key, one in made.items()}
-        yield _by_link(f"control_{name}_bytes", text, sizes)
-    bias = "What control adds to what a link is due, as a part of it."
-    yield _by_link("control_bias", bias, {key: one.bias for key, one in made.items()})
-    guards = "How many guards hold a link, or would hold it where control only advises."
-    yield _by_link("control_guards", guards, {key: len(one.guards) for key, one in made.items()})
+    for name in ("window", "in_flight"):
+        yield _by_link(f"control_{name}_bytes", {key: float(one.numbers[name]) for key, one in made.items()})
+    yield _by_link("control_bias", {key: one.bias for key, one in made.items()})
+    yield _by_link("control_guards", {key: len(one.guards) for key, one in made.items()})
     held = Counter((one.hold, one.mode) for one in made.values())
-    family = GaugeMetricFamily(
-        "dc_inject_control_held_links",
-        "Links that control holds, or with `advise` would hold, by the leading reason.",
-        labels=["hold", "mode"],
-    )
+    links = family("control_held_links")
     for hold in (Hold.BACKLOG, *(guard.hold for guard in GUARDS)):
         for mode in (Mode.ADVISE.value, Mode.ACT.value):
-            family.add_metric([hold.value, mode], held[hold, mode])
-    yield family
+            links.add_metric([hold.value, mode], held[hold, mode])
+    yield links
 
 
-def _holds(rows: Iterable[Row], live: Live) -> Metric:
-    """Give all reasons of the list, so that no series vanishes.
+def _holds(rows: Iterable[Row], live: Live) -> Iterator[Metric]:
+    """Give the links that are held, and the number of each reason of the list, so that no series vanishes.
 
     A row has its reason when it is planned or closed; what has gone wrong since is told by this process.
     """
     arisen, up = live.troubles(), live.services()
-    held: Counter[Hold] = Counter()
+    held: dict[FlowKey, Hold] = {}
     for row in rows:
         if row.held is not None:
-            held[Hold(row.held.hold)] += 1
+            held[row.key] = Hold(row.held.hold)
         elif row.key in arisen:
-            held[arisen[row.key]] += 1
+            held[row.key] = arisen[row.key]
         elif row.due and not up.get(row.key.link.through, True):
-            held[Hold.API_ERRORS] += 1
-    family = GaugeMetricFamily(
-        "dc_inject_held_links",
-        "Links that are held in the last cycle, by their leading reason, and whether it is harmless.",
-        labels=["hold", "harmless"],
-    )
+            held[row.key] = Hold.API_ERRORS
+    links = family("link_held")
+    for key, hold in held.items():
+        links.add_metric([*_labels(key), *_words(hold)], 1)
+    yield links
+    counts = Counter(held.values())
+    numbers = family("held_links")
     for hold in Hold:
-        family.add_metric([hold.value, str(hold.harmless).lower()], held[hold])
-    return family
+        numbers.add_metric(_words(hold), counts[hold])
+    yield numbers
+
+
+def _words(hold: Hold) -> list[str]:
+    return [hold.value, str(hold.harmless).lower()]
 
 
 def _plans(view: LedgerView, planned: Cycle | None) -> Iterator[Metric]:
     rows = () if planned is None else view.rows(cycle=planned)
-    debt = "What the last plan wanted, overhead included, less what was injected and forgiven since."
-    yield _by_link("debt_bytes", debt, {row.key: row.want - row.injected - row.forgiven for row in rows})
-    for name, text in (("pool_items", "Datasets that the last plan could choose from."),
-                       ("pool_bytes", "Their bytes.")):  # fmt: skip
+    yield _by_link("debt_bytes", {row.key: row.want - row.injected - row.forgiven for row in rows})
+    for name in ("pool_items", "pool_bytes"):
         sizes = {row.key: getattr(row, name) for row in rows}
-        yield _by_link(name, text, {key: size for key, size in sizes.items() if size is not None})
+        yield _by_link(name, {key: size for key, size in sizes.items() if size is not None})
 
 
 def _campaign(view: LedgerView) -> Iterator[Metric]:
     counts = view.state_counts()
-    rules = GaugeMetricFamily("dc_inject_rules", "Injections by their state.", labels=["state"])
+    rules = family("rules")
     for state in State:
         rules.add_metric([state.value], counts.get(state, (0, 0))[0])
     yield rules
-    pauses = GaugeMetricFamily("dc_inject_pauses", "Stops by people that are in force.")
-    pauses.add_metric([], len(view.pauses()))
-    yield pauses
-    missing = GaugeMetricFamily("dc_inject_signals_missing", "Signals that cannot be read.", labels=["signal"])
+    yield _one("pauses", len(view.pauses()))
+    missing = family("signals_missing")
     signals = view.signals()
     unread = Counter(signal.name for signal in signals if signal.value is None)
     for name in sorted({signal.name for signal in signals}):
         missing.add_metric([name], unread[name])
     yield missing
-    expiry = GaugeMetricFamily(
-        "dc_inject_credentials_expiry_timestamp_seconds", "Until when credentials are good.", labels=["service"]
-    )
+    expiry = family("credentials_expiry_timestamp_seconds")
     for known in view.identities():
         if known.credentials_until is not None:
             expiry.add_metric([known.service], known.credentials_until.timestamp())
     yield expiry
 
 
-def _by_link(name: str, text: str, values: Mapping[FlowKey, float]) -> Metric:
-    family = GaugeMetricFamily(f"dc_inject_{name}", text, labels=LINK)
+def _one(name: str, value: float) -> Metric:
+    made = family(name)
+    made.add_metric([], value)
+    return made
+
+
+def _by_link(name: str, values: Mapping[FlowKey, float]) -> Metric:
+    made = family(name)
     for key, value in values.items():
-        family.add_metric(_labels(key), value)
-    return family
+        made.add_metric(_labels(key), value)
+    return made
 
 
 def _labels(key: FlowKey) -> list[str]:

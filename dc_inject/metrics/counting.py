@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, make_wsgi_app
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest, make_wsgi_app
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from dc_inject.metrics import page
 from dc_inject.metrics.bookkeeping import Bookkeeping
+from dc_inject.metrics.catalogue import METRICS
 from dc_inject.metrics.live import Live
-from dc_inject.model import Cycle
+from dc_inject.model import Campaign, Cycle
 from dc_inject.model.events import (
     Answered,
     CycleClosed,
@@ -60,23 +61,22 @@ class Metrics:
             Counter | Histogram
         ] = []  # what this process counts, as opposed to the ledger's numbers
         self._opened: Cycle | None = None  # the newest cycle that this process has opened
-        call = ("service", "method", "result")
-        self._calls = self._counter("calls", "Calls to services by their result.", *call)
-        self._call_seconds = self._histogram("call_seconds", "Time that calls took.", CALL_BUCKETS, *call)
-        self._errors = self._counter("errors", "Errors that services answered with.", "service", "kind")
-        self._refusals = self._counter("refusals", "Injections that a service refused.", "service", "kind")
-        self._adopted = self._counter("adopted", "Injections found to be accepted earlier.", "service")
-        self._set_aside = self._counter("set_aside", "Datasets that a last look found to be of no use.")
-        self._unexpected = self._counter("unexpected_errors", "Errors that nobody foresaw.")
-        self._menus_refused = self._counter("menus_refused", "Changed menus that were not taken up.")
-        self._cycles = self._counter("cycles_closed", "Cycles closed by this process.")
-        self._overruns = self._counter("cycle_overruns", "Cycles that took time from the next one.")
-        self._planning = self._histogram(
-            "cycle_planning_seconds", "Time from the start of planning to a plan on disk.", CYCLE_BUCKETS
-        )
-        self._lateness = self._histogram(
-            "cycle_close_delay_seconds", "Time from a cycle's end to its closing.", CYCLE_BUCKETS
-        )
+        self._calls = self._counter("calls_total")
+        self._call_seconds = self._histogram("call_seconds", CALL_BUCKETS)
+        self._errors = self._counter("errors_total")
+        self._refusals = self._counter("refusals_total")
+        self._adopted = self._counter("adopted_total")
+        self._set_aside = self._counter("set_aside_total")
+        self._unexpected = self._counter("unexpected_errors_total")
+        self._menus_refused = self._counter("menus_refused_total")
+        self._cycles = self._counter("cycles_closed_total")
+        self._overruns = self._counter("cycle_overruns_total")
+        self._planning = self._histogram("cycle_planning_seconds", CYCLE_BUCKETS)
+        self._lateness = self._histogram("cycle_close_delay_seconds", CYCLE_BUCKETS)
+
+    def in_force(self, campaign: Campaign) -> None:
+        """Hear which menus are in force, for the sites of their links."""
+        self._live.in_force(campaign)
 
     def event(self, event: Event) -> None:
         """Count one thing that happened; what nobody counts passes."""
@@ -121,13 +121,15 @@ class Metrics:
         if closed.seconds > LATE * closed.cycle.length.total_seconds():
             self._overruns.inc()
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        made = Counter(f"dc_inject_{name}", text, labels, registry=self.registry)
+    def _counter(self, name: str) -> Counter:
+        spec = METRICS[name]
+        made = Counter(f"dc_inject_{name}", spec.text, spec.labels, registry=self.registry)
         self.counted.append(made)
         return made
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        made = Histogram(f"dc_inject_{name}", text, labels, registry=self.registry, buckets=buckets)
+    def _histogram(self, name: str, buckets: tuple[float, ...]) -> Histogram:
+        spec = METRICS[name]
+        made = Histogram(f"dc_inject_{name}", spec.text, spec.labels, registry=self.registry, buckets=buckets)
         self.counted.append(made)
         return made
 
@@ -135,9 +137,16 @@ class Metrics:
 
     def serve(self, address: str) -> AbstractContextManager[str]:
         """Serve the page at `[HOST:]PORT` for as long as the context lasts; see `page.serve`."""
+        return page.serve(make_wsgi_app(self._shown()), address)
+
+    def text(self) -> bytes:
+        """Return what the page would tell now."""
+        return generate_latest(self._shown())
+
+    def _shown(self) -> CollectorRegistry:
         shown = CollectorRegistry(auto_describe=False)
         shown.register(OfCampaign(self.registry, self._campaign))
-        return page.serve(make_wsgi_app(shown), address)
+        return shown
 
 
 class OfCampaign(Collector):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from dc_inject.model import FlowKey, Hold
+from dc_inject.model import Campaign, FlowKey, Hold, rates
+from dc_inject.model.urls import host_of
 
 DOWN_AFTER = 3  # calls in a row that failed: one or two may be an accident
 
@@ -23,6 +24,7 @@ class Live:
         self._lock = threading.Lock()
         self._failures: dict[str, int] = {}
         self._troubles: dict[FlowKey, Hold] = {}
+        self._sites: Mapping[str, str] = {}
 
     def called(self, service: str, *, answered: bool) -> None:
         """Hear of a call: `answered` is true also where the service refused, since that is an answer."""
@@ -38,6 +40,18 @@ class Live:
         """Forget the troubles of the last cycle."""
         with self._lock:
             self._troubles.clear()
+
+    def in_force(self, campaign: Campaign) -> None:
+        """Hear which menus are in force, and know the site of each end of their links, as reports do."""
+        sites = rates.site_of(site for menu in campaign.menus for site in menu.sites)
+        ends = {end for flow in campaign.flows for end in (flow.link.source, flow.link.destination)}
+        with self._lock:
+            self._sites = {end: sites.get(end) or host_of(end) for end in ends}
+
+    def sites(self) -> Mapping[str, str]:
+        """Return the site of each RSE or URL prefix of the menus in force."""
+        with self._lock:
+            return self._sites
 
     def services(self) -> Mapping[str, bool]:
         """Return whether each service that was called answers."""

@@ -70,17 +70,20 @@ def beside(*named: Path) -> Load:
     return within
 
 
-def write_whole(path: Path, content: str | bytes, *, force: bool, mode: int = 0o666) -> None:
+def write_whole(
+    path: Path, content: str | bytes, *, force: bool, mode: int = 0o666, exactly: bool = False
+) -> None:
     """Write a file that is there as a whole or not at all; see `whole`."""
-    with whole(path, force=force, mode=mode) as file:
+    with whole(path, force=force, mode=mode, exactly=exactly) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextlib.contextmanager
-def whole(path: Path, *, force: bool, mode: int = 0o666) -> Iterator[BinaryIO]:
+def whole(path: Path, *, force: bool, mode: int = 0o666, exactly: bool = False) -> Iterator[BinaryIO]:
     """Open a file that is there as a whole after the block, or not at all, whatever happens meanwhile.
 
-    A new one has the rights of `mode`, of which umask takes away; one that is replaced keeps its own.
+    A new one has the rights of `mode`, of which umask takes away; one that is replaced keeps its own. With
+    `exactly` it has those of `mode` in any case.
 
     Raises UsageError when it cannot be written, or is there already and may not be replaced (`force`).
     """
@@ -88,8 +91,10 @@ def whole(path: Path, *, force: bool, mode: int = 0o666) -> Iterator[BinaryIO]:
     goal = Path(os.path.realpath(path))  # a link to a file stays one
     part = goal.with_name(f".{goal.name}.{secrets.token_hex(4)}.part")
     try:
-        mode = stat.S_IMODE(goal.stat().st_mode) if goal.exists() else mode
+        mode = stat.S_IMODE(goal.stat().st_mode) if goal.exists() and not exactly else mode
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            if exactly:
+                os.fchmod(file.fileno(), mode)
             yield file
             file.flush()
             os.fsync(file.fileno())

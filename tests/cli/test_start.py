@@ -220,3 +220,33 @@ def test_a_run_of_cron_prints_no_table(past: Path, option: str, monkeypatch: pyt
     assert done.exit_code == 0
     assert done.stdout == ""
     assert bool(done.stderr) == (option == "--once")
+
+
+def test_a_run_of_cron_publishes_its_metrics_when_it_has_let_go_of_its_ledger(
+    past: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Pushgateway that is down costs a warning, and nothing else; the next run need not wait for it."""
+    monkeypatch.setattr(command.Engine, "run", lambda self, **_: None)
+    ledger, textfile = past.parent / "state" / "dc_inject" / "dc27.sqlite", past.parent / "dc27.prom"
+    free: list[bool] = []
+
+    def push(text: bytes, url: str, campaign: str) -> None:
+        with Ledger.open(ledger) as made, made.hold("another run"):
+            free.append(b"dc_inject_ledger_up" in text and campaign == "dc27")
+        to_pushgateway(text, url, campaign)
+
+    to_pushgateway = command.publishing.to_pushgateway
+    monkeypatch.setattr(command.publishing, "to_pushgateway", push)
+    down = "http://127.0.0.1:1"
+    done = run("run", "--once", "--quiet", past, "--textfile", textfile, "--pushgateway", down)
+    assert done.exit_code == 0, done.exception
+    assert free == [True]
+    assert 'dc_inject_ledger_up{campaign="dc27"} 1.0' in textfile.read_text()
+    assert "WARNING the metrics are not published" in done.stderr
+
+
+@pytest.mark.parametrize("more", [(), ("--once", "--dry-run")], ids=["no --once", "--dry-run"])
+def test_only_a_real_run_of_cron_publishes(past: Path, more: tuple[str, ...]) -> None:
+    done = run("run", past, *more, "--textfile", past.parent / "dc27.prom")
+    assert isinstance(done.exception, UsageError)
+    assert "--metrics-address" in (done.exception.hint or "")

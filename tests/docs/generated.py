@@ -11,6 +11,7 @@ from html import escape
 import click
 
 from dc_inject.cli.root import COMMANDS, root
+from dc_inject.metrics.catalogue import LEDGER, LINK, PROCESS, Spec
 from dc_inject.report.export import FIELDS
 from tests.docs import DOCS, ROOT, responses
 
@@ -162,6 +163,21 @@ def export() -> str:
     return with_tables((DOCS / "reference" / "export.md").read_text(), dict(zip(heads, tables, strict=True)))
 
 
+def metrics() -> str:
+    """Return the page on metrics with the tables of the catalogue."""
+
+    def row(spec: Spec) -> str:
+        labels = spec.labels
+        words = ["link"] if labels[: len(LINK)] == LINK else []
+        words += [f"`{label}`" for label in labels[len(LINK) if words else 0 :]]
+        return f"\n| `dc_inject_{spec.name}` | {spec.type} | {', '.join(words)} | {spec.text} |"
+
+    heads = {"## The ledger's numbers": LEDGER, "## The process's own numbers": PROCESS}
+    head = "| metric | type | labels | meaning |\n|---|---|---|---|"
+    tables = {heading: head + "".join(row(spec) for spec in specs) for heading, specs in heads.items()}
+    return with_tables((DOCS / "reference" / "metrics.md").read_text(), tables)
+
+
 def with_tables(page: str, tables: Mapping[str, str]) -> str:
     """Return a page in which the first table below each of these headings is another one."""
     for heading, table in tables.items():
@@ -174,6 +190,7 @@ def with_tables(page: str, tables: Mapping[str, str]) -> str:
 FILES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli,
     "reference/export.md": export,
+    "reference/metrics.md": metrics,
     "explanation/layers.svg": layers,
     "explanation/control.svg": responses.picture,
     "explanation/control.md": control,

@@ -15,6 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from dc_inject.model.errors import ServiceError
 from dc_inject.sandbox import debian
 from dc_inject.sandbox.locking import locked
 
@@ -32,17 +35,34 @@ scrape_configs:
 
 def programs() -> Path:
     """Return the folder with prometheus and promtool; raises ServiceError where they cannot be had."""
-    if found := shutil.which("promtool"):
-        return Path(found).parent
+    return program("prometheus", "promtool").parent
+
+
+def program(package: str, name: str = "") -> Path:
+    """Return a program, the system's or that of Debian's package, which is unpacked; raises ServiceError."""
+    name = name or package
+    if found := shutil.which(name):
+        return Path(found)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dc_inject"
-    folder = Path(os.environ.get("DC_INJECT_TEST_PROMETHEUS") or cache / f"prometheus-{debian.release()}")
+    of_all = Path(os.environ.get("DC_INJECT_TEST_PROMETHEUS") or cache / f"prometheus-{debian.release()}")
+    folder = of_all.with_name(of_all.name.replace("prometheus", package))
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder, lambda line: None):
         if not (folder / "complete").exists():
             shutil.rmtree(folder, ignore_errors=True)
-            debian.unpack(folder, ["prometheus"])
+            debian.unpack(folder, [package])
             (folder / "complete").touch()
-    return folder / "usr" / "bin"
+    return folder / "usr" / "bin" / name
+
+
+def needed(package: str, name: str = "") -> Path:
+    """Return a program; without it the test is skipped, in CI it fails."""
+    try:
+        return program(package, name)
+    except ServiceError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no {package}: {error}")
 
 
 class Prometheus:
@@ -80,24 +100,37 @@ def until(done: Callable[[], object], what: str) -> None:
 
 
 @contextmanager
-def running(folder: Path, target: str) -> Iterator[Prometheus]:
+def running(folder: Path, target: str, *more: str) -> Iterator[Prometheus]:
     """Run Prometheus with our rules, scraping a page each second; it is gone afterwards."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "prometheus.yaml").write_text(CONFIG.format(rules=RULES, target=target))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = free_address()
     command = [
         str(programs() / "prometheus"),
         f"--config.file={folder / 'prometheus.yaml'}",
         f"--storage.tsdb.path={folder / 'data'}",
         f"--web.listen-address={address}",
+        *more,
     ]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    try:
+    with serving(command, folder / "log"):
         prometheus = Prometheus(address)
         until(lambda: prometheus.get("/api/v1/query", query="up") is not None, (folder / "log").read_text())
         yield prometheus
+
+
+def free_address() -> str:
+    """Return an address of this machine at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+@contextmanager
+def serving(command: list[str], log: Path) -> Iterator[None]:
+    """Run a server for as long as the context lasts."""
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+    try:
+        yield
     finally:
         process.kill()
         process.wait(30)

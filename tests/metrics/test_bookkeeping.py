@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import shutil
 import sqlite3
 import urllib.request
 from collections.abc import Iterator
@@ -15,11 +15,26 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dc_inject.ledger import ControlDecision, Ledger, LedgerView
 from dc_inject.metrics import Metrics
-from dc_inject.metrics.bookkeeping import COUNTED, GAUGED, LINK
-from dc_inject.model import Cycle, Dataset, FlowKey, Held, Hold, Injection, Link, State, events, naming
+from dc_inject.metrics.bookkeeping import COUNTED, GAUGED
+from dc_inject.metrics.catalogue import METRICS
+from dc_inject.model import (
+    Cycle,
+    Dataset,
+    FlowKey,
+    Held,
+    Hold,
+    Injection,
+    Link,
+    RseSpec,
+    Site,
+    State,
+    events,
+    naming,
+)
 from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
 from dc_inject.planning.guards import GUARDS
+from tests.engine import world as simulated
 from tests.metrics.test_counters import drive
 
 START = datetime(2027, 2, 8, 10, tzinfo=UTC)
@@ -80,6 +95,9 @@ def path(tmp_path: Path) -> Iterator[Path]:
     return path
 
 
+SIZES = {"dc_inject_ledger_bytes", "dc_inject_ledger_disk_free_bytes"}  # which anybody may change
+
+
 def scrape(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """The page as Prometheus reads it: (name, labels) -> value."""
     with metrics.serve("0") as place, urllib.request.urlopen(f"http://{place}/metrics", timeout=10) as answer:
@@ -106,9 +124,9 @@ def test_every_number_of_every_account_is_the_ledgers_own(path: Path) -> None:
     assert accounts[GOOD].moved == 150 * GB - 3
     assert set(accounts) == {GOOD, DRY}
     for key, totals in accounts.items():
-        for field, (name, _) in COUNTED.items():
-            assert found[f"dc_inject_{name}_total", labels(key)] == getattr(totals, field), (field, key)
-        for field, (name, _) in GAUGED.items():
+        for field, name in COUNTED.items():
+            assert found[f"dc_inject_{name}", labels(key)] == getattr(totals, field), (field, key)
+        for field, name in GAUGED.items():
             assert found[f"dc_inject_{name}", labels(key)] == getattr(totals, field), (field, key)
 
 
@@ -222,11 +240,15 @@ def test_links_are_held_as_soon_as_it_is_known_and_not_when_the_cycle_is_over(pa
 def test_a_scrape_while_the_ledger_is_written(path: Path) -> None:
     """Inside another process's transaction a scrape tells the state before it."""
     metrics = Metrics(path)
-    before = scrape(metrics)
+
+    def numbers() -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+        return {key: value for key, value in scrape(metrics).items() if key[0] not in SIZES}
+
+    before = numbers()
     writer = sqlite3.connect(path, isolation_level=None)
     writer.execute("BEGIN EXCLUSIVE")
     writer.execute("UPDATE account SET due = due + 1")
-    during = scrape(metrics)
+    during = numbers()
     writer.execute("COMMIT")
     writer.close()
     assert during == before
@@ -263,17 +285,54 @@ def test_a_counter_does_not_fall_when_an_estimate_was_too_high(path: Path) -> No
         assert scrape(metrics)["dc_inject_moved_bytes_total", labels(GOOD)] == ledger.accounts()[GOOD].moved
 
 
-def test_every_metric_is_described_as_it_is(path: Path) -> None:
-    """docs/reference/metrics.md names all metrics, with their types and labels, and no other ones."""
+def test_what_is_served_is_the_catalogue(path: Path) -> None:
+    """All metrics of it, with their types, labels and texts, and no other ones; the reference is made of it."""
     metrics = Metrics(path)
     drive(metrics)
-    found = {}
+    metrics.in_force(simulated.campaign([simulated.flow("A", "B", 1)]))
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.signal("service", "rucio", None, START, "401")
+    served = {}
     for family in metrics.registry.collect():
         name = family.name + ("_total" if family.type == "counter" else "")
-        names = {label for sample in family.samples for label in sample.labels} - {"le"}
-        link = set(LINK) if set(LINK) <= names else set()
-        found[name] = family.type, ", ".join(sorted([f"`{n}`" for n in names - link] + ["link"] * bool(link)))
-    text = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(dc_inject_\w+)` \| (\w+) \| ([^|]*?) ?\|", text, re.MULTILINE)
-    described = {name: (kind, ", ".join(sorted(labels.split(", ")))) for name, kind, labels in rows}
-    assert described == found
+        labels = {label for sample in family.samples for label in sample.labels} - {"le"}
+        served[name] = family.type, labels, family.documentation
+    assert served == {
+        f"dc_inject_{spec.name}": (spec.type, set(spec.labels), spec.text) for spec in METRICS.values()
+    }
+
+
+def test_each_held_link_is_told_with_its_reason(path: Path) -> None:
+    metrics = Metrics(path)
+
+    def held() -> set[frozenset[tuple[str, str]]]:
+        return {
+            of for (name, of), value in scrape(metrics).items() if name == "dc_inject_link_held" and value == 1
+        }
+
+    dry = labels(DRY) | {("hold", "pool-dry"), ("harmless", "false")}
+    assert held() == {dry}
+    metrics.event(events.CycleOpened(CYCLE))
+    metrics.event(events.LinkTroubled(GOOD, Hold.TOO_COARSE))
+    assert held() == {dry, labels(GOOD) | {("hold", "too-coarse"), ("harmless", "true")}}
+
+
+def test_the_disk_of_the_ledger_is_told_also_when_the_ledger_cannot_be_read(path: Path) -> None:
+    """When it is full, that is what somebody has to know."""
+    for content in (path.read_bytes(), b"no ledger any more"):
+        path.write_bytes(content)
+        found = scrape(Metrics(path))
+        log = path.with_name(f"{path.name}-wal")
+        assert found["dc_inject_ledger_bytes", frozenset()] == len(content) + (
+            log.stat().st_size if log.exists() else 0
+        )
+        assert 0 <= found["dc_inject_ledger_disk_free_bytes", frozenset()] <= shutil.disk_usage(path).total
+
+
+def test_the_sites_of_the_menus_in_force_are_told(path: Path) -> None:
+    metrics = Metrics(path)
+    sites = (Site("KIT", rses={"A": RseSpec(), "Z": RseSpec()}),)
+    metrics.in_force(simulated.campaign([simulated.flow("A", "B", 1)], sites=sites))
+    found = scrape(metrics)
+    told = {tuple(sorted(of)) for name, of in found if name == "dc_inject_rse_info"}
+    assert told == {(("rse", "A"), ("site", "KIT")), (("rse", "B"), ("site", "B"))}
