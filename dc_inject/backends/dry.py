@@ -12,9 +12,9 @@ from dc_inject.model.ports import (
     Clock,
     Endpoint,
     Identity,
+    LinkQueue,
     Observation,
     Outcome,
-    Queue,
     Removal,
     ReplicaStatus,
     RseFacts,
@@ -71,6 +71,6 @@ class DryBackend:
         """Ask the real service."""
         return self._real.endpoints(rse)
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, Queue]:
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
         """Ask the real service."""
         return self._real.queues(links)

@@ -22,9 +22,9 @@ from dc_inject.model.ports import (
     Endpoint,
     Finished,
     Identity,
+    LinkQueue,
     Observation,
     Outcome,
-    Queue,
     Removal,
     ReplicaStatus,
     RseFacts,
@@ -115,7 +115,7 @@ class SimBackend:
     space: Mapping[str, int] = field(default_factory=dict)
     quota: Mapping[str, int] = field(default_factory=dict)
     served_at: Mapping[str, Sequence[Endpoint]] = field(default_factory=dict)
-    queued: Mapping[Link, Queue] = field(default_factory=dict)
+    queued: Mapping[Link, LinkQueue] = field(default_factory=dict)
     unreadable: set[str] = field(default_factory=set)
     unwritable: set[str] = field(default_factory=set)
     may_end: bool | None = True
@@ -234,7 +234,7 @@ class SimBackend:
         """Return where a storage is served, if it was said."""
         return list(self.served_at.get(rse, ()))
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, Queue]:
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
         """Tell the queues that were said."""
         self._call("queues", links)
         return {link: self.queued[link] for link in links if link in self.queued}

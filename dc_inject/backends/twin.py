@@ -161,7 +161,7 @@ class TwinBackend:
         del rse
         return []
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.Queue]:
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, ports.LinkQueue]:
         """Tell nothing: it is Rucio, and who asks is no administrator."""
         del links
         return {}

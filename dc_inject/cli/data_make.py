@@ -22,7 +22,7 @@ from dc_inject.model.samples import FileSet
 from dc_inject.storage import Writable
 from dc_inject.storage.sets import StorageSet
 from dc_inject.storage.upload import Moved, Written
-from dc_inject.testdata.filling import Place, fill
+from dc_inject.testdata.filling import SetWriter, fill
 
 PER_DATASET = 100  # files
 LIFETIME = "30 d"
@@ -48,7 +48,7 @@ FOR_RUCIO = (
 class _Request:
     """What a set is to be, and where; `missing` are numbers of files, `facts` what a dry run tells beside them."""
 
-    place: Place
+    place: SetWriter
     wanted: FileSet
     missing: Sequence[int]
     dids: Sequence[str] = ()

@@ -26,7 +26,7 @@ from dc_inject.model import Cycle, Flow, FlowKey, Hold, Mode, units
 from dc_inject.model.holds import Trait
 from dc_inject.planning import control, guards
 from dc_inject.planning.control import Decision, Memory, Part, Past, Signals
-from dc_inject.planning.guards import Reading
+from dc_inject.planning.guards import GuardReading
 
 log = logging.getLogger(__name__)
 
@@ -243,7 +243,7 @@ def engaged_before(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> di
 def engage(
     ledger: Ledger,
     cycle: Cycle,
-    readings: Mapping[FlowKey, Mapping[Hold, Reading]],
+    readings: Mapping[FlowKey, Mapping[Hold, GuardReading]],
     floors: Mapping[FlowKey, int],
     now: datetime,
 ) -> dict[FlowKey, dict[Hold, int]]:

@@ -25,9 +25,9 @@ from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, Link, Mode, State
-from dc_inject.model.ports import Queue, RseFacts
+from dc_inject.model.ports import LinkQueue, RseFacts
 from dc_inject.planning import guards
-from dc_inject.planning.guards import Reading
+from dc_inject.planning.guards import GuardReading
 from dc_inject.planning.limits import Destination
 from dc_inject.planning.situation import Demand, Situation
 
@@ -138,8 +138,8 @@ def _readings(
     demands: Iterable[Demand],
     facts: Facts,
     deletions: Mapping[str, tuple[timedelta, int]],
-    queues: Mapping[Link, Queue],
-) -> dict[FlowKey, dict[Hold, Reading]]:
+    queues: Mapping[Link, LinkQueue],
+) -> dict[FlowKey, dict[Hold, GuardReading]]:
     stuck = _stuck(context.ledger.entries(State.LIVE))
     stale = _stale(context.ledger, situation)
     resident = context.ledger.resident()
@@ -156,8 +156,8 @@ def _readings(
             Hold.DESTINATION_UNAVAILABLE: _closed(
                 link.destination, None if place is None else place.writable, "write"
             ),
-            Hold.FAILING: Reading(max(demand.failed, _part(stuck.get(key, 0), demand.coming)), {}),
-            Hold.DELETION_LAG: Reading(
+            Hold.FAILING: GuardReading(max(demand.failed, _part(stuck.get(key, 0), demand.coming)), {}),
+            Hold.DELETION_LAG: GuardReading(
                 _part(late, there) if late or gone is not None or not there else None,
                 {
                     "bytes": late,
@@ -171,35 +171,35 @@ def _readings(
     return readings
 
 
-def _closed(name: str, able: bool | None, verb: str) -> Reading:
+def _closed(name: str, able: bool | None, verb: str) -> GuardReading:
     value = None if able is None else float(not able)
-    return Reading(value, {"rse": name, "signal": f"availability_{verb}"})
+    return GuardReading(value, {"rse": name, "signal": f"availability_{verb}"})
 
 
-def _used(destination: Destination) -> Reading:
+def _used(destination: Destination) -> GuardReading:
     space, free = destination.space, destination.free
     if space is None or free is None or space <= 0:
-        return Reading(None, {})
-    return Reading(1 - free / space, {"space": space, "free": free})
+        return GuardReading(None, {})
+    return GuardReading(1 - free / space, {"space": space, "free": free})
 
 
-def _queued(queue: Queue | None, lifetime: timedelta) -> Reading:
+def _queued(queue: LinkQueue | None, lifetime: timedelta) -> GuardReading:
     """Return for how long the queue takes FTS, as a part of the lifetime.
 
     While nothing moves nobody knows: FTS may have just begun, or the link may stand still.
     """
     if queue is None:
-        return Reading(None, {})
+        return GuardReading(None, {})
     numbers = {"waiting": queue.waiting, "active": queue.active}
     if _stands(queue):
-        return Reading(None, numbers, "inconclusive")
+        return GuardReading(None, numbers, "inconclusive")
     waits = min(queue.waiting * queue.file / queue.rate, LONGEST) if queue.waiting else 0.0
-    return Reading(waits / lifetime.total_seconds(), {**numbers, "waits": round(waits)})
+    return GuardReading(waits / lifetime.total_seconds(), {**numbers, "waits": round(waits)})
 
 
 def _queues(
     context: EngineContext, cycle: Cycle, demands: Sequence[Demand], deadline: datetime
-) -> dict[Link, Queue]:
+) -> dict[Link, LinkQueue]:
     """Return the queues of links that have anything on its way, or were held by a queue before.
 
     Why one cannot be read is told as missing.
@@ -226,12 +226,12 @@ def _queues(
     return {link: queue for link, queue in queues.items() if abs(now - queue.at) <= OLD}
 
 
-def _stands(queue: Queue) -> bool:
+def _stands(queue: LinkQueue) -> bool:
     """Whether files wait and none has moved of late."""
     return queue.waiting > 0 and (queue.rate <= 0 or queue.file <= 0)
 
 
-def _why_unknown(queue: Queue | None, now: datetime) -> str:
+def _why_unknown(queue: LinkQueue | None, now: datetime) -> str:
     """Say why it is not known how long a queue takes FTS; nothing where it is."""
     if queue is None:
         return "FTS's optimizer tells nothing of this link"
@@ -242,7 +242,7 @@ def _why_unknown(queue: Queue | None, now: datetime) -> str:
     return ""
 
 
-def _say_unmeasured(context: EngineContext, readings: Mapping[FlowKey, Mapping[Hold, Reading]]) -> None:
+def _say_unmeasured(context: EngineContext, readings: Mapping[FlowKey, Mapping[Hold, GuardReading]]) -> None:
     """Note where nothing tells how deletions go, since none was due yet: rules live long there, or are new."""
     measured: dict[str, bool] = defaultdict(bool)
     for key, some in readings.items():

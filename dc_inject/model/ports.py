@@ -160,7 +160,7 @@ class RseFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class LinkQueue:
     """What transfers of a link wait in, whoever asked for them: files, bytes per second, bytes of a mean file.
 
     `at` is when its service looked at it.
@@ -267,7 +267,7 @@ class Backend(Protocol):
         """Return where a storage is served, as far as it is known."""
         ...
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, Queue]:
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
         """Tell the queues of links, of those where it is known; only asked of services that have any."""
         ...
 

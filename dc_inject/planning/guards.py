@@ -50,7 +50,7 @@ GUARDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class GuardReading:
     """What a guard reads of a link in a cycle, and the numbers behind it; None: the signal is missing.
 
     `inconclusive` says of a signal without a value why it tells neither trouble nor its end.
@@ -64,7 +64,7 @@ class Reading:
 Engaged = Mapping[Hold, int]  # guards that hold a link -> for how many cycles their readings were calm
 
 
-def engaged(before: Engaged, readings: Mapping[Hold, Reading]) -> dict[Hold, int]:
+def engaged(before: Engaged, readings: Mapping[Hold, GuardReading]) -> dict[Hold, int]:
     """Return which guards hold a link in the cycle that begins; `before` are those of the last one.
 
     They are the holds `source-unavailable`, `destination-unavailable`, `failing`, `deletion-lag`,
@@ -86,12 +86,12 @@ def engaged(before: Engaged, readings: Mapping[Hold, Reading]) -> dict[Hold, int
     return now
 
 
-def leading(now: Engaged, readings: Mapping[Hold, Reading]) -> Held | None:
+def leading(now: Engaged, readings: Mapping[Hold, GuardReading]) -> Held | None:
     """Return the guard that comes first, with its reading and the bound below which it lets go."""
     return next((Held(hold, numbers) for hold, numbers in holding(now, readings).items()), None)
 
 
-def holding(now: Engaged, readings: Mapping[Hold, Reading]) -> dict[Hold, Numbers]:
+def holding(now: Engaged, readings: Mapping[Hold, GuardReading]) -> dict[Hold, Numbers]:
     """Return the guards that hold, in their order, each with its reading and the bound below which it lets go."""
     numbers: dict[Hold, Numbers] = {}
     for guard in GUARDS:

@@ -24,7 +24,7 @@ class FoundSet:
 
 
 class StorageSet:
-    """A set of test files below a prefix, which is being made; see `filling.Place`."""
+    """A set of test files below a prefix, which is being made; see `filling.SetWriter`."""
 
     def __init__(
         self, storage: Writable, prefix: str, wanted: FileSet, sleep: Callable[[float], None] = time.sleep

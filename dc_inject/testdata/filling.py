@@ -12,7 +12,7 @@ from dc_inject.storage.upload import Moved, Written
 BATCH = 20  # files that are told to a catalogue at once
 
 
-class Place(Protocol):
+class SetWriter(Protocol):
     """Where a set is made; only `write` is called from several threads."""
 
     def missing(self) -> Sequence[int]:
@@ -44,16 +44,16 @@ class _Stopped(Exception):
     """A file was left half-way, as all is to end."""
 
 
-def fill(place: Place, waiting: Sequence[int], *, parallel: int, moved: Moved) -> list[tuple[int, Written]]:
+def fill(writer: SetWriter, waiting: Sequence[int], *, parallel: int, moved: Moved) -> list[tuple[int, Written]]:
     """Make what is `missing` of a set, `parallel` files at once, and return it by number.
 
     The first file goes alone, so that a right that is missing costs one file. At the first error, or Ctrl-C, what
     is on its way is left, what has arrived is kept, and the error raised: called again it goes on from there.
     """
-    place.begin()
-    done = [(number, place.write(number, moved)) for number in waiting[:1]]
+    writer.begin()
+    done = [(number, writer.write(number, moved)) for number in waiting[:1]]
     if done:
-        place.keep(done)
+        writer.keep(done)
     stop = threading.Event()
 
     def step(count: int) -> None:
@@ -67,22 +67,22 @@ def fill(place: Place, waiting: Sequence[int], *, parallel: int, moved: Moved) -
         arrived: list[tuple[int, Written]] = []
         try:
             for number in waiting[1:]:
-                running[pool.submit(place.write, number, step)] = number
+                running[pool.submit(writer.write, number, step)] = number
                 if len(running) >= 2 * parallel:
                     _collect(running, arrived)
-                    _keep(place, arrived, done, at_least=BATCH)
+                    _keep(writer, arrived, done, at_least=BATCH)
             while running:
                 _collect(running, arrived)
-                _keep(place, arrived, done, at_least=BATCH)
+                _keep(writer, arrived, done, at_least=BATCH)
         except BaseException:
             stop.set()
             for future in running:
                 future.cancel()
             arrived += [(running[future], future.result()) for future in _succeeded(running)]
-            _keep(place, arrived, done)
+            _keep(writer, arrived, done)
             raise
-        _keep(place, arrived, done)
-    place.finish()
+        _keep(writer, arrived, done)
+    writer.finish()
     return sorted(done)
 
 
@@ -102,9 +102,9 @@ def _succeeded(running: Iterable[Future[Written]]) -> list[Future[Written]]:
 
 
 def _keep(
-    place: Place, arrived: list[tuple[int, Written]], done: list[tuple[int, Written]], at_least: int = 1
+    writer: SetWriter, arrived: list[tuple[int, Written]], done: list[tuple[int, Written]], at_least: int = 1
 ) -> None:
     if len(arrived) >= at_least:
-        place.keep(arrived)
+        writer.keep(arrived)
         done += arrived
         arrived.clear()

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_inject.model import Hold
-from dc_inject.planning.guards import GUARDS, Reading, engaged, leading
+from dc_inject.planning.guards import GUARDS, GuardReading, engaged, leading
 
 
-def readings(**values: float | None) -> dict[Hold, Reading]:
-    return {Hold(name.replace("_", "-")): Reading(value, {"bytes": 1}) for name, value in values.items()}
+def readings(**values: float | None) -> dict[Hold, GuardReading]:
+    return {Hold(name.replace("_", "-")): GuardReading(value, {"bytes": 1}) for name, value in values.items()}
 
 
 def course(hold: str, values: list[float | None]) -> list[bool]:
@@ -42,11 +42,11 @@ def test_the_course_of_each_guard(hold, values, held):
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.hold.value)
 def test_a_signal_that_is_missing_is_no_hold(guard):
     assert engaged({guard.hold: 0}, {}) == {}
-    assert engaged({guard.hold: 0}, {guard.hold: Reading(None, {})}) == {}
+    assert engaged({guard.hold: 0}, {guard.hold: GuardReading(None, {})}) == {}
 
 
 def test_a_reading_that_is_inconclusive_changes_nothing():
-    unclear = {Hold.FTS_QUEUE: Reading(None, {"waiting": 9}, "inconclusive")}
+    unclear = {Hold.FTS_QUEUE: GuardReading(None, {"waiting": 9}, "inconclusive")}
     assert engaged({}, unclear) == {}
     assert engaged({Hold.FTS_QUEUE: 0}, unclear) == {Hold.FTS_QUEUE: 0}
     held = leading({Hold.FTS_QUEUE: 0}, unclear)
@@ -69,5 +69,5 @@ def test_it_never_changes_while_the_reading_stays_between_the_bounds(values, gua
     for before in ({}, {guard.hold: 0}):
         now = dict(before)
         for value in inside:
-            now = engaged(now, {guard.hold: Reading(value, {})})
+            now = engaged(now, {guard.hold: GuardReading(value, {})})
             assert set(now) == set(before)

@@ -13,7 +13,7 @@ import pytest
 from dc_inject.engine import controlling, opening
 from dc_inject.model import Control, Hold, Mode, RseSpec, Site
 from dc_inject.model.errors import Permanent, Temporary
-from dc_inject.model.ports import Queue
+from dc_inject.model.ports import LinkQueue
 from dc_inject.planning import plan
 from tests.engine.world import CYCLE, GB, START, TB, campaign, file_flow, flow, items, source_files, world
 
@@ -35,7 +35,7 @@ def kept(one) -> dict[str, Any]:
 def queue(one, waiting: int, rate: float = 1e8, at: datetime | None = None) -> None:
     """Let FTS tell of a queue, as of now unless told otherwise; nothing else has to change for that."""
     one.backend.queues = lambda links: {
-        link: Queue(waiting, 20, rate, GB, at or one.clock.now()) for link in links
+        link: LinkQueue(waiting, 20, rate, GB, at or one.clock.now()) for link in links
     }
 
 
@@ -277,7 +277,7 @@ def test_a_queue_in_fts_that_takes_half_of_the_lifetime_holds_until_it_takes_a_q
 
     def look(links):
         count = max(cycle for cycle in queued if cycle <= (one.clock.now() - START) / CYCLE)
-        return {asked: Queue(queued[count], 20, 1e8, GB, one.clock.now()) for asked in links}
+        return {asked: LinkQueue(queued[count], 20, 1e8, GB, one.clock.now()) for asked in links}
 
     one.backend.queues = look
     one.run(cycles=10)

@@ -29,9 +29,9 @@ from dc_inject.model.ports import (
     Endpoint,
     FoundInjection,
     Identity,
+    LinkQueue,
     Observation,
     Outcome,
-    Queue,
     Removal,
     ReplicaStatus,
     RseFacts,
@@ -176,7 +176,7 @@ class FtsBackend:
         parsed = urls.parse(rse)
         return [(parsed.host, parsed.port or urls.PORTS[parsed.scheme])]
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, Queue]:
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
         """Tell what transfers wait on links, whoever submitted them."""
         with _understood():
             return queues(self.connection, links)

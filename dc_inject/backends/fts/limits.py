@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from dc_inject.backends.fts.connection import Connection
 from dc_inject.model import Link, urls
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
-from dc_inject.model.ports import Queue
+from dc_inject.model.ports import LinkQueue
 from dc_inject.model.transfers import LINK_LIMIT, STORAGE_LIMIT, TransferLimit
 
 _ANY = "*"
@@ -41,7 +41,7 @@ def limits(connection: Connection, links: Iterable[Link]) -> list[TransferLimit]
     return list(_optimized(pairs, rows))
 
 
-def queues(connection: Connection, links: Iterable[Link]) -> dict[Link, Queue]:
+def queues(connection: Connection, links: Iterable[Link]) -> dict[Link, LinkQueue]:
     """Return the queues of links of which the optimizer tells anything; every link is a call."""
     queues = {}
     for link in links:
@@ -54,7 +54,7 @@ def queues(connection: Connection, links: Iterable[Link]) -> dict[Link, Queue]:
             size = sum(sizes) / len(sizes) if sizes else 0.0
             active = now.get("actual_active", now["active"])
             waiting = int(_number(now["queue_size"]))
-            queues[link] = Queue(waiting, int(_number(active)), rate, int(size), _at(now))
+            queues[link] = LinkQueue(waiting, int(_number(active)), rate, int(size), _at(now))
     return queues
 
 

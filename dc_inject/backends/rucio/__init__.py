@@ -31,9 +31,9 @@ from dc_inject.model.ports import (
     Endpoint,
     FoundInjection,
     Identity,
+    LinkQueue,
     Observation,
     Outcome,
-    Queue,
     Removal,
     ReplicaStatus,
     RseFacts,
@@ -146,7 +146,7 @@ class RucioBackend:
         with understood():
             return endpoints(self.connection, rse)
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, Queue]:
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
         """Tell nothing: only administrators of Rucio may see its requests."""
         del links
         return {}

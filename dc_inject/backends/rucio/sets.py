@@ -56,7 +56,7 @@ class Prospect:
 
 
 class RucioSet:
-    """A set of test files that is being made in Rucio; see `filling.Place`."""
+    """A set of test files that is being made in Rucio; see `filling.SetWriter`."""
 
     def __init__(
         self,
