@@ -28,6 +28,7 @@ LEFT_OUT = {
     "cli/test_data.py": KILLS,
     "cli/test_hangup.py": SERVER,
     "cli/test_link.py": DAYS,
+    "cli/test_link_ends.py": DAYS,
     "cli/test_link_starts.py": DAYS,
     "cli/test_report_browser.py": SERVER,
     "cli/test_rights.py": SERVER,
