@@ -57,6 +57,7 @@ LEFT_OUT = {
     "menu/test_real_changes.py": WHOLE,
     "menu/test_real_menus.py": WHOLE,
     "metrics/test_publishing.py": SERVER,
+    "metrics/test_queries.py": SERVER,
     "metrics/test_rules.py": SERVER,
     "test_guard.py": SERVER,
     "test_transport.py": SERVER,

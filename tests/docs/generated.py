@@ -13,7 +13,7 @@ import click
 from dc_inject.cli.root import COMMANDS, root
 from dc_inject.metrics.catalogue import LEDGER, LINK, PROCESS, Spec
 from dc_inject.report.export import FIELDS
-from tests.docs import DOCS, ROOT, responses
+from tests.docs import DOCS, ROOT, dashboards, responses
 
 INTRODUCTION = """\
 # Commands
@@ -191,6 +191,7 @@ FILES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli,
     "reference/export.md": export,
     "reference/metrics.md": metrics,
+    "reference/grafana-dashboard.json": dashboards.grafana,
     "explanation/layers.svg": layers,
     "explanation/control.svg": responses.picture,
     "explanation/control.md": control,
