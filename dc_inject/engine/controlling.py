@@ -72,11 +72,11 @@ def decide(
         return Controlled()
     now, records, decisions = context.clock.now(), _kept(context.ledger), {}
     planned = context.ledger.is_planned(cycle)
-    known = {key: _before(records.get(_subject(key), {}), cycle) for key in wanted}
+    memories = {key: _before(records.get(_subject(key), {}), cycle) for key in wanted}
     added, forgiven = _redistributed(context.ledger, cycle, wanted, dues, records)
-    asked = {key: _with_overhead(dues[key], flow) + added.get(key, 0) for key, flow in wanted.items()}
-    for key, signals in _signals(context.ledger, cycle, wanted, asked, known, now).items():
-        before = known[key]
+    due_now = {key: _with_overhead(dues[key], flow) + added.get(key, 0) for key, flow in wanted.items()}
+    for key, signals in _signals(context.ledger, cycle, wanted, due_now, memories, now).items():
+        before = memories[key]
         decision = decisions[key] = control.decide(before.memory, replace(signals, floor=before.floor))
         if not planned:  # a plan stands, and with it what was engaged and decided then
             moved = {"added": added.get(key, 0), "moved_over": forgiven.get(key, 0)}
@@ -97,11 +97,11 @@ def _signals(
     ledger: Reader,
     cycle: Cycle,
     flows: Mapping[FlowKey, Flow],
-    asked: Mapping[FlowKey, int],
-    known: Mapping[FlowKey, Before],
+    due_now: Mapping[FlowKey, int],
+    memories: Mapping[FlowKey, Before],
     now: datetime,
 ) -> dict[FlowKey, Signals]:
-    """Return what is known of links; `asked` is what they are due in the cycle, with all that is due on top."""
+    """Return what is known of links; `due_now` is what they are due in the cycle, with all that is due on top."""
     accounts, oldest = ledger.accounts(), ledger.on_their_way_since()
     completion = ledger.completion_times(now - BACK * cycle.length, 0.9)
     rows: dict[FlowKey, list[Row]] = defaultdict(list)
@@ -111,8 +111,8 @@ def _signals(
     signals = {}
     for key, flow in flows.items():
         coming = accounts.get(key, Totals()).coming
-        added = known[key].added
-        most = max([asked[key], *(_asked(row, flow, added) for row in rows[key][-2:])])
+        added = memories[key].added
+        most = max([due_now[key], *(_asked(row, flow, added) for row in rows[key][-2:])])
         if most == 0:
             continue
         first, seen = oldest.get(key, (None, None))
@@ -143,8 +143,8 @@ def _redistributed(
     """
     made = {key: record for key in flows if (record := records.get(_subject(key), {})).get("cycle") == cycle.name}
     if made:
-        known = {key: record["added"].get(cycle.name, 0) for key, record in made.items()}
-        return known, {key: record["moved_over"] for key, record in made.items()}
+        again = {key: record["added"].get(cycle.name, 0) for key, record in made.items()}
+        return again, {key: record["moved_over"] for key, record in made.items()}
     scenarios = _sharing(flows)
     if not scenarios:
         return {}, {}
@@ -173,19 +173,16 @@ def _redistributed(
 def moved_over(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[FlowKey, int]:
     """Return what was forgiven of links' older debts when a cycle was opened, since others are due it."""
     records = _kept(ledger)
-    found = {key: records.get(_subject(key), {}) for key in flows}
-    return {key: one["moved_over"] for key, one in found.items() if one.get("cycle") == cycle.name}
+    records_of = {key: records.get(_subject(key), {}) for key in flows}
+    return {key: record["moved_over"] for key, record in records_of.items() if record.get("cycle") == cycle.name}
 
 
 def last_decisions(view: Reader) -> list[dict[str, Any]]:
     """Return what the controller said of each link when the last cycle began; bytes, seconds, bytes per second."""
     cycle = view.last_cycle()
-    decisions = (
-        json.loads(str(one.value)) for one in view.signals() if one.name == NAME and one.value is not None
-    )
     return [
         {name: value for name, value in decision.items() if name not in _OWN}
-        for decision in decisions
+        for decision in _kept(view).values()
         if cycle is not None and decision["cycle"] == cycle.name
     ]
 
@@ -199,9 +196,9 @@ def _subject(key: FlowKey) -> str:
 
 def _kept(ledger: Reader) -> dict[str, dict[str, Any]]:
     return {
-        one.subject: json.loads(str(one.value))
-        for one in ledger.signals()
-        if one.name == NAME and one.value is not None
+        signal.subject: json.loads(str(signal.value))
+        for signal in ledger.signals()
+        if signal.name == NAME and signal.value is not None
     }
 
 
@@ -222,10 +219,10 @@ def _before(kept: Mapping[str, Any], cycle: Cycle) -> Before:
     """Return what was known before a cycle; in the cycle that it was decided for, that is decided again."""
     if not kept:
         return Before()
-    memory, rest = ("before", "_before") if kept["cycle"] == cycle.name else ("kept", "")
-    bias, completion, delivered = kept[memory]
-    known = Memory(bias, None if completion is None else timedelta(seconds=completion), delivered)
-    return Before(known, kept[f"guards{rest}"], kept[f"floor{rest}"], kept["added"])
+    which, rest = ("before", "_before") if kept["cycle"] == cycle.name else ("kept", "")
+    bias, completion, delivered = kept[which]
+    memory = Memory(bias, None if completion is None else timedelta(seconds=completion), delivered)
+    return Before(memory, kept[f"guards{rest}"], kept[f"floor{rest}"], kept["added"])
 
 
 def _written(memory: Memory) -> list[float | None]:
@@ -253,10 +250,10 @@ def engage(
 
     Links that are due nothing have none. `floors` is what links need to have under way in the next cycle.
     """
-    known, held_by = _kept(ledger), {}
+    records, held_by = _kept(ledger), {}
     made: list[ControlDecision] = []
     for key, seen in readings.items():
-        kept = known.get(_subject(key), {})
+        kept = records.get(_subject(key), {})
         if kept.get("cycle") != cycle.name:
             continue
         before = {Hold(hold): calm for hold, calm in kept["guards_before"].items()}

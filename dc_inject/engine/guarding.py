@@ -87,13 +87,13 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     destinations = dict(situation.destinations)
     for name in places:
         lag, gone = deletions.get(name, (timedelta(0), 0))
-        known = situation.destinations[name]
-        guarded = _careful(known, spaces.get(name), ours.get(name, 0), lag - length)
+        destination = situation.destinations[name]
+        guarded = _careful(destination, spaces.get(name), ours.get(name, 0), lag - length)
         if name in late:
             deleted = gone // LATELY
             numbers = {**late[name].numbers, "deleted": deleted}
             guarded = replace(guarded, deleted=deleted, late=numbers)
-        destinations[name] = replace(known, guarded=guarded)
+        destinations[name] = replace(destination, guarded=guarded)
     demands = tuple(acting.get(demand.flow.key, demand) for demand in situation.demands)
     return replace(situation, demands=demands, destinations=destinations)
 
@@ -117,7 +117,7 @@ def _spaces(context: EngineContext, cycle: Cycle, destinations: Mapping[str, Des
     Rucio's word of free space may be an hour old. Then what has arrived since is counted as ours and as free, so
     the space looks larger than it is, until it is told anew.
     """
-    kept = {one.subject: one.value for one in context.ledger.signals() if one.name == SPACES}
+    kept = {signal.subject: signal.value for signal in context.ledger.signals() if signal.name == SPACES}
     oldest = Cycle(cycle.start - (REMEMBERED - 1) * cycle.length, cycle.length).name
     least, now = {}, context.clock.now()
     with context.ledger.together():
@@ -204,15 +204,15 @@ def _queues(
 
     Why one cannot be read is told as missing.
     """
-    asked: dict[str, list[Link]] = defaultdict(list)
+    links_of: dict[str, list[Link]] = defaultdict(list)
     before = controlling.engaged_before(context.ledger, cycle, (demand.flow.key for demand in demands))
     for demand in demands:
         link, used = demand.flow.link, demand.coming or Hold.FTS_QUEUE in before[demand.flow.key]
-        if link.service.tells_queues and used and demand.held is None and link not in asked[link.through]:
-            asked[link.through].append(link)
+        if link.service.tells_queues and used and demand.held is None and link not in links_of[link.through]:
+            links_of[link.through].append(link)
     parts = {
         (service, number): part
-        for service, links in asked.items()
+        for service, links in links_of.items()
         for number, part in enumerate(in_parts(links, LINKS_AT_ONCE))
     }
     tasks = {name: partial(context.backends[name[0]].queues, part) for name, part in parts.items()}
@@ -245,12 +245,12 @@ def _why_unknown(queue: LinkQueue | None, now: datetime) -> str:
 def _say_unmeasured(context: EngineContext, readings: Mapping[FlowKey, Mapping[Hold, GuardReading]]) -> None:
     """Note where nothing tells how deletions go, since none was due yet: rules live long there, or are new."""
     measured: dict[str, bool] = defaultdict(bool)
-    for key, some in readings.items():
-        measured[key.link.destination] |= some[Hold.DELETION_LAG].value is not None
+    for key, by_hold in readings.items():
+        measured[key.link.destination] |= by_hold[Hold.DELETION_LAG].value is not None
     now, why = context.clock.now(), "inconclusive: nothing of ours there has ended long enough ago to be gone"
     with context.ledger.together():
-        for name, known in measured.items():
-            context.ledger.signal("deletions", name, "known" if known else None, now, "" if known else why)
+        for name, is_known in measured.items():
+            context.ledger.signal("deletions", name, "known" if is_known else None, now, "" if is_known else why)
 
 
 def _stuck(live: Iterable[Entry]) -> dict[FlowKey, int]:
@@ -273,5 +273,5 @@ def _stale(ledger: Reader, situation: Situation) -> dict[str, int]:
     return stale
 
 
-def _part(some: int, whole: int) -> float:
-    return some / whole if whole > 0 else 0.0
+def _part(part: int, whole: int) -> float:
+    return part / whole if whole > 0 else 0.0
