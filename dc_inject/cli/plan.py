@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import Campaign, Cycle, Entry, FlowKey, Injection, units
 from dc_inject.model.errors import DcInjectError, ServiceError, UsageError
-from dc_inject.model.ports import Backend
+from dc_inject.model.ports import Backend, Identity
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -138,16 +138,7 @@ def plan(
         first = Cycle.at(at, source().cycle)
         _stand_at(ledger, first, clock.now())
         ledger.begin(first.start)  # a new campaign is shown from the start of the cycle, not from within it
-        engine = Engine(
-            menus=source,
-            ledger=ledger,
-            backends=backends,
-            identities=identities,
-            clock=clock,
-            executor=InlineExecutor(clock),
-            observer=Silent(),
-            settings=Settings(drain=False, poll=first.length),
-        )
+        engine = simulated_engine(source, ledger, backends, identities, clock, poll=first.length, drain=False)
         engine.run(until=first.start + cycles * first.length)
         entries = [e for e in ledger.entries() if e.injection.cycle >= first]
         chosen: dict[tuple[FlowKey, datetime], list[Injection]] = defaultdict(list)
@@ -168,6 +159,29 @@ def plan(
         tables.emit(fmt, DATASETS, [_dataset(entry) for entry in entries])
     else:
         tables.emit(fmt, COLUMNS, rows)
+
+
+def simulated_engine(
+    menus: Callable[[], Campaign],
+    ledger: Ledger,
+    backends: Mapping[str, Backend],
+    identities: Mapping[str, Identity],
+    clock: SimClock,
+    *,
+    poll: timedelta,
+    drain: bool = True,
+) -> Engine:
+    """Return an engine for simulated time: it does all in one thread, and tells nobody."""
+    return Engine(
+        menus=menus,
+        ledger=ledger,
+        backends=backends,
+        identities=identities,
+        clock=clock,
+        executor=InlineExecutor(clock),
+        observer=Silent(),
+        settings=Settings(poll=poll, drain=drain),
+    )
 
 
 @contextlib.contextmanager

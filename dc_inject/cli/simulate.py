@@ -18,13 +18,12 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dc_inject.backends.sim import InlineExecutor
 from dc_inject.cli import common, forecast, log_output, params
+from dc_inject.cli.plan import simulated_engine
 from dc_inject.cli.simulate_fixed import FixedRates
-from dc_inject.engine import Engine, Settings, admission
+from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
-from dc_inject.metrics import Silent
 from dc_inject.model import Campaign, Cycle
 from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
 from dc_inject.model.goals import Mode
@@ -192,17 +191,8 @@ def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda
         return Simulated(campaign, start, end, world)
     if request.policy is not None:
         in_force = _controlled(in_force, Mode(request.policy))
-    engine = Engine(
-        menus=lambda: in_force,
-        ledger=ledger,
-        backends=backends,
-        identities=identities,
-        clock=clock,
-        executor=InlineExecutor(clock),
-        observer=Silent(),
-        settings=Settings(poll=drafts[0].preview.cycle),  # nobody pauses anything meanwhile
-    )
-    engine.run(until=end)
+    poll = drafts[0].preview.cycle  # nobody pauses anything meanwhile
+    simulated_engine(lambda: in_force, ledger, backends, identities, clock, poll=poll).run(until=end)
     return Simulated(campaign, start, end, world)
 
 
