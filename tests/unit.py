@@ -32,6 +32,8 @@ LEFT_OUT = {
     "cli/test_link_starts.py": DAYS,
     "cli/test_report_browser.py": SERVER,
     "cli/test_rights.py": SERVER,
+    "cli/test_serve.py": SERVER,
+    "cli/test_serve_browser.py": SERVER,
     "cli/test_surroundings.py": SERVER,
     "core/test_day.py": DAYS,
     "core/test_patterns.py": CASES,

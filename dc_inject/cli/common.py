@@ -41,7 +41,7 @@ class CampaignArgument(click.Argument):
         try:
             return super().process_value(ctx, value)
         except click.MissingParameter:
-            raise UsageError(f"the campaign is missing: `{ctx.command_path} CAMPAIGN`", _known()) from None
+            raise UsageError(f"the campaign is missing: `{ctx.command_path} CAMPAIGN`", known()) from None
 
 
 log = logging.getLogger(__name__)
@@ -145,10 +145,11 @@ def existing_ledger(campaign: str, path: Path | None = None) -> Path:
     if file.is_file():
         return file
     missing = "there is no ledger" if named else f"campaign {campaign!r} has no ledger"
-    raise LedgerError(f"{missing} at {file}", _known())
+    raise LedgerError(f"{missing} at {file}", known())
 
 
-def _known() -> str:
+def known() -> str:
+    """Return which campaigns have a ledger here, as a hint."""
     return f"campaigns with a ledger in {ledger.default_folder(os.environ)}: {', '.join(campaigns()) or 'none'}"
 
 

@@ -93,6 +93,7 @@ def _utc(text: str) -> datetime:
 @menu_files.OUTPUT
 @menu_files.FORCE
 @common.LEDGER
+@click.option("--renewed-every", type=float, default=0, hidden=True)  # of a page that is served, in seconds
 def report(
     campaign: str,
     since: datetime | None,
@@ -105,6 +106,7 @@ def report(
     output: Path,
     force: bool,
     ledger_path: Path | None,
+    renewed_every: float,
 ) -> None:
     r"""Report what was due, injected and moved, by hour, day, scenario and site; holds, failures, notes.
 
@@ -130,7 +132,7 @@ def report(
             made = _rows(view, wanted)
         else:
             values = _told(view, wanted)
-            made = None if values is None else _made(values, fmt, compare, overlay)
+            made = None if values is None else _made(values, fmt, compare, overlay, renewed_every)
     if made is None:
         raise _nothing(name, wanted)
     content, judgements = made
@@ -154,13 +156,15 @@ def _told(view: LedgerView, wanted: Wanted) -> dict[str, Any] | None:
     return figures.report(view, wanted, readings.progress(view.challenge()), SystemClock().now())
 
 
-def _made(values: dict[str, Any], fmt: str, compare: str | None, overlay: Path | None) -> tuple[bytes, Judged]:
+def _made(
+    values: dict[str, Any], fmt: str, compare: str | None, overlay: Path | None, renewed_every: float
+) -> tuple[bytes, Judged]:
     """Return a report in a format, with what it is compared with, and what became of thresholds."""
     if compare is not None:
         values["compared"] = compared(values, _other(compare))
     if overlay is not None:
         values["overlay"] = wan.overlay(_read(overlay), overlay.name, values)
-    made = MAKE[fmt](values)
+    made = page.html(values, renewed_every) if fmt == "html" else MAKE[fmt](values)
     return made.encode() if isinstance(made, str) else made, values["thresholds"]
 
 

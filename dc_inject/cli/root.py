@@ -29,6 +29,7 @@ COMMANDS = {
     "status": ("dc_inject.cli.status", "Show what was due, injected and moved."),
     "report": ("dc_inject.cli.report", "Report on a campaign: figures over time, by scenario and site."),
     "export": ("dc_inject.cli.export", "Export injections, or planned flows, for other programs."),
+    "serve": ("dc_inject.cli.serve", "Serve reports as live pages, on this machine only."),
     "stop": ("dc_inject.cli.stop", "Stop injecting for a whole campaign, from any terminal."),
     "pause": ("dc_inject.cli.pause", "Stop injecting for a scenario or a link."),
     "resume": ("dc_inject.cli.resume", "Inject again after a stop or a pause."),

@@ -24,6 +24,7 @@ from dc_inject.cli import (
     hangup,
     log_output,
     params,
+    serve,
     tables,
     thresholds,
     trusting,
@@ -74,6 +75,7 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 @click.option(
     "--metrics-address", metavar="[HOST:]PORT", help="Serve Prometheus metrics at this address [host: 127.0.0.1]."
 )
+@serve.SERVE
 @thresholds.ABORT_ON
 @click.option(
     "--textfile",
@@ -160,6 +162,7 @@ def inject(
     no_drain: bool = False,
     end_on_stop: bool = False,
     metrics_address: str | None = None,
+    serve_port: int | None = None,
     abort_on: Sequence[Threshold] = (),
     textfile: Path | None = None,
     pushgateway: str | None = None,
@@ -218,6 +221,8 @@ def inject(
             log.info("%s", line)
         if metrics_address:
             stack.enter_context(metrics.serve(metrics_address))
+        if serve_port is not None:
+            stack.enter_context(serve.serving({campaign: path}, serve_port, metrics=metrics.app()))
         manager = ServiceManager(os.environ)
         executor = ThreadExecutor(clock, threads, heartbeat=manager.alive)
         stack.callback(executor.close)

@@ -137,7 +137,12 @@ class Metrics:
 
     def serve(self, address: str) -> AbstractContextManager[str]:
         """Serve the page at `[HOST:]PORT` for as long as the context lasts; see `page.serve`."""
-        return page.serve(make_wsgi_app(self._shown()), address)
+        return page.serve(self.app(), address)
+
+    def app(self) -> page.App:
+        """Return what answers a scrape, as WSGI has it."""
+        app: page.App = make_wsgi_app(self._shown())
+        return app
 
     def text(self) -> bytes:
         """Return what the page would tell now."""

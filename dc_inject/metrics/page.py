@@ -1,4 +1,4 @@
-"""The page that Prometheus reads, on this machine only unless told otherwise."""
+"""The server of pages, for Prometheus and for browsers: on this machine only unless told otherwise."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ App = Callable[..., Iterable[bytes]]
 
 
 @contextlib.contextmanager
-def serve(app: App, address: str) -> Iterator[str]:
-    """Serve an app at `[HOST:]PORT` (127.0.0.1 unless told otherwise; port 0 is a free one).
+def serve(app: App, address: str, what: str = "metrics at http://{}/metrics") -> Iterator[str]:
+    """Serve an app at `[HOST:]PORT` (127.0.0.1 unless told otherwise; port 0 is a free one), and log `what`.
 
     Gives the address as `HOST:PORT`; the server and its threads are gone at the exit. Raises UsageError for an
     address that is none, ServiceError when it cannot be had.
@@ -37,12 +37,12 @@ def serve(app: App, address: str) -> Iterator[str]:
         server = _server(family)((host, port), _Quiet)
     except OSError as error:
         hint = "another process may listen there: take another port, or 0 for a free one"
-        raise ServiceError(f"cannot serve metrics at {address}: {error.strerror or error}", hint) from None
+        raise ServiceError(f"cannot serve at {address}: {error.strerror or error}", hint) from None
     server.set_app(_guarded(app))
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="metrics", daemon=True)
     thread.start()
     place = f"[{host}]:{server.server_port}" if ":" in host else f"{host}:{server.server_port}"
-    log.info("metrics at http://%s/metrics", place)
+    log.info("%s", what.format(place))
     try:
         yield place
     finally:

@@ -19,7 +19,9 @@ from dc_inject.report import pictures
 from dc_inject.report.figures import DIMENSIONS
 from dc_inject.report.sections import Cell, Report, Section, Table, heading, rate, sections
 
-SCRIPT = files("dc_inject.report").joinpath("page.js").read_text(encoding="utf-8")
+SCRIPT, LIVE = (
+    files("dc_inject.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "live.js")
+)
 FOLDED = ("over-time", "wan")  # sections whose table is the picture again
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --soft: #f3f5f7; --link: #0550ae;
@@ -34,6 +36,7 @@ h1 { margin: 0; font-size: 1.7rem; } h2 { margin: 2.2rem 0 .5rem; font-size: 1.2
 nav { margin: 1rem 0; padding: .5rem .8rem; background: var(--soft); border-radius: .4rem; }
 nav a { margin-right: 1.1rem; white-space: nowrap; }
 .big { font-size: 1.15rem; }
+#renewed { float: right; margin: 0; padding: 0 .4rem; }
 .wide { overflow-x: auto; }
 svg { display: block; max-width: 100%; height: auto; margin: .5rem 0; }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
@@ -52,7 +55,8 @@ summary { cursor: pointer; color: var(--link); margin: .3rem 0; }
   --yellow: #faeaa0; --orange: #ffd0a1; --red: #ffb9b3; }
   body { padding: 0; max-width: none; font-size: 10pt; -webkit-print-color-adjust: exact;
     print-color-adjust: exact; }
-  nav, summary, details:not([open]) { display: none; } .wide { overflow: visible; } table { font-size: 7.5pt; }
+  nav, summary, #renewed, details:not([open]) { display: none; }
+  .wide { overflow: visible; } table { font-size: 7.5pt; }
   th, td { padding: .1rem .3rem; } svg, tr { break-inside: avoid; } h2 { break-after: avoid; } }
 """
 
@@ -67,24 +71,32 @@ def policy(*scripts: str, connect: str = "'none'") -> str:
     )
 
 
-def html(report: Report) -> str:
-    """Return the page; raises UsageError where the library that draws is not installed."""
+def html(report: Report, renewed_every: float = 0) -> str:
+    """Return the page; raises UsageError where the library that draws is not installed.
+
+    One that is served is renewed by its second script so often, in seconds.
+    """
+    scripts = [SCRIPT, LIVE] if renewed_every else [SCRIPT]
+    allowed = policy(*scripts, connect="'self'" if renewed_every else "'none'")
+    renewed = f'<p id="renewed" role="status" data-every="{renewed_every:g}"></p>' if renewed_every else ""
     drawn = {name: pictures.svg(spec) for name, spec in pictures.pictures(report)}
     parts = list(sections(report))
     links = " ".join(f'<a href="#{section.name}">{_text(section.title)}</a>' for section in parts)
     title = _text(f"Report: {report['campaign']}")
     lines = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(SCRIPT)}">',
+        f'<meta http-equiv="Content-Security-Policy" content="{allowed}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="referrer" content="no-referrer">',
         f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
-        f"<h1>{title}</h1>\n<p>{_text(heading(report))}</p>\n<nav>{links}</nav>",
+        f'{renewed}<main>\n<header id="top"><h1>{title}</h1>\n<p>{_text(heading(report))}</p></header>',
+        f'<nav id="parts">{links}</nav>',
     ]
     behind = _series(report)
     for section in parts:
         lines += _section(section, drawn.get(section.name, ""), behind.get(section.name))
-    return "\n".join([*lines, f"<script>{SCRIPT}</script>\n</body>\n</html>"]) + "\n"
+    ends = [f"<script>{script}</script>" for script in scripts]
+    return "\n".join([*lines, "</main>", *ends, "</body>\n</html>"]) + "\n"
 
 
 def _section(section: Section, drawing: str, behind: Table | None) -> Iterator[str]:
