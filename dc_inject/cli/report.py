@@ -93,7 +93,7 @@ def _utc(text: str) -> datetime:
 @menu_files.OUTPUT
 @menu_files.FORCE
 @common.LEDGER
-@click.option("--renewed-every", type=float, default=0, hidden=True)  # of a page that is served, in seconds
+@click.option("--renewed-every", type=float, default=0, hidden=True, help="Seconds, of a page that `serve` makes.")
 def report(
     campaign: str,
     since: datetime | None,

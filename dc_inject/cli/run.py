@@ -250,9 +250,7 @@ def inject(
         after.callback(publishing.publish, metrics.text, campaign, textfile, pushgateway)
         if closing is not None:
             closing(campaign, ledger)
-        watching.raise_if_held()
-        if not (once or engine.stopping):
-            thresholds.judge_menus(ledger)
+        watching.judge(menus_too=not (once or engine.stopping))
     return not engine.stopping
 
 

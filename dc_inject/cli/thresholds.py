@@ -75,16 +75,15 @@ class AbortOn:
             log.warning("stopping, because %s: %s", one.threshold.text, one.reason)
             self.engine.stop()
 
-    def raise_if_held(self) -> None:
-        """Raise ThresholdMissed if a condition has stopped the engine."""
+    def judge(self, *, menus_too: bool) -> None:
+        """Raise ThresholdMissed if a condition has stopped the engine; then judge the thresholds of the menus.
+
+        Raises ThresholdMissed for one that was missed, UsageError for one that is inconclusive.
+        """
         if self._held:
             lines = "".join(f"\n  {one.threshold.text}: {one.reason}" for one in self._held)
             hint = "what is live stays until its lifetime ends; the next `run` continues"
             raise ThresholdMissed(f"the run was stopped by --abort-on:{lines}", hint)
-
-
-def judge_menus(ledger: Reader) -> None:
-    """Raise ThresholdMissed if a threshold of the menus was missed, UsageError if one is inconclusive."""
-    failed = thresholds.error(thresholds.figures(ledger, period(ledger, Wanted())))
-    if failed is not None:
-        raise failed
+        found = thresholds.figures(self._ledger, period(self._ledger, Wanted())) if menus_too else []
+        if (failed := thresholds.error(found)) is not None:
+            raise failed

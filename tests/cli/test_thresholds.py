@@ -142,7 +142,7 @@ def test_a_condition_stops_the_engine_once_it_holds(tmp_path: Path) -> None:
     engine.run(until=START + timedelta(hours=4))
     assert engine.stopping
     with pytest.raises(ThresholdMissed, match=r"injected_ratio < 0.5 over 30 min: it is 0"):
-        watching.raise_if_held()
+        watching.judge(menus_too=False)
     assert made.clock.now() < START + timedelta(hours=2)
 
 
