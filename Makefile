@@ -21,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin simgrid golden unit coverage lowest releases docs release-check venv lock clean
+.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs release-check venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -75,6 +75,9 @@ hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMM
 
 twin: $(READY) ## Run all scenarios in the twin, with SEEDS=3 seeds and two policies; SIZE=full has more (6 min)
 	@JOBS=$(JOBS) $(BIN)/python -m tests.twin.scenarios $(or $(SEEDS),3)
+
+calibrate: $(FTS) ## Run a campaign on the sandbox, fit a grid to its ledger, and compare what it predicts, link by link (10 min)
+	@$(BIN)/python -m tests.twin.sandbox_check
 
 simgrid: $(READY) ## Compare ten small grids of the twin with SimGrid, which has to be installed (1 min)
 	@$(BIN)/python -m tests.twin.simgrid_check

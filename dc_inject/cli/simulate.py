@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dc_inject.cli import common, forecast, log_output, params
+from dc_inject.cli import common, forecast, log_output, menu_files, params
 from dc_inject.cli.plan import simulated_engine
 from dc_inject.cli.simulate_fixed import FixedRates
 from dc_inject.engine import admission
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 LARGEST = 20_000_000  # bytes of a grid file
 INSTALL = "install it with `pip install '.[twin]'` in the clone"
+CALIBRATE = "such as `dc-inject simulate --calibrate dc27-rehearsal -o grid.yaml`"
 FIXED = "fixed"
 POLICIES = (FIXED, Mode.ADVISE.value, Mode.ACT.value)
 Passed = Callable[[float], None]  # is told which part is done
@@ -63,14 +64,27 @@ class Simulated:
 
 
 @click.command()
-@common.MENUS
+@common.INCLUDE_FROM
+@click.argument("menus", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--grid",
     "grid_file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
     help="The grid: a YAML file of sites, storages, links, and what goes wrong.",
 )
+@click.option(
+    "--calibrate",
+    "campaign",
+    metavar="CAMPAIGN|LEDGER",
+    help="Simulate nothing: fit a grid to a past campaign, and write its file to --output.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The grid file that --calibrate writes.",
+)
+@menu_files.FORCE
 @click.option(
     "--days",
     type=params.FiniteRange(min=0, max=400, min_open=True),
@@ -102,7 +116,10 @@ class Simulated:
 @common.FORMAT
 def simulate(
     menus: tuple[Path, ...],
-    grid_file: Path,
+    grid_file: Path | None,
+    campaign: str | None,
+    output: Path | None,
+    force: bool,
     days: float | None,
     seed: int,
     seeds: int,
@@ -117,11 +134,25 @@ def simulate(
     The engine plans, submits and observes as `run` does, from the start of the first menu on. Rucio, FTS, storages
     and networks are simulated as the grid file says. Nothing real is asked. Needs numpy.
 
+    With --calibrate a grid file is made from the ledger of a past campaign, with the error of what it predicts.
+
     \b
     Example: dc-inject simulate menus/cms --grid cms-grid.yaml --days 2
     Example: dc-inject simulate menus/cms --grid cms-grid.yaml --policy act --seeds 5
+    Example: dc-inject simulate --calibrate dc27-rehearsal -o cms-grid.yaml
     """
     log_output.talk(quiet=True)
+    if campaign is not None:
+        if menus or grid_file or output is None:
+            raise UsageError("--calibrate takes a past campaign and --output, and no menus", CALIBRATE)
+        from dc_inject.cli import simulate_calibrate
+
+        with _progress("fitted") as passed:
+            made = simulate_calibrate.calibrate(campaign, output, passed, force=force)
+        simulate_calibrate.show(fmt, made)
+        return
+    if not menus or grid_file is None:
+        raise click.UsageError("Missing argument 'MENUS...'." if not menus else "Missing option '--grid'.")
     logging.getLogger("dc_inject").setLevel(logging.ERROR)  # what the engine warns of is what is simulated
     if ledger_path is not None and ledger_path.exists():
         raise UsageError(f"{ledger_path} exists already", "name a new file for the ledger of the simulation")
@@ -162,7 +193,7 @@ def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda
     # ruff: noqa: PLC0415  these need numpy
     from dc_inject.backends.twin import TwinBackend, TwinClock
     from dc_inject.twin import grid_file as grids
-    from dc_inject.twin.world import World
+    from dc_inject.twin.world import World, step_for
 
     drafts = files.read_menus(request.menus)
     campaign = common.one_campaign(drafts)
@@ -171,7 +202,8 @@ def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda
     if others:
         message = f"only links through {service.title} can be simulated"
         raise MenuError([Problem(menu_.name, 0, message, "leave this menu out") for menu_ in others])
-    world = World(grids.read(_bytes(request.grid), str(request.grid)), seed)
+    step = step_for(drafts[0].preview.cycle.total_seconds())
+    world = World(grids.read(_bytes(request.grid), str(request.grid)), seed, step)
     start = min(draft.preview.start for draft in drafts)
     end = max(draft.preview.end for draft in drafts)
     if request.days is not None:  # of whole cycles, since what is due in a part of one would count as not called

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from datetime import datetime
 
@@ -34,6 +35,15 @@ class InventoryReader(Store):
             "SELECT read_at FROM pool WHERE service = ? AND source = ? AND datasets = ?", *_pool(service, pool)
         )
         return None if row is None else moment(row["read_at"])
+
+    def sizes_at_sources(self) -> Mapping[str, list[tuple[int, int]]]:
+        """Return files and bytes of what each source held when its pools were last read."""
+        sizes: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for row in self._db.stream(
+            "SELECT DISTINCT source, item, files, bytes FROM pool_item JOIN pool ON pool.id = pool"
+        ):
+            sizes[row["source"]].append((row["files"], row["bytes"]))
+        return sizes
 
     def signals(self) -> tuple[Signal, ...]:
         """Return the latest reading of each signal; one without a value is missing."""

@@ -20,7 +20,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from dc_inject.ledger.cycles import CycleReader
-from dc_inject.ledger.database import duration, moment, stored
+from dc_inject.ledger.database import duration, moment, moment_or_none, stored
 from dc_inject.ledger.store import flow_key
 from dc_inject.model import Cycle, FlowKey, Hold
 
@@ -61,6 +61,23 @@ class Span(NamedTuple):
     kind: Kind
     key: FlowKey
     sums: Sums
+
+
+class Accepted(NamedTuple):
+    """A rule or job that a service accepted, as it is known now; `bytes` are without those that were there."""
+
+    key: FlowKey
+    activity: str
+    service_priority: int
+    bytes: int
+    files: int
+    accepted_at: datetime
+    expires_at: datetime
+    completed_at: datetime | None
+    ended_at: datetime | None
+    gone_at: datetime | None
+    files_done: int
+    files_stuck: int
 
 
 class HoldSpan(NamedTuple):
@@ -133,6 +150,30 @@ class SeriesReader(CycleReader):
         )
         for start, length, scenario, due, moved, _ in rows:
             yield Cycle(moment(start), duration(length)), scenario, due, moved
+
+    def accepted(self) -> Iterator[Accepted]:
+        """Yield every rule and job that was ever accepted, in the order in which they were."""
+        keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
+        for account, activity, priority, size, files, *rest in self._db.stream(
+            "SELECT account, activity, service_priority, bytes - present, files, accepted_at, expires_at, "
+            "completed_at, ended_at, gone_at, files_done, files_stuck FROM injection "
+            "WHERE accepted_at IS NOT NULL ORDER BY accepted_at, key"
+        ):
+            sent, until, completed, ended, gone, done, stuck = rest
+            yield Accepted(
+                keys[account],
+                activity,
+                priority,
+                size,
+                files,
+                moment(sent),
+                moment(until),
+                moment_or_none(completed),
+                moment_or_none(ended),
+                moment_or_none(gone),
+                done,
+                stuck,
+            )
 
     def holds_over_time(self, period: Period, step: timedelta) -> list[HoldSpan]:
         """Return which holds led in the rows of each step of a period, in the order of time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -16,6 +17,11 @@ def summed(by: Ints, amounts: Floats | Ints | Flags, groups: int) -> Floats:
     """Return the sum of amounts in each of so many groups; `by` tells the group of each amount."""
     sums: Floats = np.bincount(by, amounts, groups).astype(np.float64, copy=False)
     return sums
+
+
+def floats(values: Sequence[float]) -> Floats:
+    """Return an array of some numbers."""
+    return np.array(values, dtype=np.float64)
 
 
 def none() -> Ints:

@@ -210,14 +210,15 @@ class Transfers:
         """
         cohorts, queues = self._cohorts, len(self._lines)
         count = summed(cohorts.queue, cohorts.files, queues)
-        size = summed(cohorts.queue, cohorts.files * cohorts.size, queues) / np.maximum(count, 1)
-        speed = self._network.speed_now(connections)[self._link]
-        of_file = size / np.maximum(self._network.overhead[self._link] + size / speed, 1e-9)
+        link = self._link[cohorts.queue]
+        speed = self._network.speed_now(connections)[link]
+        of_file = cohorts.size / np.maximum(self._network.overhead[link] + cohorts.size / speed, 1e-9)
+        wanted = summed(cohorts.queue, cohorts.files * of_file, queues)
         assert self._sharing is not None
-        rates = self._sharing.rates(count * of_file, count, self._network.capacity())
+        rates = self._sharing.rates(wanted, count, self._network.capacity())
         self._rates = rates
         per_file = rates / np.maximum(count, 1)
-        pace = per_file[cohorts.queue]
+        pace = of_file * np.divide(rates, wanted, out=np.zeros(queues), where=wanted > 0)[cohorts.queue]
         is_down = self._is_down()[cohorts.queue]
         needs = np.divide(cohorts.left, pace, out=np.full(len(pace), np.inf), where=pace > 0)
         ends = (needs <= length) | is_down

@@ -24,9 +24,15 @@ from dc_inject.twin.rucio import Rules
 from dc_inject.twin.storages import Storages
 from dc_inject.twin.transfers import Queue, Transfers
 
-STEP = 30.0  # seconds
+STEP = 30.0  # seconds, at most
+STEPS = 30  # of a cycle, at least
 ARRIVALS = 300.0  # seconds between two arrivals of production files on a link
 SAMPLES = 900.0  # seconds between two samples
+
+
+def step_for(cycle: float) -> float:
+    """Return the length of a step, in seconds, for a campaign with cycles of so many seconds."""
+    return min(STEP, cycle / STEPS)
 
 
 class Sample(NamedTuple):

@@ -1,0 +1,329 @@
+"""Calibration: the figures of a grid, fitted to what a past campaign's ledger tells.
+
+What a figure rests on, and when a ledger cannot tell it:
+
+- *Capacity.* A link is *full* in a cycle when at every look in it some rule had waited far longer than rules of
+  that link have to. What moved in such cycles is what it carries; failed attempts come on top. A link that was
+  never full gives a lower bound and nothing else. Where the sum over all links of a storage or site varies much
+  less than the link alone, that storage or site is what is full. What looks full may also be FTS's limit of
+  transfers: from a ledger nobody can tell. Transfers that began together end together, so that a cycle alone tells
+  little: means over four cycles are compared.
+- *Speed and overhead of a file.* When little is under way, a rule takes as long as its slowest file: attempts x
+  (overhead + size / speed), and what daemons and looks add. Sizes that differ separate the two; where they hardly
+  do, only the time of a file is known, and the overhead is assumed.
+- *Failures.* Files that failed for good have failed in all their attempts. Where none did, that bounds the
+  failures of an attempt only weakly.
+- *Deletion.* That files are gone is seen once a cycle, and not before a cycle is over, so a lag is known to about
+  a cycle, and a short one only as a bound. The rate shows where files wait for it for cycles.
+
+What daemons, looks and retries add to a rule's time, and what a full link wastes on transfers that are cancelled
+when their rule expires, is not computed but simulated: the rules are sent again in the grid that was found
+(`replay.py`), and its capacities, overheads and speeds are corrected by what differs, a few times.
+
+The error is that of held-out cycles, the last third: a forecast is of times after those that were fitted, and a
+third out of the middle would share its rules with its neighbours. What is written in the end is fitted to all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dc_inject.twin.arrays import Flags, Floats, summed
+from dc_inject.twin.grid import Grid
+from dc_inject.twin.grid import Rucio as Daemons
+from dc_inject.twin.replay import Ends, Past, Replay, Sent, replay
+from dc_inject.twin.rule_times import RETRIES, FileFit, Measured, RuleTimes
+
+HELD_OUT = 3  # the last one of so many parts
+LEAST_FULL = 3  # cycles
+STEADIER = 0.7  # times the spread of a link alone: then all links of a storage together are what is full
+MORE = 1.3  # times what was moved while full: a link that moves so much at other times has another limit
+SMOOTH = 4  # cycles
+MOST_FAILING = 0.99  # of attempts: where all fail, nothing tells of anything else
+ROUNDS, AGAIN = 4, 2  # of corrections by replays, and of those that begin with what was found before
+PARALLEL = 10
+Passed = Callable[[float], None]
+
+
+class Resource(NamedTuple):
+    """What links share: `read` or `write` of a storage, `wan_in` or `wan_out` of a site."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFit:
+    """A link: what it carries, which shared thing is full in its place, the time of its files, and failures."""
+
+    rate: Measured
+    full: Resource | None
+    files: FileFit
+    failures: Measured
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionFit:
+    """Deletions at a storage: the lag in seconds, and files per second."""
+
+    lag: Measured
+    pace: Measured
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """All that was found.
+
+    `daemons` is how rarely Rucio's daemons can have worked at most, in seconds. `transfers` is how many FTS must
+    have had at a time on the busiest link, as far as the speed of files is known.
+    """
+
+    past: Past
+    daemons: float
+    transfers: int
+    links: Mapping[Ends, LinkFit]
+    shared: Mapping[Resource, Measured]
+    deletions: Mapping[str, DeletionFit]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkError:
+    """What a grid predicted of a link in held-out cycles: bytes in all, and how far off single cycles were."""
+
+    link: Ends
+    moved: float
+    predicted: float
+    by_cycle: float
+
+    @property
+    def error(self) -> float:
+        """The part by which all that moved was missed."""
+        return abs(self.predicted - self.moved) / self.moved
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """The fit to all cycles; the errors of the fit to the others, in the cycles held out."""
+
+    fit: Fit
+    held_out: int
+    errors: Sequence[LinkError]
+
+
+def calibrated(past: Past, made: Callable[[Fit], Grid], passed: Passed = lambda _: None) -> Calibrated:
+    """Fit a grid, and try it on the last third of the cycles; `made` returns the grid of a fit."""
+    held_out = past.cycles // HELD_OUT
+    before = past.until(past.cycles - held_out)
+    first = _refined(before, made, ROUNDS, _part(passed, 0.0, 0.45))
+    predicted = replay(past, made(first), _part(passed, 0.45, 0.15))
+    errors = held_out_errors(past, predicted, before.cycles)
+    fit = _refined(past, made, AGAIN, _part(passed, 0.6, 0.4), first)
+    return Calibrated(fit, held_out, errors)
+
+
+def held_out_errors(past: Past, predicted: Replay, since: int) -> list[LinkError]:
+    """Compare what moved from a cycle on with what a replay moved, link by link."""
+    errors = []
+    for link, moved in sorted(past.moved.items()):
+        true, told = moved[since:], predicted.moved[link][since:]
+        if true.sum() > 0:
+            apart = float(np.abs(true - told).mean() / true.mean())
+            errors.append(LinkError(link, float(true.sum()), float(told.sum()), apart))
+    return errors
+
+
+def _part(passed: Passed, begin: float, length: float) -> Passed:
+    return lambda part: passed(begin + length * part)
+
+
+def _refined(
+    past: Past, made: Callable[[Fit], Grid], rounds: int, passed: Passed, begin: Fit | None = None
+) -> Fit:
+    """Fit, then correct it by what differs in a replay; figures begin with those of another fit that has them."""
+    times = {link: RuleTimes(past, numbers) for link, numbers in _by_link(past.sent).items()}
+    fit = _fit(past, times, begin)
+    for number in range(rounds):
+        told = replay(past, made(fit), _part(passed, number / rounds, 1 / rounds))
+        links = {
+            link: replace(one, files=times[link].corrected(one.files, told.completed))
+            for link, one in fit.links.items()
+        }
+        fit = _with_capacities(replace(fit, links=links), {k: one.full(past) for k, one in times.items()}, told)
+    return fit
+
+
+def _with_capacities(fit: Fit, full: Mapping[Ends, Flags], told: Replay) -> Fit:
+    """Return a fit whose capacities are corrected by what moved in full cycles, and what a replay moved."""
+
+    def corrected(rate: Measured, links: Sequence[Ends], cycles: Flags) -> Measured:
+        if rate.value is None:
+            return rate
+        true, seen = (sum(moved[link][cycles].sum() for link in links) for moved in (fit.past.moved, told.moved))
+        # By half of it: what a link wastes grows fast when it carries a little less than is injected.
+        return replace(rate, value=rate.value * float(np.sqrt(np.clip(true / max(seen, 1.0), 0.25, 4.0))))
+
+    links = {link: replace(one, rate=corrected(one.rate, [link], full[link])) for link, one in fit.links.items()}
+    shared = {}
+    for resource, rate in fit.shared.items():
+        cycles = np.any([full[link] for link, one in fit.links.items() if one.full == resource], axis=0)
+        some = [link for link in fit.links if resource in _shared(fit.past, link)]
+        shared[resource] = corrected(rate, some, cycles)
+    return replace(fit, links=links, shared=shared)
+
+
+def _fit(past: Past, times: Mapping[Ends, RuleTimes], begin: Fit | None) -> Fit:
+    """Fit all that needs no replay."""
+    fastest = min((one.fastest for one in times.values()), default=np.inf)
+    daemons = float(np.clip(fastest / 2, 1.0, Daemons().submit_every))  # a rule waits for two of them
+    failures = {link: _failures(past.sent[number] for number in one.numbers) for link, one in times.items()}
+    full = {link: one.full(past) for link, one in times.items()}
+    carried = {  # failed attempts move bytes too
+        link: past.moved[link] / past.cycle / (1 - (failures[link].value or 0.0)) for link in times
+    }
+    groups = {link: _what_is_full(past, link, carried, full[link]) for link in times}
+    found = {group for group in groups.values() if group is not None}
+    for link, group in groups.items():
+        if group is None and full[link].sum() >= LEAST_FULL:  # it may have kept its part of what others show
+            groups[link] = next((one for one in _shared(past, link) if one in found), None)
+    shared = {}
+    for resource in sorted(found):
+        some = [link for link in times if resource in _shared(past, link)]
+        cycles = np.any([full[link] for link in some if groups[link] == resource], axis=0)
+        rate = _capacity(np.sum([carried[link] for link in some], axis=0), cycles)
+        shared[resource] = _as_before(rate, None if begin is None else begin.shared.get(resource))
+    links = {}
+    for link, one in times.items():
+        alone = full[link] if groups[link] is None else np.zeros(past.cycles, dtype=bool)
+        known = None if begin is None else begin.links.get(link)
+        rate = _as_before(_capacity(carried[link], alone), None if known is None else known.rate)
+        files = one.of_file(failures[link].value or 0.0, daemons + past.look / 2)
+        if known is not None:
+            files = FileFit(_as_before(files.speed, known.files.speed), known.files.overhead)
+        links[link] = LinkFit(rate, groups[link], files, failures[link])
+    deletions = {}
+    for storage in sorted({link[1] for link in times}):
+        deletion = _deletion(past, [one for one in past.sent if one.link[1] == storage])
+        if deletion is not None:
+            deletions[storage] = deletion
+    transfers = max((times[link].transfers(one.files, carried[link]) for link, one in links.items()), default=0)
+    return Fit(past, daemons, transfers, links, shared, deletions)
+
+
+def _as_before(found: Measured, before: Measured | None) -> Measured:
+    """Return a figure with the value that was found before, where both have one."""
+    if found.value is None or before is None or before.value is None:
+        return found
+    return replace(found, value=before.value)
+
+
+def _by_link(sent: Sequence[Sent]) -> dict[Ends, list[int]]:
+    numbers: dict[Ends, list[int]] = defaultdict(list)
+    for number, one in enumerate(sent):
+        numbers[one.link].append(number)
+    return dict(sorted(numbers.items()))
+
+
+# --------------------------------------------------------------------------- capacities
+
+
+def _shared(past: Past, link: Ends) -> list[Resource]:
+    """Return what a link may share with others, the smallest first."""
+    source, destination = link
+    some = [Resource("write", destination), Resource("read", source)]
+    out, into = past.sites.get(source), past.sites.get(destination)
+    if out != into or out is None:
+        some += [Resource(kind, site) for kind, site in (("wan_in", into), ("wan_out", out)) if site]
+    return some
+
+
+def _what_is_full(past: Past, link: Ends, carried: Mapping[Ends, Floats], full: Flags) -> Resource | None:
+    """Return the shared thing, if any, whose sum is much steadier than the link alone while that is full.
+
+    Not relative to the sum: links that have room for all they are given would make any sum steadier.
+    """
+    if full.sum() < LEAST_FULL:
+        return None
+    steadiest, least, known = None, _spread(carried[link][full]), {link}
+    for resource in _shared(past, link):
+        others = {other for other in carried if resource in _shared(past, other)}
+        if others <= known:
+            continue  # the same links as something smaller has
+        known = others
+        spread = _spread(np.sum([carried[other] for other in others], axis=0)[full])
+        if spread < STEADIER * least:
+            steadiest, least = resource, spread
+    return steadiest
+
+
+def _smooth(carried: Floats) -> Floats:
+    """Return the means of cycles in a row, of all where there are few."""
+    length = min(SMOOTH, len(carried))
+    return np.convolve(carried, np.ones(length) / length, mode="valid")
+
+
+def _spread(carried: Floats) -> float:
+    low, high = np.percentile(_smooth(carried), [10, 90])
+    return float(high - low)
+
+
+def _capacity(carried: Floats, full: Flags) -> Measured:
+    """Return what is carried in full cycles; a bound, if there are few of them, or others carry more."""
+    most, count = float(_smooth(carried).max(initial=0.0)), int(full.sum())
+    mean = float(carried[full].mean()) if count else 0.0
+    if count < LEAST_FULL or not mean:
+        return Measured(None, most, count)
+    low, high = np.percentile(_smooth(carried[full]), [10, 90])
+    if most > MORE * max(mean, high):
+        return Measured(None, most, count)
+    return Measured(mean, most, count, float(low), float(high))
+
+
+# --------------------------------------------------------------------------- failures and deletions
+
+
+def _failures(some: Iterable[Sent]) -> Measured:
+    """Return the part of attempts that fails, by files that failed in all of them."""
+    done = failed = 0
+    for one in some:
+        if one.completed is not None or one.ended is not None:
+            done, failed = done + one.done, failed + one.failed
+    each = 1 / (RETRIES + 1)
+    if not done + failed:
+        return Measured(None, 1.0, 0)
+    if not failed:
+        return Measured(None, min((3 / done) ** each, 1.0), done)  # the rule of three: with 95 %
+    return Measured(min((failed / (done + failed)) ** each, MOST_FAILING), 0.0, done + failed)
+
+
+def _deletion(past: Past, some: Sequence[Sent]) -> DeletionFit | None:
+    """Return how a storage deletes; None where nothing is known to be gone."""
+    seen = [one for one in some if one.ended is not None and one.done]
+    ended = np.array([one.ended for one in seen], dtype=np.float64)
+    gone = np.array([np.inf if one.gone is None else one.gone for one in seen])
+    files = np.array([one.done for one in seen], dtype=np.float64)
+    known = np.isfinite(gone)
+    if known.sum() < LEAST_FULL:
+        return None
+    soonest = float(np.percentile((gone - ended)[known], 10))
+    lag = Measured(None, soonest, int(known.sum()))
+    if soonest >= 1.5 * past.cycle:
+        lag = replace(lag, value=soonest - 0.1 * past.cycle)
+    ends = past.cycle * np.arange(past.cycles + 1)
+    overdue = ended + (lag.value or 0.0) + 2 * past.cycle
+    waits = np.array([((overdue <= at) & (gone > at)).any() for at in ends])
+    cycle = np.clip(np.where(known, gone, 0.0) / past.cycle - 1e-9, 0, past.cycles - 1).astype(np.int64)
+    each = summed(cycle[known], files[known], past.cycles) / past.cycle
+    pace = _pace(each, waits[:-1] & waits[1:])
+    return DeletionFit(lag if pace.value is None else replace(lag, value=None), pace)  # waits hide the lag
+
+
+def _pace(each: Floats, waits: Flags) -> Measured:
+    """Return the files deleted in a second, of those cycles in which files waited for it all the time."""
+    most, count = float(each.max(initial=0.0)), int(waits.sum())
+    mean = float(each[waits].mean()) if count else 0.0
+    return Measured(mean if count >= LEAST_FULL and mean else None, most, count)

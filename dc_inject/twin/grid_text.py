@@ -1,0 +1,235 @@
+"""A calibrated grid as a grid file, whose comments say on what each figure rests, and what is not known.
+
+What was fitted stands as a value; what could only be bounded, as a comment, so that the twin sets no limit there;
+what is assumed says so. `grid_file.read` reads what is written here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from dc_inject.model import units
+from dc_inject.twin.calibration import (
+    PARALLEL,
+    Calibrated,
+    DeletionFit,
+    Fit,
+    LinkError,
+    LinkFit,
+    Resource,
+)
+from dc_inject.twin.grid import Fts, LinkTraits
+from dc_inject.twin.replay import Past
+from dc_inject.twin.rule_times import Measured
+
+ASSUMED, FTS = LinkTraits(), Fts()
+NO_LIMIT = 100_000  # transfers
+
+
+def text(fit: Fit, calibrated: Calibrated | None = None) -> str:
+    """Return the grid file of a fit, with its error in held-out cycles if that is known."""
+    past = fit.past
+    rules, links = units.counted(len(past.sent), "rules and jobs"), units.counted(len(fit.links), "links")
+    head = [
+        f"# From the ledger of {past.name}: {rules} on {links} in {past.cycles} cycles of {past.cycle:g} s.",
+        *(_error(calibrated) if calibrated is not None else ()),
+        "# `fitted` is what the ledger shows. `not known` has at most a bound, and no limit is set. `assumed` is",
+        "# what the ledger cannot show at all. What is full may be FTS's limit of transfers, too.",
+        "grid: 1",
+        f"name: {json.dumps(f'calibrated-{past.name}')}",
+        f"sources: [{json.dumps(f'the ledger of {past.name}')}]",
+        *_services(fit),
+        "sites:",
+    ]
+    lines = [*head, *_sites(fit), *_links(fit), *_stocks(past)]
+    return "\n".join(lines) + "\n"
+
+
+def summary(errors: Sequence[LinkError]) -> tuple[float, LinkError]:
+    """Return the median error of links in held-out cycles, and the worst one."""
+    return median(one.error for one in errors), max(errors, key=lambda one: one.error)
+
+
+def _error(calibrated: Calibrated) -> Iterator[str]:
+    yield (
+        f"# Error: fitted to all but the last {units.counted(calibrated.held_out, 'cycles')}, and told what was "
+        "injected, the twin predicts"
+    )
+    if not calibrated.errors:
+        yield "# nothing of these, because nothing moved in them. The figures below are fitted to all cycles."
+        return
+    middle, worst = summary(calibrated.errors)
+    yield (
+        f"# the bytes that {units.counted(len(calibrated.errors), 'links')} moved in these with a median error of "
+        f"{_percent(middle)}, at worst {_percent(worst.error)}"
+    )
+    yield f"# ({worst.link[0]} -> {worst.link[1]}). The figures below are fitted to all cycles."
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.1f} %"
+
+
+def _number(value: float, digits: int = 4) -> str:
+    """Return a number with so many digits that count, and without an exponent."""
+    return f"{float(f'{value:.{digits}g}'):f}".rstrip("0").rstrip(".")
+
+
+def _rate(value: float) -> str:
+    """Return bytes per second as a grid file has them."""
+    return f"{_number(8 * value / 1e9)} Gb/s" if value >= 1e6 else f"{_number(8 * value / 1e3)} kb/s"
+
+
+def _speed(value: float) -> str:
+    """Return the bytes per second of a file."""
+    return f"{_number(value / 1e6)} MB/s"
+
+
+def _services(fit: Fit) -> Iterator[str]:
+    every = f"{_number(fit.daemons)} s"
+    least, most = FTS.actives
+    yield "# assumed, but for limits that would forbid what moved: those of storages show in the capacities below"
+    yield f"fts: {{actives: {least}..{min(max(most, 2 * fit.transfers), 10_000)}, per_storage: {NO_LIMIT}}}"
+    yield f"rucio:  # assumed; the fastest rule allows daemons no rarer than every {every}"
+    for key in ("submit_every", "poll_every", "judge_every", "reap_every"):
+        yield f"  {key}: {every}"
+    if not fit.past.may_end:
+        yield "  may_end: no"
+
+
+# --------------------------------------------------------------------------- sites and storages
+
+
+def _sites(fit: Fit) -> Iterator[str]:
+    storages = sorted({end for link in fit.links for end in link})
+    by_site: dict[str, list[str]] = {}
+    for storage in storages:
+        by_site.setdefault(fit.past.sites.get(storage, storage), []).append(storage)
+    for site, members in by_site.items():
+        yield f"  {json.dumps(site)}:"
+        for kind in ("wan_in", "wan_out"):
+            yield from _shared(fit, Resource(kind, site), "    ")
+        yield "    storages:"
+        for storage in members:
+            lines = [
+                line for kind in ("read", "write") for line in _shared(fit, Resource(kind, storage), "        ")
+            ]
+            if storage in fit.deletions:
+                lines += _deletion(fit.deletions[storage])
+            yield f"      {json.dumps(storage)}:" + (
+                "" if any(line.strip()[0] != "#" for line in lines) else " {}"
+            )
+            yield from lines
+
+
+def _shared(fit: Fit, resource: Resource, indent: str) -> Iterator[str]:
+    if resource in fit.shared:
+        yield from _capacity(fit.shared[resource], resource.kind, indent, "that all links here carry together")
+
+
+def _capacity(rate: Measured, key: str, indent: str, what: str) -> Iterator[str]:
+    if rate.value is None and rate.count:
+        yield (
+            f"{indent}# {key}: not known; in {units.counted(rate.count, 'cycles')} files waited all the time, "
+            f"but at other times it carried more: at least {_rate(rate.bound)}"
+        )
+    elif rate.value is None:
+        yield f"{indent}# {key}: not known, since it was never full; at least {_rate(rate.bound)}"
+    else:
+        yield (
+            f"{indent}{key}: {_rate(rate.value)}  # fitted: {what}, in {units.counted(rate.count, 'cycles')} in "
+            f"which files waited all the time ({_rate(rate.low)} to {_rate(rate.high)})"
+        )
+
+
+def _deletion(fit: DeletionFit) -> Iterator[str]:
+    lag, pace = fit.lag, fit.pace
+    entries = []
+    if lag.value is None:
+        yield f"        # deletion: the lag is not known; at most {_number(lag.bound)} s, by {lag.count} deletions"
+    else:
+        yield f"        # deletion: lag fitted to {lag.count} deletions, to about a cycle"
+        entries.append(f"lag: {_number(lag.value)} s")
+    if pace.value is None:
+        least = f"at least {_number(pace.bound)} files/s"
+        yield f"        # deletion: the rate is not known, since it never fell behind; {least}"
+    else:
+        rate = f"{_number(pace.value)} files/s"
+        yield f"        # deletion: {rate}, fitted to {pace.count} cycles in which it was behind all the time"
+        entries += [f"seconds_per_file: {_number(PARALLEL / pace.value)} s", f"parallel: {PARALLEL}"]
+    if entries:
+        yield f"        deletion: {{{', '.join(entries)}}}"
+
+
+# --------------------------------------------------------------------------- links and datasets
+
+
+def _links(fit: Fit) -> Iterator[str]:
+    yield "links:"
+    for (source, destination), link in fit.links.items():
+        yield f"  {json.dumps(f'{source}:{destination}')}:"
+        if link.full is not None:
+            yield f"    # rate: not known, since {link.full.kind} of {link.full.name} is full first; see there"
+        else:
+            yield from _capacity(link.rate, "rate", "    ", "what it carries")
+        yield from _file(link)
+        yield from _failures(link.failures)
+
+
+def _file(link: LinkFit) -> Iterator[str]:
+    speed, overhead = link.files
+    if speed.value is None:
+        what = f"only {units.counted(speed.count, 'rules')} did not have to wait"
+        yield f"    # file_speed, overhead: not known, since {what}; assumed"
+        yield f"    file_speed: {_speed(ASSUMED.file_speed)}"
+    elif overhead is None:
+        yield (
+            f"    # file_speed, overhead: {units.counted(speed.count, 'rules')} show only that a file takes "
+            f"{_number(speed.bound, 3)} s, and not how that depends on its size; the overhead is assumed"
+        )
+        yield f"    file_speed: {_speed(speed.value)}"
+        yield f"    overhead: {_number(ASSUMED.overhead)} s"
+    else:
+        within = f"{_speed(speed.low)} to {_speed(speed.high)}"
+        yield f"    file_speed: {_speed(speed.value)}  # fitted: {units.counted(speed.count, 'rules')} ({within})"
+        yield f"    overhead: {_number(overhead, 3)} s  # fitted with it"
+
+
+def _failures(failures: Measured) -> Iterator[str]:
+    if failures.value is not None:
+        of = f"files that failed for good, of {failures.count:,}"
+        yield f"    failures: {_number(100 * failures.value)} %  # fitted: {of}"
+    elif failures.count:
+        yield (
+            f"    # failures: not known; none of {failures.count:,} files failed for good, so at most "
+            f"{_percent(failures.bound)} of attempts"
+        )
+    else:
+        yield "    # failures: not known, since no rule has ended"
+
+
+def _stocks(past: Past) -> Iterator[str]:
+    if not any(past.stocks.values()):
+        return
+    yield "datasets:  # as the sources were last seen, between the smallest and the largest"
+    for source, datasets in sorted(past.stocks.items()):
+        files = [count for count, _ in datasets if count]
+        sizes = [size / count for count, size in datasets if count]
+        if files:
+            yield (
+                f"  - {{sources: [{json.dumps(source)}], count: {len(files)}, files: {min(files)}..{max(files)}, "
+                f"file_size: {_number(min(sizes))}..{_number(max(sizes))} B}}"
+            )
+
+
+def kinds(fit: Fit) -> Counter[str]:
+    """Return how many links have which figure fitted; for people."""
+    found: Counter[str] = Counter()
+    for link in fit.links.values():
+        found["capacity"] += link.rate.value is not None or link.full is not None
+        found["speed"] += link.files.speed.value is not None and link.files.overhead is not None
+        found["failures"] += link.failures.value is not None
+    return found

@@ -1,0 +1,131 @@
+"""What a past campaign injected, once more in the twin: the same rules at the same moments, in a given grid.
+
+Neither planning nor the engine takes part. So a difference between what moved then and what moves here is the
+grid's: that is how a grid is fitted (`calibration.py`), and how its error is known.
+
+A ledger knows what our account could see. A rule is complete when a look, a few times in a cycle, found it so; the
+same looks are made here. Bytes count in the cycle in which they arrive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dc_inject.twin.arrays import Floats
+from dc_inject.twin.grid import Grid
+from dc_inject.twin.rucio import Rule
+from dc_inject.twin.transfers import Queue
+from dc_inject.twin.world import World, step_for
+
+SEED = 1
+Ends = tuple[str, str]  # source and destination, as the grid calls its storages
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A rule or job that was accepted: what it was to move, and when; times in seconds, None if never seen.
+
+    `expires` is when it ended if it was not complete, or would have. `done` and `failed` are files, as they were
+    seen last.
+    """
+
+    link: Ends
+    activity: str
+    priority: int
+    bytes: int
+    files: int
+    accepted: float
+    expires: float
+    completed: float | None = None
+    ended: float | None = None
+    gone: float | None = None
+    done: int = 0
+    failed: int = 0
+
+    def known_by(self, moment: float) -> Sent:
+        """Return what was known of it at a moment; files are counted at its end only."""
+
+        def seen(when: float | None) -> float | None:
+            return when if when is not None and when <= moment else None
+
+        over = seen(self.completed) is not None or seen(self.ended) is not None
+        return replace(
+            self,
+            completed=seen(self.completed),
+            ended=seen(self.ended),
+            gone=seen(self.gone),
+            done=self.done if over else 0,
+            failed=self.failed if over else 0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A campaign that was: its cycles from second 0 on, all equally long, and what was sent, by its moment.
+
+    `moved` has the bytes of each link by cycle. `sites` tells the site of storages, where it is known. `stocks`
+    has the files and bytes of the datasets at each source.
+    """
+
+    name: str
+    cycle: float
+    cycles: int
+    look: float
+    sent: Sequence[Sent]
+    moved: Mapping[Ends, Floats]
+    sites: Mapping[str, str] = field(default_factory=dict)
+    stocks: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    may_end: bool = True
+
+    def until(self, cycles: int) -> Past:
+        """Return what was known when so many cycles were over."""
+        moment = cycles * self.cycle
+        return replace(
+            self,
+            cycles=cycles,
+            sent=[one.known_by(moment) for one in self.sent if one.accepted < moment],
+            moved={link: moved[:cycles] for link, moved in self.moved.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What became of the past in a grid: bytes moved by link and cycle, and when each rule was seen complete."""
+
+    moved: Mapping[Ends, Floats]
+    completed: Sequence[float | None]
+
+
+def replay(past: Past, grid: Grid, passed: Callable[[float], None] = lambda _: None) -> Replay:
+    """Let what was sent be sent in a grid; `passed` is told which part of the cycles is done."""
+    world = World(grid, SEED, step_for(past.cycle))
+    moved = {link: np.zeros(past.cycles) for link in past.moved}
+    completed: list[float | None] = [None] * len(past.sent)
+    open_: dict[int, tuple[Rule, int]] = {}  # number -> the rule, and the bytes of it that were counted
+    number = 0
+    for cycle in range(past.cycles):
+        end = (cycle + 1) * past.cycle
+        while number < len(past.sent) and past.sent[number].accepted < end:
+            one = past.sent[number]
+            world.advance(one.accepted)
+            queue = Queue(*one.link, one.activity, one.priority)
+            name = str(number)
+            rule = Rule(name, name, queue, one.files, one.bytes, one.accepted, one.expires)
+            world.rucio.add(rule)
+            open_[number] = rule, 0
+            number += 1
+        world.advance(end)
+        for key, (rule, before) in list(open_.items()):
+            world.rucio.look(rule)
+            moved[past.sent[key].link][cycle] += rule.arrived - before
+            open_[key] = rule, rule.arrived
+            if rule.completed is not None:
+                completed[key] = (math.floor(rule.completed / past.look) + 1) * past.look
+            if rule.completed is not None or rule.ended is not None:
+                del open_[key]
+        passed((cycle + 1) / past.cycles)
+    return Replay(moved, completed)

@@ -1,0 +1,154 @@
+"""`dc-inject simulate --calibrate`: what was known of a grid is found again in the ledger of a campaign in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dc_inject.cli import simulate_calibrate
+from dc_inject.ledger import Ledger
+from dc_inject.model.errors import LedgerError, UsageError
+from dc_inject.twin.grid_file import read
+from tests.cli import ledgers
+
+pytest.importorskip("numpy")  # an extra
+GBPS = 1e9 / 8
+GRID = """\
+grid: 1
+name: known
+defaults: {link: {file_speed: 25 MB/s, overhead: 5 s}}
+fts: {per_storage: 2000}
+sites:
+  A: {storages: {SOURCE: {}, OTHER: {}}}
+  B: {storages: {ROOMY: {}, FAILING: {}}}
+  C: {storages: {FULL: {}, SHARED: {write: 2 Gb/s}, LATE: {deletion: {lag: 90 min}},
+      BEHIND: {deletion: {seconds_per_file: 20 s, parallel: 1}}}}
+links:
+  "SOURCE:FULL": {rate: 1.5 Gb/s}
+  "OTHER:ROOMY": {file_speed: 5 MB/s, overhead: 60 s}
+  "SOURCE:FAILING": {file_speed: 100 MB/s, failures: 60 %}
+datasets:
+  - {sources: [SOURCE], count: 600, files: 20..60, file_size: 0.2..1.8 GB}
+  - {sources: [OTHER], count: 600, files: 5..15, file_size: 0.2..1.8 GB}
+"""
+MENU = """\
+menu: 1
+campaign: known
+contact: dc-ops@example.org
+timezone: UTC
+start: 2027-02-08 10:00
+end: 2027-02-08 18:00
+defaults:
+  cycle: 15 min
+  lifetime: {min: 1 h, max: 2 h}
+  datasets: {did: "cms:/*/RAW#*", files: 1..1000, mean_file: 0.1..20 GB}
+scenarios:
+  full: {from: SOURCE, to: FULL, rate: 2.5 Gb/s}
+  roomy: {from: OTHER, to: ROOMY, rate: 0.5 Gb/s}
+  failing: {from: SOURCE, to: FAILING, rate: 0.1 Gb/s}
+  late: {from: SOURCE, to: LATE, rate: 0.5 Gb/s}
+  behind: {from: SOURCE, to: BEHIND, rate: 1 Gb/s}
+  shared-one: {from: SOURCE, to: SHARED, rate: 2 Gb/s}
+  shared-two: {from: OTHER, to: SHARED, rate: 2 Gb/s, shape: {burst: 1 h, pause: 3 h}}
+"""
+
+
+class Calibrated:
+    """A campaign in a grid that is known, and what was calibrated from its ledger."""
+
+    def __init__(self, folder: Path) -> None:
+        """Simulate, then calibrate."""
+        self.folder, self.ledger, self.file = folder, folder / "past.sqlite", folder / "fitted.yaml"
+        (folder / "menu.yaml").write_text(MENU)
+        (folder / "grid.yaml").write_text(GRID)
+        menu, grid = folder / "menu.yaml", folder / "grid.yaml"
+        done = ledgers.run("simulate", menu, "--grid", grid, "--ledger", self.ledger, "--seed", "3")
+        assert done.exit_code == 0, done.exception
+        self.made = simulate_calibrate.calibrate(str(self.ledger), self.file, lambda _: None, force=False)
+        self.text = self.file.read_text()
+        self.grid = read(self.text.encode(), "fitted.yaml")
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory) -> Calibrated:
+    return Calibrated(tmp_path_factory.mktemp("past"))
+
+
+def lines(text: str, link: str) -> str:
+    """What the file says of a link."""
+    return text.partition(f'"{link}":\n')[2].partition('\n  "')[0]
+
+
+def test_the_capacity_of_a_full_link_is_found_within_3_percent(past):
+    assert past.grid.links["SOURCE:FULL"].rate == pytest.approx(1.5 * GBPS, rel=0.03)
+
+
+def test_what_several_links_share_is_found_and_not_blamed_on_them(past):
+    assert past.grid.storages["SHARED"].write == pytest.approx(2 * GBPS, rel=0.03)
+    assert past.grid.links["OTHER:SHARED"].rate is None
+    assert "write of SHARED is full first" in past.text
+
+
+def test_speed_and_overhead_of_a_file_are_found_within_10_percent_and_20_seconds(past):
+    link = past.grid.links["OTHER:ROOMY"]
+    assert link.file_speed == pytest.approx(5e6, rel=0.1)
+    assert link.overhead == pytest.approx(60, abs=20)
+
+
+def test_failures_of_attempts_are_found_within_6_percent_of_all_attempts(past):
+    assert past.grid.links["SOURCE:FAILING"].failures == pytest.approx(0.6, abs=0.06)
+
+
+def test_deletion_lag_is_found_within_a_cycle_and_a_rate_within_10_percent(past):
+    assert past.grid.storages["LATE"].delete_lag == pytest.approx(90 * 60, abs=15 * 60)
+    behind = past.grid.storages["BEHIND"]
+    assert behind.delete_seconds / behind.deleting == pytest.approx(20, rel=0.1)
+
+
+def test_what_was_never_full_has_no_capacity_and_its_file_says_so(past):
+    assert past.grid.links["OTHER:ROOMY"].rate is None
+    assert "rate: not known, since it was never full; at least " in lines(past.text, "OTHER:ROOMY")
+    assert "failures: not known; none of " in lines(past.text, "OTHER:ROOMY")
+    assert "the rate is not known, since it never fell behind" in past.text
+
+
+def test_held_out_cycles_are_predicted_within_8_percent_and_the_file_says_so(past, capsys):
+    simulate_calibrate.show("json", past.made)
+    told = json.loads(capsys.readouterr().out)
+    assert told["held_out"] == told["cycles"] // 3
+    assert told["worst_error"] <= 0.08
+    assert told["median_error"] <= 0.04
+    assert len(told["errors"]) == 6  # on one, nothing moves in these
+    assert "median error of " in past.text
+
+
+def test_nothing_is_overwritten_without_being_told(past):
+    again = ledgers.run("simulate", "--calibrate", past.ledger, "-o", past.file)
+    assert isinstance(again.exception, UsageError)
+    assert "exists already" in str(again.exception)
+
+
+def test_for_people_it_says_what_was_fitted(past, capsys):
+    simulate_calibrate.show("table", past.made)
+    told = capsys.readouterr().out
+    assert "3 of 7 capacities" in told
+    assert "error by link: median" in told
+
+
+def test_what_cannot_be_calibrated_is_told(tmp_path, past):
+    def error(*words):
+        return ledgers.run("simulate", "--calibrate", *words, "-o", tmp_path / "grid.yaml").exception
+
+    assert isinstance(error("never-ran"), LedgerError)
+    (broken := tmp_path / "broken.sqlite").write_text("no ledger")
+    assert isinstance(error(broken), LedgerError)
+    with Ledger.open(tmp_path / "empty.sqlite"):
+        pass
+    assert "has had no cycle" in str(error(tmp_path / "empty.sqlite"))
+    short = ledgers.make(tmp_path / "short.sqlite", {ledgers.KIT: 3})
+    assert "too few" in str(error(short.path))
+    assert "takes a past campaign" in str(error(past.ledger, past.folder / "menu.yaml"))
+    assert not (tmp_path / "grid.yaml").exists()
+    assert ledgers.run("simulate").exit_code == 2

@@ -1,0 +1,72 @@
+"""Calibration where a ledger tells little: what is not known is said, and the file can be read all the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dc_inject.twin import grid_file, grid_text
+from dc_inject.twin.calibration import calibrated
+from dc_inject.twin.grid import Grid
+from dc_inject.twin.replay import Past, Sent, replay
+from dc_inject.twin.rule_times import attempts
+from tests.twin.grids import GB
+
+CYCLE, CYCLES = 900.0, 12
+LINK = ("A", "B")
+ONE = Sent(LINK, "test", 3, 10 * 10**9, 10, 0.0, 7200.0)
+
+
+def past(*sent: Sent, moved: float = 0.0) -> Past:
+    return Past("p", CYCLE, CYCLES, CYCLE / 5, sent, {LINK: np.full(CYCLES, moved)})
+
+
+def grid(fit) -> Grid:
+    return grid_file.read(grid_text.text(fit).encode(), "grid")
+
+
+def every(seconds: float, **how) -> list[Sent]:
+    starts = np.arange(0.0, CYCLE * CYCLES - 1, seconds)
+    return [replace(ONE, accepted=float(at), expires=float(at) + 7200, **how) for at in starts]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [ONE],  # nobody knows what became of it
+        every(300.0),  # nothing is ever complete
+        every(300.0, ended=7200.0, failed=10),  # all of it fails
+        every(300.0, completed=9000.0, ended=9000.0, done=10),  # nothing is ever deleted
+        every(300.0, completed=9000.0, ended=9000.0, gone=10800.0, done=10),
+    ],
+)
+def test_whatever_a_ledger_tells_a_grid_is_made_that_can_be_read(sent):
+    made = calibrated(past(*sent), grid)
+    text = grid_text.text(made.fit, made)
+    assert grid_file.read(text.encode(), "grid").links["A:B"].rate is None
+    assert "not known" in text
+
+
+def test_nothing_of_later_cycles_is_known_when_earlier_ones_are_fitted():
+    one = replace(ONE, completed=5000.0, ended=6000.0, gone=9000.0, done=9, failed=1)
+    (known,) = past(one, replace(ONE, accepted=4000.0)).until(4).sent
+    assert (known.completed, known.ended, known.gone, known.done, known.failed) == (None, None, None, 0, 0)
+    (known, _) = past(one, replace(ONE, accepted=4000.0)).until(6).sent
+    assert (known.completed, known.ended, known.gone, known.done) == (5000.0, None, None, 9)
+
+
+def test_a_replay_moves_what_was_sent_when_it_was_and_sees_it_at_looks():
+    text = "grid: 1\nname: x\nsites: {S: {storages: {A: {}, B: {}}}}\n"
+    told = replay(past(ONE, replace(ONE, accepted=4000.0, expires=9000.0)), grid_file.read(text.encode(), "g"))
+    assert told.moved[LINK].nonzero()[0].tolist() == [0, 4]
+    assert told.moved[LINK].sum() == pytest.approx(20 * GB)
+    assert all(when is not None and when % (CYCLE / 5) == 0 for when in told.completed)
+
+
+def test_the_unluckiest_file_takes_more_attempts_the_more_there_are():
+    few, many = attempts(0.2, np.array([1.0, 100.0]))
+    assert few == pytest.approx(1 + 0.2 + 0.04 + 0.008)
+    assert 2.5 < many < 4
+    assert attempts(0.0, np.array([50.0]))[0] == 1
