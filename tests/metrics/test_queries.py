@@ -6,6 +6,7 @@ are sampled when each cycle is closed, and written into Prometheus as its past.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import subprocess
@@ -114,6 +115,15 @@ def with_records(expression: str) -> str:
         if name in expression:
             expression = expression.replace(name, f"({with_records(of_it)})")
     return expression
+
+
+def test_the_queries_are_those_of_the_dashboard_as_it_is_committed() -> None:
+    """Nothing that Grafana would ask is left out."""
+    text = (RULES.parent / "grafana-dashboard.json").read_text()
+    asked = re.findall(r'"expr": (".*"),?\n', text)
+    assert sorted(map(json.loads, asked)) == sorted(dashboards.queries())
+    variables = re.findall(r'"query": (".*"),?\n', text)
+    assert {json.loads(one) for one in variables} >= {query for _, query in dashboards.VARIABLES.values()}
 
 
 @pytest.mark.parametrize("query", dashboards.queries())
