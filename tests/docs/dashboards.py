@@ -77,7 +77,7 @@ NUMBERS = (
     ("Links held", "For reasons that somebody should look at.", "none", f"sum({HELD})"),
     ("Credentials end in", "The first of all services.", "s",
      f"min({metric('credentials_expiry_timestamp_seconds')}) - time()"),
-    ("Free on the ledger's disk", "When it is full, nothing more is injected.", "decbytes",
+    ("Free on the ledger's disk", "When it is full, the injector ends.", "decbytes",
      f"min({metric('ledger_disk_free_bytes')})"),
 )  # fmt: skip
 Picture = tuple[str, str, str, bool, Sequence[Query]]  # title, meaning, unit, whether stacked, queries
