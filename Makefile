@@ -98,6 +98,7 @@ releases: $(FTS) $(LOWEST) ## Run the end-to-end tests with the oldest and the n
 
 docs: $(READY) $(DOCS) ## Write the generated pages anew, and build the site in site/; any broken link is an error
 	@$(BIN)/python -m tests.docs
+	@$(BIN)/python -m tests.docs.screens
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 	@echo "site/index.html"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from dc_inject import menu
 from dc_inject.analysis import lint
-from dc_inject.ledger import Pause
+from dc_inject.ledger import MenuInForce, Pause
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
 from dc_inject.model import Campaign, Menu
@@ -28,6 +28,15 @@ def standing(view: Reader) -> Iterator[str]:
 
 def _by(action: Pause | Override) -> str:
     return f"{action.since:%Y-%m-%d %H:%M:%SZ} by {action.who}" + (f" ({action.why})" if action.why else "")
+
+
+def windows(menus: Iterable[MenuInForce]) -> list[tuple[datetime, datetime]]:
+    """Return when menus begin and end; nothing where one of them cannot be read any more."""
+    try:
+        previews = [menu.read(one.text, one.name, files.load).preview for one in menus]
+    except MenuError:
+        return []
+    return [(preview.start, preview.end) for preview in previews]
 
 
 def held_by(view: Reader, subject: str, kind: Kind, now: datetime) -> Iterator[str]:

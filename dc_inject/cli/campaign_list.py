@@ -9,13 +9,12 @@ from typing import Any
 
 import click
 
-from dc_inject import ledger, menu
-from dc_inject.cli import common, end_files, tables
+from dc_inject import ledger
+from dc_inject.cli import active_overrides, common, end_files, tables
 from dc_inject.ledger import LedgerView, forgetting
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import units
-from dc_inject.model.errors import LedgerError, MenuError, UsageError
-from dc_inject.system import files
+from dc_inject.model.errors import LedgerError, UsageError
 
 COLUMNS = (
     tables.Column("campaign", "campaign"),
@@ -86,13 +85,10 @@ def _row(name: str) -> dict[str, Any]:
 
 def _window(view: Reader) -> tuple[str | None, str | None]:
     """Return when the menus in force begin and end; nothing where they cannot be read any more."""
-    try:
-        menus = [menu.read(menu_.text, menu_.name, files.load).preview for menu_ in view.menus_in_force()]
-    except MenuError:
+    windows = active_overrides.windows(view.menus_in_force())
+    if not windows:
         return None, None
-    if not menus:
-        return None, None
-    return tables.moment(min(menu_.start for menu_ in menus)), tables.moment(max(menu_.end for menu_ in menus))
+    return tables.moment(min(start for start, _ in windows)), tables.moment(max(end for _, end in windows))
 
 
 def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:

@@ -117,6 +117,7 @@ def link(
     destination: str | None,
     *,
     quiet: bool,
+    plain: bool,
     log_format: str,
     log_file: Path | None,
     **given: Any,
@@ -142,7 +143,7 @@ def link(
     Example: dc-inject link RAL IC --rate 20Gb/s --until-saturated --max 100Gb/s
     Example: dc-inject link --resume link-IC-20270208T100000
     """
-    log_output.talk(quiet=quiet, fmt=log_format, file=log_file)
+    live = log_output.talk(quiet=quiet, plain=plain, fmt=log_format, file=log_file)
     clock, options = SystemClock(), LinkOptions(**given)
     if options.judged:
         _tell(options.judged, options.fmt)
@@ -162,7 +163,7 @@ def link(
     menu = _written(challenge, force=bool(options.resume))
     click.echo(_expected(challenge), err=True)
     try:
-        code = _carry_out(challenge, progress, menu, storages, options)
+        code = _carry_out(challenge, progress, menu, storages, options, live=live)
     except BaseException:
         if not common.ledger_file(None, challenge.campaign).exists():
             menu.unlink(missing_ok=True)  # refused at its start: nothing is left behind
@@ -176,6 +177,8 @@ def _carry_out(
     menu: Path,
     storages: Reachability,
     options: LinkOptions,
+    *,
+    live: bool,
 ) -> int | None:
     """Inject, judge the step that was cut short, and end what is left; returns the exit code of that, if any."""
     ledger_path = common.ledger_file(None, challenge.campaign)
@@ -202,7 +205,14 @@ def _carry_out(
 
     timeout = options.timeout
     with storages.watched(max(challenge.cycle / LOOKS, OFTEN)):
-        whole = inject([menu], no_drain=True, timeout=timeout, wrap_menus=wrap_menus, ends_afterwards=True)
+        whole = inject(
+            [menu],
+            no_drain=True,
+            timeout=timeout,
+            wrap_menus=wrap_menus,
+            ends_afterwards=True,
+            live=live,
+        )
     hangup.mind()
     with Ledger.open(ledger_path) as ledger:
         climbs[0].finish(ledger, challenge.key)

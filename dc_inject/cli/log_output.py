@@ -47,9 +47,14 @@ _FORMAT = click.option(
 )
 
 
+_PLAIN = click.option(
+    "--plain", is_flag=True, help="On a terminal, print only the log, and not how the campaign stands below it."
+)
+
+
 def OPTIONS(command: F) -> F:  # noqa: N802  it stands beside the options
-    """Give a command --log-format and --log-file."""
-    return _FORMAT(_FILE(command))
+    """Give a command --plain, --log-format and --log-file."""
+    return _PLAIN(_FORMAT(_FILE(command)))
 
 
 class Text(logging.Formatter):
@@ -123,10 +128,18 @@ class Handler(logging.StreamHandler[TextIO]):
                 self._file.close()
 
 
-def talk(*, verbose: bool = False, quiet: bool = False, fmt: str = "text", file: Path | None = None) -> None:
+def talk(
+    *,
+    verbose: bool = False,
+    quiet: bool = False,
+    plain: bool = False,
+    fmt: str = "text",
+    file: Path | None = None,
+) -> bool:
     """Send the log to stderr, and to a file if one is named; what libraries say only from warnings on.
 
-    With `quiet`, stderr gets warnings and errors only. Raises UsageError for a file that cannot be written.
+    With `quiet`, stderr gets warnings and errors only. Returns whether stderr is a terminal on which a person may
+    want to see more than these lines (not `plain`). Raises UsageError for a file that cannot be written.
     """
     usual = logging.DEBUG if verbose else logging.INFO
     formatters: Mapping[str, Callable[[], logging.Formatter]] = {"text": Text, "json": Json}
@@ -138,6 +151,12 @@ def talk(*, verbose: bool = False, quiet: bool = False, fmt: str = "text", file:
     logging.getLogger("dc_inject").setLevel(min(handler.level for handler in handlers))
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.ERROR)
+    renewable = _terminal() and os.environ.get("TERM", "dumb") not in {"", "dumb"}
+    return renewable and not plain and not quiet and (fmt == "text" or file is not None)
+
+
+def _terminal() -> bool:
+    return sys.stderr.isatty()
 
 
 def _opened(path: Path) -> TextIO:

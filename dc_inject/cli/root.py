@@ -27,6 +27,7 @@ COMMANDS = {
     "check": ("dc_inject.cli.check", "Check menus for errors."),
     "menu": ("dc_inject.cli.menu", "Make, convert and compare menu files."),
     "status": ("dc_inject.cli.status", "Show what was due, injected and moved."),
+    "watch": ("dc_inject.cli.watch", "Watch a campaign on the whole terminal."),
     "report": ("dc_inject.cli.report", "Report on a campaign: figures over time, by scenario and site."),
     "export": ("dc_inject.cli.export", "Export injections, or planned flows, for other programs."),
     "serve": ("dc_inject.cli.serve", "Serve reports as live pages, on this machine only."),

@@ -22,12 +22,14 @@ from dc_inject.cli import (
     closing_table,
     common,
     hangup,
+    live_view,
     log_output,
     params,
     serve,
     tables,
     thresholds,
     trusting,
+    watch_figures,
 )
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
@@ -96,12 +98,22 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 @click.option("-q", "--quiet", is_flag=True, help="Log only warnings and errors, and print no table; for cron.")
 @log_output.OPTIONS
 def run(
-    menus: tuple[Path, ...], *, verbose: bool, quiet: bool, log_format: str, log_file: Path | None, **how: Any
+    menus: tuple[Path, ...],
+    *,
+    verbose: bool,
+    quiet: bool,
+    plain: bool,
+    log_format: str,
+    log_file: Path | None,
+    **how: Any,
 ) -> None:
     r"""Inject MENUS cycle after cycle until they end, then wait until none of their rules and jobs is live.
 
     SIGTERM, Ctrl-C or a closed terminal stops the injection; rules and jobs stay live, and the next `run`
     continues. Press Ctrl-C twice to exit at once.
+
+    On a terminal it shows below its log how the campaign stands; --plain leaves that out. `dc-inject watch` shows
+    more, from any other terminal.
 
     At its end `run` prints the same table as `dc-inject status --summary`, except with --once, and exits with 5
     if a threshold of its menus was missed.
@@ -110,9 +122,9 @@ def run(
     Example: dc-inject run menus/cms-t0-export.yaml
     Example, for cron: dc-inject run --once --quiet /etc/dc_inject/menus
     """
-    log_output.talk(verbose=verbose, quiet=quiet, fmt=log_format, file=log_file)
+    seen = log_output.talk(verbose=verbose, quiet=quiet, plain=plain, fmt=log_format, file=log_file)
     show = None if quiet or how["once"] else _show_totals
-    inject(menus, closing=show, **how)
+    inject(menus, closing=show, live=seen, **how)
 
 
 def _admit(campaign: Campaign) -> None:
@@ -172,11 +184,13 @@ def inject(
     wrap_menus: WrapMenus | None = None,
     ends_afterwards: bool = False,
     closing: Callable[[str, Ledger], None] | None = None,
+    live: bool = False,
 ) -> bool:
     """Do what `run` does; the options are its own. Return whether it got to its end: False if it was stopped.
 
     `wrap_menus` may return another source of menus, which the engine then asks at each turn of a cycle.
-    `ends_afterwards` tells that the caller ends what is left. `closing` shows at the end how the campaign stands.
+    `ends_afterwards` tells that the caller ends what is left. `closing` shows at the end how the campaign stands,
+    and `live` shows it all the time on the terminal.
     """
     publishing.check(textfile, pushgateway, once=once and not dry_run)
     for number in hangup.signals():  # before there is anything to stop: as Ctrl-C
@@ -243,7 +257,10 @@ def inject(
             ),
         )
         watching.engine = engine
-        with _signals(engine, f"{injections(backends)} {'will be ended' if ends_afterwards else 'stay live'}"):
+        with (
+            _signals(engine, f"{injections(backends)} {'will be ended' if ends_afterwards else 'stay live'}"),
+            _shown(path, campaign, clock, live=live),
+        ):
             manager.ready()
             engine.run(until=until, once=once)
         # When the ledger is free: whatever this takes, the run of the next cycle does not wait for it.
@@ -252,6 +269,13 @@ def inject(
             closing(campaign, ledger)
         watching.judge(menus_too=not (once or engine.stopping))
     return not engine.stopping
+
+
+def _shown(path: Path, campaign: str, clock: Clock, *, live: bool) -> contextlib.AbstractContextManager[None]:
+    """Show on the terminal how the campaign stands, if somebody wants to see it."""
+    if not live:
+        return contextlib.nullcontext()
+    return live_view.shown(lambda: watch_figures.read(path, campaign, clock.now(), live_view.LAST), clock)
 
 
 @contextlib.contextmanager

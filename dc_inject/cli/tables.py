@@ -85,7 +85,7 @@ def table(
     """
     columns = [column for column in columns if not column.quiet]
     cells = {column.key: [_text(column, row.get(column.key)) for row in rows] for column in columns}
-    shown = _fitting(columns, cells, most)
+    shown = fitting(columns, cells, most)
     left_out = [column.head for column in columns if column not in shown and set(cells[column.key]) - {"-", ""}]
     caption = f"(--wide shows also: {', '.join(left_out)})" if left_out else None
     grid = Table(
@@ -110,12 +110,14 @@ def _text(column: Column, value: Any) -> str:  # noqa: ANN401  any value of a ro
     return "-" if value is None else _shown(column.show(value))
 
 
-def _fitting(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], most: int) -> list[Column]:
-    """Return the columns that stand in lines of `most` characters."""
+def fitting(
+    columns: Sequence[Column], cells: Mapping[str, Sequence[str]], most: int, name: int = _NAME
+) -> list[Column]:
+    """Return the columns that stand in lines of `most` characters, with texts folded or cut to `name` of them."""
 
     def least(column: Column) -> int:
         natural = max(len(text) for text in (column.head, *cells[column.key]))
-        return natural if column.right or column.whole else min(natural, _NAME)
+        return natural if column.right or column.whole else min(natural, name)
 
     def needed(chosen: Sequence[Column]) -> int:
         return sum(least(column) + 2 for column in chosen) - 2

@@ -1,0 +1,61 @@
+"""`dc-inject watch`: a campaign on the whole terminal, from its ledger alone, while it runs and afterwards.
+
+It opens the ledger read-only for a moment at a time, so that it never holds an injector up. Its figures are read
+in `cli/watch_figures.py`, first before the screen is opened, so that a wrong name is an error like any other.
+Textual shows them (`cli/watch_app.py`), which is an extra: everybody else has `status`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from dc_inject.cli import common, params, watch_figures
+from dc_inject.model.errors import UsageError
+from dc_inject.system.clock import SystemClock
+
+DAY = timedelta(hours=24)
+
+
+@click.command()
+@common.CAMPAIGN
+@click.option(
+    "--last",
+    type=params.DURATION,
+    default="24h",
+    show_default=True,
+    help="The hours before the end of the last cycle whose sums, ratios and trends are shown.",
+)
+@common.LEDGER
+def watch(campaign: str, last: timedelta, ledger_path: Path | None) -> None:
+    r"""Watch a campaign on the whole terminal: progress, sums, all links with their holds, and the last events.
+
+    It only reads the ledger, so you can watch from any terminal of this machine, also after the campaign. Links
+    can be filtered and sorted; the keys are in the last line, and q quits. Needs Textual.
+
+    \b
+    Example: dc-inject watch dc27-rehearsal
+    Example: dc-inject watch dc27-rehearsal --last 6h
+    """
+    instead = f"`dc-inject status {campaign} --watch 10` shows the same figures as tables"
+    if not _terminal():
+        raise UsageError("`watch` needs a terminal", f"{instead}, `dc-inject status {campaign}` once")
+    if find_spec("textual") is None:
+        hint = f"`pip install '.[watch]'` in the clone installs it; without it {instead}"
+        raise UsageError("watching needs Textual, which is not installed", hint)
+    from dc_inject.cli.watch_app import WatchApp  # noqa: PLC0415  it is an extra, and takes half a second
+
+    path = common.existing_ledger(campaign, ledger_path)
+    clock = SystemClock()
+    first = watch_figures.read(path, campaign, clock.now(), last)
+    WatchApp(first, lambda: watch_figures.read(path, campaign, clock.now(), last), clock.now).run()
+
+
+def _terminal() -> bool:
+    """Whether this is a terminal on which a whole screen can be shown."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb"}

@@ -1,0 +1,327 @@
+"""The screen of `dc-inject watch`, made with Textual: lines about the campaign, its links, and its last events.
+
+The table has as many columns as fit: what is left out first is what the line below it tells of the chosen link.
+The ledger is read in a thread, at most a tenth of the time, so that keys are answered at once however large it is;
+where it cannot be read any more, the last figures stay, and a line says since when and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.events import Resize
+from textual.widgets import DataTable, Footer, Input, Static
+
+from dc_inject.cli import closing_table, hangup, live_lines, tables, watch_figures
+from dc_inject.cli.watch_figures import NAMES, SHORT, Line, Standing
+from dc_inject.model import units
+from dc_inject.model.errors import LedgerError
+
+EVERY = 2.0  # seconds between two readings, at least
+REST = 10  # times as long as a reading takes nothing is read
+NAME = 16  # characters of a name, at least
+EVENTS = 3  # lines; twice as many where there is room
+ROOMY = 40  # lines of a screen
+LINKS = "link"
+GROUPS = (LINKS, "scenario", "source", "destination")
+ORDERS = (SHORT, "ratio", "held", "due", "injected", "moved", "scenario", "source", "destination")
+_size = closing_table.size
+COLUMNS = (
+    tables.Column("scenario", "scenario", spare=4),
+    tables.Column("source", "source"),
+    tables.Column("destination", "destination"),
+    tables.Column("links", "links", right=True),
+    tables.Column("target", "target", units.format_rate, right=True, spare=3),
+    tables.Column("due", "due", _size, right=True, spare=5),
+    tables.Column("injected", "injected", _size, right=True, spare=6),
+    tables.Column("moved", "moved", _size, right=True, spare=2),
+    tables.Column("ratio", "ratio", right=True),
+    tables.Column("trend", "trend", whole=True, spare=1),
+    tables.Column("held", "held", whole=True),
+    tables.Column("why", "why", spare=7),
+)
+
+
+class WatchApp(App[None]):
+    """The screen; `read` returns how the campaign stands now, and `clock` the time."""
+
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "dc-inject watch"
+    CSS = """
+    Screen { layout: vertical; scrollbar-size-vertical: 1; }
+    #heading, #events { height: auto; padding: 0 1; }
+    #chosen { height: auto; padding: 0 1; background: $panel; }
+    DataTable { height: 1fr; scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; overflow-x: hidden; }
+    Input { height: 1; border: none; padding: 0 1; display: none; }
+    Input.asked { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,ctrl+c,ctrl+q", "quit", "Quit", key_display="q"),
+        Binding("slash", "ask_filter", "Filter", key_display="/"),
+        Binding("escape", "drop_filter", "All", show=False),
+        Binding("s", "order", "Sort"),
+        Binding("r", "turn", "Reverse"),
+        Binding("g", "group", "Group"),
+        Binding("h", "only_short", "Short only"),
+    ]
+
+    def __init__(self, standing: Standing, read: Callable[[], Standing], clock: Callable[[], datetime]) -> None:
+        """Take how the campaign stands, and what reads it again."""
+        super().__init__()
+        self._standing, self._read, self._clock = standing, read, clock
+        self._lines: Sequence[Line] = ()
+        self._group, self._order, self._reverse, self._only_short = LINKS, SHORT, False, False
+        self._trouble: Text | None = None
+        self._reading, self._next = False, time.monotonic() + EVERY
+
+    def compose(self) -> ComposeResult:
+        """Make the parts of the screen, from above."""
+        yield Static(id="heading")
+        yield DataTable[Text](cursor_type="row", zebra_stripes=False)
+        yield Input(placeholder="words of a scenario, site or hold; Enter keeps them, Esc shows all", id="filter")
+        yield Static(id="chosen")
+        yield Static(id="events")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin: show what is known, and let a signal end it as q does, with the terminal as it was."""
+        self.query_one(DataTable).focus()
+        self.set_interval(1.0, self._tick)
+        if not self.is_headless:
+            for number in hangup.signals():
+                asyncio.get_running_loop().add_signal_handler(number, self._end)
+
+    def _end(self) -> None:
+        hangup.mind()
+        self.exit()
+
+    def on_resize(self, _event: Resize) -> None:
+        """Show what fits now."""
+        self.call_after_refresh(self._show)
+
+    # ------------------------------------------------------------------ reading
+
+    def _tick(self) -> None:
+        self._show_heading()
+        if not self._reading and time.monotonic() >= self._next:
+            self._reading = True
+            self._read_again()
+
+    @work(thread=True)
+    def _read_again(self) -> None:
+        began = time.monotonic()
+        standing, why = None, ""
+        try:
+            standing = self._read()
+        except LedgerError as error:
+            why = error.message
+        except Exception as error:  # noqa: BLE001  the screen stays, whatever a ledger holds
+            why = f"unexpected {type(error).__name__}"
+        took = time.monotonic() - began
+        self.call_from_thread(self.take, standing, why, max(EVERY, REST * took))
+
+    def take(self, standing: Standing | None, why: str, wait: float) -> None:
+        """Show what was read, or since when and why nothing can be read; read again after a while."""
+        self._reading, self._next = False, time.monotonic() + wait
+        if standing is None:
+            since = f"{self._standing.at:%H:%M:%S}Z"
+            self._trouble = Text(
+                watch_figures.one_line(f"! these figures are of {since}: {why}"), live_lines.WARNING
+            )
+        else:
+            self._standing, self._trouble = standing, None
+        self._show()
+
+    # ------------------------------------------------------------------ keys
+
+    def action_ask_filter(self) -> None:
+        """Ask for words that links have to have."""
+        box = self.query_one(Input)
+        box.add_class("asked")
+        box.focus()
+
+    def action_drop_filter(self) -> None:
+        """Show all links again."""
+        box = self.query_one(Input)
+        box.value = ""
+        box.remove_class("asked")
+        self.query_one(DataTable).focus()
+
+    def on_input_changed(self, _event: Input.Changed) -> None:
+        """Filter at each letter."""
+        self._show()
+
+    def on_input_submitted(self, _event: Input.Submitted) -> None:
+        """Let keys work on the table again."""
+        self.query_one(DataTable).focus()
+
+    def action_order(self) -> None:
+        """Sort by the next column."""
+        self._order = ORDERS[(ORDERS.index(self._order) + 1) % len(ORDERS)]
+        self._show()
+
+    def action_turn(self) -> None:
+        """Reverse the order."""
+        self._reverse = not self._reverse
+        self._show()
+
+    def action_group(self) -> None:
+        """Show links, or the sums of scenarios, sources or destinations."""
+        self._group = GROUPS[(GROUPS.index(self._group) + 1) % len(GROUPS)]
+        self._show()
+
+    def action_only_short(self) -> None:
+        """Show only what is short, or all of it again."""
+        self._only_short = not self._only_short
+        self._show()
+
+    # ------------------------------------------------------------------ showing
+
+    def _show(self) -> None:
+        self._show_heading()
+        self._show_table()
+        self._show_chosen()
+        most = EVENTS * (2 if self.size.height >= ROOMY else 1)
+        events = [_cut(event, self.size.width - 2, end=True) for event in self._standing.events(most)]
+        self.query_one("#events", Static).update(Text("\n".join(events or ["no events so far"]), "dim"))
+
+    def _show_heading(self) -> None:
+        most = max(self.size.height // 3, 7)
+        lines = live_lines.heading(self._standing, self._clock(), self.size.width - 2)
+        if self._trouble is not None:
+            lines.insert(1, self._trouble)
+        self.query_one("#heading", Static).update(Text("\n").join(lines[:most]))
+
+    def _show_table(self) -> None:
+        table = self.query_one(DataTable)
+        chosen, at = self._chosen(), table.scroll_y
+        lines = list(self._standing.links)
+        words = self.query_one(Input).value
+        lines = watch_figures.filtered(lines, words)
+        if self._group != LINKS:
+            lines = watch_figures.grouped(lines, self._group)
+        if self._only_short:
+            lines = [line for line in lines if line[SHORT]]
+        order = self._order if self._group == LINKS or self._order not in NAMES else self._group
+        self._lines = watch_figures.ordered(lines, order, reverse=self._reverse)
+        self._fill(table)
+        keys = [_key(line) for line in self._lines]
+        if keys:
+            table.move_cursor(row=keys.index(chosen) if chosen in keys else 0, scroll=False)
+            table.scroll_to(y=at, animate=False)
+
+    def _fill(self, table: DataTable[Text]) -> None:
+        """Write the lines into the table, with the columns that fit."""
+        absent = {name for name in NAMES if name != self._group} | {"why"} if self._group != LINKS else {"links"}
+        columns = [column for column in COLUMNS if column.key not in absent]
+        if self._group != LINKS:  # there they are many holds, with their numbers
+            columns = [replace(column, whole=False) if column.key == "held" else column for column in columns]
+        width = self.size.width - 1  # of the scroll bar
+        steps = 8 if width < 100 else 12 if width < 140 else watch_figures.STEPS
+        cells = {column.key: [_plain(column, line, steps) for line in self._lines] for column in columns}
+        shown = tables.fitting(columns, cells, width - 2, NAME)
+        widths = _widths(shown, cells, width)
+        table.clear(columns=True)
+        for column in shown:
+            head = column.head + (("^" if self._reverse else "v") if column.key == self._order else "")
+            label = Text(head, justify="right" if column.right else "left")
+            table.add_column(label, width=widths[column.key], key=column.key)
+        for number, line in enumerate(self._lines):
+            table.add_row(
+                *(_cell(column, line, cells[column.key][number], widths[column.key]) for column in shown),
+                key=_key(line),
+            )
+
+    def _chosen(self) -> str | None:
+        row = self.query_one(DataTable).cursor_row
+        return _key(self._lines[row]) if 0 <= row < len(self._lines) else None
+
+    def on_data_table_row_highlighted(self, _event: DataTable.RowHighlighted) -> None:
+        """Tell all of the link under the cursor."""
+        self._show_chosen()
+
+    def _show_chosen(self) -> None:
+        row = self.query_one(DataTable).cursor_row
+        width = self.size.width - 2
+        lines = [Text(_cut(said, width, end=True), "dim")] if (said := self._selection()) else []
+        if 0 <= row < len(self._lines):
+            line = self._lines[row]
+            ends = " -> ".join(filter(None, (line["source"], line["destination"])))
+            name = " ".join(filter(None, (line["scenario"], ends)))
+            sizes = ", ".join(f"{name} {_size(line[name])}" for name in ("due", "injected", "moved"))
+            held = f"held by {line['held']} {line['why']}" if line["held"] else "not held"
+            lines.append(Text(_cut(f"{name}: target {units.format_rate(line['target'])}", width)))
+            lines.append(Text(_cut(f"{sizes}; {held}", width, end=True)))
+        self.query_one("#chosen", Static).update(Text("\n").join(lines or [Text("no links")]))
+
+    def _selection(self) -> str:
+        """Say which lines are shown, and how they are sorted, if a person has chosen that."""
+        words = self.query_one(Input).value
+        chosen = (
+            f"with {words!r}" if words else "",
+            "short only" if self._only_short else "",
+            f"by {self._order}" if self._order != SHORT else "",
+            "reversed" if self._reverse else "",
+        )
+        if not any(chosen):
+            return ""
+        return ", ".join(filter(None, (units.counted(len(self._lines), f"{self._group}s"), *chosen)))
+
+
+def _key(line: Line) -> str:
+    return "\x1f".join(line[name] for name in NAMES)
+
+
+def _plain(column: tables.Column, line: Line, steps: int) -> str:
+    """Return what stands in a cell."""
+    if column.key == "ratio":
+        return live_lines.ratio(line).plain
+    if column.key == "trend":
+        return live_lines.trend(line["trend"], steps)
+    if column.key == "held":
+        return f"! {line['held']}" if line[SHORT] else line["held"]
+    return column.show(line[column.key])
+
+
+def _cell(column: tables.Column, line: Line, text: str, width: int) -> Text:
+    """Return a cell as it is shown."""
+    if column.key == "ratio":
+        shown = live_lines.ratio(line)
+    elif column.key == "held":
+        shown = Text(_cut(text, width, end=True), "bold yellow" if line[SHORT] else "")
+    elif column.key == "trend":
+        shown = Text(text, "cyan")
+    else:
+        shown = Text(_cut(text, width, end=column.key == "why"))
+    shown.justify = "right" if column.right else "left"
+    return shown
+
+
+def _widths(shown: Sequence[tables.Column], cells: Mapping[str, Sequence[str]], width: int) -> dict[str, int]:
+    """Return how wide each column is: numbers as they are, names share what is left."""
+    natural = {column.key: max(len(text) for text in (column.head + " ", *cells[column.key])) for column in shown}
+    texts = [column.key for column in shown if not (column.right or column.whole)]
+    widths = natural | {key: min(natural[key], NAME) for key in texts}
+    left = width - sum(size + 2 for size in widths.values())
+    while left > 0 and (growing := [key for key in texts if widths[key] < natural[key]]):
+        for key in growing[:left]:
+            widths[key] += 1
+            left -= 1
+    return widths
+
+
+def _cut(text: str, width: int, *, end: bool = False) -> str:
+    """Return a text of at most so many characters: the end of a name tells as much as its beginning."""
+    if len(text) <= width:
+        return text
+    tail = 0 if end else (width - 1) // 2
+    return text[: width - 1 - tail] + "…" + (text[-tail:] if tail else "")

@@ -1,0 +1,272 @@
+"""What `watch`, and `run` on a terminal, show of a campaign: read from its ledger at one moment.
+
+Nothing is computed anew. How it stands is what `status` says, and totals are those of the closing table. The rows
+of the last hours are added up by the ledger, as for a report, and their figures are those of `report/figures.py`:
+a ratio is moved by due, of cycles that are over.
+
+A link is *short* when it is held in the current cycle, or was in the one before, for a reason that somebody may
+have to do something about.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from dc_inject.cli import active_overrides, closing_table, common, status
+from dc_inject.ledger import LedgerView, MenuInForce
+from dc_inject.ledger.records import NOTE
+from dc_inject.ledger.series import Kind, Period, Span, Sums
+from dc_inject.model import Cycle
+from dc_inject.model.holds import format_numbers
+from dc_inject.model.redaction import visible
+from dc_inject.report import figures
+
+STEPS = 24  # of a trend, at most
+NAMES = ("scenario", "source", "destination", "service")
+SHORT = "short"  # the order in which those that are short come first
+NOTHING = Sums(*[0] * len(Sums._fields))
+Key = tuple[str, ...]  # the values of NAMES
+Line = Mapping[str, Any]  # of one link, or of all that have a name in common
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a campaign stands at a moment.
+
+    `status` is what `status --format json` prints, and `total` the last line of its summary. The last hours begin
+    at `since`; `lately` has their sums. `windows` are those of the menus in force.
+    """
+
+    campaign: str
+    at: datetime
+    status: Mapping[str, Any]
+    total: Mapping[str, Any]
+    cycle: Cycle | None
+    windows: Sequence[tuple[datetime, datetime]]
+    since: datetime | None
+    lately: Line
+    links: Sequence[Line]
+
+    @property
+    def short(self) -> list[Line]:
+        """The links that are short, those that miss most first."""
+        return [line for line in ordered(self.links, SHORT) if line[SHORT]]
+
+    def events(self, most: int) -> list[str]:
+        """Return what people changed and noted last, and errors that nobody expected, the newest first."""
+        changes = [(change["at"], _changed(change)) for change in self.status["changes"]]
+        traces = [
+            (note["at"], f"dc_inject: {note['text'].strip().rpartition(chr(10))[2]}")
+            for note in self.status["notes"]
+        ]
+        latest = sorted((*changes, *traces), reverse=True)[:most]
+        return [f"{at[5:10]} {at[11:19]}Z {one_line(text)}" for at, text in latest]
+
+
+def one_line(text: str) -> str:
+    """Return a text that is one line of a terminal and moves no cursor, whoever wrote it."""
+    return " ".join(visible(text).split())
+
+
+def _changed(change: Mapping[str, str]) -> str:
+    if change["what"] == NOTE:
+        return f"{change['who']}: {change['why']}"
+    return f"{change['who']}: {change['what']}" + (f" ({change['why']})" if change["why"] else "")
+
+
+def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
+    """Return how a campaign stands, with the sums of so many hours until the end of its last cycle.
+
+    Raises LedgerError.
+    """
+    with LedgerView.open(path) as view, view.snapshot():
+        name = common.own_ledger(view, campaign, path)
+        standing = status.standing(name, view, now)
+        total = closing_table.totals(name, view)["total"]
+        menus, first, cycle = view.menus_in_force(), view.first_cycle(), view.last_cycle()
+        since, sums = None, {}
+        if first is not None and cycle is not None:
+            period, step = _lately(first, cycle, last)
+            since, sums = (
+                max(period.since, view.since or period.since),
+                _added(view.spans(period, step), period, step),
+            )
+    rows = {_key(row): row for row in standing["rows"]}
+    held = {_key(row): row for row in standing["held_before"]} | {
+        key: row for key, row in rows.items() if row["held"]
+    }
+    links = [
+        {
+            **dict(zip(NAMES, map(one_line, key), strict=True)),
+            **sums.get(key, _Sum()).figures(),
+            "target": rows[key]["target"] if key in rows else 0.0,
+            **_reason(held.get(key)),
+        }
+        for key in sorted(rows.keys() | sums.keys())
+    ]
+    everything = _Sum()
+    for one in sums.values():
+        everything.add(one)
+    return Standing(
+        campaign=name,
+        at=now,
+        status=standing,
+        total=total,
+        cycle=cycle,
+        windows=_windows(menus),
+        since=since,
+        lately=everything.figures(),
+        links=links,
+    )
+
+
+@lru_cache(maxsize=4)
+def _windows(menus: tuple[MenuInForce, ...]) -> list[tuple[datetime, datetime]]:
+    return active_overrides.windows(menus)
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    return tuple(row[name] for name in NAMES)
+
+
+def _reason(row: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return why a link is held, in words, and whether somebody may have to do something."""
+    if row is None:
+        return {"held": "", "why": "", SHORT: False}
+    return {"held": row["held"], "why": one_line(format_numbers(row["numbers"])), SHORT: not row["harmless"]}
+
+
+# --------------------------------------------------------------------------- sums of the last hours
+
+
+class _Sum:
+    """What some links got in the last hours, by kind of cycle; and what was due and moved in each step."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.kinds: dict[Kind, Sums] = {}
+        self.due: Counter[int] = Counter()
+        self.moved: Counter[int] = Counter()
+        self.steps = 0
+
+    def take(self, span: Span, number: int) -> None:
+        """Add what a link got in a step; of cycles that are not over nothing is to be seen in its trend."""
+        self.kinds[span.kind] = _plus(self.kinds.get(span.kind, NOTHING), span.sums)
+        if span.kind is Kind.COUNTED:
+            self.due[number] += span.sums.due
+            self.moved[number] += span.sums.moved
+
+    def add(self, other: _Sum) -> None:
+        """Add what other links got."""
+        for kind, sums in other.kinds.items():
+            self.kinds[kind] = _plus(self.kinds.get(kind, NOTHING), sums)
+        self.due.update(other.due)
+        self.moved.update(other.moved)
+        self.steps = max(self.steps, other.steps)
+
+    def figures(self) -> dict[str, Any]:
+        """Return all of it as a report has it; its ratio is that of the cycles that are over."""
+        all_ = NOTHING
+        for sums in self.kinds.values():
+            all_ = _plus(all_, sums)
+        over = figures.figures(self.kinds.get(Kind.COUNTED, NOTHING))
+        return {
+            **figures.figures(all_),
+            **{name: over[name] for name in ("injected_ratio", "ratio", "grade", "sign")},
+            "moved": closing_table.about(all_.moved, all_.estimated),
+            "trend": [(self.moved[number], self.due[number]) for number in range(self.steps)],
+            "sum": self,
+        }
+
+
+def _plus(sums: Sums, others: Sums) -> Sums:
+    return Sums(*(a + b for a, b in zip(sums, others, strict=True)))
+
+
+def _lately(first: Cycle, last: Cycle, hours: timedelta) -> tuple[Period, timedelta]:
+    """Return the time that the last hours are, in whole steps, and the length of a step: so many cycles."""
+    begin = max(first.start, last.end - hours)
+    cycles = -(-(last.end - begin) // last.length)
+    step = last.length * max(-(-cycles // STEPS), 1)
+    return Period(figures.EPOCH + (begin - figures.EPOCH) // step * step, last.end), step
+
+
+def _added(spans: Iterable[Span], period: Period, step: timedelta) -> dict[Key, _Sum]:
+    """Add up what each link got."""
+    sums: dict[Key, _Sum] = defaultdict(_Sum)
+    steps = 0  # with a cycle that is over
+    for span in spans:
+        number = (span.start - period.since) // step
+        sums[tuple(closing_table.link_cells(span.key).values())].take(span, number)
+        if span.kind is Kind.COUNTED:
+            steps = max(steps, number + 1)
+    for one in sums.values():
+        one.steps = steps
+    return dict(sums)
+
+
+# --------------------------------------------------------------------------- what a person asks of it
+
+
+def grouped(links: Iterable[Line], name: str) -> list[Line]:
+    """Return a line for each scenario, source or destination (`name`): the sums of its links, and their holds."""
+    groups: dict[str, list[Line]] = defaultdict(list)
+    for line in links:
+        groups[line[name]].append(line)
+    lines: list[Line] = []
+    for value, members in groups.items():
+        together = _Sum()
+        for line in members:
+            together.add(line["sum"])
+        holds = Counter(line["held"] for line in members if line[SHORT])
+        lines.append(
+            {
+                **dict.fromkeys(NAMES, ""),
+                name: value,
+                "links": len(members),
+                **together.figures(),
+                "target": sum(line["target"] for line in members),
+                "held": ", ".join(f"{count} {hold}" for hold, count in holds.most_common()),
+                "why": "",
+                SHORT: bool(holds),
+            }
+        )
+    return lines
+
+
+def filtered(lines: Iterable[Line], text: str) -> list[Line]:
+    """Return the lines in whose names or reasons all words of a text stand, in upper or lower case."""
+    words = text.lower().split()
+    found = []
+    for line in lines:
+        shown = " ".join(str(line[name]) for name in (*NAMES, "held")).lower()
+        if all(word in shown for word in words):
+            found.append(line)
+    return found
+
+
+def ordered(lines: Iterable[Line], column: str, *, reverse: bool = False) -> list[Line]:
+    """Return lines by a column, numbers from the largest and texts from A on; equal ones by name.
+
+    By `short`, those that are short come first, and among them those that got least of what they were due.
+    """
+
+    def names(line: Line) -> Key:
+        return tuple(line[name] for name in NAMES)
+
+    def place(line: Line) -> tuple[Any, ...]:
+        if column == SHORT:
+            return not line[SHORT], line["injected"] - line["due"]
+        if column == "ratio":  # the worst first: nobody looks for the best
+            return line["ratio"] is None, line["ratio"]
+        if column in (*NAMES, "held"):
+            return not line[column], line[column]
+        return (-line[column],)
+
+    return sorted(sorted(lines, key=names), key=place, reverse=reverse)

@@ -1,0 +1,141 @@
+"""What `watch` and a run's live view show is what `status` and `report` say, to the byte."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from dc_inject.cli import live_lines, watch_figures
+from dc_inject.ledger import Ledger
+from dc_inject.model import FlowKey, Link
+from dc_inject.model.errors import LedgerError
+from tests.cli import campaigns_to_watch as watching
+from tests.cli.campaigns_to_watch import LAST, LINKS, NOW
+from tests.cli.ledgers import run
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return watching.campaign(tmp_path_factory.mktemp("watch") / "dc27.sqlite")
+
+
+def test_ratios_are_those_of_a_report_and_sums_those_of_the_closing_table(ledger: Path) -> None:
+    """The open cycle is in the sums, and in no ratio."""
+    standing = watch_figures.read(ledger, str(ledger), NOW, LAST)
+    told = json.loads(run("report", ledger, "--format", "json").stdout)
+    summary = json.loads(run("status", ledger, "--summary", "--format", "json").stdout)
+    assert standing.total == summary["total"]
+    assert len(standing.links) == len(told["links"]) == len(LINKS)
+    for line in standing.links:
+        names = {name: line[name] for name in watch_figures.NAMES}
+        (reported,) = [one for one in told["links"] if one.items() >= names.items()]
+        (summed,) = [one for one in summary["links"] if one.items() >= names.items()]
+        assert (line["ratio"], line["grade"], line["sign"]) == tuple(
+            reported[k] for k in ("ratio", "grade", "sign")
+        )
+        assert all(line[name] == summed[name] for name in ("due", "injected", "moved", "rules"))
+    for line in watch_figures.grouped(standing.links, "scenario"):
+        (reported,) = [one for one in told["scenarios"] if one["name"] == line["scenario"]]
+        assert (line["ratio"], line["sign"]) == (reported["ratio"], reported["sign"])
+    assert standing.lately["ratio"] == told["counted"]["ratio"]
+    assert standing.lately["moved"] == told["totals"]["moved"]
+
+
+def test_the_last_hours_are_those_before_the_end_of_the_last_cycle(ledger: Path) -> None:
+    """Whenever somebody looks; and the trend has what moved in cycles that are over."""
+    standing = watch_figures.read(ledger, str(ledger), NOW + timedelta(days=99), timedelta(hours=1))
+    assert standing.since == watching.BEGIN + (watching.CYCLES - 3) * watching.LENGTH
+    first = next(line for line in standing.links if line["destination"] == "T1_US_FNAL_Disk")
+    assert first["due"] == 4 * watching.due(0)
+    assert len(first["trend"]) == 3
+    assert sum(moved for moved, _ in first["trend"]) < first["moved"]
+
+
+def test_a_link_is_short_where_somebody_may_have_to_do_something(ledger: Path) -> None:
+    """Those that miss most come first; what is harmless is not among them."""
+    standing = watching.standing(ledger)
+    assert [line["held"] for line in standing.short] == ["pool-dry", "failing", "destination-full"]
+    assert {line["held"] for line in standing.links} == {
+        "",
+        "pool-dry",
+        "failing",
+        "destination-full",
+        "too-coarse",
+    }
+
+
+def test_lines_are_filtered_by_words_and_sorted_by_columns(ledger: Path) -> None:
+    links = watching.standing(ledger).links
+    assert {line["destination"] for line in watch_figures.filtered(links, "UK lond brun")} == {
+        "T2_UK_London_Brunel"
+    }
+    assert [line["held"] for line in watch_figures.filtered(links, "pool-dry")] == ["pool-dry"]
+    assert watch_figures.filtered(links, "") == list(links)
+    moved = [line["moved"] for line in watch_figures.ordered(links, "moved")]
+    assert moved == sorted(moved, reverse=True)
+    assert watch_figures.ordered(links, "ratio")[0]["held"] == "pool-dry"
+    assert watch_figures.ordered(links, "source", reverse=True)[0]["source"] == "T2_US_Nebraska"
+
+
+def test_names_and_reasons_move_no_cursor(tmp_path: Path) -> None:
+    """They come from services, and from whoever writes menus."""
+    evil = "T2_\x1b[2J\x9bEvil"
+    path = tmp_path / "dc27.sqlite"
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.bind("dc27", watching.LENGTH, [watching.ME], NOW)
+        cycle = watching.Cycle.at(NOW, watching.LENGTH)
+        ledger.open_cycle(cycle, {FlowKey(evil, Link(evil, evil)): (5, watching.HELD[1])}, NOW)
+        ledger.pause(evil, evil, evil, NOW)
+        ledger.signal("service", evil, None, NOW, evil)
+        ledger.note(f"trace\n{evil}", NOW)
+    standing = watch_figures.read(path, str(path), NOW, LAST)
+    lines = live_lines.heading(standing, NOW, 200) + [live_lines.short_link(line) for line in standing.short]
+    texts = [line.plain for line in lines] + standing.events(9)
+    assert sum("Evil" in text for text in texts) >= 5
+    assert all(text.isprintable() for text in texts), texts
+
+
+def test_before_the_first_cycle_there_is_something_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "dc27.sqlite"
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.bind("dc27", watching.LENGTH, [watching.ME], NOW)
+    standing = watch_figures.read(path, "dc27", NOW, LAST)
+    lines = [line.plain for line in live_lines.heading(standing, NOW, 80)]
+    assert lines[0].startswith("dc27  2027-02-08 10:07:31Z  no injector is running")
+    assert "cycle        none so far" in lines
+    with pytest.raises(LedgerError):
+        watch_figures.read(path, "another", NOW, LAST)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_lines_fit_whatever_the_width_and_may_be_ascii(ledger: Path, width: int, ascii_only: bool) -> None:
+    lines = live_lines.heading(watching.standing(ledger), NOW, width, ascii_only=ascii_only)
+    assert max(line.cell_len for line in lines) <= width
+    if ascii_only:
+        assert all(line.plain.isascii() for line in lines)
+        assert live_lines.trend([(0, 8), (4, 8), (8, 8)], 9, ascii_only=True).isascii()
+
+
+def test_what_is_wrong_is_told_by_signs_too(ledger: Path) -> None:
+    """Who sees no colours reads the same."""
+    lines = [line.plain for line in live_lines.heading(watching.standing(ledger), NOW, 120)]
+    assert "! stopped: us-mesh, since 10:04Z by dc@vobox (lunch)" in lines
+    alone = replace(watching.standing(ledger), status={**watching.standing(ledger).status, "injector": None})
+    assert "! no injector is running" in live_lines.heading(alone, NOW, 120)[0].plain
+    over = live_lines.heading(alone, NOW + timedelta(days=2), 120)
+    assert "! no injector" not in over[0].plain
+    assert any("100 %" in line.plain and line.plain.endswith(", over") for line in over)
+
+
+def test_the_window_is_that_of_the_menus_in_force_or_the_next() -> None:
+    day = timedelta(days=1)
+    windows = [(NOW + number * day, NOW + (number + 1) * day) for number in (1, 0, 3)]
+    assert live_lines.current(windows, NOW) == (NOW, NOW + day)
+    assert live_lines.current(windows, NOW + 2.5 * day) == (NOW + 3 * day, NOW + 4 * day)
+    assert live_lines.current(windows, NOW + 9 * day) == (NOW + 3 * day, NOW + 4 * day)
+    assert live_lines.current([], NOW) is None

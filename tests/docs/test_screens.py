@@ -1,0 +1,37 @@
+"""The pictures of terminals in the pages are what the program shows now."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs import DOCS
+
+pytest.importorskip("textual")
+
+from tests.cli import campaigns_to_watch as watching
+from tests.cli.screens import text
+from tests.docs import screens
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return watching.campaign(tmp_path_factory.mktemp("screens") / "dc27.sqlite")
+
+
+@pytest.mark.parametrize("name", screens.SCREENS)
+def test_a_picture_has_the_text_of_the_present_code(ledger: Path, name: str) -> None:
+    """Its colours and shapes may differ: another version of Textual may draw the same text otherwise."""
+    picture = (DOCS / name).read_text()
+    shown = text(picture)
+    assert shown == text(screens.SCREENS[name](ledger)), "run `make docs`"
+    assert max(map(len, shown)) <= int(name.rpartition("-")[2].removesuffix(".svg"))
+
+
+@pytest.mark.parametrize("name", screens.SCREENS)
+def test_a_picture_fetches_nothing_and_is_on_a_page(name: str) -> None:
+    picture = (DOCS / name).read_text()
+    assert not re.search(r"url\((?!['\"]?#)|@import|<image|@font-face", picture)
+    assert f"({Path(name).name})" in (DOCS / "how-to" / "watch-a-campaign.md").read_text()
