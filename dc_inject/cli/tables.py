@@ -17,7 +17,9 @@ from rich.table import Table
 
 WIDTH = 10_000  # characters: wider than any row
 WIDE = "dc_inject.wide"  # in click's context: whether --wide was given
-_NAME = 10  # characters of a text that stand in one line of a narrow terminal; the rest is below
+# Characters of a text that stand in one line, the rest below. Columns that can be spared are left out before a
+# name is folded; only where that is not enough are texts folded to less.
+_TEXTS = (20, 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +113,40 @@ def _text(column: Column, value: Any) -> str:  # noqa: ANN401  any value of a ro
 
 
 def fitting(
-    columns: Sequence[Column], cells: Mapping[str, Sequence[str]], most: int, name: int = _NAME
+    columns: Sequence[Column], cells: Mapping[str, Sequence[str]], most: int, texts: Sequence[int] = _TEXTS
 ) -> list[Column]:
-    """Return the columns that stand in lines of `most` characters, with texts folded or cut to `name` of them."""
+    """Return the columns that stand in lines of `most` characters, with texts folded or cut to one of `texts`.
 
-    def least(column: Column) -> int:
-        natural = max(len(text) for text in (column.head, *cells[column.key]))
-        return natural if column.right or column.whole else min(natural, name)
+    The first of these lengths counts with which some columns fit, or else the last one.
+    """
+    shown: list[Column] = []
+    for length in texts:
+        shown = _without_spare(columns, cells, most, length)
+        if _width(shown, cells, length) <= most:
+            break
+    return shown
 
-    def needed(chosen: Sequence[Column]) -> int:
-        return sum(least(column) + 2 for column in chosen) - 2
 
+def _without_spare(
+    columns: Sequence[Column], cells: Mapping[str, Sequence[str]], most: int, text: int
+) -> list[Column]:
+    """Return the columns that are left if those without content go, and then those that can be spared."""
     shown = list(columns)
-    if needed(shown) > most:
+    if _width(shown, cells, text) > most:
         shown = [column for column in shown if not cells[column.key] or set(cells[column.key]) - {"-", ""}]
-    while needed(shown) > most and any(column.spare for column in shown):
+    while _width(shown, cells, text) > most and any(column.spare for column in shown):
         shown.remove(max(shown, key=lambda column: column.spare))
     return shown
+
+
+def _width(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], text: int) -> int:
+    """Return how many characters a line of these columns has at least."""
+
+    def least(column: Column) -> int:
+        natural = max(len(cell) for cell in (column.head, *cells[column.key]))
+        return natural if column.right or column.whole else min(natural, text)
+
+    return sum(least(column) + 2 for column in columns) - 2
 
 
 def emit(fmt: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str = "") -> None:

@@ -228,7 +228,7 @@ class WatchApp(App[None]):
         width = self.size.width - 1  # of the scroll bar
         steps = 8 if width < 100 else 12 if width < 140 else watch_figures.STEPS
         cells = {column.key: [_plain(column, line, steps) for line in self._lines] for column in columns}
-        shown = tables.fitting(columns, cells, width - 2, NAME)
+        shown = tables.fitting(columns, cells, width - 2, (NAME,))
         widths = _widths(shown, cells, width)
         table.clear(columns=True)
         for column in shown:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from dc_inject.cli import closing_table, plan, status, tables
+from tests.cli import campaigns_to_watch
+from tests.cli.campaigns_to_watch import LINKS
 from tests.cli.ledgers import FNAL, KIT, MESH, make, run
 
 GB = 10**9
@@ -35,6 +38,11 @@ HELD = {"held": "destination-unavailable", "numbers": {"free": 1, "wanted": 2}}
 SUMS = {"held": {"destination-unavailable": 12}, "harmless": {"too-coarse": 3}}
 
 
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return campaigns_to_watch.campaign(tmp_path_factory.mktemp("tables") / "dc27.sqlite")
+
+
 def printed(columns, rows, most: int, capsys: pytest.CaptureFixture[str]) -> list[str]:
     console = tables.console()
     console.width = most
@@ -56,6 +64,26 @@ def test_a_table_fits_and_no_number_is_folded(columns, more, most: int, capsys) 
     assert any("T2_CH_" in line for line in lines)  # what does not fit of it is below
     for column in columns:
         assert column.quiet or any(column.head.split()[0][:6] in line for line in lines[1:]), column.head
+
+
+@pytest.mark.parametrize("most", [80, 120])
+@pytest.mark.parametrize("option", [(), ("--summary",)], ids=["now", "summary"])
+def test_status_fits_a_terminal_and_names_what_it_leaves_out(
+    ledger: Path, monkeypatch: pytest.MonkeyPatch, most: int, option: tuple[str, ...]
+) -> None:
+    """Every table of it, with real names; --wide has what is named. At 120 columns no name is folded."""
+    monkeypatch.setenv("COLUMNS", str(most))
+    monkeypatch.setattr(tables, "_is_terminal", lambda stream: True)
+    told = run("status", ledger, *option).stdout
+    lines = told[told.index("scenario") if option else told.index("\n\n") :].splitlines()
+    assert max(map(len, lines)) <= most
+    wide = run("status", ledger, *option, "--wide").stdout
+    (left_out,) = re.findall(r"\(--wide shows also: (.*?)\)", told.replace("(cycles)", "cycles"), re.DOTALL)
+    heads = wide.replace("(cycles)", "cycles").splitlines()
+    (head,) = [line for line in heads if line.startswith("scenario ")]
+    assert all(name in head for name in " ".join(left_out.split()).split(", "))
+    if most == 120:
+        assert all(any(str(name) in line for line in lines) for key in LINKS for name in key.link[:2])
 
 
 def test_a_table_that_fits_has_all_columns(capsys) -> None:
