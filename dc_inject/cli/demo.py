@@ -23,6 +23,7 @@ from dc_inject.metrics import Silent
 from dc_inject.model import Cycle, FlowKey, units
 from dc_inject.model.errors import ServiceError, ThresholdMissed
 from dc_inject.model.ports import Candidate
+from dc_inject.report import pictures
 from dc_inject.sandbox import Sandbox, default_folder, default_xrootd, ensure_xrootd
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
@@ -54,13 +55,13 @@ DELETED_WITHIN = timedelta(seconds=60)
 def demo(
     cycles: int, seconds: int, folder: Path | None, env: Path | None, xrootd: Path | None, keep: bool
 ) -> None:
-    r"""Start a test grid, inject menus of 17 links, wait until all is moved and deleted, and check the result.
+    r"""Start a test grid, inject menus of 17 links, wait until all is moved and deleted, check it, and report.
 
     12 links exist in Rucio's catalogue only. Over 5 links real files move between storages: through rules that
     Rucio passes to FTS, and through FTS jobs. Without XRootD or FTS's client these 5 are left out.
 
     Exit code 0 if each link's injected bytes are within one dataset (or job) of what it was due, at least 95 % of
-    them moved, and no rule, replica, file or process is left; 5 if not.
+    them moved, and no rule, replica, file or process is left; 5 if not. The report stays beside the grid's folder.
 
     \b
     Example: dc-inject demo
@@ -75,7 +76,9 @@ def demo(
         _command(["run", *map(str, menus), "--ledger", str(ledger), "--timeout", "10"], environ)
         _step("dc-inject status --summary")
         _command(["status", "demo", "--summary", "--ledger", str(ledger)], environ)
+        shown = _report(ledger, folder.absolute().parent, environ)
         faults = [*_accounts(ledger), *_left_in_rucio(ledger), *_left_on_storages(grid)]
+    _step(f"the report, with all of it over time: {shown}")
     if faults:
         message = "the demo missed what it promises:\n  " + "\n  ".join(faults)
         raise ThresholdMissed(message, "the grid is too slow on a busy machine: try it again, or --cycle 30")
@@ -145,6 +148,16 @@ def _command(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
         raise
     if code:
         raise ServiceError(f"dc-inject {arguments[0]} ended with exit code {code}")
+
+
+def _report(ledger: Path, folder: Path, environ: Mapping[str, str]) -> Path:
+    """Write the report where it outlives the grid and its ledger; return its path."""
+    fmt = "html" if find_spec("vl_convert") else "md"
+    if fmt == "md":
+        _step(f"without pictures, since vl-convert is missing ({pictures.INSTALL})")
+    shown = folder / f"demo-report.{fmt}"
+    _command(["report", "demo", "--ledger", str(ledger), "--format", fmt, "-o", str(shown), "--force"], environ)
+    return shown
 
 
 def _accounts(ledger: Path) -> list[str]:

@@ -1,0 +1,45 @@
+"""The demo ends with a report that outlives its grid: a page, or Markdown where nothing can draw."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+
+import pytest
+
+from dc_inject.ledger import Ledger
+from tests.cli.ledgers import CYCLE, FNAL, GB, ME, START
+
+demo = importlib.import_module("dc_inject.cli.demo")
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    path = tmp_path / "demo" / "ledger" / "demo.sqlite"
+    with Ledger.open(path, synchronous="OFF") as made:
+        made.bind("demo", CYCLE.length, [ME], START)
+        made.open_cycle(CYCLE, {FNAL: (GB, None)}, CYCLE.start)
+        made.close_cycle(CYCLE, CYCLE.end)
+    return path
+
+
+def test_it_is_a_page_and_replaces_that_of_the_last_demo(ledger: Path, tmp_path: Path) -> None:
+    """Beside the grid's folder, which is removed."""
+    pytest.importorskip("vl_convert")
+    goal = tmp_path / "demo-report.html"
+    goal.write_text("of the last demo")
+    assert demo._report(ledger, tmp_path, os.environ) == goal
+    assert "<h1>Report: demo</h1>" in goal.read_text()
+
+
+def test_without_the_extra_it_is_markdown(
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And one line says so."""
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    assert demo._report(ledger, tmp_path, os.environ) == tmp_path / "demo-report.md"
+    assert (tmp_path / "demo-report.md").read_text().startswith("# Report: demo")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "without pictures" in line
+    assert "[report]" in line
