@@ -21,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs release-check venv lock clean
+.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs screenshots release-check venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -101,6 +101,9 @@ docs: $(READY) $(DOCS) ## Write the generated pages anew, and build the site in 
 	@$(BIN)/python -m tests.docs.screens
 	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 	@echo "site/index.html"
+
+screenshots: $(READY) browser ## Take the pictures of pages in the docs anew (1 min)
+	@$(BIN)/python -m tests.docs.screenshots
 
 release-check: $(READY) ## Build the last commit as it would be published, install it into an empty environment, run it (6 min)
 	@$(BIN)/python -m tests.release

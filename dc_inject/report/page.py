@@ -35,7 +35,7 @@ a { color: var(--link); }
 h1 { margin: 0; font-size: 1.7rem; } h2 { margin: 2.2rem 0 .5rem; font-size: 1.2rem; }
 nav { margin: 1rem 0; padding: .5rem .8rem; background: var(--soft); border-radius: .4rem; }
 nav a { margin-right: 1.1rem; white-space: nowrap; }
-.big { font-size: 1.15rem; }
+.big { font-size: 1.15rem; margin: .3rem 0; } .big:last-of-type { margin-bottom: .8rem; }
 #renewed { float: right; margin: 0; padding: 0 .4rem; }
 .wide { overflow-x: auto; }
 svg { display: block; max-width: 100%; height: auto; margin: .5rem 0; }

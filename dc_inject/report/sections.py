@@ -131,7 +131,7 @@ def _totals(report: Report) -> Table:
 
 def _thresholds(report: Report) -> Table:
     rows = ((Cell(row["threshold"]), Cell(row["outcome"]), Cell(row["reason"])) for row in report["thresholds"])
-    return Table(("threshold", "outcome", ""), 3, tuple(rows))
+    return Table(("threshold", "outcome", "found"), 3, tuple(rows))
 
 
 _AMOUNTS = ("due", "injected", "moved", "moved / due")
