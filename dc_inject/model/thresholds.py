@@ -152,9 +152,9 @@ def parse(text: str) -> Threshold:
     if len(text) > LONGEST:
         raise ValueError(f"a threshold of {len(text)} characters is too long; write at most {LONGEST}")
     scanner = _Scanner(text)
-    metric = scanner.one_of(METRICS, "metric", r"\w+")
+    metric = scanner.one_of(METRICS, "metric")
     labels = tuple(scanner.labels())
-    comparison = scanner.take(r">=|<=|>|<", "a comparison", "write >=, >, <= or <")
+    comparison = scanner.take(_COMPARISON, "a comparison", "write >=, >, <= or <")
     value, over = scanner.rest()
     bound = METRICS[metric].parse(value)
     if over is not None and metric == TIMELESS:
@@ -186,6 +186,16 @@ def inconclusive(threshold: Threshold, why: str) -> Judgement:
     return Judgement(threshold, ThresholdOutcome.INCONCLUSIVE, why)
 
 
+_WORD = re.compile(r"\w{1,100}")
+_COMPARISON = re.compile(r">=|<=|>|<")
+_OPEN = re.compile(r"\{")
+_CLOSE = re.compile(r"\}")
+_COMMA = re.compile(r",")
+_EQUALS = re.compile(r"=")
+_NAME = re.compile(r'"[^"]{0,1000}"')
+_NOTHING = re.compile(r"(?!)")
+
+
 class _Scanner:
     """Reads a threshold from left to right, and says at which character it is not one."""
 
@@ -193,7 +203,7 @@ class _Scanner:
         self._text = text
         self._at = 0
 
-    def take(self, pattern: str, noun: str, hint: str) -> str:
+    def take(self, pattern: re.Pattern[str], noun: str, hint: str) -> str:
         """Return what comes next, which has to be a `noun`."""
         found = self.maybe(pattern)
         if found is None:
@@ -203,17 +213,18 @@ class _Scanner:
             raise ValueError(f"{noun} is expected {place}, {got}; {hint}, as in `{EXAMPLE}`")
         return found
 
-    def maybe(self, pattern: str) -> str | None:
-        """Return what comes next if it is of a form."""
-        match = re.compile(rf"\s*({pattern})").match(self._text, self._at)
+    def maybe(self, pattern: re.Pattern[str]) -> str | None:
+        """Return what comes next, after blanks, if it is of a form."""
+        start = len(self._text) - len(self._text[self._at :].lstrip())
+        match = pattern.match(self._text, start)
         if match is None:
             return None
         self._at = match.end()
-        return match[1]
+        return match[0]
 
-    def one_of(self, known: Mapping[str, object], noun: str, pattern: str) -> str:
+    def one_of(self, known: Mapping[str, object], noun: str) -> str:
         """Return a word that has to be a known one."""
-        word = self.take(pattern, f"a {noun}", f"write one of {', '.join(known)}")
+        word = self.take(_WORD, f"a {noun}", f"write one of {', '.join(known)}")
         if word not in known:
             place = f"at character {self._at - len(word) + 1}"
             hint = units.did_you_mean(word, known)
@@ -223,16 +234,16 @@ class _Scanner:
     def labels(self) -> list[tuple[str, str]]:
         """Return what stands in braces."""
         found: list[tuple[str, str]] = []
-        if self.maybe(r"\{") is None:
+        if self.maybe(_OPEN) is None:
             return found
-        while self.maybe(r"\}") is None:
+        while self.maybe(_CLOSE) is None:
             if found:
-                self.take(",", "a comma or }", "close the braces")
-            label = self.one_of(LABELS, "label", r"\w+")
+                self.take(_COMMA, "a comma or }", "close the braces")
+            label = self.one_of(LABELS, "label")
             if label in dict(found):
                 raise ValueError(f"the label `{label}` stands there twice; write one threshold for each name")
-            self.take("=", "=", 'write LABEL="NAME"')
-            name = self.take(r'"[^"]*"', "a name in double quotes", 'write LABEL="NAME"')
+            self.take(_EQUALS, "=", 'write LABEL="NAME"')
+            name = self.take(_NAME, "a name in double quotes", 'write LABEL="NAME"')
             found.append((label, name[1:-1]))
         return found
 
@@ -240,5 +251,5 @@ class _Scanner:
         """Return the value and, if it is said, the time."""
         value, word, over = re.sub(r"\s+", " ", self._text[self._at :]).strip().partition(" over ")
         if not value or value == "over":
-            self.take(r"(?!)", "a value", "write a number, with its unit")
+            self.take(_NOTHING, "a value", "write a number, with its unit")
         return value.strip(), over.strip() if word else None
