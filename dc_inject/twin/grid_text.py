@@ -25,7 +25,7 @@ from dc_inject.twin.grid import Fts, LinkTraits
 from dc_inject.twin.replay import Past
 from dc_inject.twin.rule_times import Measured
 
-ASSUMED, FTS = LinkTraits(), Fts()
+ASSUMED, ASSUMED_FTS = LinkTraits(), Fts()
 NO_LIMIT = 100_000  # transfers
 
 
@@ -90,7 +90,7 @@ def _speed(value: float) -> str:
 
 def _services(fit: Fit) -> Iterator[str]:
     every = f"{_number(fit.daemons)} s"
-    least, most = FTS.actives
+    least, most = ASSUMED_FTS.actives
     yield "# assumed, but for limits that would forbid what moved: those of storages show in the capacities below"
     yield f"fts: {{actives: {least}..{min(max(most, 2 * fit.transfers), 10_000)}, per_storage: {NO_LIMIT}}}"
     yield f"rucio:  # assumed; the fastest rule allows daemons no rarer than every {every}"
