@@ -34,7 +34,7 @@ from dc_inject.model.redaction import scrub, visible
 from dc_inject.model.scitags import marking
 
 VERSION = 1
-AT_ONCE = 50_000  # records of a row group of Parquet
+AT_ONCE = 20_000  # records of a row group of Parquet
 INSTALL = "install it with `pip install '.[parquet]'` in the clone, or take --format jsonl or csv"
 Record = dict[str, Any]
 
