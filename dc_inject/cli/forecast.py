@@ -171,11 +171,13 @@ def _reasons(line: SummaryLine, world: World) -> Iterator[str]:
     held = Counter({hold.value: cycles for hold, cycles in line.holds.items() if not hold.harmless})
     for hold, cycles in held.most_common(2):
         yield f"{hold} in {cycles} of {line.cycles} cycles"
-    causes = world.held_back.get((line.key.link.source, line.key.link.destination), Counter())
+    source, storage = (
+        world.grid.storage_at(end) or "" for end in (line.key.link.source, line.key.link.destination)
+    )
+    causes = world.held_back.get((source, storage), Counter())
     for cause, times in causes.most_common(2):
         if times >= 0.05 * len(world.samples):
             yield f"{cause} ({100 * times / len(world.samples):.0f} % of the time)"
-    storage = line.key.link.destination
     hours = world.storages.hours_nearly_full[world.network.storages[storage]]
     if hours:
         yield f"{storage} above 98 % for {hours:.1f} h"

@@ -7,7 +7,7 @@ import logging
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.util import find_spec
@@ -24,10 +24,10 @@ from dc_inject.cli.simulate_fixed import FixedRates
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
-from dc_inject.model import Campaign, Cycle
+from dc_inject.model import Campaign, Cycle, urls
 from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
 from dc_inject.model.goals import Mode
-from dc_inject.model.services import SERVICES
+from dc_inject.model.ports import Backend
 from dc_inject.system import files
 
 if TYPE_CHECKING:
@@ -192,16 +192,17 @@ def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda
         raise UsageError("simulating needs numpy, which is not installed", INSTALL)
     # ruff: noqa: PLC0415  these need numpy
     from dc_inject.backends.twin import TwinBackend, TwinClock
+    from dc_inject.backends.twin_fts import TwinFts
     from dc_inject.twin import grid_file as grids
     from dc_inject.twin.world import World, step_for
 
     drafts = files.read_menus(request.menus)
     campaign = common.one_campaign(drafts)
-    service = SERVICES[TwinBackend.name]
-    others = [draft for draft in drafts if draft.services - {service.name}]
-    if others:
-        message = f"only links through {service.title} can be simulated"
-        raise MenuError([Problem(menu_.name, 0, message, "leave this menu out") for menu_ in others])
+    through = {service for draft in drafts for service in draft.services}
+    if request.policy == FIXED and through != {TwinBackend.name}:
+        raise UsageError(
+            "a fixed rate takes datasets, and links through FTS take files", "simulate them with --policy act"
+        )
     step = step_for(drafts[0].preview.cycle.total_seconds())
     world = World(grids.read(_bytes(request.grid), str(request.grid)), seed, step)
     start = min(draft.preview.start for draft in drafts)
@@ -210,22 +211,38 @@ def run(request: Request, ledger: Ledger, seed: int = 1, passed: Passed = lambda
         last = Cycle.at(start + timedelta(days=request.days), drafts[0].preview.cycle)
         end = min(end, last.next.start)
     clock = TwinClock(start, world, lambda now: passed(min((now - start) / (end - start), 1.0)))
-    backend = TwinBackend(world, clock, seed)
-    backends = {service.name: backend}
+    rucio = TwinBackend(world, clock, seed)
+    made: Mapping[str, Backend] = {TwinBackend.name: rucio, TwinFts.name: TwinFts(world, clock, seed)}
+    backends = {service: made[service] for service in sorted(through)}
     identities = admission.identities(backends, allow_admin=False)
     source = Menus(
         request.menus, ledger=ledger, backends=backends, clock=clock, links=request.links, scale=request.scale
     )
     ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), start)
     in_force = source()  # for good: nobody edits a file in simulated time, and reading all of them takes its time
+    _check_ends(in_force, world)
     if request.policy == FIXED:
-        FixedRates(in_force, ledger, world, backend, clock).run(end)
+        FixedRates(in_force, ledger, world, rucio, clock).run(end)
         return Simulated(campaign, start, end, world)
     if request.policy is not None:
         in_force = _controlled(in_force, Mode(request.policy))
     poll = drafts[0].preview.cycle  # nobody pauses anything meanwhile
     simulated_engine(lambda: in_force, ledger, backends, identities, clock, poll=poll).run(until=end)
     return Simulated(campaign, start, end, world)
+
+
+def _check_ends(campaign: Campaign, world: World) -> None:
+    """Raise MenuError for URLs at a host that no storage of the grid has; names were looked up before."""
+    problems = {
+        end: Problem(
+            flow.menu, flow.line, f"no storage of the grid has the host of {end}", f"give one `host: {host}`"
+        )
+        for flow in campaign.flows
+        for end in (flow.link.source, flow.link.destination)
+        if world.grid.storage_at(end) is None and (host := urls.host_of(end)) != end
+    }
+    if problems:
+        raise MenuError(list(problems.values()))
 
 
 def _controlled(campaign: Campaign, mode: Mode) -> Campaign:

@@ -18,7 +18,7 @@ from dc_inject.engine import Settings
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Accepted, Kind, Period
-from dc_inject.model import Link, units
+from dc_inject.model import Link, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.system import files
 
@@ -85,6 +85,7 @@ def read(view: Reader) -> Past:
         if span.kind is Kind.COUNTED and ends in moved:
             moved[ends][number] += span.sums.moved
     ends_of = {end for link in moved for end in link}
+    urls_ = {end for key in view.accounts() for end in (key.link.source, key.link.destination) if urls.is_url(end)}
     sites = {one.subject: str(one.value) for one in view.signals() if one.name == "site" and one.value is not None}
     return Past(
         name,
@@ -94,13 +95,19 @@ def read(view: Reader) -> Past:
         sent,
         {ends: arrays.floats(cycles) for ends, cycles in moved.items()},
         {end: sites[end] for end in ends_of if end in sites},
-        {source: sizes for source, sizes in view.sizes_at_sources().items() if source in ends_of},
+        {_name(source): sizes for source, sizes in view.sizes_at_sources().items() if _name(source) in ends_of},
+        {_name(url): urls.host_of(url) for url in urls_},
         all(identity.may_end is not False for identity in view.identities()),
     )
 
 
 def _ends(link: Link) -> Ends:
-    return link.source, link.destination
+    return _name(link.source), _name(link.destination)
+
+
+def _name(end: str) -> str:
+    """Return what a grid calls the end of a link: a storage that has URLs goes by its host, as FTS knows it."""
+    return urls.host_of(end).replace(":", "-")
 
 
 def _sent(one: Accepted, start: datetime) -> Sent:
@@ -126,6 +133,7 @@ def _sent(one: Accepted, start: datetime) -> Sent:
         at(one.gone_at),
         one.files_done,
         one.files_stuck,
+        not one.key.link.service.cleans_up,
     )
 
 

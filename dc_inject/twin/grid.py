@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from dc_inject.model import urls
+
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 
 
@@ -32,7 +34,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """An RSE: what it can hold, serve and delete.
+    """An RSE: what it can hold, serve and delete; `host` is that of its URLs, by which FTS knows it.
 
     `space` is what is free when the simulation begins. Up to `connections` transfers at a time, in and out
     together, it works as it should. FTS keeps at most `fts_in` and `fts_out` transfers at it. Its reaper
@@ -51,6 +53,7 @@ class Storage:
     delete_seconds: float = 0.3
     deleting: int = 10
     delete_lag: float = 0.0
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,13 @@ class Grid:
     production: tuple[Production, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     stocks: tuple[Stock, ...] = ()
+
+    def storage_at(self, end: str) -> str | None:
+        """Return the storage that the end of a link is: its name, or a URL of its host; None if there is none."""
+        if end in self.storages:
+            return end
+        host = urls.host_of(end)
+        return next((one.name for one in self.storages.values() if one.host == host), None)
 
     def traits(self, source: str, destination: str) -> LinkTraits:
         """Return how a link behaves: as told of it, of its destination, of its source, or of all."""

@@ -20,7 +20,7 @@ from dc_inject.menu.includes import MenuReader
 from dc_inject.menu.nodes import Map, Node, Text
 from dc_inject.menu.validation import MenuModel, is_from_the_future, validated
 from dc_inject.menu.values import WrongError
-from dc_inject.model import units
+from dc_inject.model import units, urls
 from dc_inject.model.errors import MenuError
 from dc_inject.twin import grid as g
 
@@ -93,6 +93,14 @@ def _pattern(text: str) -> str:
     return text
 
 
+def _host(text: str) -> str:
+    host = urls.host_of(f"davs://{text.lower()}")
+    if host != text.lower():
+        raise WrongError(f"{values.shown(text)!r} is no host", "write the host alone, such as se.example.org")
+    return host
+
+
+Host = Annotated[str, _of(_host, "se.example.org")]
 Seconds = Annotated[float, _seconds("30 min")]
 Interval = Annotated[float, _seconds("1 min", timedelta(seconds=1), "a second")]
 Deleting = Annotated[float, _seconds("0.3 s", timedelta(milliseconds=1), "a millisecond")]
@@ -129,6 +137,7 @@ class Deletion(MenuModel):
 class StorageEntry(MenuModel):
     """A storage."""
 
+    host: Host | None = Field(None, description="The host of its URLs, as menus through FTS have them")
     space: f.Size | None = Field(None, description="What is free at the beginning")
     read: Rate | None = None
     write: Rate | None = None
@@ -339,13 +348,15 @@ def _trouble(entry: TroubleEntry) -> g.Trouble:
 
 def _check(document: Document, reader: MenuReader) -> None:
     """Complain of names that nothing has, and of entries that say nothing."""
-    seen: dict[str, str] = {}
+    seen, hosts = dict[str, str](), dict[str, str]()
     for name, site in document.sites.items():
-        for storage in site.storages:
+        for storage, described in site.storages.items():
+            host = described.host
+            if host and hosts.setdefault(host, storage) != storage:
+                reader.complain(described.at("host"), f"{host} is {hosts[host]} already", "keep one of them")
             if storage in seen:
-                reader.complain(
-                    site.at("storages"), f"{storage} is at {seen[storage]} already", "keep one of them"
-                )
+                what = f"{storage} is at {seen[storage]} already"
+                reader.complain(site.at("storages"), what, "keep one of them")
             seen[storage] = name
     if not seen:
         reader.complain(document.at("sites"), "there are no storages", "write `storages: {NAME: {}}` into a site")

@@ -22,6 +22,7 @@ from dc_inject.twin.calibration import (
     Resource,
 )
 from dc_inject.twin.grid import Fts, LinkTraits
+from dc_inject.twin.grid_file import MOST_DATASETS
 from dc_inject.twin.replay import Past
 from dc_inject.twin.rule_times import Measured
 
@@ -114,9 +115,12 @@ def _sites(fit: Fit) -> Iterator[str]:
             yield from _shared(fit, Resource(kind, site), "    ")
         yield "    storages:"
         for storage in members:
+            host = fit.past.hosts.get(storage)
             lines = [
                 line for kind in ("read", "write") for line in _shared(fit, Resource(kind, storage), "        ")
             ]
+            if host is not None:
+                lines.append(f"        host: {json.dumps(host)}")
             if storage in fit.deletions:
                 lines += _deletion(fit.deletions[storage])
             yield f"      {json.dumps(storage)}:" + (
@@ -219,8 +223,9 @@ def _stocks(past: Past) -> Iterator[str]:
         files = [count for count, _ in datasets if count]
         sizes = [size / count for count, size in datasets if count]
         if files:
+            count = min(len(files), MOST_DATASETS)
             yield (
-                f"  - {{sources: [{json.dumps(source)}], count: {len(files)}, files: {min(files)}..{max(files)}, "
+                f"  - {{sources: [{json.dumps(source)}], count: {count}, files: {min(files)}..{max(files)}, "
                 f"file_size: {_number(min(sizes))}..{_number(max(sizes))} B}}"
             )
 

@@ -28,6 +28,7 @@ from dc_inject.twin.grid import Mode
 
 EVERY = 60.0  # seconds between two runs
 MINUTES = 30  # the longest window
+LATELY = 5  # minutes of which FTS tells the throughput of a link
 WEIGHT = 0.1  # of the newest value in the mean
 LOW, BASE = 97.0, 96.0  # percent of transfers that succeed
 STEADY = 300.0  # seconds after which it looks again though nothing has changed
@@ -73,6 +74,12 @@ class Optimizer:
     def count(self, what: int, amounts: Floats) -> None:
         """Count something of each link for the running minute."""
         self._counts[what, self._minute] += amounts
+
+    def lately(self, link: int) -> tuple[float, float]:
+        """Return what a link moved lately, in bytes per second, and the mean size of its files, in bytes."""
+        minutes = (self._minute - np.arange(1, LATELY + 1)) % MINUTES
+        moved, files, sizes = (self._counts[what, minutes, link].sum() for what in (BYTES, FILES, SIZES))
+        return float(moved / (60 * LATELY)), float(sizes / files) if files else 0.0
 
     def run(self, now: float, queued: Floats, active: Floats) -> None:
         """Decide for all links that have something queued or active, and begin a new minute."""

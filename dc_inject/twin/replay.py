@@ -9,7 +9,6 @@ same looks are made here. Bytes count in the cycle in which they arrive.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from dc_inject.twin.arrays import Floats
 from dc_inject.twin.grid import Grid
+from dc_inject.twin.jobs import Job
 from dc_inject.twin.rucio import Rule
 from dc_inject.twin.transfers import Queue
 from dc_inject.twin.world import World, step_for
@@ -30,7 +30,7 @@ class Sent:
     """A rule or job that was accepted: what it was to move, and when; times in seconds, None if never seen.
 
     `expires` is when it ended if it was not complete, or would have. `done` and `failed` are files, as they were
-    seen last.
+    seen last. `direct` is a job that FTS got without Rucio.
     """
 
     link: Ends
@@ -45,6 +45,7 @@ class Sent:
     gone: float | None = None
     done: int = 0
     failed: int = 0
+    direct: bool = False
 
     def known_by(self, moment: float) -> Sent:
         """Return what was known of it at a moment; files are counted at its end only."""
@@ -68,7 +69,7 @@ class Past:
     """A campaign that was: its cycles from second 0 on, all equally long, and what was sent, by its moment.
 
     `moved` has the bytes of each link by cycle. `sites` tells the site of storages, where it is known. `stocks`
-    has the files and bytes of the datasets at each source.
+    has the files and bytes of the datasets at each source. `hosts` are those of storages that have URLs.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Past:
     moved: Mapping[Ends, Floats]
     sites: Mapping[str, str] = field(default_factory=dict)
     stocks: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    hosts: Mapping[str, str] = field(default_factory=dict)
     may_end: bool = True
 
     def until(self, cycles: int) -> Past:
@@ -105,27 +107,48 @@ def replay(past: Past, grid: Grid, passed: Callable[[float], None] = lambda _: N
     world = World(grid, SEED, step_for(past.cycle))
     moved = {link: np.zeros(past.cycles) for link in past.moved}
     completed: list[float | None] = [None] * len(past.sent)
-    open_: dict[int, tuple[Rule, int]] = {}  # number -> the rule, and the bytes of it that were counted
-    number = 0
-    for cycle in range(past.cycles):
-        end = (cycle + 1) * past.cycle
-        while number < len(past.sent) and past.sent[number].accepted < end:
-            one = past.sent[number]
-            world.advance(one.accepted)
-            queue = Queue(*one.link, one.activity, one.priority)
-            name = str(number)
-            rule = Rule(name, name, queue, one.files, one.bytes, one.accepted, one.expires)
-            world.rucio.add(rule)
-            open_[number] = rule, 0
+    open_: dict[
+        int, tuple[Rule | Job, int]
+    ] = {}  # number -> the rule or job, and the bytes of it that were counted
+    number, looks = 0, round(past.cycle / past.look)
+    for look in range(past.cycles * looks):
+        now = (look + 1) * past.look
+        while number < len(past.sent) and past.sent[number].accepted < now:
+            world.advance(past.sent[number].accepted)
+            open_[number] = _send(world, str(number), past.sent[number]), 0
             number += 1
-        world.advance(end)
-        for key, (rule, before) in list(open_.items()):
-            world.rucio.look(rule)
-            moved[past.sent[key].link][cycle] += rule.arrived - before
-            open_[key] = rule, rule.arrived
-            if rule.completed is not None:
-                completed[key] = (math.floor(rule.completed / past.look) + 1) * past.look
-            if rule.completed is not None or rule.ended is not None:
+        world.advance(now)
+        for key, (one, before) in list(open_.items()):
+            arrived, is_complete, is_over = _seen(world, one, past.sent[key].expires <= now)
+            moved[past.sent[key].link][look // looks] += arrived - before
+            open_[key] = one, arrived
+            if is_complete:
+                completed[key] = now
+            if is_complete or is_over:
                 del open_[key]
-        passed((cycle + 1) / past.cycles)
+        passed((look + 1) / (past.cycles * looks))
     return Replay(moved, completed)
+
+
+def _send(world: World, name: str, one: Sent) -> Rule | Job:
+    queue = Queue(*one.link, one.activity, one.priority)
+    if one.direct:
+        job = Job(queue, one.files, one.bytes)
+        world.jobs.submit(name, job)
+        return job
+    rule = Rule(name, name, queue, one.files, one.bytes, one.accepted, one.expires)
+    world.rucio.add(rule)
+    return rule
+
+
+def _seen(world: World, one: Rule | Job, expired: bool) -> tuple[int, bool, bool]:
+    """Return what has arrived of a rule or job, whether it is complete, and whether it has ended."""
+    if isinstance(one, Rule):
+        world.rucio.look(one)
+        return one.arrived, one.completed is not None, one.ended is not None
+    world.jobs.look(one)
+    arrived, is_complete = one.size(one.done), one.done == one.files
+    if expired or one.is_over:  # nobody but we ends a job
+        world.jobs.end(one)
+        world.jobs.delete(one, world.now)
+    return arrived, is_complete, expired or one.is_over

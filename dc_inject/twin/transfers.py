@@ -95,7 +95,7 @@ class Transfers:
         self.waiting = none()
         self._head_job, self._head_left, self._head_tries = none(), none(), none()
         self.settled: list[int] = []  # jobs of which nothing is left, since somebody looked
-        self.done, self.failed, self.left, self._waits, self._job_queue = (none() for _ in range(5))
+        self.done, self.failed, self.left, self._waits, self._retries, self._job_queue = (none() for _ in range(6))
         self._size, self._kept = np.zeros(0), np.zeros(0)
         self._free_jobs: list[int] = []
         specs = list(grid.storages.values())
@@ -109,13 +109,17 @@ class Transfers:
 
     # ------------------------------------------------------------------ jobs
 
-    def open_job(self, queue: Queue, size: float, *, kept: bool = True) -> int:
-        """Make a job of files of one size, in bytes; `kept` ones take space at their destination."""
+    def open_job(self, queue: Queue, size: float, *, kept: bool = True, retries: int | None = None) -> int:
+        """Make a job of files of one size, in bytes; `kept` ones take space at their destination.
+
+        `retries` is how often a file is tried again, if that is not what FTS's configuration says.
+        """
         if not self._free_jobs:
             self._grow_jobs()
         job = self._free_jobs.pop()
         self.done[job] = self.failed[job] = self.left[job] = self._waits[job] = 0
         self._size[job], self._kept[job], self._job_queue[job] = size, float(kept), self._queue(queue)
+        self._retries[job] = self._grid.fts.retries if retries is None else retries
         return job
 
     def submit(self, job: int, files: int) -> None:
@@ -350,7 +354,7 @@ class Transfers:
 
     def _again(self, job: int, files: int, tries: int) -> None:
         """Let files that failed wait again, or count them as failed for good."""
-        if tries <= self._grid.fts.retries:
+        if tries <= self._retries[job]:
             self._enqueue(_Waiting(job, files, tries))
         else:
             self.failed[job] += files
@@ -412,7 +416,7 @@ class Transfers:
     def _grow_jobs(self) -> None:
         """Make room for twice as many jobs."""
         before, size = len(self.done), max(2 * len(self.done), 1024)
-        for name in ("done", "failed", "left", "_waits", "_size", "_kept", "_job_queue"):
+        for name in ("done", "failed", "left", "_waits", "_retries", "_size", "_kept", "_job_queue"):
             old = getattr(self, name)
             setattr(self, name, np.concatenate([old, np.zeros(size - before, dtype=old.dtype)]))
         self._free_jobs = list(range(size - 1, before - 1, -1))

@@ -19,6 +19,7 @@ import numpy as np
 from dc_inject.twin import optimizer
 from dc_inject.twin.bottlenecks import holding_back
 from dc_inject.twin.grid import Fault, Grid, Production, Trouble
+from dc_inject.twin.jobs import Jobs
 from dc_inject.twin.network import Network
 from dc_inject.twin.rucio import Rules
 from dc_inject.twin.storages import Storages
@@ -61,6 +62,7 @@ class World:
         self.network, self.storages = Network(grid), Storages(grid)
         self.transfers = Transfers(grid, self.network, self.storages, self._dice)
         self.rucio = Rules(grid.rucio, self.transfers, self.storages, self.network.storages)
+        self.jobs = Jobs(self.transfers, self.storages, self.network.storages, self.rucio.lost)
         self.rucio_is_down = False
         self.samples: list[Sample] = []
         self.held_back: dict[tuple[str, str], Counter[str]] = {}  # link -> how many samples each cause explains

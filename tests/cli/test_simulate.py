@@ -112,8 +112,8 @@ def test_a_storage_that_the_grid_does_not_have_is_told(tmp_path):
     assert "did you mean T1_DE_KIT_Dis?" in str(error)
 
 
-def test_links_through_fts_are_refused():
+def test_a_host_that_the_grid_does_not_have_is_told():
     grid = ROOT / "menus" / "twin" / "one-link" / "grid.yaml"
     error = run(ROOT / "menus" / "fts-juno-steps.yaml", "--grid", grid).exception
-    assert isinstance(error, MenuError)
-    assert "only links through Rucio" in str(error)
+    assert "no storage of the grid has the host of davs://se.cnaf.example.org" in str(error)
+    assert "host: se.cnaf.example.org" in str(error)

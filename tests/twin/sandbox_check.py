@@ -1,6 +1,6 @@
 """A real campaign on the sandbox, and what a grid that was calibrated from its ledger predicts of the same menu.
 
-`python -m tests.twin.sandbox_check [CYCLES]`, of 15 s each (28 unless said otherwise), brings up a sandbox with
+`python -m tests.twin.sandbox_check [CYCLES]`, of 30 s each (15 unless said otherwise), brings up a sandbox with
 four links, runs a menu on it, fits a grid to the ledger, simulates the menu in that grid, and compares the bytes
 that each link moved with those that it was predicted to move. Its exit code is 1 if any is missed by more than
 10 %. One link carries half of what is asked; one is fast; one has a latency; of one, transfers fail.
@@ -21,7 +21,7 @@ from dc_inject.model import Cycle, units
 from dc_inject.sandbox import Sandbox
 from dc_inject.system.clock import SystemClock
 
-CYCLE, CYCLES = 15, 28
+CYCLE, CYCLES = 30, 15
 MISSED = 0.1
 GRID = """\
 seed: 13
@@ -51,7 +51,7 @@ end: END
 limits: {total: 400 Gb/s, per_site: 200 Gb/s, rules_per_hour: 20000}
 defaults:
   cycle: CYCLE s
-  lifetime: {min: 2 min, max: 4 min}
+  lifetime: {min: 4 min, max: 8 min}
   datasets: {did: ["cms:*"], files: 1..100, mean_file: 0.05..20 GB}
 scenarios:
   full: {from: T1_SOURCE, to: T2_FULL, rate: 6 Gb/s}
