@@ -126,7 +126,7 @@ class _Maker:
 
     def make(self, path: Path) -> bytes:
         """Return the page of a ledger, which renews itself; raises ServiceError where there is none."""
-        command = [sys.executable, "-m", "dc_inject", "report", "--format", "html"]
+        command = [sys.executable, "-m", "dc_inject", "report", "--format", "html", "-o", "-"]
         with self._lock:
             if self._is_over:
                 raise ServiceError("the page is no longer served")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from dc_inject.model.errors import UsageError
@@ -173,10 +174,12 @@ def _holds(report: Report) -> Spec:
 def _wan(report: Report) -> Spec:
     """What a site measured into and out of its WAN, over what moved; nothing where it did not measure."""
     names = {"in": "WAN in", "out": "WAN out"}
+    starts = [at for at, _ in _steps(report, range(len(report["steps"])))]
     rows = [
-        {"at": at, "what": names[way], "rate": None if rate is None else round(8 * rate)}
+        {"at": at, "to": to, "what": names[way], "rate": round(8 * rate)}
         for way in names
-        for at, rate in _steps(report, report["overlay"][way])
+        for (at, to), rate in zip(pairwise(starts), report["overlay"][way], strict=True)
+        if rate is not None
     ]
     moved = [
         {"at": at, "what": "moved", "rate": rate}
@@ -195,10 +198,10 @@ def _wan(report: Report) -> Spec:
         "legend": None,
     }
     area = {"type": "area", "interpolate": "step-after", "opacity": 0.6}
-    line = {"type": "line", "interpolate": "step-after", "strokeWidth": 2, "invalid": "break-paths-show-domains"}
+    ends = {"x2": {"field": "to"}, "strokeDash": dashes}
     layers: list[Spec] = [
         {"data": {"values": moved}, "mark": area, "encoding": encoding},
-        {"data": {"values": rows}, "mark": line, "encoding": {**encoding, "strokeDash": dashes}},
+        {"data": {"values": rows}, "mark": {"type": "rule", "strokeWidth": 2}, "encoding": encoding | ends},
         *_bands(report),
     ]
     return {**_frame("Moved, and a site's WAN"), "layer": layers}

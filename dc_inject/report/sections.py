@@ -350,6 +350,6 @@ def _repeats(report: Report) -> Table:
             *(rate(value, 1) for value in (row["rate"], row["mean"], *row["interval"])),
             Cell(str(row["repeats"])),
         )
-        for row in report["repeats"]
+        for row in sorted(report["repeats"], key=lambda row: -row["repeats"])[:WORST]
     )
     return Table(("scenario", "target", "mean of moved", "from", "to (95 %)", "repeats"), 1, tuple(rows))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from pathlib import Path
 from dc_inject.ledger import Ledger
 from dc_inject.ledger.database import stored
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
+from tests import browser
 
 DAYS, LINKS, SEED = 12, 1200, 14
 START, LENGTH = datetime(2027, 2, 8, tzinfo=UTC), timedelta(minutes=15)
@@ -88,6 +90,18 @@ def main() -> None:
                 f"{after.ru_maxrss / 1e3:>10.0f} {goal.stat().st_size / 1e6:>8.1f}",
                 flush=True,
             )
+        load(Path(folder))
+
+
+def load(folder: Path) -> None:
+    """Print how long a browser takes until it has loaded the page, if there is one."""
+    if not any(map(shutil.which, browser.NAMES)):
+        print("no Chromium to load the page with")
+        return
+    with browser.running(folder / "profile") as chromium:
+        page = chromium.page((folder / "report.html").as_uri())
+        took = page.run("performance.getEntriesByType('navigation')[0].loadEventEnd")
+    print(f"loaded in Chromium in {took / 1000:.1f} s")
 
 
 if __name__ == "__main__":

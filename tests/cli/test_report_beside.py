@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
@@ -141,6 +142,8 @@ def test_readings_stand_in_the_report(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert")
     page = run("report", path, "--overlay", tmp_path / "kit.json", "--format", "html").stdout
     assert "WAN out</text>" in page
+    drawn = page.partition('id="wan"')[2].partition("</svg>")[0]
+    assert len(re.findall(r"<line [^>]*stroke=\"(?:currentColor|#D55E00)\" stroke-width=\"2\"", drawn)) == 4
 
 
 # --------------------------------------------------------------------------- repeats
