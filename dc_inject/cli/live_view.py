@@ -125,7 +125,8 @@ class _Screen:
                 if over:
                     self._write(whole + newline + rest, ())
                 else:
-                    self._write(whole + newline, self._view(quickly=bool(text)))
+                    self._write(whole + newline, self._view())
+                    self._look()  # afterwards: what is said does not wait for it
 
     def _take(self) -> tuple[str, bool]:
         """Return what is to be written by now, and whether that is the end; waits a moment for some."""
@@ -138,29 +139,27 @@ class _Screen:
             return "".join(parts), True
         return "".join(parts), False
 
-    def _view(self, *, quickly: bool) -> Sequence[Text]:
-        """Return the lines to be seen; `quickly`, without reading the ledger again."""
-        if self._broken or not self._in_front():
-            self.forget()
+    def _view(self) -> Sequence[Text]:
+        """Return the lines to be seen."""
+        if not self._in_front():
+            self.forget()  # they are among the shell's
             return ()
-        try:
-            if not quickly:
-                self._look()
-            return self._lines()
-        except Exception as error:  # noqa: BLE001  whatever cannot be shown: the log goes on
-            self._broken = True
-            self.say(f"the view is left out: unexpected {type(error).__name__}\n")
-            return ()
+        return () if self._broken else self._lines()
 
     def _look(self) -> None:
         """Read the ledger, if it is time."""
         began = time.monotonic()
-        if began < self._again:
+        if self._broken or began < self._again:
             return
         try:
-            self._standing, self._trouble = self._read(), ""
+            standing = self._read()
+            lines(standing, self._clock.now(), self._console.width)  # what cannot be shown is found out here
+            self._standing, self._trouble = standing, ""
         except LedgerError as error:
             self._trouble = error.message
+        except Exception as error:  # noqa: BLE001  whatever is wrong with the view: the log goes on
+            self._broken = True
+            self.say(f"the view is left out: unexpected {type(error).__name__}\n")
         ended = time.monotonic()
         self._again = ended + max(EVERY, REST * (ended - began))
 

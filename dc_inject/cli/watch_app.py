@@ -82,19 +82,19 @@ class WatchApp(App[None]):
         self._group, self._order, self._reverse, self._only_short = LINKS, SHORT, False, False
         self._trouble: Text | None = None
         self._reading, self._next = False, time.monotonic() + EVERY
+        # They are kept here, since messages come also when the screen is taken down, and finds nothing any more.
+        self._heading, self._details, self._events = (Static(id=name) for name in ("heading", "chosen", "events"))
+        self._table = DataTable[Text](cursor_type="row")
+        hint = "words of a scenario, site or hold; Enter keeps them, Esc shows all"
+        self._filter = Input(placeholder=hint, id="filter")
 
     def compose(self) -> ComposeResult:
         """Make the parts of the screen, from above."""
-        yield Static(id="heading")
-        yield DataTable[Text](cursor_type="row", zebra_stripes=False)
-        yield Input(placeholder="words of a scenario, site or hold; Enter keeps them, Esc shows all", id="filter")
-        yield Static(id="chosen")
-        yield Static(id="events")
-        yield Footer()
+        yield from (self._heading, self._table, self._filter, self._details, self._events, Footer())
 
     def on_mount(self) -> None:
         """Begin: show what is known, and let a signal end it as q does, with the terminal as it was."""
-        self.query_one(DataTable).focus()
+        self._table.focus()
         self.set_interval(1.0, self._tick)
         if not self.is_headless:
             for number in hangup.signals():
@@ -145,16 +145,16 @@ class WatchApp(App[None]):
 
     def action_ask_filter(self) -> None:
         """Ask for words that links have to have."""
-        box = self.query_one(Input)
+        box = self._filter
         box.add_class("asked")
         box.focus()
 
     def action_drop_filter(self) -> None:
         """Show all links again."""
-        box = self.query_one(Input)
+        box = self._filter
         box.value = ""
         box.remove_class("asked")
-        self.query_one(DataTable).focus()
+        self._table.focus()
 
     def on_input_changed(self, _event: Input.Changed) -> None:
         """Filter at each letter."""
@@ -162,7 +162,7 @@ class WatchApp(App[None]):
 
     def on_input_submitted(self, _event: Input.Submitted) -> None:
         """Let keys work on the table again."""
-        self.query_one(DataTable).focus()
+        self._table.focus()
 
     def action_order(self) -> None:
         """Sort by the next column."""
@@ -192,20 +192,20 @@ class WatchApp(App[None]):
         self._show_chosen()
         most = EVENTS * (2 if self.size.height >= ROOMY else 1)
         events = [_cut(event, self.size.width - 2, end=True) for event in self._standing.events(most)]
-        self.query_one("#events", Static).update(Text("\n".join(events or ["no events so far"]), "dim"))
+        self._events.update(Text("\n".join(events or ["no events so far"]), "dim"))
 
     def _show_heading(self) -> None:
         most = max(self.size.height // 3, 7)
         lines = live_lines.heading(self._standing, self._clock(), self.size.width - 2)
         if self._trouble is not None:
             lines.insert(1, self._trouble)
-        self.query_one("#heading", Static).update(Text("\n").join(lines[:most]))
+        self._heading.update(Text("\n").join(lines[:most]))
 
     def _show_table(self) -> None:
-        table = self.query_one(DataTable)
+        table = self._table
         chosen, at = self._chosen(), table.scroll_y
         lines = list(self._standing.links)
-        words = self.query_one(Input).value
+        words = self._filter.value
         lines = watch_figures.filtered(lines, words)
         if self._group != LINKS:
             lines = watch_figures.grouped(lines, self._group)
@@ -242,7 +242,7 @@ class WatchApp(App[None]):
             )
 
     def _chosen(self) -> str | None:
-        row = self.query_one(DataTable).cursor_row
+        row = self._table.cursor_row
         return _key(self._lines[row]) if 0 <= row < len(self._lines) else None
 
     def on_data_table_row_highlighted(self, _event: DataTable.RowHighlighted) -> None:
@@ -250,7 +250,7 @@ class WatchApp(App[None]):
         self._show_chosen()
 
     def _show_chosen(self) -> None:
-        row = self.query_one(DataTable).cursor_row
+        row = self._table.cursor_row
         width = self.size.width - 2
         lines = [Text(_cut(said, width, end=True), "dim")] if (said := self._selection()) else []
         if 0 <= row < len(self._lines):
@@ -261,11 +261,11 @@ class WatchApp(App[None]):
             held = f"held by {line['held']} {line['why']}" if line["held"] else "not held"
             lines.append(Text(_cut(f"{name}: target {units.format_rate(line['target'])}", width)))
             lines.append(Text(_cut(f"{sizes}; {held}", width, end=True)))
-        self.query_one("#chosen", Static).update(Text("\n").join(lines or [Text("no links")]))
+        self._details.update(Text("\n").join(lines or [Text("no links")]))
 
     def _selection(self) -> str:
         """Say which lines are shown, and how they are sorted, if a person has chosen that."""
-        words = self.query_one(Input).value
+        words = self._filter.value
         chosen = (
             f"with {words!r}" if words else "",
             "short only" if self._only_short else "",

@@ -16,9 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.backends.sim import SimClock
 from dc_inject.cli import live_view, log_output
 from tests.cli import campaigns_to_watch as campaigns
 from tests.cli.campaigns_to_watch import NOW
+from tests.cli.ledgers import run
+from tests.cli.linking import A, B
 
 DEADLINE = 60.0
 ROOT = Path(__file__).parents[2]
@@ -200,6 +203,42 @@ def test_without_colours_and_without_letters_beyond_ascii(
         assert not re.search(r"\x1b\[[0-9;]*3[0-9]", played.raw)
     finally:
         played.close()
+
+
+def test_a_mini_challenge_is_shown_and_ends_as_ever(service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command itself: its log stays, in its order, and the lines are gone at the end."""
+    monkeypatch.setattr(log_output, "_terminal", lambda: True)
+    monkeypatch.setattr(live_view, "REDRAW", 0.01)
+    monkeypatch.setenv("TERM", "xterm")
+    service()
+    done = run("link", A, B, "--rate", "4Gb/s", "--for", "1h", "--campaign", "mini")
+    assert done.exit_code == 0, done.exception
+    terminal = Terminal(100)
+    terminal.write(done.stderr)
+    rows = "\n".join(terminal.rows)
+    assert rows.count(" INFO cycle 2027-02-08T10:10:00Z: 1 link, ") == 1
+    assert "since start" not in rows
+    assert "──" not in rows
+
+
+def test_a_view_that_breaks_leaves_the_log(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    """Whatever is in a ledger, nobody loses a line."""
+
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(live_view, "REDRAW", 0.01)
+    with live_view.shown(broken, SimClock(NOW)):
+        screen = sys.stderr._screen
+        deadline = time.monotonic() + DEADLINE
+        while not screen._broken:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        print("a line of the log", file=sys.stderr)
+    terminal = Terminal(100)
+    terminal.write(capsys.readouterr().err)
+    shown = [row for row in terminal.rows if row]
+    assert shown == ["the view is left out: unexpected ZeroDivisionError", "a line of the log"]
 
 
 def test_it_is_for_terminals_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -185,6 +185,18 @@ def test_a_key_ends_it(ledger: Path, key: str) -> None:
     assert watched.return_code == 0
 
 
+def test_an_end_in_the_middle_of_a_renewal_is_no_error(ledger: Path) -> None:
+    """Messages about the table come when the table is taken down already."""
+    watched = app(ledger)
+
+    async def story(_pilot: Any) -> None:
+        watched._show()
+        watched.exit()
+
+    played(watched, story)
+    assert watched.return_code == 0
+
+
 def test_without_a_terminal_it_names_status(ledger: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = run("watch", ledger).exception
     assert isinstance(error, UsageError)
