@@ -13,10 +13,12 @@ from dc_inject.model.ports import (
     Endpoint,
     Identity,
     LinkQueue,
+    Missing,
     Observation,
     Outcome,
     Removal,
     ReplicaStatus,
+    Requests,
     RseFacts,
 )
 
@@ -71,6 +73,10 @@ class DryBackend:
         """Ask the real service."""
         return self._real.endpoints(rse)
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
         """Ask the real service."""
         return self._real.queues(links)
+
+    def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
+        """Ask the real service."""
+        return self._real.requests(links)

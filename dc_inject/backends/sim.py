@@ -23,10 +23,12 @@ from dc_inject.model.ports import (
     Finished,
     Identity,
     LinkQueue,
+    Missing,
     Observation,
     Outcome,
     Removal,
     ReplicaStatus,
+    Requests,
     RseFacts,
     Status,
 )
@@ -115,7 +117,8 @@ class SimBackend:
     space: Mapping[str, int] = field(default_factory=dict)
     quota: Mapping[str, int] = field(default_factory=dict)
     served_at: Mapping[str, Sequence[Endpoint]] = field(default_factory=dict)
-    queued: Mapping[Link, LinkQueue] = field(default_factory=dict)
+    queued: Mapping[Link, LinkQueue | Missing] = field(default_factory=dict)
+    requested: Mapping[Link, Requests] = field(default_factory=dict)
     unreadable: set[str] = field(default_factory=set)
     unwritable: set[str] = field(default_factory=set)
     may_end: bool | None = True
@@ -234,10 +237,15 @@ class SimBackend:
         """Return where a storage is served, if it was said."""
         return list(self.served_at.get(rse, ()))
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
         """Tell the queues that were said."""
         self._call("queues", links)
         return {link: self.queued[link] for link in links if link in self.queued}
+
+    def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
+        """Tell the requests that were said."""
+        self._call("requests", links)
+        return {link: self.requested[link] for link in links if link in self.requested}
 
     def _call(self, method: str, subject: object) -> None:
         self.calls[method] = self.calls.get(method, 0) + 1

@@ -141,6 +141,11 @@ class TwinFts:
         self._call()
         return {link: queue for link in links if (queue := self._queue(link)) is not None}
 
+    def requests(self, links: Sequence[Link]) -> Mapping[Link, ports.Requests]:
+        """Tell nothing: jobs go to FTS at once."""
+        del links
+        return {}
+
     # ------------------------------------------------------------------ storages, files and one job
 
     def _call(self) -> None:

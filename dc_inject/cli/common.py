@@ -18,6 +18,7 @@ from dc_inject.cli import completion, params, tables, trusting
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import MenuDraft
+from dc_inject.metrics import Silent
 from dc_inject.model.errors import LedgerError, MenuError, Problem, UsageError
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import Backend, Clock
@@ -221,9 +222,14 @@ def backends(
     # ruff: noqa: PLC0415  each client costs half a second
 
     def rucio() -> RucioBackend:
+        from dc_inject.backends.fts.named import NamedServices
         from dc_inject.backends.rucio import RucioBackend
+        from dc_inject.credentials import Credentials
 
-        backend = RucioBackend(campaign=campaign, timeout=timeout, observer=observer, clock=clock)
+        # Nobody counts their calls: what they do says nothing of the campaign's own services.
+        credentials = Credentials(os.environ, clock)
+        named = NamedServices(clock, Silent(), credentials, trusting.destinations().is_named, timeout)
+        backend = RucioBackend(campaign=campaign, timeout=timeout, observer=observer, clock=clock, fts=named)
         _warn_once(backend.warnings())
         return backend
 

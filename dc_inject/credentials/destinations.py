@@ -44,19 +44,24 @@ class Destinations:
 
     def why(self, url: str) -> str:
         """Return what names the host of a URL, for people; nothing if credentials must not go there."""
-        host = host_of(url)
-        if urls.is_loopback(host):
-            return "this machine"
-        return next((by for name, by in self._named.items() if fnmatchcase(host, name)), "")
+        return "this machine" if urls.is_loopback(host_of(url)) else self._by(url)
 
     def allow(self, url: str) -> bool:
         """Return whether credentials may go to the host of a URL."""
         return bool(self.why(url))
 
+    def is_named(self, url: str) -> bool:
+        """Return whether a person has named the host of a URL: also of one on this machine."""
+        return bool(self._by(url))
+
     def require(self, url: str, what: str) -> None:
         """Raise UsageError where credentials must not go to the host of a URL; `what` would be sent."""
         if not self.allow(url):
             raise UsageError(refusal(url, what), hint(url))
+
+    def _by(self, url: str) -> str:
+        host = host_of(url)
+        return next((by for name, by in self._named.items() if fnmatchcase(host, name)), "")
 
 
 def refusal(url: str, what: str) -> str:

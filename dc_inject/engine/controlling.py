@@ -22,7 +22,7 @@ from typing import Any
 from dc_inject.engine.context import EngineContext
 from dc_inject.ledger import ControlDecision, Ledger, Row, Totals
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, Flow, FlowKey, Hold, Mode, units
+from dc_inject.model import Cycle, Flow, FlowKey, Hold, Mode, State, units
 from dc_inject.model.holds import Trait
 from dc_inject.planning import control, guards
 from dc_inject.planning.control import Decision, Memory, Part, Past, Signals
@@ -72,7 +72,7 @@ def decide(
         return Controlled()
     now, records, decisions = context.clock.now(), _kept(context.ledger), {}
     planned = context.ledger.is_planned(cycle)
-    memories = {key: _before(records.get(_subject(key), {}), cycle) for key in wanted}
+    memories = {key: _before(records.get(subject(key), {}), cycle) for key in wanted}
     added, forgiven = _redistributed(context.ledger, cycle, wanted, dues, records)
     due_now = {key: _with_overhead(dues[key], flow) + added.get(key, 0) for key, flow in wanted.items()}
     for key, signals in _signals(context.ledger, cycle, wanted, due_now, memories, now).items():
@@ -103,6 +103,7 @@ def _signals(
 ) -> dict[FlowKey, Signals]:
     """Return what is known of links; `due_now` is what they are due in the cycle, with all that is due on top."""
     accounts, oldest = ledger.accounts(), ledger.on_their_way_since()
+    stuck = stuck_bytes(ledger)
     completion = ledger.completion_times(now - BACK * cycle.length, 0.9)
     rows: dict[FlowKey, list[Row]] = defaultdict(list)
     for row in ledger.rows(since=cycle.start - control.CYCLES * cycle.length):
@@ -110,7 +111,8 @@ def _signals(
             rows[row.key].append(row)
     signals = {}
     for key, flow in flows.items():
-        coming = accounts.get(key, Totals()).coming
+        # What the service has given up for now waits in no queue, and may not move again before it expires.
+        coming = max(accounts.get(key, Totals()).coming - stuck.get(key, 0), 0)
         added = memories[key].added
         most = max([due_now[key], *(_asked(row, flow, added) for row in rows[key][-2:])])
         if most == 0:
@@ -141,7 +143,7 @@ def _redistributed(
 
     Once the cycle is open it stays as it was, since accounts have it in them then.
     """
-    made = {key: record for key in flows if (record := records.get(_subject(key), {})).get("cycle") == cycle.name}
+    made = {key: record for key in flows if (record := records.get(subject(key), {})).get("cycle") == cycle.name}
     if made:
         again = {key: record["added"].get(cycle.name, 0) for key, record in made.items()}
         return again, {key: record["moved_over"] for key, record in made.items()}
@@ -155,7 +157,7 @@ def _redistributed(
     for scenario in scenarios:
         parts = {}
         for key in scenario:
-            row, bias = last.get(key), _before(records.get(_subject(key), {}), cycle).memory.bias
+            row, bias = last.get(key), _before(records.get(subject(key), {}), cycle).memory.bias
             parts[key] = Part(
                 due=_with_overhead(dues[key], flows[key]),
                 asked=_with_overhead(dues[key], flows[key]) + max(round(bias * dues[key]), 0),
@@ -173,8 +175,8 @@ def _redistributed(
 def moved_over(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[FlowKey, int]:
     """Return what was forgiven of links' older debts when a cycle was opened, since others are due it."""
     records = _kept(ledger)
-    records_of = {key: records.get(_subject(key), {}) for key in flows}
-    return {key: record["moved_over"] for key, record in records_of.items() if record.get("cycle") == cycle.name}
+    found = {key: records.get(subject(key), {}) for key in flows}
+    return {key: one["moved_over"] for key, one in found.items() if one.get("cycle") == cycle.name}
 
 
 def last_decisions(view: Reader) -> list[dict[str, Any]]:
@@ -190,7 +192,8 @@ def last_decisions(view: Reader) -> list[dict[str, Any]]:
 # --------------------------------------------------------------------------- what is kept
 
 
-def _subject(key: FlowKey) -> str:
+def subject(key: FlowKey) -> str:
+    """Return under which name signals of a flow are kept."""
     return f"{key.scenario} {key.link} {key.link.through}"
 
 
@@ -233,7 +236,7 @@ def _written(memory: Memory) -> list[float | None]:
 def engaged_before(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[FlowKey, frozenset[Hold]]:
     """Return which guards held links before a cycle."""
     records = _kept(ledger)
-    before = {key: _before(records.get(_subject(key), {}), cycle).guards for key in flows}
+    before = {key: _before(records.get(subject(key), {}), cycle).guards for key in flows}
     return {key: frozenset(map(Hold, guards)) for key, guards in before.items()}
 
 
@@ -253,7 +256,7 @@ def engage(
     records, held_by = _kept(ledger), {}
     made: list[ControlDecision] = []
     for key, seen in readings.items():
-        kept = records.get(_subject(key), {})
+        kept = records.get(subject(key), {})
         if kept.get("cycle") != cycle.name:
             continue
         before = {Hold(hold): calm for hold, calm in kept["guards_before"].items()}
@@ -264,7 +267,7 @@ def engage(
             kept |= {"hold": held.hold.value, "numbers": dict(held.numbers)}
         kept["floor"] = floors.get(key, 0)
         kept["guards"] = {hold.value: calm for hold, calm in engaged.items()}
-        ledger.signal(NAME, _subject(key), json.dumps(kept), now)
+        ledger.signal(NAME, subject(key), json.dumps(kept), now)
         made.append(
             ControlDecision(
                 cycle,
@@ -322,10 +325,20 @@ def keep(
         },
         "moved_over": moved_over,
     }
-    ledger.signal(NAME, _subject(key), json.dumps(values), now)
+    ledger.signal(NAME, subject(key), json.dumps(values), now)
 
 
 # --------------------------------------------------------------------------- what the ledger tells
+
+
+def stuck_bytes(ledger: Reader) -> dict[FlowKey, int]:
+    """Return the bytes of each flow that its service has given up for now."""
+    stuck: dict[FlowKey, int] = defaultdict(int)
+    for entry in ledger.entries(State.LIVE):
+        if entry.files_stuck:
+            item = entry.injection.item
+            stuck[entry.injection.flow] += item.bytes * entry.files_stuck // max(item.files, 1)
+    return stuck
 
 
 def _with_overhead(due: int, flow: Flow) -> int:

@@ -19,19 +19,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import pairwise
 
 from dc_inject.engine import controlling
 from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.ledger.reading import Reader
-from dc_inject.model import Cycle, Entry, FlowKey, Held, Hold, Link, Mode, State
-from dc_inject.model.ports import LinkQueue, RseFacts
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Link, Mode, State
+from dc_inject.model.ports import LinkQueue, Missing, Requests, RseFacts
+from dc_inject.model.services import SERVICES
 from dc_inject.planning import guards
 from dc_inject.planning.guards import GuardReading
 from dc_inject.planning.limits import Destination
 from dc_inject.planning.situation import Demand, Situation
 
-LATE = timedelta(hours=1)  # after its deletion lag, since when what ended should be gone
+LATE = timedelta(hours=1)  # after its deletion lag, when what ended should be gone at the latest
+LOOKS = 2  # cycles at least: whether it is gone is looked at once in each
 MEASURED = timedelta(hours=6)  # how far back deletions tell how long they take
 LINKS_AT_ONCE = 20  # that one call asks for queues
 LATELY = 4  # cycles of which deletions tell how fast they are
@@ -40,6 +43,8 @@ LONGEST = 1e9  # seconds that a queue may seem to need: FTS's rate may be anythi
 # or is under way there. So twice that time without a word means that the queue is gone, or the optimizer stands.
 OLD = timedelta(minutes=10)
 REMEMBERED = 5  # cycles of which the least space counts
+FAILED_CYCLES = 3  # in which what came to its end tells what fails
+STUCK = "stuck"  # of the signal that keeps what was stuck in them
 SPACES = "spaces"  # of the signal that keeps them
 PACED = frozenset({Hold.FAILING, Hold.DELETION_LAG})  # guards that do not stop a link
 STEP = 2  # transfers that FTS's optimizer adds at a time
@@ -58,8 +63,8 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         return situation
     start, length = situation.cycle.start, situation.cycle.length
     deletions = context.ledger.deletions(start - MEASURED, start - LATELY * length)
-    queues = _queues(context, situation.cycle, controlled, deadline)
-    readings = _readings(context, situation, controlled, facts, deletions, queues)
+    queues, requests = _queues(context, situation.cycle, controlled, deadline)
+    readings = _readings(context, situation, controlled, facts, deletions, queues, requests)
     _say_unmeasured(context, readings)
     floors = {
         demand.flow.key: (queue.active + STEP) * queue.file
@@ -80,7 +85,13 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
             lags = guards.leading({hold: 0 for hold in now if hold is Hold.DELETION_LAG}, readings[key])
             if lags is not None:
                 late[place] = lags
-            acting[key] = replace(demand, held=held, failing=Hold.FAILING in now)
+            failed = readings[key][Hold.FAILING].value if Hold.FAILING in now else None
+            acting[key] = replace(
+                demand,
+                held=held,
+                failing=Hold.FAILING in now,
+                failed=demand.failed if failed is None else failed,
+            )
     places = {demand.flow.link.destination for demand in acting.values()}
     spaces = _spaces(context, situation.cycle, {name: situation.destinations[name] for name in places})
     ours = context.ledger.resident()
@@ -135,13 +146,14 @@ def _spaces(context: EngineContext, cycle: Cycle, destinations: Mapping[str, Des
 def _readings(
     context: EngineContext,
     situation: Situation,
-    demands: Iterable[Demand],
+    demands: Sequence[Demand],
     facts: Facts,
     deletions: Mapping[str, tuple[timedelta, int]],
     queues: Mapping[Link, LinkQueue],
+    requests: Mapping[Link, Requests],
 ) -> dict[FlowKey, dict[Hold, GuardReading]]:
-    stuck = _stuck(context.ledger.entries(State.LIVE))
-    stale = _stale(context.ledger, situation)
+    failing = _failing(context, situation.cycle, demands)
+    stale = _stale(context.ledger, situation, demands)
     resident = context.ledger.resident()
     readings = {}
     for demand in demands:
@@ -156,7 +168,7 @@ def _readings(
             Hold.DESTINATION_UNAVAILABLE: _closed(
                 link.destination, None if place is None else place.writable, "write"
             ),
-            Hold.FAILING: GuardReading(max(demand.failed, _part(stuck.get(key, 0), demand.coming)), {}),
+            Hold.FAILING: failing[key],
             Hold.DELETION_LAG: GuardReading(
                 _part(late, there) if late or gone is not None or not there else None,
                 {
@@ -166,7 +178,7 @@ def _readings(
                 },
             ),
             Hold.DESTINATION_FULL: _used(destination),
-            Hold.FTS_QUEUE: _queued(queues.get(link), demand.flow.lifetime_max),
+            Hold.FTS_QUEUE: _queued(demand, queues.get(link), requests.get(link)),
         }
     return readings
 
@@ -183,47 +195,86 @@ def _used(destination: Destination) -> GuardReading:
     return GuardReading(1 - free / space, {"space": space, "free": free})
 
 
-def _queued(queue: LinkQueue | None, lifetime: timedelta) -> GuardReading:
-    """Return for how long the queue takes FTS, as a part of the lifetime.
+def _queued(demand: Demand, queue: LinkQueue | None, requests: Requests | None) -> GuardReading:
+    """Return how long it takes until all that waits on a link has gone, as a part of the lifetime.
 
-    While nothing moves nobody knows: FTS may have just begun, or the link may stand still.
+    While nothing moves nobody knows: FTS may have just begun, or the link may stand still. Without a word of FTS
+    the rate is what arrived in the last hour. That tells nothing while what is ours is younger.
     """
-    if queue is None:
-        return GuardReading(None, {})
-    numbers = {"waiting": queue.waiting, "active": queue.active}
-    if _stands(queue):
+    numbers: dict[str, int | float | str] = {}
+    waiting, rate = 0, 0.0
+    if queue is not None:
+        numbers |= {"waiting": queue.waiting, "active": queue.active}
+        if queue.limit is not None:
+            numbers["limit"] = queue.limit
+        if queue.decision:
+            numbers["decision"] = queue.decision
+        waiting, rate = queue.waiting * queue.file, queue.rate
+    elif requests is not None:
+        young = demand.coming and demand.arriving is None
+        rate = 0.0 if young else max(requests.rate, demand.arriving or 0.0)
+    else:
+        return GuardReading(None, numbers)
+    if requests is not None:
+        numbers["requests"] = requests.files
+        waiting += requests.bytes
+    if (queue is not None and _stands(queue)) or (waiting and rate <= 0):
         return GuardReading(None, numbers, "inconclusive")
-    waits = min(queue.waiting * queue.file / queue.rate, LONGEST) if queue.waiting else 0.0
-    return GuardReading(waits / lifetime.total_seconds(), {**numbers, "waits": round(waits)})
+    waits = min(waiting / rate, LONGEST) if waiting else 0.0
+    return GuardReading(waits / demand.flow.lifetime_max.total_seconds(), {**numbers, "waits": round(waits)})
 
 
 def _queues(
     context: EngineContext, cycle: Cycle, demands: Sequence[Demand], deadline: datetime
-) -> dict[Link, LinkQueue]:
-    """Return the queues of links that have anything on its way, or were held by a queue before.
+) -> tuple[dict[Link, LinkQueue], dict[Link, Requests]]:
+    """Return what waits in FTS on links, and before it; why that cannot be read is told as missing.
 
-    Why one cannot be read is told as missing.
+    Those are asked about that have anything on its way, or were held by a queue before.
     """
     links_of: dict[str, list[Link]] = defaultdict(list)
     before = controlling.engaged_before(context.ledger, cycle, (demand.flow.key for demand in demands))
     for demand in demands:
         link, used = demand.flow.link, demand.coming or Hold.FTS_QUEUE in before[demand.flow.key]
-        if link.service.tells_queues and used and demand.held is None and link not in links_of[link.through]:
+        if used and demand.held is None and link not in links_of[link.through]:
             links_of[link.through].append(link)
     parts = {
-        (service, number): part
+        ("queues", service, number): part
         for service, links in links_of.items()
         for number, part in enumerate(in_parts(links, LINKS_AT_ONCE))
     }
-    tasks = {name: partial(context.backends[name[0]].queues, part) for name, part in parts.items()}
-    results, errors = context.calls.gather(tasks, deadline, lambda name: name[0])
-    now, queues = context.clock.now(), {link: queue for told in results.values() for link, queue in told.items()}
+    parts |= {
+        ("requests", name, 0): links for name, links in links_of.items() if links and SERVICES[name].has_requests
+    }
+    tasks = {
+        (what, name, number): partial(getattr(context.backends[name], what), part)
+        for (what, name, number), part in parts.items()
+    }
+    # In a lane of their own: an FTS that hangs must not hold up the calls of who gives it work.
+    results, errors = context.calls.gather(tasks, deadline, lambda name: f"the queues of {name[1]}")
+    now = context.clock.now()
+    queues: dict[Link, LinkQueue] = {}
+    requests: dict[Link, Requests] = {}
+    told: dict[tuple[str, str], str] = {}  # signal and subject -> why it is missing; nothing where it is known
+    for name, part in parts.items():
+        what, service, _ = name
+        if what == "requests":
+            requests |= results.get(name, {})
+            told[what, service] = errors[name].message if name in errors else ""
+            continue
+        for link in part:
+            queue = results.get(name, {}).get(link)
+            if isinstance(queue, Missing):
+                told["fts_queue", queue.subject] = queue.why
+            else:
+                told["fts_queue", str(link)] = errors[name].message if name in errors else _why_unknown(queue, now)
+                if queue is not None:
+                    told.setdefault(("fts_queue", queue.by), "")
+                    queues[link] = queue
     with context.ledger.together():
-        for name, part in parts.items():
-            for link in part:
-                why = errors[name].message if name in errors else _why_unknown(queues.get(link), now)
-                context.ledger.signal("fts_queue", str(link), None if why else "known", now, why)
-    return {link: queue for link, queue in queues.items() if abs(now - queue.at) <= OLD}
+        for (signal, subject), why in told.items():
+            if subject:
+                context.ledger.signal(signal, subject, None if why else "known", now, why)
+    return {link: queue for link, queue in queues.items() if abs(now - queue.at) <= OLD}, requests
 
 
 def _stands(queue: LinkQueue) -> bool:
@@ -253,22 +304,55 @@ def _say_unmeasured(context: EngineContext, readings: Mapping[FlowKey, Mapping[H
             context.ledger.signal("deletions", name, "known" if is_known else None, now, "" if is_known else why)
 
 
-def _stuck(live: Iterable[Entry]) -> dict[FlowKey, int]:
-    """Return the bytes of each flow that its service has given up for now."""
-    stuck: dict[FlowKey, int] = defaultdict(int)
-    for entry in live:
-        item = entry.injection.item
-        stuck[entry.injection.flow] += item.bytes * entry.files_stuck // max(item.files, 1)
-    return stuck
+def _failing(context: EngineContext, cycle: Cycle, demands: Iterable[Demand]) -> dict[FlowKey, GuardReading]:
+    """Return which part failed of what came to its end in the last cycles, of each flow; keep what is stuck now.
+
+    Rucio tells of nothing that it has failed before a rule is over, but that it is stuck, perhaps until the rule
+    expires, long after the link works again. So what counts is what became stuck of late, beside what arrived.
+    """
+    stuck = controlling.stuck_bytes(context.ledger)
+    kept = {one.subject: one.value for one in context.ledger.signals() if one.name == STUCK}
+    since, now = cycle.start - FAILED_CYCLES * cycle.length, context.clock.now()
+    oldest = Cycle(since, cycle.length).name
+    moved: dict[FlowKey, int] = defaultdict(int)
+    for row in context.ledger.rows(since=since):
+        moved[row.key] += max(row.moved, 0)
+    readings = {}
+    with context.ledger.together():
+        for demand in demands:
+            key = demand.flow.key
+            subject = controlling.subject(key)
+            before: dict[str, int] = json.loads(str(kept[subject])) if kept.get(subject) is not None else {}
+            base = [size for when, size in sorted(before.items()) if when <= oldest][-1:]
+            seen = {when: size for when, size in before.items() if oldest < when < cycle.name}
+            seen |= {oldest: base[0] if base else 0, cycle.name: stuck.get(key, 0)}
+            if before or any(seen.values()):
+                context.ledger.signal(STUCK, subject, json.dumps(seen), now)
+            became = sum(max(size - last, 0) for last, size in pairwise(seen[when] for when in sorted(seen)))
+            ended = became + moved[key]
+            if ended == 0 and stuck.get(key, 0) and not demand.failed:
+                readings[key] = GuardReading(None, {}, "inconclusive")
+            else:
+                readings[key] = GuardReading(max(demand.failed, _part(became, ended)), {})
+    return readings
 
 
-def _stale(ledger: Reader, situation: Situation) -> dict[str, int]:
-    """Return our bytes at each destination that should be gone by now."""
+def _stale(ledger: Reader, situation: Situation, demands: Iterable[Demand]) -> dict[str, int]:
+    """Return our bytes at each destination that should be gone by now.
+
+    They have an hour for that beside the deletion lag; or as long as they lived, where that is shorter: what stays
+    for two lifetimes takes twice the space that was planned.
+    """
+    lived: dict[str, timedelta] = {}
+    for demand in demands:
+        name = demand.flow.link.destination
+        lived[name] = max(demand.flow.lifetime_max, lived.get(name, timedelta(0)))
     stale: dict[str, int] = defaultdict(int)
     for entry in ledger.entries(State.ENDED):
         name = entry.injection.link.destination
         lag = situation.destinations.get(name, Destination()).deletion_lag
-        if entry.ended_at is not None and entry.ended_at + lag + LATE <= situation.now:
+        late = max(min(LATE, lived.get(name, LATE)), LOOKS * situation.cycle.length)
+        if entry.ended_at is not None and entry.ended_at + lag + late <= situation.now:
             stale[name] += entry.injection.item.bytes
     return stale
 

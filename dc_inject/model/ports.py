@@ -163,7 +163,9 @@ class RseFacts:
 class LinkQueue:
     """What transfers of a link wait in, whoever asked for them: files, bytes per second, bytes of a mean file.
 
-    `at` is when its service looked at it.
+    `at` is when its service looked at it. `limit` is how many transfers at a time FTS's optimizer allows now, and
+    `decision` why, in its words (None and empty: it does not tell). `by` is the FTS that told, where that is not
+    the link's own service.
     """
 
     waiting: int
@@ -171,6 +173,28 @@ class LinkQueue:
     rate: float
     file: int
     at: datetime
+    limit: int | None = None
+    decision: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """What of a link waits in its service before it is given to FTS, whoever asked for it: files and bytes.
+
+    `rate` is what arrived in the last hour, in bytes per second.
+    """
+
+    files: int
+    bytes: int
+    rate: float
+
+
+class Missing(NamedTuple):
+    """A signal that cannot be read: of what (a link, an RSE, a service), and why."""
+
+    subject: str
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +291,12 @@ class Backend(Protocol):
         """Return where a storage is served, as far as it is known."""
         ...
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
-        """Tell the queues of links, of those where it is known; only asked of services that have any."""
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
+        """Tell what waits on links in FTS, or why that cannot be read; what FTS does not know is left out."""
+        ...
+
+    def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
+        """Tell what waits on links before FTS, where that is known; only asked of services that have requests."""
         ...
 
 

@@ -293,7 +293,17 @@ def _of_destination(
         room, numbers = max(destination.free, 0), {"free": destination.free}
         result.append(Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room))
     if destination.deleted is not None:
-        result.append(Constraint(Hold.DELETION_LAG, members, destination.deleted, False, destination.late))
+        # A bound on what is chosen: half of a coarse dataset that waits to go out must not let it out here.
+        result.append(
+            Constraint(
+                Hold.DELETION_LAG,
+                members,
+                destination.deleted,
+                False,
+                destination.late,
+                room=destination.deleted,
+            )
+        )
     if destination.quota_left is not None:
         # Rucio refuses a dataset unless what is left is larger than it.
         room, numbers = max(destination.quota_left - 1, 0), {"quota_left": destination.quota_left}

@@ -66,6 +66,8 @@ class FakeRucio:
     rules: dict[str, FakeRule] = field(default_factory=dict)
     attributes: list[Row] = field(default_factory=list)
     limits: list[Row] = field(default_factory=list)  # global ones
+    fts: dict[str, str] = field(default_factory=dict)  # RSE -> its attribute
+    metrics: list[Row] = field(default_factory=list)  # of requests
     unlinked: set[tuple[str, str]] = field(default_factory=set)  # pairs of RSEs without a distance
     may_end: bool = True
     owned: set[str] = field(default_factory=lambda: {"user.dcops"})  # scopes in which the account makes datasets
@@ -276,7 +278,10 @@ class FakeClient:
                 }
 
     def list_rse_attributes(self, rse: str) -> Row:
-        return {rse: True, "site": rse.rpartition("_")[0]}
+        return {rse: True, "site": rse.rpartition("_")[0], "fts": self.server.fts.get(rse)}
+
+    def request_metrics(self, dst_rse: str) -> Iterator[Row]:
+        yield from (row for row in self.server.metrics if row["dst_rse"] == dst_rse)
 
     def get_rse_usage(self, rse: str) -> Iterator[Row]:
         found = self.server.rses[rse]
@@ -293,6 +298,7 @@ class FakeClient:
         rows = [
             {
                 "scheme": scheme,
+                "hostname": f"{rse.lower().replace('_', '-')}.example.org",
                 "domains": {
                     "lan": {"read": 1},
                     "wan": {

@@ -100,7 +100,10 @@ class FileWorld(World):
             campaign=self.campaign, start=start.strftime(stamp), end=end.strftime(stamp), cycle=self.cycle,
             lifetime=lifetime, least=lifetime // 4, landing=self.landings[-1], onward=self.onward,
         )  # fmt: skip
-        links = [f'      - {{from: "{self.source}", to: "{to}", rate: {rate}}}\n' for to in self.landings]
+        links = [
+            f'      - {{from: "{self.source}", to: "{to}", control: {self.control(to)}, rate: {rate}}}\n'
+            for to in self.landings
+        ]
         self.menu.write_text(head + "".join(links))
         return end
 

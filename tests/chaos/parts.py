@@ -72,6 +72,20 @@ def kills(ground: Ground, size: Size) -> None:
         ground.campaign(row, KILLING, wishes, cycles=8)
 
 
+def guards(ground: Ground, size: Size) -> None:
+    """Die while a guard holds links whose ends their sites close, and when it lets them go."""
+    world, dice = ground.world, random.Random(f"{ground.seed} guards {ground.world.label}")
+    row = ground.row("guards that hold")
+    aim = crashes.Aim(world.folder / "guarded", dice, after=AFTER)
+    with ground.endless(row, KILLING):
+        for closed in (True, False):
+            for destination in world.destinations[::2]:  # the others give it work to die at
+                world.close(destination, closed=closed)
+            ground.die(row, aim, max(2, size.at_steps // 10))
+    held = [one for one in world.rows() if _hold(one) is Hold.DESTINATION_UNAVAILABLE]
+    row.remarks.append(f"{len(held)} cycles of links held")
+
+
 def storms(ground: Ground, size: Size) -> None:
     """Meet all faults together, in two calls of five."""
     row = ground.row(f"all faults, {STORM.part:.0%} of calls")
@@ -234,6 +248,7 @@ def volume(ground: Ground, part: float, cycles: int) -> None:
 
 PARTS: dict[str, Callable[[Ground, Size], None]] = {
     "kills": kills,
+    "guards": guards,
     "storms": storms,
     "classes": classes,
     "accidents": accidents,

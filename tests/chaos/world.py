@@ -158,6 +158,15 @@ class World:
             "other people's data are where they want them",
         )
 
+    def control(self, destination: str) -> str:
+        """Return whether control acts on a link: on about half of them, by chance, in each campaign anew."""
+        return random.Random(f"{self.campaign} {destination}").choice(("act", "act", "advise", "off"))
+
+    def close(self, destination: str, *, closed: bool) -> None:
+        """Let a site close an end for writing, or open it again."""
+        root = client_for(self.sandbox.root_config)
+        root.update_rse(destination, {"availability_write": not closed})
+
     def write_menu(self, rate: str, cycles: int, *, lifetime: int = 600, grace: int = 0) -> datetime:
         """Write a menu whose links have this rate from the next cycle on; returns its end.
 
@@ -173,7 +182,11 @@ class World:
         )  # fmt: skip
         parts = [f"rate: {rate}, end: {end.strftime(stamp)}"]
         parts += [f"rate: 1 kb/s, start: {end.strftime(stamp)}"] * bool(grace)
-        links = [f"from: {self.source}, to: {to}, {part}" for to in self.destinations for part in parts]
+        links = [
+            f"from: {self.source}, to: {to}, control: {self.control(to)}, {part}"
+            for to in self.destinations
+            for part in parts
+        ]
         self.menu.write_text(head + "".join(f"      - {{{link}}}\n" for link in links))
         return last
 

@@ -12,8 +12,8 @@ import pytest
 
 from dc_inject.engine import controlling, opening
 from dc_inject.model import Control, Hold, Mode, RseSpec, Site
-from dc_inject.model.errors import Permanent, Temporary
-from dc_inject.model.ports import LinkQueue
+from dc_inject.model.errors import Temporary
+from dc_inject.model.ports import LinkQueue, Status
 from dc_inject.planning import plan
 from tests.engine.world import CYCLE, GB, START, TB, campaign, file_flow, flow, items, source_files, world
 
@@ -139,6 +139,20 @@ def test_a_destination_that_does_not_delete_gets_what_it_deletes(tmp_path):
     assert {"bytes", "resident", "until", "deleted"} <= set(held[0].held.numbers)
     assert [r for r in held if r.budget > r.held.numbers["deleted"] + DUE / 20] == []
     assert any(row.injected for row in one.ledger.rows() if row.cycle > held[0].cycle), "it lets go"
+
+
+def test_a_destination_that_deletes_nothing_gets_nothing_however_coarse_its_datasets_are(tmp_path):
+    """Each is what a cycle gives: the half that waits for it to go out must not let it out again and again."""
+    link = flow("A", "B", 1.0, control=ACT, lifetime_min=2 * CYCLE, lifetime_max=2 * CYCLE)
+    one = world(
+        tmp_path, campaign([link]), {"A": items("A", 200, DUE)}, deletion_lag=timedelta(days=2),
+        space={"B": 99 * TB},
+    )  # fmt: skip
+    one.run(cycles=20)
+    rows = one.ledger.rows()
+    held = [row for row in rows if row.held and row.held.hold is Hold.DELETION_LAG]
+    assert len(held) >= 8
+    assert sum(row.injected for row in rows if row.cycle > held[0].cycle) == 0
 
 
 def test_guards_leave_links_alone_that_are_not_controlled(tmp_path):
@@ -268,84 +282,6 @@ def test_links_that_are_not_controlled_are_left_as_they_are(tmp_path):
     assert [decision["scenario"] for decision in controlling.last_decisions(one.ledger)] == ["test"]
 
 
-@pytest.mark.parametrize("control", [ACT, ADVISE])
-def test_a_queue_in_fts_that_takes_half_of_the_lifetime_holds_until_it_takes_a_quarter(tmp_path, control):
-    """Whoever filled it."""
-    link = file_flow("A", "B", 1.0, control=control)
-    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
-    queued = {0: 10, 3: 400, 5: 220, 7: 100}  # by cycle, of files of a GB at 100 MB/s; the lifetime is 7200 s
-
-    def look(links):
-        count = max(cycle for cycle in queued if cycle <= (one.clock.now() - START) / CYCLE)
-        return {asked: LinkQueue(queued[count], 20, 1e8, GB, one.clock.now()) for asked in links}
-
-    one.backend.queues = look
-    one.run(cycles=10)
-    held = holds(one)
-    if control is ADVISE:
-        assert "fts-queue" not in held
-        return
-    row = one.ledger.rows()[3]
-    assert row.held is not None
-    assert (row.held.numbers["waiting"], row.held.numbers["active"], row.held.numbers["waits"]) == (400, 20, 4000)
-    assert held == ["-", "-", "-", *["fts-queue"] * 4, "-", "-", "-"]
-
-
-def test_a_queue_in_which_nothing_moves_is_not_drained_and_blames_nobody(tmp_path):
-    """The guard neither engages by it nor lets go."""
-    link = file_flow("A", "B", 1.0, control=ACT)
-    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
-    for waiting, rate, cycles in ((400, 0.0, 3), (400, 1e8, 1), (400, 0.0, 3), (0, 0.0, 2)):
-        queue(one, waiting, rate)
-        one.run(cycles=cycles)
-        if rate == 0.0 and waiting:
-            (missing,) = [signal for signal in one.ledger.signals() if signal.name == "fts_queue"]
-            assert missing.value is None
-            assert missing.why.startswith("inconclusive: files wait")
-    assert holds(one) == ["-"] * 3 + ["fts-queue"] * 4 + ["-"] * 2
-    held = one.ledger.rows()[5].held
-    assert held is not None
-    assert dict(held.numbers) == {"waiting": 400, "active": 20, "reading": "inconclusive", "until": 0.25}
-
-
-def test_what_fts_has_not_said_anew_is_no_signal(tmp_path):
-    """A queue that was cancelled as a whole is told of no more: its last row says that it is long."""
-    link = file_flow("A", "B", 1.0, control=ACT)
-    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
-    queue(one, 400)
-    one.run(cycles=3)
-    queue(one, 400, at=one.clock.now() - timedelta(minutes=9))
-    one.run(cycles=1)
-    assert holds(one)[-1] == "fts-queue"
-    queue(one, 400, at=one.clock.now() - timedelta(minutes=11))
-    one.run(cycles=1)
-    assert holds(one)[-1] == "-"
-    (missing,) = [signal for signal in one.ledger.signals() if signal.name == "fts_queue"]
-    assert missing.why == "inconclusive: FTS's optimizer last told of this link at 2027-02-08 10:49:00Z"
-    assert kept(one)["floor"] == 0
-
-
-def test_a_queue_that_cannot_be_read_holds_nothing_and_is_told_as_missing(tmp_path):
-    link = file_flow("A", "B", 1.0, control=ACT)
-    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
-
-    def refuse(_links):
-        raise Permanent("403 Forbidden")
-
-    one.backend.queues = refuse
-    one.run(cycles=4)
-    (missing,) = [signal for signal in one.ledger.signals() if signal.name == "fts_queue"]
-    assert (missing.value, missing.why) == (None, "403 Forbidden")
-    assert all(row.injected for row in one.ledger.rows())
-
-
-def test_no_queue_is_asked_for_where_nothing_is_controlled(tmp_path):
-    link = file_flow("A", "B", 1.0)
-    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
-    one.run(cycles=4)
-    assert "queues" not in one.backend.calls
-
-
 def test_a_word_of_free_space_that_is_old_does_not_fill_a_disk(tmp_path):
     """Rucio tells it once an hour: what has arrived since is still free in its words."""
     link = flow("A", "B", 2.0, control=ACT, lifetime_min=3 * CYCLE, lifetime_max=3 * CYCLE)
@@ -366,3 +302,56 @@ def test_a_word_of_free_space_that_is_old_does_not_fill_a_disk(tmp_path):
         there = sum(rule.moved for rule in one.backend.rules.values() if rule.deleted is None)
         most.append(there)
     assert max(most[6:]) <= 0.99 * TB
+
+
+def test_bytes_are_late_after_a_lifetime_where_that_is_shorter_than_an_hour(tmp_path):
+    """An hour is four lifetimes of these rules: nobody planned the space for that."""
+    first = {}
+    for name, lifetime in (("short", CYCLE), ("long", 12 * CYCLE)):
+        (tmp_path / name).mkdir()
+        link = flow("A", "B", 1.0, control=ACT, lifetime_min=lifetime, lifetime_max=lifetime)
+        one = world(
+            tmp_path / name, campaign([link]), {"A": items("A", 6000, 5 * GB)}, deletion_lag=timedelta(hours=9),
+            space={"B": 999 * TB},
+        )  # fmt: skip
+        one.run(cycles=12)
+        held = [int((row.cycle.start - START) / CYCLE) for row in one.ledger.rows()
+                if row.held and row.held.hold is Hold.DELETION_LAG]  # fmt: skip
+        first[name] = held[0]
+    assert first["short"] + 2 <= first["long"] <= 8
+
+
+def stuck(one, fails: dict[str, bool]) -> None:
+    """Let Rucio give up what it is given while it `fails`, for good."""
+    look, given_up = one.backend.observe, {}
+
+    def given(entry, seen):
+        if not given_up.setdefault(entry.injection.key, fails["now"]):
+            return seen
+        files = entry.injection.item.files
+        return replace(seen, status=Status.STUCK, files_stuck=files, files_done=0, moved=0, exact=False)
+
+    def observe(entries, **more):
+        known = {entry.injection.key: entry for entry in entries}
+        return [given(known[seen.key], seen) for seen in look(entries, **more)]
+
+    one.backend.observe = observe
+
+
+def test_a_link_through_rucio_fails_by_what_became_stuck_of_late_and_lets_go_while_it_still_is(tmp_path):
+    """Rucio tries again after hours, or never before the rule expires: what is stuck tells of the past."""
+    link = flow("A", "B", 1.0, control=ACT, lifetime_min=40 * CYCLE, lifetime_max=40 * CYCLE)
+    part = {"now": True}
+    one = world(tmp_path, campaign([link]), {"A": items("A", 900, 5 * GB)})
+    stuck(one, part)
+    one.run(cycles=4)
+    rows = one.ledger.rows()
+    (held, *_) = [row.held for row in rows if row.held and row.held.hold is Hold.FAILING]
+    assert held.numbers["failed"] == 1.0
+    assert rows[-1].budget <= 0.15 * DUE
+    part["now"] = False
+    one.run(cycles=6)
+    last = one.ledger.rows()[-1]
+    assert controlling.stuck_bytes(one.ledger)[link.key] > DUE
+    assert last.held is None or last.held.hold not in {Hold.FAILING, Hold.BACKLOG}
+    assert last.injected >= 0.8 * DUE

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from math import ceil
 
-from dc_inject.backends.fts.connection import Connection, Credentials, Make, Purpose, real_client
+from dc_inject.backends.fts.connection import (
+    Connection,
+    Credentials,
+    Make,
+    Purpose,
+    checked,
+    real_client,
+    understood,
+)
 from dc_inject.backends.fts.endpoint_probe import EndpointProbe, StorageEnd
 from dc_inject.backends.fts.identity import Delegation, check, delegation
 from dc_inject.backends.fts.inventory import Inventory, Replicas
@@ -21,7 +28,7 @@ from dc_inject.backends.fts.rows import Rows
 from dc_inject.backends.fts.sites import Sites
 from dc_inject.credentials.destinations import hint, refusal
 from dc_inject.model import DatasetFilter, Entry, FileFilter, Injection, Item, Link, urls
-from dc_inject.model.errors import Permanent, ServiceError, Temporary, UsageError
+from dc_inject.model.errors import Permanent, ServiceError
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import (
     Candidate,
@@ -34,10 +41,10 @@ from dc_inject.model.ports import (
     Outcome,
     Removal,
     ReplicaStatus,
+    Requests,
     RseFacts,
     Stray,
 )
-from dc_inject.model.redaction import scrub
 from dc_inject.model.services import FTS
 from dc_inject.model.transfers import TransferLimit
 from dc_inject.storage import AnyStorage, Look, Refused, Storage, WebDav, Xrootd, trust
@@ -81,7 +88,7 @@ class FtsBackend:
         """
         self.campaign = campaign
         self.connection = Connection(
-            _checked(endpoint),
+            checked(endpoint),
             timeout=timeout,
             clock=clock,
             observer=observer,
@@ -120,7 +127,7 @@ class FtsBackend:
         Raises NeedsOperator also when what opens the storages cannot be used: no job could be made, or be deleted.
         """
         purposes: tuple[Purpose, ...] = ("fts", "source", "destination")
-        with _understood():
+        with understood():
             for purpose in purposes:
                 self._credentials.access(purpose)
             ends = [self._credentials.until(purpose) for purpose in purposes]
@@ -137,7 +144,7 @@ class FtsBackend:
         """Stream the files below a source that pass the filter, each with its URL and size."""
         if not isinstance(datasets, FileFilter):
             raise Permanent("FTS is given files, and the menu names datasets")
-        with _understood():
+        with understood():
             yield from self._inventory.read(source, datasets)
 
     def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
@@ -149,18 +156,18 @@ class FtsBackend:
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Make a job for each injection; one that is known already is adopted."""
-        with _understood(lost=True):
+        with understood(lost=True):
             return self._jobs.submit(injections)
 
     def observe(self, entries: Sequence[Entry], *, exact: bool = False) -> list[Observation]:
         """Tell how jobs stand; everything here is exact."""
         del exact
-        with _understood():
+        with understood():
             return self._observing.observe(entries)
 
     def end(self, entries: Sequence[Entry]) -> list[Outcome]:
         """Cancel jobs; one that is over is a success."""
-        with _understood(lost=True):
+        with understood(lost=True):
             return self._jobs.cancel(entries)
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
@@ -178,8 +185,15 @@ class FtsBackend:
 
     def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
         """Tell what transfers wait on links, whoever submitted them."""
-        with _understood():
-            return queues(self.connection, links)
+        pairs = {link: (urls.host_key(link.source), urls.host_key(link.destination)) for link in links}
+        with understood():
+            told = queues(self.connection, sorted(set(pairs.values())))
+        return {link: told[pair] for link, pair in pairs.items() if pair in told}
+
+    def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
+        """Tell nothing: jobs go to FTS at once."""
+        del links
+        return {}
 
     def credentials_from(self) -> str:
         """Return in words what FTS is asked with, and where it comes from."""
@@ -191,7 +205,7 @@ class FtsBackend:
 
     def delegation(self) -> Delegation:
         """Tell whether FTS acts with a proxy of ours, and how long the one that it has is good."""
-        with _understood():
+        with understood():
             return delegation(self.connection)
 
     def storages(self, sources: Iterable[str], destinations: Iterable[str]) -> list[StorageEnd]:
@@ -204,12 +218,12 @@ class FtsBackend:
 
     def limits(self, links: Iterable[Link]) -> list[TransferLimit]:
         """Tell how many transfers at a time FTS will allow on links, and out of and into their storages."""
-        with _understood():
+        with understood():
             return limits(self.connection, links)
 
     def ours(self, campaign: str | None = None, *, since: datetime | None = None) -> Iterator[FoundInjection]:
         """Stream the jobs of this campaign (or of another one) that FTS has, found by what they say."""
-        with _understood():
+        with understood():
             yield from JobList(self.connection, self.name).ours(campaign or self.campaign, since)
 
     def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
@@ -242,26 +256,3 @@ class FtsBackend:
         except ServiceError:
             return False  # told by whoever uses them
         return (source.token, source.certificate) == (destination.token, destination.certificate)
-
-
-def _checked(endpoint: str) -> str:
-    """Return an endpoint in its canonical form; credentials would be readable on a plain connection."""
-    hint = "it is like https://fts3-pilot.cern.ch:8446"
-    try:
-        url = urls.parse(endpoint)
-    except ValueError as error:
-        message = str(error).partition("; ")[0]
-        raise UsageError(f"the address of FTS cannot be used: {message}", hint) from None
-    if url.scheme not in {"https", "http"}:
-        raise UsageError(f"the address of FTS cannot begin with {url.scheme}://", hint)
-    return str(url)
-
-
-@contextmanager
-def _understood(*, lost: bool = False) -> Iterator[None]:
-    """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
-    try:
-        yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        message = f"FTS's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
-        raise Temporary(message, "is it an FTS server of version 3.12 or newer?", lost=lost) from error

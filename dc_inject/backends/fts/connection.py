@@ -14,7 +14,8 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from dc_inject.backends.calling import Calling
 from dc_inject.backends.fts.errors import CREDENTIALS, INSTALL, NO_VO, Notes, translate
-from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
+from dc_inject.model import urls
+from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, UsageError
 from dc_inject.model.events import Observer
 from dc_inject.model.ports import Clock
 from dc_inject.model.redaction import scrub
@@ -202,3 +203,26 @@ def _authorities() -> str:
     """Return whom to trust, as a path: FTS's client would look only where the grid has it."""
     path = trust(os.environ)
     return path if isinstance(path, str) else str(DEFAULT_CA_BUNDLE_PATH)
+
+
+def checked(endpoint: str) -> str:
+    """Return an endpoint in its canonical form; credentials would be readable on a plain connection."""
+    hint = "it is like https://fts3-pilot.cern.ch:8446"
+    try:
+        url = urls.parse(endpoint)
+    except ValueError as error:
+        message = str(error).partition("; ")[0]
+        raise UsageError(f"the address of FTS cannot be used: {message}", hint) from None
+    if url.scheme not in {"https", "http"}:
+        raise UsageError(f"the address of FTS cannot begin with {url.scheme}://", hint)
+    return str(url)
+
+
+@contextmanager
+def understood(*, lost: bool = False) -> Iterator[None]:
+    """Let an answer of an unforeseen form be a ServiceError like any other trouble."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        message = f"FTS's answer cannot be understood ({type(error).__name__}: {scrub(str(error))})"
+        raise Temporary(message, "is it an FTS server of version 3.12 or newer?", lost=lost) from error

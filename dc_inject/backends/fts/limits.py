@@ -11,11 +11,13 @@ from dc_inject.backends.fts.connection import Connection
 from dc_inject.model import Link, urls
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.ports import LinkQueue
+from dc_inject.model.redaction import scrub
 from dc_inject.model.transfers import LINK_LIMIT, STORAGE_LIMIT, TransferLimit
 
 _ANY = "*"
 LARGEST = 1e15  # files, bytes of a file, or bytes a second
 _LATELY = 5  # rows of the optimizer, one a minute, of which the mean counts
+_LONGEST = 80  # characters of what the optimizer says of its decision
 _APART = timedelta(minutes=10)  # rows that are older than the newest one by more tell of another time
 
 Row = Mapping[str, Any]
@@ -41,11 +43,11 @@ def limits(connection: Connection, links: Iterable[Link]) -> list[TransferLimit]
     return list(_optimized(pairs, rows))
 
 
-def queues(connection: Connection, links: Iterable[Link]) -> dict[Link, LinkQueue]:
-    """Return the queues of links of which the optimizer tells anything; every link is a call."""
-    queues = {}
-    for link in links:
-        ends = {"source_se": urls.host_key(link.source), "dest_se": urls.host_key(link.destination)}
+def queues(connection: Connection, pairs: Iterable[Pair]) -> dict[Pair, LinkQueue]:
+    """Return the queues between storages of which the optimizer tells anything; every pair is a call."""
+    found = {}
+    for pair in pairs:
+        ends = {"source_se": pair[0], "dest_se": pair[1]}
         rows: Sequence[Row] = connection.call("get", f"/optimizer/evolution?{urlencode(ends)}")
         lately = _lately([row for row in rows if _of(row, ends)])
         if lately:
@@ -54,8 +56,11 @@ def queues(connection: Connection, links: Iterable[Link]) -> dict[Link, LinkQueu
             size = sum(sizes) / len(sizes) if sizes else 0.0
             active = now.get("actual_active", now["active"])
             waiting = int(_number(now["queue_size"]))
-            queues[link] = LinkQueue(waiting, int(_number(active)), rate, int(size), _at(now))
-    return queues
+            decision = scrub(str(now.get("rationale") or ""))[:_LONGEST]
+            found[pair] = LinkQueue(
+                waiting, int(_number(active)), rate, int(size), _at(now), int(_number(now["active"])), decision
+            )
+    return found
 
 
 def _lately(rows: Sequence[Row]) -> list[Row]:

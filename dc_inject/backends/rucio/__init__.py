@@ -14,6 +14,7 @@ from dc_inject.backends.rucio.facts import Facts, resolve
 from dc_inject.backends.rucio.identity import check
 from dc_inject.backends.rucio.inventory import inventory
 from dc_inject.backends.rucio.observing import Observing
+from dc_inject.backends.rucio.queues import NamedFts, queues, requests
 from dc_inject.backends.rucio.replica_check import Looking
 from dc_inject.backends.rucio.replicas import replicas
 from dc_inject.backends.rucio.rules import Rules
@@ -32,10 +33,12 @@ from dc_inject.model.ports import (
     FoundInjection,
     Identity,
     LinkQueue,
+    Missing,
     Observation,
     Outcome,
     Removal,
     ReplicaStatus,
+    Requests,
     RseFacts,
 )
 from dc_inject.model.services import RUCIO
@@ -60,12 +63,13 @@ class RucioBackend:
         estimates: int = 15,
         make: Callable[[Notes, float], Any] = quiet_client,
         sleep: Callable[[float], None] = time.sleep,
+        fts: NamedFts | None = None,
     ) -> None:
         """Take what bounds a call: seconds without an answer, files and rules in a batch.
 
         `estimates` are rules of one observation that are looked at one by one for their progress. `make` makes
-        the client of a thread; `sleep` waits before a question is asked again. Nothing is asked before the first
-        call.
+        the client of a thread; `sleep` waits before a question is asked again. `fts` asks the FTS services that
+        the person has named. Nothing is asked before the first call.
         """
         self.campaign = campaign
         self.connection = Connection(timeout=timeout, clock=clock, observer=observer, make=make, sleep=sleep)
@@ -75,6 +79,7 @@ class RucioBackend:
         self._observing = Observing(self.connection, self._rules, estimates)
         self._ending = RuleEnding(self.connection, self._rules, slices)
         self._facts = Facts(self.connection)
+        self._fts = fts
 
     def warnings(self) -> Iterator[str]:
         """Say what a person should know of the configuration before anything is asked."""
@@ -146,10 +151,15 @@ class RucioBackend:
         with understood():
             return endpoints(self.connection, rse)
 
-    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue]:
-        """Tell nothing: only administrators of Rucio may see its requests."""
-        del links
-        return {}
+    def queues(self, links: Sequence[Link]) -> Mapping[Link, LinkQueue | Missing]:
+        """Tell what waits on links in the FTS that their destinations name, if the person has named it, too."""
+        with understood():
+            return queues(self.connection, links, self._fts)
+
+    def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
+        """Tell what waits on links in Rucio; raises Permanent where the account may not see that."""
+        with understood():
+            return requests(self.connection, links)
 
     def survey(self, pairs: Iterable[tuple[str, str]]) -> Survey:
         """Tell what a campaign on these links (source, destination) has to reckon with."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any
 
 import requests
 from rucio.client import Client
+from rucio.client.baseclient import BaseClient, choice
+from rucio.common import constants
 from rucio.common.exception import CannotAuthenticate
-from rucio.common.utils import parse_response
+from rucio.common.utils import build_url, parse_response
 from urllib3.exceptions import MaxRetryError, NewConnectionError
 
 from dc_inject import __version__
@@ -20,6 +23,13 @@ from dc_inject.system import transport
 # The client writes request headers to its log, and colours to stderr. This logger stands beside the tree of
 # loggers, so that no setting of anybody can make it speak.
 _MUTE = logging.Logger("rucio-client", logging.CRITICAL + 1)
+
+# What says of a request that it only reads; older clients have the argument under another name.
+_READS = (
+    {"type_": "GET"}
+    if "type_" in signature(BaseClient._send_request).parameters  # noqa: SLF001  there is no public way
+    else {"method": constants.HTTPMethod.GET}
+)
 
 
 class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
@@ -44,6 +54,15 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         if old is not None:
             old.close()
         self._session = transport.Session(_Watch(self._notes, self._limits))
+
+    def request_metrics(self, dst_rse: str) -> Iterator[dict[str, Any]]:
+        """Return the figures of requests to an RSE, a row for each source; Rucio's client has no call for it."""
+        url = build_url(choice(self.list_hosts), path="requests/metrics", params={"dst_rse": dst_rse})
+        response = self._send_request(url, **_READS)
+        if response.status_code != requests.codes.ok:
+            error, message = self._get_exception(response.headers, response.status_code, response.content)
+            raise error(message)
+        return self._load_json_data(response)
 
     def _get_auth_tokens(self) -> tuple[str | None, str, str, str]:
         """Say where the token is kept, once what the client has read so far is known to be safe."""

@@ -67,7 +67,7 @@ class Facts:
     def _facts(self, name: str, rse: Row, quotas: Mapping[str, float] | None, shared: _Signals) -> RseFacts:
         signals = _Signals(dict(shared.missing))
         free = signals.read("free", lambda: self._free(name))
-        attributes = signals.read("site", lambda: self._attributes(name)) or {}
+        known = signals.read("site", lambda: attributes(self._connection, name)) or {}
         return RseFacts(
             name,
             readable=bool(rse["availability_read"]),
@@ -75,19 +75,12 @@ class Facts:
             free=free,
             quota_left=None if quotas is None else _left(quotas.get(name, 0)),
             tape=rse["rse_type"] == "TAPE",
-            site=scrub(str(attributes.get("site") or "")),
+            site=scrub(str(known.get("site") or "")),
             missing=signals.missing,
         )
 
     def _rses(self) -> dict[str, Row]:
         return {row["rse"]: row for row in self._connection.call("list_rses")}
-
-    def _attributes(self, name: str) -> Row:
-        def read() -> Row:
-            row: Row = self._connection.call("list_rse_attributes", name)
-            return row
-
-        return self._connection.kept(("attributes", name), _LONG, read)
 
     def _free(self, name: str) -> int:
         """Return the free space as the storage itself reports it."""
@@ -127,6 +120,16 @@ class _Unlimited(dict[str, float]):
     def get(self, name: str, default: float | None = None) -> float:  # type: ignore[override]  # one of its shapes is enough
         del name, default
         return math.inf
+
+
+def attributes(connection: Connection, rse: str) -> Row:
+    """Return the attributes of an RSE, as they were within the last twelve hours."""
+
+    def read() -> Row:
+        row: Row = connection.call("list_rse_attributes", rse)
+        return row
+
+    return connection.kept(("attributes", rse), _LONG, read)
 
 
 def resolve(connection: Connection, expression: str) -> tuple[str, ...]:

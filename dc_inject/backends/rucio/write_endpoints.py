@@ -38,11 +38,9 @@ def write_endpoint(connection: Connection, rse: str) -> WriteEndpoint:
             f"{rse} has no rule that makes paths of names (it is not deterministic)",
             "make the files by its storage's URL prefix instead, for menus through FTS",
         )
-    protocols = _protocols(connection, rse)
+    known = protocols(connection, rse)
     usable = [
-        protocol
-        for protocol in protocols
-        if protocol["scheme"] in SCHEMES and (protocol.get("domains") or {}).get("wan", {}).get("write")
+        one for one in known if one["scheme"] in SCHEMES and (one.get("domains") or {}).get("wan", {}).get("write")
     ]
     for protocol in sorted(usable, key=lambda protocol: SCHEMES.index(protocol["scheme"])):
         try:
@@ -50,7 +48,7 @@ def write_endpoint(connection: Connection, rse: str) -> WriteEndpoint:
         except ValueError:
             continue  # http, and not on this machine
         return WriteEndpoint(rse, protocol["scheme"], str(prefix._replace(path="")), str(prefix))
-    schemes = ", ".join(sorted({str(protocol["scheme"]) for protocol in protocols})) or "none"
+    schemes = ", ".join(sorted({str(one["scheme"]) for one in known})) or "none"
     raise UsageError(
         f"{rse} cannot be written to by WebDAV: its protocols are {schemes}",
         "take an RSE with davs or https; an RSE without storage (mock) has no bytes to give",
@@ -59,17 +57,8 @@ def write_endpoint(connection: Connection, rse: str) -> WriteEndpoint:
 
 def endpoints(connection: Connection, rse: str) -> list[Endpoint]:
     """Return where the protocols of an RSE are served, each place once; those without a port are left out."""
-    try:
-        protocols = _protocols(connection, rse)
-    except Permanent as error:
-        if isinstance(error.__cause__, RSEProtocolNotSupported):
-            return []  # it has none
-        raise
-    places = [
-        (name(protocol["hostname"]), count(protocol.get("port") or 0))
-        for protocol in protocols
-        if protocol.get("hostname")
-    ]
+    known = protocols(connection, rse)
+    places = [(name(one["hostname"]), count(one.get("port") or 0)) for one in known if one.get("hostname")]
     return list(dict.fromkeys((host, port) for host, port in places if 0 < port < 65536))
 
 
@@ -88,9 +77,15 @@ def places(
                 raise Permanent(f"Rucio gives {file} a place at {through.rse} that is no URL: {error}") from None
 
 
-def _protocols(connection: Connection, rse: str) -> list[Row]:
-    answer = connection.kept(("protocols", rse), _LONG, lambda: connection.call("get_protocols", rse))
-    return [answer] if isinstance(answer, dict) else list(answer)
+def protocols(connection: Connection, rse: str) -> list[Row]:
+    """Return the protocols of an RSE, none where it has none."""
+    try:
+        told = connection.kept(("protocols", rse), _LONG, lambda: connection.call("get_protocols", rse))
+    except Permanent as error:
+        if isinstance(error.__cause__, RSEProtocolNotSupported):
+            return []  # it has none
+        raise
+    return [told] if isinstance(told, dict) else list(told)
 
 
 def _prefix(protocol: Row) -> str:

@@ -57,7 +57,7 @@ def test_queues_are_what_the_optimizer_tells_of_the_last_minutes(fts: FakeFts, b
     foreign = row | {"dest_se": "davs://c"}
     fts.instead += [("GET", "/optimizer/evolution", (200, [foreign, yesterday, row, older]))]
     at = datetime(2027, 2, 8, 10, 20, tzinfo=UTC)
-    assert backend.queues([link]) == {link: LinkQueue(900, 12, 2e8, 2 * 10**9, at)}
+    assert backend.queues([link]) == {link: LinkQueue(900, 12, 2e8, 2 * 10**9, at, limit=20)}
     fts.instead += [("GET", "/optimizer/evolution", (200, []))]
     assert backend.queues([link]) == {}
 

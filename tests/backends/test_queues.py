@@ -1,0 +1,137 @@
+"""What waits on links through Rucio: in the FTS that RSEs name, if the person has, and in Rucio itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+
+import pytest
+from rucio.common import exception as rucio
+
+from dc_inject.backends.rucio import RucioBackend
+from dc_inject.backends.rucio.connection import ASK
+from dc_inject.model import Link
+from dc_inject.model.errors import Permanent, Temporary
+from dc_inject.model.ports import LinkQueue, Missing, Requests
+
+from .conftest import DESTINATION, SOURCE
+from .fake import GB, FakeRse, FakeRucio
+
+FTS, OTHER = "https://fts.example.org:8446", "https://elsewhere.example.org:8446"
+KNOWN = ("davs://t2-ch-cern.example.org", "davs://t1-de-kit-disk.example.org")
+LINK = Link(SOURCE, DESTINATION)
+
+
+class Asked:
+    """Stands in for FTS: one endpoint is named, and knows one link."""
+
+    def __init__(self, clock, error: Exception | None = None) -> None:
+        self.queue = LinkQueue(40, 10, 1e8, GB, clock.now(), by=FTS)
+        self.asked: list[tuple[str, Sequence[tuple[str, str]]]] = []
+        self.error = error
+
+    def refusal(self, endpoint: str) -> str:
+        return "" if endpoint == FTS else "not named"
+
+    def queues(self, endpoint: str, pairs: Sequence[tuple[str, str]]) -> Mapping[tuple[str, str], LinkQueue]:
+        self.asked.append((endpoint, pairs))
+        if self.error is not None:
+            raise self.error
+        return {pair: self.queue for pair in pairs if pair == KNOWN}
+
+
+@pytest.fixture
+def fts(server: FakeRucio) -> Asked:
+    server.fts = {DESTINATION: FTS}
+    return Asked(server.clock)
+
+
+def test_the_fts_of_the_destination_is_asked_for_the_storages_that_rucio_copies_between(server, make, fts) -> None:
+    server.fts[DESTINATION] = f"{FTS}, {OTHER}"  # the second is for retries
+    assert make(fts=fts).queues([LINK]) == {LINK: fts.queue}
+    assert fts.asked == [(FTS, [KNOWN])]
+    server.rses[SOURCE].reads = ("root",)
+    make(fts=fts).queues([LINK])
+    assert fts.asked[1:] == [(FTS, [tuple(end.replace("davs", "root") for end in KNOWN)])]
+
+
+def test_an_fts_that_only_the_rse_names_is_never_asked(server, make, fts) -> None:
+    server.fts[DESTINATION] = OTHER
+    assert make(fts=fts).queues([LINK]) == {LINK: Missing(OTHER, "not named")}
+    assert fts.asked == []
+    assert make().queues([LINK]) == {LINK: Missing(OTHER, "no FTS is asked")}
+    assert server.called("get_protocols") == 0
+
+
+def test_what_is_not_there_is_missing_with_its_reason(server, make, fts) -> None:
+    server.rses |= {"NONE": FakeRse(writes=("gsiftp",)), "BARE": FakeRse(reads=(), writes=()), "PLAIN": FakeRse()}
+    server.fts |= {"NONE": FTS, "BARE": FTS}
+    links = {name: Link(SOURCE, name) for name in ("NONE", "BARE", "PLAIN")}
+    schemes = "its RSEs have no schemes for a copy by third party"
+    assert make(fts=fts).queues([LINK, *links.values()]) == {
+        LINK: fts.queue,
+        links["NONE"]: Missing(str(links["NONE"]), schemes),
+        links["BARE"]: Missing(str(links["BARE"]), schemes),
+        links["PLAIN"]: Missing("PLAIN", "the RSE has no attribute `fts`"),
+    }
+
+
+def test_a_link_of_which_fts_knows_nothing_is_left_out(server, make, fts) -> None:
+    server.rses["QUIET"] = FakeRse()
+    server.fts["QUIET"] = FTS
+    assert make(fts=fts).queues([LINK, Link(SOURCE, "QUIET")]) == {LINK: fts.queue}
+    assert len(fts.asked) == 1
+
+
+def test_trouble_of_an_fts_is_a_missing_signal_and_no_trouble_of_rucio(make, fts) -> None:
+    fts.error = Temporary("no answer")
+    assert make(fts=fts).queues([LINK]) == {LINK: Missing(FTS, "no answer")}
+
+
+# ---------------------------------------------------------------------------------------- Rucio's own queue
+
+
+def figures(source: str = SOURCE, **sizes: int) -> dict[str, object]:
+    return {"src_rse": source, "dst_rse": DESTINATION, "distance": 1, "files": {"queued-total": 7}, "bytes": sizes}
+
+
+def test_requests_are_read_once_in_five_minutes_for_all_links_to_an_rse(server, backend: RucioBackend) -> None:
+    server.metrics = [
+        figures(**{"queued-total": 14 * GB, "done-total-1h": 36 * GB, "done-total-6h": 1}),
+        {"src_rse": "OTHER", "dst_rse": DESTINATION, "distance": 1},
+        figures("FOREIGN"),
+    ]
+    links = [LINK, Link("OTHER", DESTINATION)]
+    told = {LINK: Requests(7, 14 * GB, GB / 100), links[1]: Requests(0, 0, 0.0)}
+    assert backend.requests(links) == told
+    server.clock.time += timedelta(minutes=4)
+    assert backend.requests(links) == told
+    assert server.called("request_metrics") == 1
+    server.clock.time += timedelta(minutes=2)
+    backend.requests(links)
+    assert server.called("request_metrics") == 2
+
+
+def test_an_account_that_may_not_see_requests_asks_once_in_twelve_hours(server, backend: RucioBackend) -> None:
+    server.faults["request_metrics"] = [rucio.AccessDenied("dcops cannot get request statistics")] * 2
+    for hours, calls in ((0, 1), (11, 1), (12, 2)):
+        server.clock.time += timedelta(hours=hours)
+        with pytest.raises(Permanent, match="AccessDenied: dcops cannot get request statistics"):
+            backend.requests([LINK])
+        assert server.called("request_metrics") == calls
+
+
+def test_a_database_that_is_busy_is_no_refusal(server, backend: RucioBackend) -> None:
+    server.faults["request_metrics"] = [rucio.DatabaseException("busy")] * ASK
+    with pytest.raises(Temporary, match="busy"):
+        backend.requests([LINK])
+    assert backend.requests([LINK]) == {}
+
+
+@pytest.mark.parametrize(
+    "row", [figures(**{"queued-total": -1}), {"dst_rse": DESTINATION}, figures() | {"files": 3}]
+)
+def test_figures_that_cannot_be_are_not_understood(server, make: Callable[..., RucioBackend], row) -> None:
+    server.metrics = [row]
+    with pytest.raises(Temporary, match="cannot be understood"):
+        make().requests([LINK])

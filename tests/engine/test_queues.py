@@ -1,0 +1,168 @@
+"""What waits on controlled links, in FTS and before it: the guard `fts-queue`, and what it does without."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from dc_inject.model import Hold
+from dc_inject.model.errors import Permanent
+from dc_inject.model.ports import LinkQueue, Missing, Requests
+from tests.engine.test_guarding import ACT, ADVISE, holds, kept, queue
+from tests.engine.world import CYCLE, GB, START, campaign, file_flow, flow, items, source_files, world
+
+
+@pytest.mark.parametrize("control", [ACT, ADVISE])
+def test_a_queue_in_fts_that_takes_half_of_the_lifetime_holds_until_it_takes_a_quarter(tmp_path, control):
+    """Whoever filled it."""
+    link = file_flow("A", "B", 1.0, control=control)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+    queued = {0: 10, 3: 400, 5: 220, 7: 100}  # by cycle, of files of a GB at 100 MB/s; the lifetime is 7200 s
+
+    def look(links):
+        count = max(cycle for cycle in queued if cycle <= (one.clock.now() - START) / CYCLE)
+        return {asked: LinkQueue(queued[count], 20, 1e8, GB, one.clock.now()) for asked in links}
+
+    one.backend.queues = look
+    one.run(cycles=10)
+    held = holds(one)
+    if control is ADVISE:
+        assert "fts-queue" not in held
+        return
+    row = one.ledger.rows()[3]
+    assert row.held is not None
+    assert (row.held.numbers["waiting"], row.held.numbers["active"], row.held.numbers["waits"]) == (400, 20, 4000)
+    assert held == ["-", "-", "-", *["fts-queue"] * 4, "-", "-", "-"]
+
+
+def test_a_queue_in_which_nothing_moves_is_not_drained_and_blames_nobody(tmp_path):
+    """The guard neither engages by it nor lets go."""
+    link = file_flow("A", "B", 1.0, control=ACT)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+    for waiting, rate, cycles in ((400, 0.0, 3), (400, 1e8, 1), (400, 0.0, 3), (0, 0.0, 2)):
+        queue(one, waiting, rate)
+        one.run(cycles=cycles)
+        if rate == 0.0 and waiting:
+            (missing,) = [signal for signal in one.ledger.signals() if signal.name == "fts_queue"]
+            assert missing.value is None
+            assert missing.why.startswith("inconclusive: files wait")
+    assert holds(one) == ["-"] * 3 + ["fts-queue"] * 4 + ["-"] * 2
+    held = one.ledger.rows()[5].held
+    assert held is not None
+    assert dict(held.numbers) == {"waiting": 400, "active": 20, "reading": "inconclusive", "until": 0.25}
+
+
+def test_what_fts_has_not_said_anew_is_no_signal(tmp_path):
+    """A queue that was cancelled as a whole is told of no more: its last row says that it is long."""
+    link = file_flow("A", "B", 1.0, control=ACT)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+    queue(one, 400)
+    one.run(cycles=3)
+    queue(one, 400, at=one.clock.now() - timedelta(minutes=9))
+    one.run(cycles=1)
+    assert holds(one)[-1] == "fts-queue"
+    queue(one, 400, at=one.clock.now() - timedelta(minutes=11))
+    one.run(cycles=1)
+    assert holds(one)[-1] == "-"
+    (missing,) = [signal for signal in one.ledger.signals() if signal.name == "fts_queue"]
+    assert missing.why == "inconclusive: FTS's optimizer last told of this link at 2027-02-08 10:49:00Z"
+    assert kept(one)["floor"] == 0
+
+
+def test_a_queue_that_cannot_be_read_holds_nothing_and_is_told_as_missing(tmp_path):
+    link = file_flow("A", "B", 1.0, control=ACT)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+
+    def refuse(_links):
+        raise Permanent("403 Forbidden")
+
+    one.backend.queues = refuse
+    one.run(cycles=4)
+    (missing,) = [signal for signal in one.ledger.signals() if signal.name == "fts_queue"]
+    assert (missing.value, missing.why) == (None, "403 Forbidden")
+    assert all(row.injected for row in one.ledger.rows())
+
+
+def test_no_queue_is_asked_for_where_nothing_is_controlled(tmp_path):
+    link = file_flow("A", "B", 1.0)
+    one = world(tmp_path, campaign([link]), source_files("A", 3000), name="fts", speed=lambda _l: 1e9 / 8)
+    one.run(cycles=4)
+    assert "queues" not in one.backend.calls
+
+
+# --------------------------------------------------------------------------- through Rucio
+
+
+def signals(one, name: str) -> dict[str, str | None]:
+    """What is told of a signal: its value, or why it is missing, by subject."""
+    return {signal.subject: signal.value or signal.why for signal in one.ledger.signals() if signal.name == name}
+
+
+def through_rucio(tmp_path, speed: float = 1e9 / 8):
+    """A link that is full, so that something is always on its way."""
+    return world(
+        tmp_path, campaign([flow("A", "B", 1.0, control=ACT)]), {"A": items("A", 900, 5 * GB)},
+        speed=lambda _l: speed,
+    )  # fmt: skip
+
+
+def test_a_queue_in_the_fts_that_rucio_uses_holds_too(tmp_path):
+    one = through_rucio(tmp_path)
+    one.backend.queues = lambda links: {
+        link: LinkQueue(400, 20, 1e8, GB, one.clock.now(), 30, "Queue emptying", by="https://fts")
+        for link in links
+    }
+    one.run(cycles=3)
+    held = one.ledger.rows()[2].held
+    assert held is not None
+    assert (held.hold, held.numbers["waits"], held.numbers["limit"]) == (Hold.FTS_QUEUE, 4000, 30)
+    assert held.numbers["decision"] == "Queue emptying"
+    assert kept(one)["floor"] == 22 * GB
+    assert set(signals(one, "fts_queue")) == {"A:B", "https://fts"}
+
+
+def test_an_fts_that_may_not_be_asked_is_one_missing_signal_however_many_links_it_has(tmp_path):
+    links = [flow("A", name, 0.2, control=ACT) for name in "BCD"]
+    one = world(tmp_path, campaign(links), {"A": items("A", 900, 5 * GB)}, speed=lambda _l: 1e9 / 8)
+    one.backend.queues = lambda links: {link: Missing("https://fts", "name it") for link in links}
+    one.run(cycles=3)
+    assert signals(one, "fts_queue") == {"https://fts": "name it"}
+    one.backend.queues = lambda links: {
+        link: LinkQueue(0, 20, 1e8, GB, one.clock.now(), by="https://fts") for link in links
+    }
+    one.run(cycles=1)
+    assert signals(one, "fts_queue")["https://fts"] == "known"
+
+
+def test_what_waits_in_rucio_counts_with_the_rate_of_fts(tmp_path):
+    one = through_rucio(tmp_path)
+    one.backend.queues = lambda links: {link: LinkQueue(100, 20, 1e8, GB, one.clock.now()) for link in links}
+    one.backend.requests = lambda links: dict.fromkeys(links, Requests(300, 300 * GB, 1e5))
+    one.run(cycles=3)
+    held = one.ledger.rows()[2].held
+    assert held is not None
+    assert (held.hold, held.numbers["waits"], held.numbers["requests"]) == (Hold.FTS_QUEUE, 4000, 300)
+
+
+def test_without_fts_what_waits_in_rucio_counts_when_the_last_hour_tells_of_the_link(tmp_path):
+    """In the first hour little has arrived in the last hour, whatever the link carries."""
+    one = through_rucio(tmp_path, speed=4e7)
+    one.backend.requests = lambda links: dict.fromkeys(links, Requests(900, 900 * GB, 1e6))
+    one.run(cycles=7)
+    assert "fts-queue" not in holds(one)[:4]
+    held = one.ledger.rows()[-1].held
+    assert held is not None
+    assert held.hold is Hold.FTS_QUEUE
+
+
+def test_an_account_that_may_not_see_requests_is_told_once(tmp_path):
+    one = through_rucio(tmp_path)
+
+    def refuse(_links):
+        raise Permanent("403 Forbidden")
+
+    one.backend.requests = refuse
+    one.run(cycles=3)
+    assert signals(one, "requests") == {"rucio": "403 Forbidden"}
+    assert all(row.injected for row in one.ledger.rows())
