@@ -1,23 +1,20 @@
 """`dc-inject health`: whether an injector does its work, for health checks of containers and service managers.
 
-An injector is healthy if it holds its ledger, has begun a cycle in the last two cycle lengths, and its ledger can
-be written. A cycle's beginning is seen in the ledger: cycles that were opened, and between windows the menus that
-are read anew in each cycle. If the menus are refused between windows, nothing in the ledger tells, and the answer
-says so; a restart would not help then.
+An injector is healthy if it holds its ledger, has turned to a new cycle in the last two cycle lengths, and its
+ledger can be written. It turns at each cycle's beginning, also between windows, when nothing is due, and when its
+menus are refused; the ledger keeps when it last did.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from datetime import datetime
 from pathlib import Path
 
 import click
 
 from dc_inject.cli import common, completion, subjects
 from dc_inject.ledger import LedgerView
-from dc_inject.ledger.reading import Reader
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError
 from dc_inject.system.clock import SystemClock
@@ -42,7 +39,7 @@ def health(campaign: str, ledger_path: Path | None) -> None:
     path = common.existing_ledger(campaign, ledger_path) if campaign or ledger_path else subjects.only()
     now = SystemClock().now()
     with LedgerView.open(path) as view, view.snapshot():
-        holder, began, why = view.holder(), _last_beginning(view), _refused(view)
+        holder, began = view.holder(), view.last_turn()
         name = common.own_ledger(view, campaign, path) if campaign else view.campaign or path.stem
         length = view.cycle_length
     if holder is None:
@@ -51,8 +48,6 @@ def health(campaign: str, ledger_path: Path | None) -> None:
         words = "no cycle has begun yet"
     elif now - began <= CYCLES * length:
         words = f"a cycle began at {began:%Y-%m-%d %H:%M:%SZ}"
-    elif why:
-        words = f"the menus are refused, and no window is open: {why}"
     else:
         age = units.format_duration(now - began)
         message = f"{name}: no cycle has begun for {age}, although {holder} holds the ledger"
@@ -61,18 +56,6 @@ def health(campaign: str, ledger_path: Path | None) -> None:
         )
     _require_writable(path)
     click.echo(f"{name}: {words}; {holder}")
-
-
-def _last_beginning(view: Reader) -> datetime | None:
-    """Return when a cycle is last known to have begun."""
-    cycle = view.last_cycle()
-    taken_up = [signal.at for signal in view.signals() if signal.name == "menus" and signal.value is not None]
-    return max([*taken_up, *([cycle.start] if cycle else [])], default=None)
-
-
-def _refused(view: Reader) -> str:
-    """Return why the menus are refused; nothing if they are not."""
-    return next((signal.why for signal in view.signals() if signal.name == "menus" and signal.value is None), "")
 
 
 def _require_writable(path: Path) -> None:

@@ -240,6 +240,7 @@ class Engine:
 
     def _turn(self, cycle: Cycle, *, injecting: bool) -> None:
         """Close what is over, open what was missed, and open this cycle."""
+        self._context.ledger.turned(self._clock.now())
         self._take_up_menus()
         if self._cycle is not None and self._campaign.in_force(self._cycle.start, self._cycle.end):
             self._opening.record_idle(self._cycle)

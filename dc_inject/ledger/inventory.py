@@ -14,6 +14,8 @@ from dc_inject.ledger.store import Store
 from dc_inject.ledger.types import Quarantined, Signal
 from dc_inject.model import Dataset, File, FileFilter, Item, PoolKey
 
+_TURNED = ("cycle", "injector")  # the signal that keeps when an injector last turned to a new cycle
+
 
 class InventoryReader(Store):
     """What can be read of inventories, signals and quarantine."""
@@ -51,6 +53,15 @@ class InventoryReader(Store):
             Signal(row["name"], row["subject"], row["value"], moment(row["at"]), row["why"])
             for row in self._db.rows("SELECT * FROM signal ORDER BY name, subject")
         )
+
+    def last_turn(self) -> datetime | None:
+        """Return when an injector last turned to a new cycle, also to one in which nothing was due."""
+        row = self._db.row(
+            "SELECT max(at) AS at FROM "
+            "(SELECT at FROM signal WHERE name = ? AND subject = ? UNION ALL SELECT max(start) FROM cycle)",
+            *_TURNED,
+        )
+        return None if row is None else moment_or_none(row["at"])
 
     def quarantine_list(self, now: datetime) -> tuple[Quarantined, ...]:
         """Return what is set aside at a time, with the reasons."""
@@ -126,6 +137,10 @@ class Inventory(InventoryReader):
                 stored(now),
                 why,
             )
+
+    def turned(self, now: datetime) -> None:
+        """Write that the injector turns to a new cycle."""
+        self.signal(*_TURNED, "turned", now)
 
     def quarantine(
         self, item: str, destination: str, why: str, now: datetime, until: datetime | None = None

@@ -115,10 +115,11 @@ def _services(view: LedgerView, live: Live) -> Metric:
 
 
 def _cycles(view: LedgerView, live: Live) -> Iterator[Metric]:
-    last, planned = view.last_cycle(), view.last_planned()
-    if last is not None:
-        yield _one("last_cycle_timestamp_seconds", last.start.timestamp())
-        yield _one("cycle_seconds", last.length.total_seconds())
+    last, planned, turned = view.last_cycle(), view.last_planned(), view.last_turn()
+    if turned is not None:
+        yield _one("last_cycle_timestamp_seconds", turned.timestamp())
+    if view.cycle_length is not None:
+        yield _one("cycle_seconds", view.cycle_length.total_seconds())
     current = () if last is None else view.rows(cycle=last)
     targets = {row.key: row.due / row.cycle.length.total_seconds() for row in current}
     yield _by_link("target_bytes_per_second", targets)

@@ -20,6 +20,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     make(tmp_path / "dc_inject" / "dc27.sqlite", {FNAL: 1})
     with Ledger.open(tmp_path / "dc_inject" / "dc27.sqlite") as ledger, ledger.hold("me@host"):
+        ledger.turned(START)
         yield ledger
 
 
@@ -44,21 +45,6 @@ def test_a_cycle_in_the_last_two_lengths_is_healthy(monkeypatch: pytest.MonkeyPa
     message, hint = refusal()
     assert "no cycle has begun for 30 min" in message
     assert "15 min" in hint
-
-
-def test_between_windows_the_menus_tell(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    later = START + timedelta(hours=5)
-    at(monkeypatch, later)
-    ledger.signal("menus", "files", "in force", later - CYCLE.length)
-    assert run("health").exit_code == 0
-
-
-def test_refused_menus_between_windows_tell_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    at(monkeypatch, START + timedelta(hours=5))
-    ledger.signal("menus", "files", None, START, "a.yaml:1: not YAML")
-    done = run("health")
-    assert done.exit_code == 0
-    assert "the menus are refused, and no window is open: a.yaml:1: not YAML" in done.stdout
 
 
 def test_nobody_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

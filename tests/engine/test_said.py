@@ -64,6 +64,15 @@ def test_a_wait_for_the_first_window_is_counted_down(tmp_path, caplog) -> None:
     assert [line.partition(" in ")[2].partition(",")[0] for line in said] == ["2 h", "1 h", "30 min", "15 min"]
 
 
+def test_a_ledger_tells_that_its_injector_turns_also_while_nothing_is_due(tmp_path) -> None:
+    """Before the first window, and after the last: an alert of no cycle is not to wake anybody up then."""
+    later = flow("A", "B", 1, start=START + 8 * CYCLE, end=START + 9 * CYCLE)
+    one = world(tmp_path, campaign([later]), {"A": items("A", 10)})
+    one.run(cycles=6)
+    assert one.ledger.last_cycle() is None
+    assert one.ledger.last_turn() == START + 5 * CYCLE
+
+
 def test_what_is_set_is_said_again_when_the_next_day_begins(tmp_path, caplog) -> None:
     """A rate of the first day rules the second one, too."""
     caplog.set_level("INFO", "dc_inject")
