@@ -90,7 +90,7 @@ LEDGER = (
         "credentials_expiry_timestamp_seconds", "gauge", ("service",),
         "When credentials expire, if known; through FTS the earliest of those for FTS, sources and destinations.",
     ),
-    Spec("last_cycle_timestamp_seconds", "gauge", (), "When the injector last turned to a new cycle, one without due included."),
+    Spec("last_cycle_timestamp_seconds", "gauge", (), "When the injector last turned to a new cycle."),
     Spec("cycle_seconds", "gauge", (), "Length of a cycle."),
     Spec(
         "service_up", "gauge", ("service",),
