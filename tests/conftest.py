@@ -131,14 +131,15 @@ def ledgers_of_worlds_are_closed() -> Iterator[None]:
 def the_log_is_as_before() -> Iterator[None]:
     """Undo what a command has set: after one with --quiet no other test would hear anything but warnings."""
     ours = logging.getLogger("dc_inject")
-    before = logging.root.handlers[:], logging.root.level, ours.level
+    ours.setLevel(logging.NOTSET)  # a fixture of a whole module may have run one
+    before = logging.root.handlers[:], logging.root.level
     yield
     for handler in logging.root.handlers:
         if handler not in before[0]:
             handler.close()  # it may have a file
     logging.root.handlers[:] = before[0]
     logging.root.setLevel(before[1])
-    ours.setLevel(before[2])
+    ours.setLevel(logging.NOTSET)
 
 
 @pytest.fixture
