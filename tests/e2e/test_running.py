@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dc_inject.model import Slice, State, units
+from dc_inject.model import Hold, Slice, State, units
 from dc_inject.sandbox import Link
 from tests.conftest import client_for
 from tests.e2e.tool import add_stock, asked, given, rules, this_cycle, until
@@ -50,6 +50,12 @@ def _counters(place):
     return told
 
 
+def _was_held_up(row, destination):
+    """Tell whether a link lost a cycle because the injector was held up, by the test or by a busy machine."""
+    slow = {Hold.NOT_RUNNING, Hold.OVERLOAD, Hold.API_ERRORS}
+    return row.key.link.destination == destination and row.held is not None and row.held.hold in slow
+
+
 def test_a_run_ends_what_it_made_and_its_metrics_are_the_numbers_of_status(tool, sandbox, three, label):
     """Menu, rules, moved, ended, deleted; every byte accounted for; nothing of ours is left."""
     source, one, two = three
@@ -70,14 +76,19 @@ def test_a_run_ends_what_it_made_and_its_metrics_are_the_numbers_of_status(tool,
         status = {(r["source"], r["destination"], w): r[w] for r in links for w in ("due", "injected")}
         return before == status and all(status.values())
 
-    until(same, "an injected byte on each link")
+    def given():
+        return all(link["injected"] for link in tool.status(campaign, "--summary")["links"])
+
+    until(given, "an injected byte on each link")
+    until(same, "the same figures from both")  # mostly at once: each try holds the injector up
     running.ends()
     late = {State.WITHDRAWN}  # what was to be released while it was held
     assert {e.state for e in tool.entries(campaign)} - late == {State.GONE}
     assert rules(sandbox.config, campaign) == []
     largest = max(e.injection.item.bytes for e in tool.entries(campaign))
+    lost = {end: sum(row.due for row in tool.rows(campaign) if _was_held_up(row, end)) for end in (one, two)}
     for link in tool.status(campaign, "--summary")["links"]:
-        assert abs(link["injected"] - link["due"]) <= largest
+        assert abs(link["injected"] - link["due"]) <= largest + lost[link["destination"]]
         assert link["moved"] == link["injected"] > 0
         assert link["moved_estimated"] == 0
     total = tool.status(campaign, "--summary")["total"]
