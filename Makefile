@@ -10,6 +10,8 @@ FTS := $(VENV)/.fts
 SERVER_LOCK := dc_inject/sandbox/requirements
 LOWEST := .venv-lowest/.installed
 DOCS := .venv-docs/.installed
+CHART := .venv-chart/.installed
+HELM := helm.sh/helm/v3/cmd/helm@v3.19.0
 
 # The sandbox's Rucio server has an environment of its own, kept in the clone too.
 export DC_INJECT_SANDBOX_ENV := $(CURDIR)/.venv-sandbox
@@ -21,7 +23,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs screenshots release-check venv lock clean
+.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs screenshots release-check image chart venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -108,6 +110,12 @@ screenshots: $(READY) browser ## Take the pictures of pages in the docs anew (1 
 release-check: $(READY) ## Build the last commit as it would be published, install it into an empty environment, run it (6 min)
 	@$(BIN)/python -m tests.release
 
+image: $(READY) ## Build the image and let it inject into a sandbox, as root with buildah and mmdebstrap (10 min)
+	@$(BIN)/python -m tests.deploy.image
+
+chart: $(CHART) ## Render the Helm chart and validate what comes out; the first time Go builds helm (10 min)
+	@PATH="$(abspath $(dir $(CHART)))/bin:$$PATH" $(dir $(CHART))bin/python -m tests.deploy.chart
+
 venv: $(FTS) ## Make the tool's environment from its lock; PYTHON=python3.12 chooses the interpreter
 
 $(LOWEST): requirements-lowest.txt
@@ -123,6 +131,14 @@ $(DOCS): requirements-docs.txt
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
 	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --require-hashes -r requirements-docs.txt
+	@touch $@
+
+$(CHART): requirements-chart.txt
+	@echo "making an environment for the chart in $(@D)"
+	@rm -rf $(@D)
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --require-hashes -r requirements-chart.txt
+	@command -v helm >/dev/null || GOBIN=$(abspath $(@D))/bin go install $(HELM)
 	@touch $@
 
 $(READY): requirements-dev.txt
@@ -154,7 +170,7 @@ MAY_INSTALL = ( [ "$(CI)" = true ] && [ "$$(id -u)" = 0 ] && command -v apt-get 
 INSTALL = apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
   gcc libc6-dev libssl-dev python3-dev
 
-lock: ## Write the eight locks anew, with the newest versions that fit
+lock: ## Write the ten locks anew, with the newest versions that fit
 	@rm -rf .venv-lock
 	@$(PYTHON) -m venv .venv-lock
 	@.venv-lock/bin/pip install --quiet --disable-pip-version-check uv
@@ -165,6 +181,8 @@ lock: ## Write the eight locks anew, with the newest versions that fit
 	  --no-annotate --output-file .venv-lock/lowest.txt pyproject.toml
 	$(call locked,requirements-lowest.txt,pyproject.toml --group test --constraint .venv-lock/lowest.txt)
 	$(call locked,requirements-fts.txt,pyproject.toml --extra fts --constraint requirements-dev.txt)
+	$(call locked,requirements-chart.txt,--group pyproject.toml:chart)
+	$(call locked,requirements-image.txt,pyproject.toml --extra fts --extra xrootd --constraint requirements-fts.txt)
 	$(call locked,$(SERVER_LOCK).txt,$(SERVER_LOCK).in)
 	$(call locked,$(SERVER_LOCK)-38.txt,$(SERVER_LOCK)-38.in)
 	$(call locked,$(SERVER_LOCK)-postgres.txt,$(SERVER_LOCK)-postgres.in --no-deps)
