@@ -137,8 +137,8 @@ def _tried(storage: Buildah, container: str, folder: Path) -> None:
         os.chown(secret / "rucio.cfg", 54321, 0)
         start = datetime.now(UTC)
         (folder / "menus" / "day.yaml").write_text(MENU.format(start=start, end=start + timedelta(minutes=10)))
-        volumes = [f"{folder}/menus:/menus:ro", f"{secret}:/secret:ro", f"{folder}/ledger:/ledger"]
-        more = ["--env", "RUCIO_CONFIG=/secret/rucio.cfg"]
+        volumes = [f"{folder}/menus:/menus:ro", f"{secret}:/secret:ro", f"{folder}/ledger:/state"]
+        more = ["--env", "RUCIO_CONFIG=/secret/rucio.cfg", "--env", "XDG_STATE_HOME=/state"]
         for words in (["check", "/menus"], ["ping", "/menus"], ["run", "--once", "/menus"]):
             said = storage.inside(container, "dc-inject", *words, volumes=volumes, more=more)
             print(f"dc-inject {' '.join(words)}: {said.strip().splitlines()[-1] if said.strip() else 'done'}")
