@@ -195,7 +195,7 @@ def _used(destination: Destination) -> GuardReading:
     return GuardReading(1 - free / space, {"space": space, "free": free})
 
 
-def _queued(demand: Demand, queue: LinkQueue | None, requests: Requests | None) -> GuardReading:
+def _queued(demand: Demand, queue: LinkQueue | None, in_rucio: Requests | None) -> GuardReading:
     """Return how long it takes until all that waits on a link has gone, as a part of the lifetime.
 
     While nothing moves nobody knows: FTS may have just begun, or the link may stand still. Without a word of FTS
@@ -210,14 +210,14 @@ def _queued(demand: Demand, queue: LinkQueue | None, requests: Requests | None) 
         if queue.decision:
             numbers["decision"] = queue.decision
         waiting, rate = queue.waiting * queue.file, queue.rate
-    elif requests is not None:
+    elif in_rucio is not None:
         young = demand.coming and demand.arriving is None
-        rate = 0.0 if young else max(requests.rate, demand.arriving or 0.0)
+        rate = 0.0 if young else max(in_rucio.rate, demand.arriving or 0.0)
     else:
         return GuardReading(None, numbers)
-    if requests is not None:
-        numbers["requests"] = requests.files
-        waiting += requests.bytes
+    if in_rucio is not None:
+        numbers["requests"] = in_rucio.files
+        waiting += in_rucio.bytes
     if (queue is not None and _stands(queue)) or (waiting and rate <= 0):
         return GuardReading(None, numbers, "inconclusive")
     waits = min(waiting / rate, LONGEST) if waiting else 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from http import HTTPStatus
 from inspect import signature
 from typing import Any
 
@@ -59,7 +60,7 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         """Return the figures of requests to an RSE, a row for each source; Rucio's client has no call for it."""
         url = build_url(choice(self.list_hosts), path="requests/metrics", params={"dst_rse": dst_rse})
         response = self._send_request(url, **_READS)
-        if response.status_code != requests.codes.ok:
+        if response.status_code != HTTPStatus.OK:
             error, message = self._get_exception(response.headers, response.status_code, response.content)
             raise error(message)
         return self._load_json_data(response)
