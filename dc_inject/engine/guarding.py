@@ -150,7 +150,7 @@ def _readings(
     facts: Facts,
     deletions: Mapping[str, tuple[timedelta, int]],
     queues: Mapping[Link, LinkQueue],
-    requests: Mapping[Link, Requests],
+    in_rucio: Mapping[Link, Requests],
 ) -> dict[FlowKey, dict[Hold, GuardReading]]:
     failing = _failing(context, situation.cycle, demands)
     stale = _stale(context.ledger, situation, demands)
@@ -178,7 +178,7 @@ def _readings(
                 },
             ),
             Hold.DESTINATION_FULL: _used(destination),
-            Hold.FTS_QUEUE: _queued(demand, queues.get(link), requests.get(link)),
+            Hold.FTS_QUEUE: _queued(demand, queues.get(link), in_rucio.get(link)),
         }
     return readings
 
