@@ -1,7 +1,7 @@
 """`simulate --policy fixed`: what `twin/fixed_rate.py` chooses goes to the twin's Rucio, and into a ledger.
 
 So it ends with the tables of any simulation. The ledger's rows have no budget, no hold and nothing forgiven, since
-nobody plans; what has moved is in the row of the cycle in which its rule was complete or ended.
+nobody plans.
 """
 
 from __future__ import annotations
@@ -136,13 +136,15 @@ class FixedRates:
             self._ledger.close_cycle(cycle, now)
 
     def _over(self) -> Iterator[tuple[Observation, bool]]:
-        """Yield what has become complete or ended, and whether it has ended; take it off the lists."""
+        """Yield how far what moves got, and whether it has ended; what is complete or over leaves its list."""
         for rules in (self._moving, self._complete):
             for key, rule in list(rules.items()):
+                self._world.rucio.look(rule)
                 whole, ended = rule.completed is not None, rule.ended is not None
+                if rules is self._moving or ended:
+                    status = Status.COMPLETE if whole else Status.MOVING
+                    yield Observation(key, status, key, rule.done, moved=rule.arrived, exact=whole or ended), ended
                 if ended or (whole and rules is self._moving):
                     del rules[key]
                     if not ended:
                         self._complete[key] = rule
-                    status = Status.COMPLETE if whole else Status.MOVING
-                    yield Observation(key, status, key, rule.done, moved=rule.arrived, exact=True), ended

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -106,7 +106,10 @@ def _signals(
     stuck = stuck_bytes(ledger)
     completion = ledger.completion_times(now - BACK * cycle.length, 0.9)
     rows: dict[FlowKey, list[Row]] = defaultdict(list)
-    for row in ledger.rows(since=cycle.start - control.CYCLES * cycle.length):
+    since = cycle.start - control.CYCLES * cycle.length
+    longest = max(flow.lifetime_max for flow in flows.values())
+    expired = ledger.expired(since, since - longest)
+    for row in ledger.rows(since=since):
         if row.cycle < cycle:
             rows[row.key].append(row)
     signals = {}
@@ -123,11 +126,12 @@ def _signals(
             length=cycle.length,
             lifetime=flow.lifetime_max,
             in_flight=coming,
-            past=_past(rows[key], coming, flow, added),
+            past=_past(rows[key], coming, flow, added, expired.get(key, ())),
             completion=completion.get(key),
             age=timedelta(0) if seen is None else max(now - seen, timedelta(0)),
             oldest=None if first is None else max(now - first, timedelta(0)),
             limited=bool(rows[key]) and _is_limited(rows[key][-1]),
+            catches_up=bool(rows[key]) and rows[key][-1].want >= control.MOST * _asked(rows[key][-1], flow, added),
         )
     return signals
 
@@ -350,14 +354,22 @@ def _asked(row: Row, flow: Flow, added: Mapping[str, int]) -> int:
     return _with_overhead(row.due, flow) + added.get(row.cycle.name, 0)
 
 
-def _past(rows: Iterable[Row], coming: int, flow: Flow, added: Mapping[str, int]) -> tuple[Past, ...]:
+def _past(
+    rows: Iterable[Row],
+    coming: int,
+    flow: Flow,
+    added: Mapping[str, int],
+    expired: Sequence[tuple[datetime, int]],
+) -> tuple[Past, ...]:
     """Return the last cycles without a gap of due; what was in flight follows backwards from what is now."""
     past: list[Past] = []
     for row in reversed(list(rows)):
-        coming = max(coming + row.moved - row.injected, 0)
+        # What was seen when a cycle was closed had ended in it.
+        gone = sum(size for at, size in expired if row.cycle.start < at <= row.cycle.end)
+        coming = max(coming + row.moved + gone - row.injected, 0)
         if row.due == 0:
             break
-        past.append(Past(_asked(row, flow, added), max(row.moved, 0), coming))
+        past.append(Past(_asked(row, flow, added), max(row.moved, 0), coming, gone))
     return tuple(reversed(past))
 
 

@@ -64,7 +64,12 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     start, length = situation.cycle.start, situation.cycle.length
     deletions = context.ledger.deletions(start - MEASURED, start - LATELY * length)
     queues, requests = _queues(context, situation.cycle, controlled, deadline)
-    readings = _readings(context, situation, controlled, facts, deletions, queues, requests)
+    ours, destinations = context.ledger.resident(), dict(situation.destinations)
+    places = {demand.flow.link.destination for demand in controlled}
+    spaces = _spaces(context, situation.cycle, {name: destinations[name] for name in places}, facts)
+    for name, least in spaces.items():
+        destinations[name] = replace(destinations[name], space=least, free=least - ours.get(name, 0))
+    readings = _readings(context, situation, destinations, controlled, facts, deletions, queues, requests)
     _say_unmeasured(context, readings)
     floors = {
         demand.flow.key: (queue.active + STEP) * queue.file
@@ -75,6 +80,7 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
         engaged = controlling.engage(context.ledger, situation.cycle, readings, floors, context.clock.now())
     acting: dict[FlowKey, Demand] = {}
     late: dict[str, Held] = {}
+    held_back: dict[str, Destination] = {}
     for demand in controlled:
         if demand.flow.control.mode is Mode.ACT:
             key, place = demand.flow.key, demand.flow.link.destination
@@ -92,41 +98,37 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
                 failing=Hold.FAILING in now,
                 failed=demand.failed if failed is None else failed,
             )
-    places = {demand.flow.link.destination for demand in acting.values()}
-    spaces = _spaces(context, situation.cycle, {name: situation.destinations[name] for name in places})
-    ours = context.ledger.resident()
-    destinations = dict(situation.destinations)
-    for name in places:
+    for name in {demand.flow.link.destination for demand in acting.values()}:
         lag, gone = deletions.get(name, (timedelta(0), 0))
-        destination = situation.destinations[name]
-        guarded = _careful(destination, spaces.get(name), ours.get(name, 0), lag - length)
+        guarded = _careful(destinations[name], lag - length)
         if name in late:
             deleted = gone // LATELY
             numbers = {**late[name].numbers, "deleted": deleted}
             guarded = replace(guarded, deleted=deleted, late=numbers)
-        destinations[name] = replace(destination, guarded=guarded)
+        held_back[name] = replace(situation.destinations[name], guarded=guarded)
     demands = tuple(acting.get(demand.flow.key, demand) for demand in situation.demands)
-    return replace(situation, demands=demands, destinations=destinations)
+    return replace(situation, demands=demands, destinations={**situation.destinations, **held_back})
 
 
-def _careful(destination: Destination, least: int | None, ours: int, lag: timedelta) -> Destination:
+def _careful(destination: Destination, lag: timedelta) -> Destination:
     """Return a destination that is never filled to its last percent, with the deletion lag that was measured.
 
-    `least` is the least space that was seen of late. What was measured of the lag has the time until it was looked
-    at in it, up to a cycle.
+    What was measured of the lag has the time until it was looked at in it, up to a cycle.
     """
     space, free = destination.space, destination.free
-    if space is not None and free is not None and least is not None:
-        free = min(free, least - ours) - round((1 - guards.USED) * least)
-        space = round(STEADY * least)
+    if space is not None and free is not None:
+        free -= round((1 - guards.USED) * space)
+        space = round(STEADY * space)
     return replace(destination, space=space, free=free, deletion_lag=max(destination.deletion_lag, lag))
 
 
-def _spaces(context: EngineContext, cycle: Cycle, destinations: Mapping[str, Destination]) -> dict[str, int]:
-    """Return the least space that was seen of destinations in the last cycles, and keep what is seen now.
+def _spaces(
+    context: EngineContext, cycle: Cycle, destinations: Mapping[str, Destination], facts: Facts
+) -> dict[str, int]:
+    """Return the least space of destinations that was told in the last cycles, and keep what is told now.
 
-    Rucio's word of free space may be an hour old. Then what has arrived since is counted as ours and as free, so
-    the space looks larger than it is, until it is told anew.
+    Rucio's word of free space may be an hour old. What has arrived or was deleted since is then wrong in it, and
+    the space, which is what is free and ours, with it. So a space is taken only when free space is told anew.
     """
     kept = {signal.subject: signal.value for signal in context.ledger.signals() if signal.name == SPACES}
     oldest = Cycle(cycle.start - (REMEMBERED - 1) * cycle.length, cycle.length).name
@@ -134,18 +136,24 @@ def _spaces(context: EngineContext, cycle: Cycle, destinations: Mapping[str, Des
     with context.ledger.together():
         for name, destination in destinations.items():
             if destination.space is not None:
-                before: dict[str, int] = json.loads(str(kept[name])) if kept.get(name) is not None else {}
-                seen = {when: space for when, space in before.items() if when >= oldest}
-                # A cycle may be planned in several tries.
-                seen[cycle.name] = min(destination.space, seen.get(cycle.name, destination.space))
+                told = sorted(
+                    fact.free for (_, end), fact in facts.items() if end == name and fact.free is not None
+                )
+                before = json.loads(str(kept[name])) if kept.get(name) is not None else {}
+                seen: dict[str, int] = before.get("seen", {})
+                if told != before.get("told") or not told or not seen or cycle.name in seen:
+                    seen = {when: space for when, space in seen.items() if when >= oldest}
+                    # A cycle may be planned in several tries.
+                    seen[cycle.name] = min(destination.space, seen.get(cycle.name, destination.space))
                 least[name] = min(seen.values())
-                context.ledger.signal(SPACES, name, json.dumps(seen), now)
+                context.ledger.signal(SPACES, name, json.dumps({"told": told, "seen": seen}), now)
     return least
 
 
 def _readings(
     context: EngineContext,
     situation: Situation,
+    destinations: Mapping[str, Destination],
     demands: Sequence[Demand],
     facts: Facts,
     deletions: Mapping[str, tuple[timedelta, int]],
@@ -158,7 +166,7 @@ def _readings(
     readings = {}
     for demand in demands:
         link, key = demand.flow.link, demand.flow.key
-        destination = situation.destinations.get(link.destination, Destination())
+        destination = destinations.get(link.destination, Destination())
         source = facts.get((link.through, link.source))
         place = facts.get((link.through, link.destination))
         there, gone = resident.get(link.destination, 0), deletions.get(link.destination)

@@ -131,6 +131,23 @@ class InjectionReader(AccountReader, UniquenessReader):
         )
         return {flow_key(row): (moment(row["since"]), moment(row["seen"])) for row in rows}
 
+    def expired(self, since: datetime, begun: datetime) -> Mapping[FlowKey, Sequence[tuple[datetime, int]]]:
+        """Return, by flow, when something ended that had not arrived, and how many bytes of it had not.
+
+        Of what ended since a moment, in cycles since another one. What failed is owed again, and not in it.
+        """
+        found: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
+        for row in self._db.rows(
+            "SELECT scenario, source, destination, through, ended_at, size FROM ("
+            "SELECT account, ended_at, bytes - present - failed - moved AS size FROM injection "
+            "WHERE cycle >= ? AND ended_at >= ? AND completed_at IS NULL"
+            ") JOIN account ON account.id = account WHERE size > 0",
+            stored(begun),
+            stored(since),
+        ):
+            found[flow_key(row)].append((moment(row["ended_at"]), row["size"]))
+        return found
+
     def failed_parts(self, since: datetime) -> Mapping[FlowKey, float]:
         """Return the part of the bytes whose transfers came to their end since a moment that did not arrive.
 

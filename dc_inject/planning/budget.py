@@ -5,7 +5,8 @@
     cap     = max(2 x largest due of the last three cycles x (1 + overhead), smallest free dataset)
     budget  = clamp(debt - limited, 0, cap) - what others get of what is scarce now
 
-What is beyond the cap is forgiven as well; where the controller acts (`control.py`), the cap is 1.5 cycles' worth.
+What is beyond the cap is forgiven as well. Where the controller acts (`control.py`), a cycle makes up 1.5 cycles'
+worth at most, and what is forgiven is what is beyond the cap still.
 Lasting limits take from what is due and not from the debt, so that a link with coarse datasets, whose debt grows
 over many cycles, keeps to its part of a limit in the long run, and still gets a dataset out when half of it is
 covered.
@@ -41,13 +42,14 @@ def set_budgets(lines: Sequence[LinkPlan], constraints: Sequence[Constraint]) ->
 def cap(line: LinkPlan) -> None:
     """Set what a line is forgiven and its budget, by the smallest dataset that is free at this moment."""
     demand, rest = line.demand, line.want - line.limited
-    most = CAP if demand.decision is None else control.MOST
-    line.cap = max(round(most * with_overhead(demand.recent_due, demand.flow)), line.smallest)
+    worth, most = with_overhead(demand.recent_due, demand.flow), CAP if demand.decision is None else control.MOST
     # It may have been saved up for half of the dataset that was the smallest then, and a smaller one has come
     # free since: that is no reason to forgive it.
-    line.cap = max(line.cap, min(rest, demand.saved + line.due if demand.saved else 0))
+    least = max(line.smallest, min(rest, demand.saved + line.due if demand.saved else 0))
+    line.cap = max(round(most * worth), least)
     # With no pool to look at nobody knows what a debt waits for: then nothing is forgiven.
-    line.forgiven = line.limited + (max(0, rest - line.cap) if line.pool is not None else 0)
+    beyond = max(0, rest - max(CAP * worth, least))
+    line.forgiven = line.limited + (beyond if line.pool is not None else 0)
     line.budget = 0 if demand.held else max(0, min(rest, line.cap) - line.shared)
     line.unspent = line.budget - demand.intended
 

@@ -25,22 +25,29 @@ cycles in which the link moved what it had to move. A link whose latency grows w
 what W / latency gives, which is less than its target and never a collapse.
 
 **D is measured only where bytes are late**: where there was work all the time, and something is on its way for
-longer than C + T + A (or three quarters of its lifetime). Else the link was short of work, or its latency is all
-there is to see. While bytes are late it is the mean of the last four cycles: the best of them would be the noise
-of a link that carries little. It is at least a tenth of R, so that a link that stood still is tried. Where nothing
-is late any more, D grows a little in each cycle, and at once to the best that arrives, as acknowledgements clock a
-sender: a slow link that has drained is not filled to the brim again, and one that has recovered has its whole
-window after two or three cycles.
+longer than C + T + A (or three quarters of its lifetime), and there is more in flight than arrives in that time
+at the rate of the last two cycles. Else the link was short of work, one file is tried again, or its latency is
+all there is to see. Bytes that expired unsent in the last two cycles were late, although nothing that is late
+is left. Then D is the mean of the last four cycles: the best of them would be the noise of a link that carries
+little. It is at least a fiftieth of R, so that a link that stood still is tried. Where nothing is late any
+more, D grows a little in each cycle, and at once to the lower of the last two arrivals, as acknowledgements
+clock a sender. One good cycle of a slow link says nothing of the next one.
+
+While bytes are late, no more goes out than has arrived in the last cycle: what is in flight does not grow.
+
+**A link of which nothing is known** may have two cycles' worth in flight: one that is given, and one on its
+way.
 
 **The bias** makes up for what is lost on the way without being given back to the debt. It is slow on purpose: a
 signal that is four cycles old makes gains near 0.5 swing. It stands still where it cannot help: at a limit and
 at the window, where an integral would wind up.
 
-What the window holds back stays in the debt up to 1.5 cycles' worth and is forgiven beyond it, and F counts
-what is queued: so there is no burst after an outage.
+What the window holds back stays in the debt up to two cycles' worth and is forgiven beyond it, u is 1.5 cycles'
+worth at most, and F counts what is queued: so there is no burst after an outage. While a link makes up for
+that, it gets more than its due: then neither C goes up, which would follow its own queue, nor the bias down.
 
 Where a signal is missing the law does without it, and the decision says so: without C the window is bounded by
-the lifetime alone; without A the observation counts as one cycle old. C is not believed in the first four
+D and the lifetime alone; without A the observation counts as one cycle old. C is not believed in the first four
 cycles, in which only what was quick has completed.
 """
 
@@ -58,12 +65,13 @@ DECAY = 0.98  # of the bias, a cycle in which it cannot help
 LOWEST, HIGHEST = -0.3, 0.15  # the bias
 ROOM = 0.8  # of the window, up to which it does not limit
 KEEPS_UP = 0.98  # of what it had to move: what a link moves that keeps up
-LEAST = 0.1  # of the target: what D counts as at least
+LEAST = 0.02  # of the target: what D counts as at least
 FASTER = 1.05  # what D grows by where nothing is late, a cycle
 SPARE = 7 / 8  # of its lifetime, in which what is in flight has to arrive
 LATE = 3 / 4  # of its lifetime: what is on its way for longer is late, whatever is usual
 BUSY = 0.25  # of what it is due: what a link has in flight that is not short of work
-BEST_OF = 2  # cycles of which the best arrival counts
+SURE = 2  # cycles of which the lower arrival counts: one good cycle is chance
+FIRST = 2  # cycles' worth that a link of which nothing is known may have in flight, and cycles that it may take
 CYCLES = 4  # that are looked back at
 
 
@@ -72,11 +80,13 @@ class Past:
     """A cycle that is over: what the link was due and what arrived in it, in bytes; `in_flight` when it began.
 
     `due` is all that it was to move: the menu's overhead and what held links left to it included, the bias not.
+    `expired` is what came to its end in it without having arrived, and without being owed again.
     """
 
     due: int
     moved: int
     in_flight: int
+    expired: int = 0
 
     @property
     def busy(self) -> bool:
@@ -96,7 +106,8 @@ class Signals:
     `target` is bytes per second; `in_flight` and `floor` are bytes. `past` are the last cycles in which the link
     was due anything, without a gap, the last one at the end. `oldest` is for how long the oldest of what is in
     flight is on its way. `floor` is what the link needs to have under way in any case: a dataset, or what FTS has
-    transfers for. `limited` tells whether something else than this controller held the link in the cycle before.
+    transfers for. `limited` tells whether something else than this controller held the link in the cycle before,
+    `catches_up` whether it owed as much from before as a cycle may give on top of its due.
     """
 
     target: float
@@ -109,6 +120,7 @@ class Signals:
     oldest: timedelta | None = None
     floor: int = 0
     limited: bool = False
+    catches_up: bool = False
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -165,10 +177,13 @@ class Decision:
 def decide(memory: Memory, seen: Signals) -> Decision:
     """Return what a link may be given in the cycle that begins, and what to keep for the next one."""
     completion = _completion(memory.completion, seen)
-    arriving = _delivered(memory.delivered, completion, seen)
+    late = _late(completion, seen)
+    arriving = _delivered(memory.delivered, seen, late=late)
     limit = window(completion, arriving, seen)
     worth = seen.target * seen.length.total_seconds()
     allowed = min(MOST * worth, limit - seen.in_flight)
+    if late:
+        allowed = min(allowed, seen.past[-1].moved)
     if seen.in_flight == 0:  # a dataset of more than a cycle's worth goes out every few cycles
         allowed = max(allowed, seen.floor)
     kept = Memory(_bias(memory.bias, limit, seen), completion, arriving if arriving < seen.target else None)
@@ -231,31 +246,39 @@ def shared_out(amount: int, rooms: Mapping[FlowKey, int], priorities: Mapping[Fl
 
 def window(completion: timedelta | None, arriving: float, seen: Signals) -> float:
     """Return W in bytes; `completion` is C, `arriving` is D in bytes per second."""
-    in_time = max(SPARE * seen.lifetime, MOST * seen.length) + _age(seen)
-    limit = arriving * in_time.total_seconds()
+    limit = arriving * _in_time(seen).total_seconds()
     if completion is not None:
         limit = min(limit, seen.target * (seen.length + completion + _age(seen)).total_seconds())
     return max(limit, seen.floor)
 
 
-def _delivered(known: float | None, completion: timedelta | None, seen: Signals) -> float:
+def _delivered(known: float | None, seen: Signals, *, late: bool) -> float:
     """Return D in bytes per second."""
-    recent = seen.past[-BEST_OF:]
-    best = max((past.moved for past in recent), default=0) / seen.length.total_seconds()
-    mean = sum(past.moved for past in seen.past) / max(len(seen.past), 1) / seen.length.total_seconds()
-    if recent and all(past.busy for past in recent) and _late(completion, seen):
-        arriving = mean
+    recent, seconds = seen.past[-SURE:], seen.length.total_seconds()
+    late = late or any(past.expired for past in recent)
+    if late and all(past.busy for past in recent):
+        arriving = sum(past.moved for past in seen.past) / len(seen.past) / seconds
+    elif known is None:
+        arriving = seen.target if seen.past else seen.target * (FIRST * seen.length / _in_time(seen))
     else:
-        arriving = max(best, mean, seen.target if known is None else FASTER * known)
+        arriving = max(min((past.moved for past in recent), default=0) / seconds, FASTER * known)
     return min(max(arriving, LEAST * seen.target), seen.target)
 
 
 def _late(completion: timedelta | None, seen: Signals) -> bool:
-    """Whether something is on its way for longer than what is usual."""
-    usual = seen.lifetime / 2
+    """Whether something takes longer than usual, and more is in flight than arrives in the usual time."""
+    recent = seen.past[-SURE:]
+    usual = FIRST * seen.length + _age(seen)
     if completion is not None:
         usual = min(LATE * seen.lifetime, completion + seen.length + _age(seen))
-    return seen.oldest is not None and seen.oldest > usual
+    if not recent or seen.oldest is None or seen.oldest <= usual:
+        return False
+    return seen.in_flight > sum(past.moved for past in recent) / len(recent) * (usual / seen.length)
+
+
+def _in_time(seen: Signals) -> timedelta:
+    """Return within which time what is in flight has to arrive."""
+    return max(SPARE * seen.lifetime, MOST * seen.length) + _age(seen)
 
 
 def _age(seen: Signals) -> timedelta:
@@ -267,7 +290,7 @@ def _completion(known: timedelta | None, seen: Signals) -> timedelta | None:
     if seen.completion is None or len(seen.past) < CYCLES:
         return known
     had, moved = sum(past.to_move for past in seen.past), sum(past.moved for past in seen.past)
-    keeps_up = moved >= KEEPS_UP * had
+    keeps_up = moved >= KEEPS_UP * had and not seen.catches_up
     return seen.completion if known is None or keeps_up else min(known, seen.completion)
 
 
@@ -276,6 +299,6 @@ def _bias(bias: float, limit: float, seen: Signals) -> float:
     due, moved = sum(past.due for past in seen.past), sum(past.moved for past in seen.past)
     worth = seen.target * seen.length.total_seconds() * (1 + bias)
     at_window = seen.in_flight >= ROOM * limit or limit - seen.in_flight < worth
-    if seen.limited or at_window or len(seen.past) < CYCLES or due <= 0:
+    if seen.limited or seen.catches_up or at_window or len(seen.past) < CYCLES or due <= 0:
         return bias * DECAY
     return min(max(bias + GAIN * (1 - moved / due), LOWEST), HIGHEST)

@@ -63,6 +63,13 @@ def test_what_a_fixed_rate_could_not_submit_is_not_made_up():
     assert 0.08 <= lost <= 0.18
 
 
+def test_what_was_not_asked_for_and_what_comes_late_is_not_moved_of_the_target():
+    made = told("one-link", "--days", 0.25, "--seeds", 2, "--policy", "fixed")["median"]
+    assert made["moved_of_target"] == 1.0 < made["moved_of_due"]
+    made = told("link-at-70-percent", "--days", 0.25, "--seeds", 2, "--policy", "fixed")["median"]
+    assert made["moved_of_target"] < made["moved_of_due"] - 0.05
+
+
 def test_goals_are_more_than_a_rate(tmp_path):
     menu = (SCENARIOS / "one-link" / "menu.yaml").read_text()
     (tmp_path / "menu.yaml").write_text(menu.replace("rate: 10", "volume: 10 TB, rate: 10"))
@@ -103,7 +110,7 @@ def test_several_seeds_for_people_and_as_csv():
     assert "2 seeds: 100 %" in done.stderr
     done = ledgers.run(*words("one-link", "--days", 0.05, "--seeds", 2, "--format", "csv"))
     head, *rows = done.stdout.splitlines()
-    assert head.startswith("seed,moved_of_due,hours_within,")
+    assert head.startswith("seed,moved_of_due,moved_of_target,hours_within,")
     assert [row.split(",")[0] for row in rows] == ["1", "2"]
 
 

@@ -121,13 +121,14 @@ def test_signals_that_are_four_cycles_old_make_high_gains_swing_and_this_one_not
 def test_links_shorter_than_the_signals_age_are_not_limited():
     """What completes in a minute and is looked at every 45 minutes looks as if it were in flight."""
     toy = steady(3.0, latency=0.05, seen_every=3.0).run(DAY)
-    assert min(toy.injected) >= 0.95
+    assert min(toy.injected[3:]) >= 0.95, "in the first cycles nothing has been seen"
     assert sum(toy.moved) >= 0.99 * DAY
 
 
 def test_hourly_signals():
     enough = steady(1.2, seen_every=4.0).run(DAY)
-    assert min(enough.injected) >= 0.95
+    assert sum(enough.moved) >= 0.99 * DAY
+    assert min(enough.injected[10:]) >= 0.95
     little = steady(0.7, seen_every=4.0).run(DAY)
     assert little.expired_part == 0
     assert max(little.in_flight) <= 5, "an hour's worth may have arrived unseen"
@@ -165,6 +166,47 @@ def test_a_ramp_is_followed():
     assert sum(toy.injected) == pytest.approx(sum(min(1.0, (t + 1) / 20) for t in range(DAY)), rel=0.02)
 
 
+@pytest.mark.parametrize("capacity", [0.1, 0.2, 0.3])
+def test_a_new_link_is_not_given_what_its_lifetime_would_allow(capacity):
+    toy = steady(capacity).run(12)
+    assert max(toy.in_flight) <= 2.5
+    assert toy.expired <= max(2.5 - 8 * capacity, 0), "what does not arrive of it in a lifetime"
+
+
+def test_a_link_that_collapses_expires_what_was_under_way_and_is_not_filled_again():
+    """FTS takes a link's transfers away: a twentieth of the target is left, and a good cycle now and then."""
+    toy = Toy(lambda t: 1.2 if t < 20 or 0 <= t % 12 < 0.5 else 0.05).run(DAY)
+    assert toy.expired_part < 0.06
+
+
+def test_what_expired_was_late_though_nothing_is_late_any_more():
+    """All that was on its way for long has expired: what is under way now is young."""
+    recent = (Past(WORTH, WORTH // 20, WORTH),) * 3
+    young = replace(SEEN, past=(*recent, Past(WORTH, WORTH // 20, WORTH, expired=WORTH)), oldest=T / 2)
+    assert decide(Memory(completion=T), young).delivered == pytest.approx(0.05 * GB)
+    fresh = replace(young, past=(*recent, recent[0]))
+    assert decide(Memory(completion=T), fresh).delivered == GB
+
+
+def test_one_good_cycle_does_not_make_a_slow_link_a_fast_one():
+    slow, good = Past(WORTH, WORTH // 20, WORTH), Past(WORTH, WORTH, WORTH)
+    seen = replace(SEEN, past=(slow, slow, slow, good))
+    known = Memory(completion=T, delivered=0.05 * GB)
+    assert decide(known, seen).delivered == pytest.approx(1.05 * 0.05 * GB)
+    assert decide(known, replace(seen, past=(slow, slow, good, good))).delivered == GB
+
+
+def test_the_window_does_not_follow_the_queue_of_a_link_that_makes_up_for_an_outage():
+    """It moves all that is due and a little more: what it is given on top makes a queue, and no latency."""
+    toy = Toy(lambda t: 0.0 if 20 <= t < 28 else 1.05).run(60)
+    assert max(toy.in_flight[30:]) < 1.5
+
+
+def test_the_bias_stands_still_while_a_debt_is_worked_off():
+    toy = Toy(lambda t: 0.0 if 20 <= t < 28 else 2.0).run(60)
+    assert abs(toy.decisions[-1].memory.bias) < 0.01
+
+
 def test_a_link_that_becomes_slower_and_faster_again():
     toy = Toy(lambda t: 0.4 if 30 <= t < 60 else 1.2).run(DAY)
     assert toy.expired_part < 0.02
@@ -195,10 +237,11 @@ def test_the_floor_is_given_to_an_empty_link():
 
 
 def test_missing_signals_are_named_and_done_without():
-    blind = replace(SEEN, completion=None, age=None, past=(), oldest=None)
-    decision = decide(Memory(), blind)
-    assert decision.signals.missing == ("completion", "age", "delivered")
-    assert decision.window == 8 * WORTH, "the lifetime alone"
+    blind = replace(SEEN, completion=None, age=None, oldest=None)
+    assert decide(Memory(), blind).window == 8 * WORTH, "the lifetime alone"
+    new = decide(Memory(), replace(blind, past=()))
+    assert new.signals.missing == ("completion", "age", "delivered")
+    assert new.window == pytest.approx(2 * WORTH), "of a link of which nothing is known"
     assert SEEN.missing == ()
 
 

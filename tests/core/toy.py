@@ -54,8 +54,10 @@ class Toy:
     _memory: Memory = field(default_factory=Memory)
     _debt: float = 0.0
     _moved_before: int = 0
+    _expired_before: int = 0
     _under_way: list[Piece] = field(default_factory=list)  # as the ledger has it
     _limited: bool = False
+    _catches_up: bool = False
     _looked: float = 0.0
     _count: int = 0
 
@@ -68,16 +70,19 @@ class Toy:
             give = due
             if self.policy == "act":
                 decision = self._decide(due)
-                self._debt = min(self._debt + due * (1 + max(decision.memory.bias, 0)), MOST * due)
+                let_through = min(due * (1 + max(decision.memory.bias, 0)), self.pool(self.time) * TARGET)
+                self._debt = min(self._debt + let_through, 2 * due)
+                self._catches_up = self._debt >= MOST * due
                 give = min(self._debt, decision.allowed)
             give = min(give, self.pool(self.time) * TARGET)
-            self._limited = give < min(due, self._debt) and give == self.pool(self.time) * TARGET
+            self._limited = give < due and give == self.pool(self.time) * TARGET
             count = round(give / SIZE)
             self._debt -= count * SIZE
             self.injected.append(count / PIECES)
-            before = self._moved_before
+            before, expired = self._moved_before, self._expired_before
             self._pass([self.time + n / max(count, 1) for n in range(count)])
-            self._past.append(Past(int(due), self._moved_before - before, flying))
+            moved, lost = self._moved_before - before, self._expired_before - expired
+            self._past.append(Past(int(due), moved, flying, lost))
             self.time += 1
         return self
 
@@ -100,6 +105,7 @@ class Toy:
                 oldest=None if oldest is None else (now - oldest) * CYCLE,
                 floor=SIZE,
                 limited=self._limited,
+                catches_up=self._catches_up,
             ),
         )
         self._memory = decision.memory
@@ -148,6 +154,8 @@ class Toy:
                     piece.seen_at = now
                     self._done.append(piece)
                     self._moved_before += SIZE
+                elif id(piece) not in live:
+                    self._expired_before += SIZE
             self._under_way = [piece for piece in self._under_way if id(piece) in live]
 
     @property
