@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from dc_inject.model import FlowKey, Link
 from dc_inject.planning import control
 from dc_inject.planning.control import HIGHEST, LOWEST, MOST, Memory, Part, Past, Signals, decide, redistributed
+from dc_inject.planning.plan import Account, plan
+from tests.core.builders import demand, flow, items, situation
 from tests.core.toy import Toy
 
 DAY = 96  # cycles
@@ -234,6 +236,13 @@ def test_the_floor_is_given_to_an_empty_link():
     coarse = replace(SEEN, floor=20 * WORTH)
     assert decide(Memory(), coarse).allowed == 20 * WORTH
     assert decide(Memory(), replace(coarse, in_flight=20 * WORTH)).allowed == 0
+
+
+def test_a_cycle_makes_up_half_of_its_due_and_what_is_beyond_two_cycles_worth_is_forgiven():
+    books = {"account": Account(10 * WORTH, 15 * WORTH // 2), "decision": decide(Memory(), replace(SEEN, past=()))}
+    made = plan(situation([demand(flow(), WORTH, **books)], items(*[10 * GB] * 500)))
+    (row,) = made.decisions
+    assert (row.want, row.cap, row.budget, row.forgiven) == tuple(int(n * WORTH) for n in (2.5, 1.5, 1.5, 0.5))
 
 
 def test_missing_signals_are_named_and_done_without():

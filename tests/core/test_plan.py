@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from dc_inject.model import FlowKey, Held, Hold, Limits, Link, RseSpec, Site, naming
 from dc_inject.model.plan import FlowDecision
-from dc_inject.planning.control import Memory, Signals, decide
 from dc_inject.planning.plan import Account, Demand, Destination, Situation, plan, refill
 from tests.core.builders import CYCLE, GB, LENGTH, START, TB, demand, flow, gbps, items, situation
 
@@ -60,14 +59,6 @@ def test_overhead_is_part_of_the_debt() -> None:
     assert one([10] * 500, more=account(10, 9), overhead=0.1).budget == pytest.approx(2 * DUE)
     told = {"account": Account(10 * DUE, 9 * DUE, extra=DUE // 10)}
     assert one([10] * 500, more=told, overhead=0.1).budget == pytest.approx(1.1 * DUE)
-
-
-def test_where_control_acts_a_cycle_makes_up_less_and_no_more_is_forgiven() -> None:
-    """What is owed beyond one and a half cycles' worth waits for the next cycle."""
-    seen = Signals(target=DUE / LENGTH.total_seconds(), length=LENGTH, lifetime=8 * LENGTH, in_flight=0)
-    decision = one([10] * 500, more={**account(10, 7.5), "decision": decide(Memory(), seen)})
-    assert (decision.want, decision.cap, decision.budget) == (2.5 * DUE, 1.5 * DUE, 1.5 * DUE)
-    assert decision.forgiven == DUE // 2
 
 
 def test_what_others_have_of_the_debt_is_in_the_row_as_wanted_and_as_forgiven() -> None:
