@@ -134,12 +134,13 @@ class InjectionReader(AccountReader, UniquenessReader):
     def expired(self, since: datetime, begun: datetime) -> Mapping[FlowKey, Sequence[tuple[datetime, int]]]:
         """Return, by flow, when something ended that had not arrived, and how many bytes of it had not.
 
-        Of what ended since a moment, in cycles since another one. What failed is owed again, and not in it.
+        Of what ended since a moment, in cycles since another one. What failed or was given up did not wait.
         """
         found: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
         for row in self._db.rows(
             "SELECT scenario, source, destination, through, ended_at, size FROM ("
-            "SELECT account, ended_at, bytes - present - failed - moved AS size FROM injection "
+            "SELECT account, ended_at, "
+            "bytes - present - failed - moved - bytes * files_stuck / max(files, 1) AS size FROM injection "
             "WHERE cycle >= ? AND ended_at >= ? AND completed_at IS NULL"
             ") JOIN account ON account.id = account WHERE size > 0",
             stored(begun),

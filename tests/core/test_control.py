@@ -204,9 +204,25 @@ def test_the_window_does_not_follow_the_queue_of_a_link_that_makes_up_for_an_out
     assert max(toy.in_flight[30:]) < 1.5
 
 
-def test_the_bias_stands_still_while_a_debt_is_worked_off():
-    toy = Toy(lambda t: 0.0 if 20 <= t < 28 else 2.0).run(60)
-    assert abs(toy.decisions[-1].memory.bias) < 0.01
+def test_what_a_link_is_given_on_top_is_neither_latency_nor_success_of_the_bias():
+    catching_up = replace(
+        SEEN, past=(Past(WORTH, 3 * WORTH // 2, WORTH),) * 4, completion=3 * T, in_flight=WORTH // 2
+    )
+    known = Memory(completion=T)
+    usual = decide(known, catching_up).memory
+    assert usual.completion == 3 * T
+    assert usual.bias < 0
+    owing = decide(known, replace(catching_up, catches_up=True)).memory
+    assert (owing.completion, owing.bias) == (T, 0)
+
+
+def test_nothing_is_added_to_what_is_late():
+    """It takes longer than usual, and more is in flight than arrives in that time: as much goes out as arrived."""
+    slow = replace(SEEN, past=(Past(WORTH, WORTH // 4, WORTH),) * 4, in_flight=WORTH, oldest=3 * T)
+    known = Memory(completion=T)
+    assert decide(known, slow).allowed == WORTH // 4
+    assert decide(known, replace(slow, oldest=2 * T)).allowed > WORTH // 2, "as long as usual"
+    assert decide(known, replace(slow, in_flight=WORTH // 2)).allowed > WORTH // 2, "one that is tried again"
 
 
 def test_a_link_that_becomes_slower_and_faster_again():

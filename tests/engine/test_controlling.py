@@ -105,9 +105,14 @@ def test_what_expires_is_known_to_the_law_and_the_link_is_not_filled_again(tmp_p
     """A twentieth of the target: what was given before anything was known expires, and nothing much after that."""
     one = slow(tmp_path, 0.05, control=ACT)
     one.run(cycles=30)
-    expired = one.ledger.expired(START, START)
-    assert sum(size for some in expired.values() for _, size in some) == unsent(one)
     assert 0 < unsent(one) <= 2 * DUE
+    (key,) = one.ledger.accounts()
+    expired = one.ledger.expired(START, START)[key]
+    assert sum(size for _, size in expired) == unsent(one)
+    coming = one.ledger.accounts()[key].coming
+    past = controlling._past(one.ledger.rows(), coming, flow("A", "B", 1.0), {}, expired)
+    assert sum(cycle.expired for cycle in past) == unsent(one)
+    assert past[0].in_flight == 0, "nothing was in flight when it began, so nothing is missing from the account"
 
 
 def test_a_start_in_the_middle_of_a_cycle_decides_the_same_again(tmp_path):
