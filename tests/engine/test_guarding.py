@@ -318,7 +318,7 @@ def test_a_word_of_free_space_that_is_old_does_not_make_a_space_look_small(tmp_p
     one.run(cycles=6)
     assert one.ledger.resident().get("B", 0) < 0.1 * TB
     (kept,) = [json.loads(signal.value) for signal in one.ledger.signals() if signal.name == "spaces"]
-    assert set(kept["seen"].values()) == {TB}
+    assert min(kept["seen"].values()) >= 0.95 * TB
 
 
 def test_bytes_are_late_after_a_lifetime_where_that_is_shorter_than_an_hour(tmp_path):
