@@ -124,8 +124,8 @@ def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -
         at.append(sample.at)
         arrived.append(sample.arrived)
     dues: dict[int, int] = defaultdict(int)
-    for row in ledger.rows():
-        dues[(row.cycle.start - start) // timedelta(hours=1)] += row.due
+    for begin, due in ledger.dues():
+        dues[(begin - start) // timedelta(hours=1)] += due
     hours = [hour for hour, due in dues.items() if due and hour < (end - start) // timedelta(hours=1)]
 
     def until(hour: int) -> float:
@@ -136,24 +136,23 @@ def hours_within(ledger: Ledger, world: World, start: datetime, end: datetime) -
 
 
 def peak_to_mean(ledger: Ledger, start: datetime, end: datetime) -> float:
-    """Return peak to mean of releases on the most uneven link, in bins worth ten of its largest datasets."""
-    released: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
-    for entry in ledger.entries():
-        if entry.accepted_at is not None and entry.injection.release < end:
-            item = entry.injection.item
-            released[entry.injection.flow].append((entry.injection.release, item.bytes))
-    worst = 0.0
-    for sizes in released.values():
-        rate = sum(size for _, size in sizes) / (end - start).total_seconds()
-        length = timedelta(seconds=DATASETS * max(size for _, size in sizes) / rate)
-        bins = [0] * int((end - start) / length)
-        for moment, size in sizes:
-            number = int((moment - start) / length)
-            if number < len(bins):
-                bins[number] += size
-        if any(bins):
-            worst = max(worst, max(bins) * len(bins) / sum(bins))
-    return worst
+    """Return peak to mean of releases on the most uneven link, in bins worth ten of its largest datasets.
+
+    Releases are read twice, since there may be a million: for the length of bins, and to fill them.
+    """
+    sums: dict[FlowKey, int] = defaultdict(int)
+    largest: dict[FlowKey, int] = defaultdict(int)
+    for key, _, size in ledger.releases(end):
+        sums[key] += size
+        largest[key] = max(largest[key], size)
+    whole = (end - start).total_seconds()
+    lengths = {key: timedelta(seconds=DATASETS * largest[key] / (sums[key] / whole)) for key in sums}
+    bins = {key: [0] * int((end - start) / length) for key, length in lengths.items()}
+    for key, moment, size in ledger.releases(end):
+        number = int((moment - start) / lengths[key])
+        if number < len(bins[key]):
+            bins[key][number] += size
+    return max((max(filled) * len(filled) / sum(filled) for filled in bins.values() if any(filled)), default=0.0)
 
 
 # --------------------------------------------------------------------------- in processes

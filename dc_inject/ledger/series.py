@@ -175,6 +175,20 @@ class SeriesReader(CycleReader):
                 stuck,
             )
 
+    def dues(self) -> list[tuple[datetime, int]]:
+        """Return when each cycle began, and the bytes that all flows were due in it."""
+        rows = self._db.rows("SELECT cycle, sum(due) FROM cycle_row GROUP BY cycle")
+        return [(moment(start), due) for start, due in rows]
+
+    def releases(self, before: datetime) -> Iterator[tuple[FlowKey, datetime, int]]:
+        """Yield flow key, moment and bytes of each injection that was released before a moment and accepted."""
+        keys = {row["id"]: flow_key(row) for row in self._db.rows("SELECT * FROM account")}
+        for account, release, size in self._db.stream(
+            "SELECT account, release, bytes FROM injection WHERE accepted_at IS NOT NULL AND release < ?",
+            stored(before),
+        ):
+            yield keys[account], moment(release), size
+
     def holds_over_time(self, period: Period, step: timedelta) -> list[HoldSpan]:
         """Return which holds led in the rows of each step of a period, in the order of time."""
         rows = self._db.rows(

@@ -116,3 +116,15 @@ def test_pauses_are_told_with_their_ends(ledger):
     assert [(one.subject, until) for one, until in told] == [("a", START + HOUR), ("b", None)]
     assert [one.subject for one, _ in ledger.pauses_between(START + HOUR, START + 3 * HOUR)] == ["b"]
     assert [one.subject for one, _ in ledger.pauses_between(START, START + HOUR)] == ["a"]
+
+
+def test_dues_and_releases_of_all_flows(ledger):
+    made = [injection("cms:1", AB), injection("cms:2", AC), injection("cms:3", AB)]
+    started(ledger, *made)
+    accepted(ledger, *made[:2])
+    ledger.open_cycle(CYCLE.next, {AB: (7, None), AC: (8, None)}, CYCLE.end)
+    first = sum(row.due for row in ledger.rows(cycle=CYCLE))
+    assert ledger.dues() == [(CYCLE.start, first), (CYCLE.next.start, 15)]
+    released = [(one.flow, one.release, one.item.bytes) for one in made[:2]]
+    assert sorted(ledger.releases(CYCLE.end)) == sorted(released)
+    assert list(ledger.releases(made[0].release)) == []
