@@ -29,6 +29,7 @@ class Calls:
         self._clock = clock
         self._then: dict[int, Then] = {}
         self._tags = itertools.count()
+        self._afterwards: list[Callable[[], None]] = []
         self.stopping = False  # set when the program is to end: then no gathering waits any longer
 
     def start(self, task: Callable[[], Any], then: Then, lane: str = "") -> None:
@@ -40,6 +41,10 @@ class Calls:
         self._then[tag] = then
         self._executor.submit(tag, task, lane)
 
+    def afterwards(self, do: Callable[[], None]) -> None:
+        """Let a continuation have something done once all others of this wait have run."""
+        self._afterwards.append(do)
+
     def wait(self, until: datetime) -> None:
         """Wait for ends of tasks, a wake, or `until`; run the continuations of what has ended.
 
@@ -50,6 +55,12 @@ class Calls:
             error = None if finished.error is None else _as_service_error(finished.error)
             try:
                 self._then.pop(int(str(finished.tag)))(finished.result, error)
+            except Exception as failure:  # noqa: BLE001  raised again below
+                failures.append(failure)
+        afterwards, self._afterwards = self._afterwards, []
+        for do in afterwards:
+            try:
+                do()
             except Exception as failure:  # noqa: BLE001  raised again below
                 failures.append(failure)
         if failures:

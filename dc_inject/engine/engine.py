@@ -7,8 +7,10 @@ next, and the next start goes on from there.
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from dc_inject.engine import second_hops
@@ -34,7 +36,19 @@ log = logging.getLogger(__name__)
 
 PLAN_AT_MOST = 0.1  # of a cycle: the longest wait before a plan that could not be made is tried again
 DELETED_WITHIN = timedelta(hours=24)  # how long the drain goes on deleting files that nobody else deletes
+COLLECTIONS = 100_000, 20, 20  # objects until Python's collector looks at the new ones, at older ones, at all
 GRACE = timedelta(seconds=30)  # how long a stop waits for answers that are under way
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Let Python look for cyclic garbage rarely: there is little, and each time it walks all pools and entries."""
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECTIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 class Engine:
@@ -95,12 +109,17 @@ class Engine:
     def run(self, *, until: datetime | None = None, once: bool = False) -> None:
         """Inject until the menus end (or `until`), then drain; with `once`, exactly the current cycle."""
         end = Cycle.at(self._clock.now(), self._campaign.cycle).end if once else until
-        done = False
+        with _rare_collections():
+            self._leave(done=self._go_on(end, once=once))
+        if self._lost:
+            raise ServiceError(self._lost, "they are in the ledger: run it again when their service answers")
+
+    def _go_on(self, end: datetime | None, *, once: bool) -> bool:
+        """Take one step after the other until it is done, or told to stop; returns whether it is done."""
         while not self.stopping:
             now = self._clock.now()
-            done = self._done(now, end, once=once)
-            if done:
-                break
+            if self._done(now, end, once=once):
+                return True
             try:
                 self._step(now, end)
                 self._calls.wait(self._next(now, end))
@@ -108,9 +127,7 @@ class Engine:
                 raise
             except Exception as error:  # noqa: BLE001  one bug in one cycle must not end twelve days
                 self._survive(error, now)
-        self._leave(done=done)
-        if self._lost:
-            raise ServiceError(self._lost, "they are in the ledger: run it again when their service answers")
+        return False
 
     def _survive(self, error: Exception, now: datetime) -> None:
         """Say, count and keep the trace of an error that nobody expected; then go on."""

@@ -12,6 +12,7 @@ from dc_inject.engine.context import EngineContext
 from dc_inject.model import Item, PoolKey, units
 from dc_inject.model.errors import ServiceError, Temporary
 from dc_inject.model.ports import Backend
+from dc_inject.planning.pool import in_order
 
 log = logging.getLogger(__name__)
 
@@ -52,12 +53,12 @@ class Inventories:
         return pools, {pool: self._failed.get(pool) or _still(wanted[pool], pool) for pool in unread}
 
     def _items(self, service: str, pool: PoolKey) -> list[Item]:
-        """Return the items of a pool, which are taken from the ledger once for each time that they were read."""
+        """Return the items of a pool in order, taken from the ledger once for each time that they were read."""
         ledger = self._context.ledger
         read_at = ledger.inventory_read_at(service, pool)
         known_at, items = self._known.get((service, pool), (None, []))
         if known_at is None or known_at != read_at:
-            items = ledger.inventory(service, pool)
+            items = in_order(ledger.inventory(service, pool))
             self._known[service, pool] = read_at, items
         return items
 

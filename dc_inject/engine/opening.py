@@ -15,6 +15,7 @@ from dc_inject.engine.controlling import Controlled
 from dc_inject.engine.inventories import Inventories
 from dc_inject.engine.situation import SituationReader, site_of
 from dc_inject.ledger import Pause
+from dc_inject.ledger.inventory import Reading
 from dc_inject.model import (
     Campaign,
     Cycle,
@@ -117,7 +118,8 @@ class Opening:
         plan would only waste the cycle: then it always raises.
         """
         context, now = self._context, self._context.clock.now()
-        dues = {row.key: row for row in context.ledger.rows(cycle=cycle)}
+        rows = self._situations.rows(cycle)
+        dues = {row.key: row for row in rows if row.cycle.start == cycle.start}
         current_flows = pace.flows_now(campaign.flows, cycle)
         # A menu may have lost a link since its due was written: then nothing speaks for it any more.
         flows = {key: current_flows[key] for key in dues if key in current_flows}
@@ -128,7 +130,7 @@ class Opening:
         pools, unread = self._read_pools(flows.values(), deadline, last_try=last_try)
         self._refuse_broken({flow.link.through for flow in flows.values()}, last_try=last_try)
         held = {key: self._held(flow, dues[key].held, facts, unread.get(flow.pool)) for key, flow in flows.items()}
-        demands = self._situations.demands(cycle, flows, held, self._controlled)
+        demands = self._situations.demands(cycle, rows, flows, held, self._controlled)
         situation = self._situations.read(campaign, cycle, demands, facts, pools)
         situation = guarding.guarded(context, situation, facts, deadline)
         decided = plan.plan(situation)
@@ -166,19 +168,19 @@ class Opening:
             for part, facts_of_part in results.items()
             for name, fact in facts_of_part.items()
         }
-        now = context.clock.now()
-        with context.ledger.together():
-            for failed, error in errors.items():
-                for name in parts[failed]:
-                    context.ledger.signal("availability", name, None, now, error.message)
-            for (_, name), fact in facts.items():
-                for signal, why in fact.missing.items():
-                    context.ledger.signal(signal, name, None, now, why)
-                context.ledger.signal("availability", name, "known", now)
-                for signal in ("free", "quota_left", "readable", "writable", "site"):
-                    value = getattr(fact, signal)
-                    if signal not in fact.missing and value is not None:
-                        context.ledger.signal(signal, name, int(value) if isinstance(value, bool) else value, now)
+        readings: list[Reading] = [
+            ("availability", name, None, error.message)
+            for failed, error in errors.items()
+            for name in parts[failed]
+        ]
+        for (_, name), fact in facts.items():
+            readings += [(signal, name, None, why) for signal, why in fact.missing.items()]
+            readings.append(("availability", name, "known", ""))
+            for signal in ("free", "quota_left", "readable", "writable", "site"):
+                value = getattr(fact, signal)
+                if signal not in fact.missing and value is not None:
+                    readings.append((signal, name, int(value) if isinstance(value, bool) else value, ""))
+        context.ledger.record_signals(readings, context.clock.now())
         return facts
 
     def _read_pools(

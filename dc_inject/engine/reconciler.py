@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -344,7 +344,7 @@ class Rounds:
         if entry.end_asked_at is None:
             return entry
         _, again_at = self._asked.get(entry.injection.key, (0, now))
-        return entry if again_at is None or again_at > now else replace(entry, end_asked_at=None)
+        return entry if again_at is None or again_at > now else entry.changed(end_asked_at=None)
 
     def _kept_for_second_hops(self, entries: Sequence[Entry], now: datetime) -> set[str]:
         """Return the keys of what may not be ended yet for the sake of a second hop.

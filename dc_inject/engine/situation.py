@@ -37,6 +37,7 @@ from dc_inject.planning import lifetime, pace, plan
 
 SUBMITS_CYCLES = 8  # in which it is looked for how many rules and jobs there was time
 FAILED_CYCLES = 3  # how far back failures count
+RECENT = 3  # cycles of which the largest due counts, the one that is planned included
 HOUR = timedelta(hours=1)
 REMEMBERED = timedelta(hours=12)  # for how long it counts when an item last went out
 
@@ -49,30 +50,37 @@ class SituationReader:
         self._used: dict[str, dict[str, datetime]] = {}  # source -> item -> the cycle in which it last went out
         self._used_read: datetime | None = None
 
+    def rows(self, cycle: Cycle) -> tuple[Row, ...]:
+        """Return the rows of a cycle, and of those before it that its plan looks back at."""
+        return self._context.ledger.rows(since=cycle.start - lifetime.UNKNOWN_CYCLES * cycle.length)
+
     def demands(
         self,
         cycle: Cycle,
+        rows: Iterable[Row],
         flows: Mapping[FlowKey, Flow],
         held: Mapping[FlowKey, Held | None],
         controlled: Controlled,
     ) -> tuple[plan.Demand, ...]:
-        """Return what is known of each flow: its account, and how its bytes went lately."""
+        """Return what is known of each flow: its account, and how its bytes went lately, as its rows tell."""
         ledger, now = self._context.ledger, self._context.clock.now()
-        accounts, recent = ledger.accounts(), ledger.recent_due(cycle)
-        before = {row.key: row for row in ledger.rows(cycle=Cycle(cycle.start - cycle.length, cycle.length))}
-        extras = ledger.extras()
+        accounts, extras = ledger.accounts(), ledger.extras()
+        of_flow: dict[FlowKey, dict[datetime, Row]] = defaultdict(dict)
+        for row in rows:
+            of_flow[row.key][row.cycle.start] = row
+        last = cycle.start - cycle.length
+        before = {key: some[last] for key, some in of_flow.items() if last in some}
         since = ledger.since or now
         settled = (cycle.start - since) / cycle.length >= lifetime.UNKNOWN_CYCLES
         completion = ledger.completion_times(now - lifetime.MEASURED_OVER) if settled else {}
         until_ended = lifetime.until_ended(completion, flows, cycle)
-        arriving = self._arriving(cycle, flows)
+        arriving = self._arriving(cycle, flows, of_flow)
         failed = ledger.failed_parts(cycle.start - FAILED_CYCLES * cycle.length)
-        rows = {row.key: row for row in ledger.rows(cycle=cycle)}
         return tuple(
             plan.Demand(
                 flow=flow,
-                due=rows[key].due,
-                recent_due=recent[key],
+                due=of_flow[key][cycle.start].due,
+                recent_due=recent_due(cycle, of_flow[key]),
                 account=plan.Account(
                     accounts[key].due,
                     accounts[key].injected,
@@ -88,7 +96,7 @@ class SituationReader:
                 coming=accounts[key].coming,
                 arriving=arriving.get(key),
                 decision=controlled.acting(flow),
-                moved_over=rows[key].forgiven,
+                moved_over=of_flow[key][cycle.start].forgiven,
             )
             for key, flow in flows.items()
         )
@@ -147,7 +155,9 @@ class SituationReader:
         self._used_read = cycle.start
         return self._used
 
-    def _arriving(self, cycle: Cycle, flows: Mapping[FlowKey, Flow]) -> dict[FlowKey, float]:
+    def _arriving(
+        self, cycle: Cycle, flows: Mapping[FlowKey, Flow], rows: Mapping[FlowKey, Mapping[datetime, Row]]
+    ) -> dict[FlowKey, float]:
         """Return at which rate bytes arrived on each flow in the last cycles, in bytes per second.
 
         Only of flows that had something on its way all that time: where nothing was asked for, nothing can arrive.
@@ -155,9 +165,6 @@ class SituationReader:
         not looked at in the last cycle, since bytes count as moved when they are seen.
         """
         oldest = self._context.ledger.on_their_way_since()
-        rows: dict[FlowKey, list[Row]] = defaultdict(list)
-        for row in self._context.ledger.rows(since=cycle.start - lifetime.UNKNOWN_CYCLES * cycle.length):
-            rows[row.key].append(row)
         arriving = {}
         for key, (begin, arrived) in oldest.items():
             if key not in flows or arrived < cycle.start - cycle.length:
@@ -165,7 +172,7 @@ class SituationReader:
             count = max(1, min(lifetime.UNKNOWN_CYCLES, int(flows[key].lifetime_max / 2 / cycle.length)))
             since = cycle.start - count * cycle.length
             if begin <= since:
-                moved = sum(row.moved for row in rows[key] if since <= row.cycle.start < cycle.start)
+                moved = sum(row.moved for start, row in rows[key].items() if since <= start < cycle.start)
                 arriving[key] = moved / (cycle.start - since).total_seconds()
         return arriving
 
@@ -194,6 +201,12 @@ class SituationReader:
                 deletion_lag=spec.deletion_lag,
             )
         return result
+
+
+def recent_due(cycle: Cycle, rows: Mapping[datetime, Row]) -> int:
+    """Return the largest due of a flow in the last cycles of the grid, this one included; rows are by start."""
+    oldest = cycle.start - (RECENT - 1) * cycle.length
+    return max(row.due for start, row in rows.items() if oldest <= start <= cycle.start)
 
 
 def _saved(row: Row) -> int:

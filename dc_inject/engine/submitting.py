@@ -103,6 +103,8 @@ class Submitting:
         self._waiting = IntentQueue()
         self._called: set[str] = set()  # asked for by this process, and not answered yet
         self._submits: Counter[str] = Counter()  # calls under way, by service
+        self._answers: list[tuple[Sequence[Entry], Sequence[Outcome]]] = []  # heard, and not written yet
+        self._came_back = False  # whether a service answers again by one of them
         self._cycle: Cycle | None = None
         self._situation: plan.Situation | None = None
         self._budgets: dict[FlowKey, int] = {}
@@ -141,7 +143,7 @@ class Submitting:
         sizes, cycle = [entry.injection.item.bytes for entry in in_order], in_order[0].injection.cycle
         times = release_times(sizes, cycle, self._context.clock.now())
         for entry, later in zip(in_order, times, strict=True):
-            self._waiting.put(replace(entry, not_before=later))
+            self._waiting.put(entry.changed(not_before=later))
 
     def planned(self, situation: plan.Situation, budgets: dict[FlowKey, int], short: frozenset[FlowKey]) -> None:
         """Keep what replacements are chosen from, what each flow may have, and which ones lack something."""
@@ -236,7 +238,6 @@ class Submitting:
         def then(outcomes: list[Outcome] | None, error: ServiceError | None) -> None:
             under_way = self._submits[backend.name]
             self._submits[backend.name] -= 1
-            self._called -= {injection.key for injection in injections}
             self._context.tell(Called(tuple(i.key for i in injections)))
             by_key = {outcome.key: outcome for outcome in outcomes or ()}
             silent = error or Temporary("the service did not tell what became of it", lost=True)
@@ -245,25 +246,40 @@ class Submitting:
             # That a service did not work shows when it worked for none of a batch.
             came_back = self._context.answered(backend.name, None if None in errors else errors[0])
             self._context.paced(backend.name, self._context.clock.now() - began, len(answers), under_way, errors)
-            self._answer(entries, answers)
-            if came_back:
-                self.spread_overdue()
+            if not self._answers:
+                self._context.calls.afterwards(self._write_answers)
+            self._answers.append((entries, answers))
+            self._came_back |= came_back
 
         self._context.calls.start(partial(backend.submit, injections), then, backend.name)
 
-    def _answer(self, called: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
-        """Write down what the service answered, and decide what follows on each error."""
+    def _write_answers(self) -> None:
+        """Write down what services answered to the calls that came back together, in one transaction.
+
+        Then decide what follows on each error.
+        """
         context, now = self._context, self._context.clock.now()
-        entries = {entry.injection.key: entry for entry in called}
+        answers, self._answers = self._answers, []
+        came_back, self._came_back = self._came_back, False
+        entries = {entry.injection.key: entry for called, _ in answers for entry in called}
+        self._called -= entries.keys()
+        outcomes = [outcome for _, some in answers for outcome in some]
         first = context.settings.first_retry
-        retry_at = {key: now + backoff(entry.attempt, key, first) for key, entry in entries.items()}
+        retry_at = {
+            outcome.key: now + backoff(entries[outcome.key].attempt, outcome.key, first)
+            for outcome in outcomes
+            if outcome.error is not None
+        }
         context.ledger.answer(outcomes, now, retry_at)
-        for outcome in outcomes:
-            if outcome.error is not None:
-                entry = entries[outcome.key]
-                self._refused(entry.injection, outcome.error, now)
-                self._wait_again(transitions.answered(entry, outcome, now, retry_at[outcome.key]))
-        context.tell(Answered(called[0].injection.link.through, tuple(outcomes)))
+        for called, some in answers:
+            for outcome in some:
+                if outcome.error is not None:
+                    entry = entries[outcome.key]
+                    self._refused(entry.injection, outcome.error, now)
+                    self._wait_again(transitions.answered(entry, outcome, now, retry_at[outcome.key]))
+            context.tell(Answered(called[0].injection.link.through, tuple(some)))
+        if came_back:
+            self.spread_overdue()
 
     def _refused(self, injection: Injection, error: ServiceError, now: datetime) -> None:
         item, destination = injection.item.name, injection.link.destination
@@ -319,9 +335,10 @@ class Submitting:
 
     def under_way(self, entry: Entry) -> bool:
         """Whether the call for an entry is under way, and may well be answered: it need not be looked for."""
+        if entry.state is not State.CALLED or entry.injection.key not in self._called:
+            return False
         now, grace = self._context.clock.now(), self._context.settings.call_grace
-        recent = entry.called_at is not None and entry.called_at + grace > now
-        return recent and entry.state is State.CALLED and entry.injection.key in self._called
+        return entry.called_at is not None and entry.called_at + grace > now
 
     def not_carried_out(self, entries: Sequence[Entry]) -> None:
         """Take back entries in doubt that the service does not know: again in this cycle, else withdrawn.

@@ -1,4 +1,7 @@
-"""What lives, as the ledger has it, kept by the one who writes it: each round looks at all of it again."""
+"""What is at its destination, or may come there, as the ledger has it, kept by the one who writes it.
+
+Each round of observation looks at what lives again, and each plan at what is taken: neither reads it anew.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from dataclasses import replace
 from dc_inject.ledger.database import Database
 from dc_inject.model import Bundle, Entry, State, transitions
 
-STATES = frozenset({State.INTENDED, State.CALLED, State.LIVE, State.COMPLETE})
+STATES = frozenset(state for state in State if state.resident)
+_HERE = frozenset({State.LIVE, State.COMPLETE})
 
 
 class Living:
@@ -49,9 +53,14 @@ class Living:
 
 
 def _as_read(entry: Entry) -> Entry:
-    """Return an entry as it comes out of the ledger: files are named only in what is still to be asked for."""
+    """Return an entry as it comes out of the ledger.
+
+    Files are named only in what is still to be asked for; those that did not arrive only until it has ended.
+    """
+    if entry.undone and entry.state not in _HERE:
+        entry = entry.changed(undone=())
     injection = entry.injection
     item = injection.item
     if not isinstance(item, Bundle) or not item.members or entry.state in transitions.UNASKED:
         return entry
-    return replace(entry, injection=replace(injection, item=replace(item, members=())))
+    return entry.changed(injection=replace(injection, item=replace(item, members=())))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from dc_inject.ledger.database import duration, moment, stored
+from dc_inject.ledger.database import duration, stored
 from dc_inject.ledger.injections import InjectionReader, Injections
-from dc_inject.ledger.store import flow_key, held, hold_columns
+from dc_inject.ledger.store import cycle_of, flow_key, flow_of, held, hold_columns
 from dc_inject.ledger.types import ControlDecision, Row
 from dc_inject.model import Cycle, FlowKey, Held, Hold, transitions
 from dc_inject.model.goals import Goal
@@ -21,9 +20,9 @@ REPORTED = ("injected", "moved", "estimated", "rules")  # what closed rows have 
 _NEWS = "closed_at IS NULL AND cycle = (SELECT min(start) FROM cycle WHERE closed_at IS NULL)"
 _ROWS = (
     "SELECT cycle, length, closed_at IS NOT NULL AS closed, "  # noqa: S608  our own words
-    "scenario, source, destination, through, r.due, want, cap, budget, r.forgiven, hold, numbers, lifetime, "
-    "pool_items, pool_bytes, "
+    "scenario, source, destination, through, r.due, want, cap, budget, r.forgiven, "
     + ", ".join(f"iif({_NEWS}, a.{name} - reported_{name}, r.{name}) AS {name}" for name in REPORTED)
+    + ", hold, numbers, lifetime, pool_items, pool_bytes"
     + " FROM cycle_row AS r JOIN cycle ON cycle.start = cycle JOIN account AS a ON a.id = account"
 )
 
@@ -34,12 +33,12 @@ class CycleReader(InjectionReader):
     def last_cycle(self) -> Cycle | None:
         """Return the newest cycle that was opened."""
         row = self._db.row("SELECT start, length FROM cycle ORDER BY start DESC LIMIT 1")
-        return None if row is None else _cycle(row)
+        return None if row is None else cycle_of(row["start"], row["length"])
 
     def last_planned(self) -> Cycle | None:
         """Return the newest cycle whose plan is on disk."""
         row = self._db.row("SELECT * FROM cycle WHERE planned_at IS NOT NULL ORDER BY start DESC LIMIT 1")
-        return None if row is None else _cycle(row)
+        return None if row is None else cycle_of(row["start"], row["length"])
 
     def is_planned(self, cycle: Cycle) -> bool:
         """Whether the plan of a cycle is on disk."""
@@ -49,7 +48,7 @@ class CycleReader(InjectionReader):
     def unclosed(self) -> tuple[Cycle, ...]:
         """Return the cycles that are open, oldest first."""
         rows = self._db.rows("SELECT start, length FROM cycle WHERE closed_at IS NULL ORDER BY start")
-        return tuple(_cycle(row) for row in rows)
+        return tuple(cycle_of(*row) for row in rows)
 
     def rows(self, since: datetime | None = None, cycle: Cycle | None = None) -> tuple[Row, ...]:
         """Return the rows of cycles from a start on, or of one cycle, by cycle, scenario and link."""
@@ -61,17 +60,7 @@ class CycleReader(InjectionReader):
             conditions.append("cycle = ?")
             values.append(stored(cycle.start))
         rows = self._db.rows(f"{_ROWS} WHERE {' AND '.join(conditions)}", *values)
-        return tuple(sorted((_row(row) for row in rows), key=lambda row: (row.cycle, row.key)))
-
-    def recent_due(self, cycle: Cycle, count: int = 3) -> Mapping[FlowKey, int]:
-        """Return, for each flow key, the largest due of the last `count` cycles, this one included."""
-        rows = self._db.rows(
-            "SELECT scenario, source, destination, through, max(r.due) AS most FROM cycle_row AS r "
-            "JOIN account AS a ON a.id = account WHERE cycle BETWEEN ? AND ? GROUP BY account",
-            stored(cycle.start - (count - 1) * cycle.length),
-            stored(cycle.start),
-        )
-        return {flow_key(row): row["most"] for row in rows}
+        return tuple(sorted((_row(*row) for row in rows), key=lambda row: (row.cycle.start, row.key)))
 
     def decisions(self, since: datetime | None = None) -> tuple[ControlDecision, ...]:
         """Return what control decided or advised in the cycles from a start on, by cycle, scenario and link."""
@@ -82,7 +71,7 @@ class CycleReader(InjectionReader):
         )
         made = (
             ControlDecision(
-                cycle=_cycle(row),
+                cycle=cycle_of(row["start"], row["length"]),
                 key=flow_key(row),
                 mode=row["mode"],
                 hold=None if row["hold"] is None else Hold(row["hold"]),
@@ -295,26 +284,45 @@ def _columns(decision: FlowDecision) -> tuple[object, ...]:
     )
 
 
-def _cycle(row: sqlite3.Row) -> Cycle:
-    return Cycle(moment(row["start"]), duration(row["length"]))
-
-
-def _row(row: sqlite3.Row) -> Row:
+def _row(
+    start: int,
+    length: int,
+    closed: int,
+    scenario: str,
+    source: str,
+    destination: str,
+    through: str,
+    due: int,
+    want: int | None,
+    cap: int | None,
+    budget: int | None,
+    forgiven: int,
+    injected: int,
+    moved: int,
+    estimated: int,
+    rules: int,
+    hold: str | None,
+    numbers: str | None,
+    lifetime: int | None,
+    pool_items: int | None,
+    pool_bytes: int | None,
+) -> Row:
+    """Return the row of the columns `_ROWS`, in their order."""
     return Row(
-        cycle=Cycle(moment(row["cycle"]), duration(row["length"])),
-        key=flow_key(row),
-        due=row["due"],
-        want=row["want"] or 0,
-        cap=row["cap"] or 0,
-        budget=row["budget"] or 0,
-        forgiven=row["forgiven"],
-        injected=row["injected"],
-        moved=row["moved"],
-        estimated=row["estimated"],
-        rules=row["rules"],
-        held=held(row["hold"], row["numbers"]),
-        lifetime=None if row["lifetime"] is None else duration(row["lifetime"]),
-        pool_items=row["pool_items"],
-        pool_bytes=row["pool_bytes"],
-        closed=bool(row["closed"]),
+        cycle_of(start, length),
+        flow_of(scenario, source, destination, through),
+        due,
+        want or 0,
+        cap or 0,
+        budget or 0,
+        forgiven,
+        injected,
+        moved,
+        estimated,
+        rules,
+        held(hold, numbers),
+        None if lifetime is None else duration(lifetime),
+        pool_items,
+        pool_bytes,
+        bool(closed),
     )

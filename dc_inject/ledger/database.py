@@ -30,6 +30,7 @@ _ANOTHER = "name another file with --ledger"
 _MICROSECOND = timedelta(microseconds=1)
 
 
+@lru_cache(maxsize=1 << 12)  # what happens at once has the same time in thousands of rows
 def stored(moment: datetime | timedelta) -> int:
     """Return an aware time, or a duration, as the integer that the ledger keeps."""
     return (moment - EPOCH if isinstance(moment, datetime) else moment) // _MICROSECOND
@@ -40,7 +41,7 @@ def stored_or_none(moment: datetime | timedelta | None) -> int | None:
     return None if moment is None else stored(moment)
 
 
-@lru_cache(maxsize=1 << 10)  # what happens at once has the same time in thousands of rows
+@lru_cache(maxsize=1 << 12)
 def moment(number: int) -> datetime:
     """Return a stored time."""
     return EPOCH + timedelta(microseconds=number)

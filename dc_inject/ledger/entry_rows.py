@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from dc_inject.ledger.database import duration, moment, stored
+from dc_inject.ledger.database import duration, moment, stored, stored_or_none
+from dc_inject.ledger.store import cycle_of
 from dc_inject.model import (
     Bundle,
-    Cycle,
     Entry,
     File,
     Injection,
@@ -133,29 +133,42 @@ def update(names: tuple[str, ...]) -> str:
     return f"UPDATE injection SET {steps} WHERE key = ?"  # noqa: S608  our own words
 
 
-def written(entry: Entry, names: Iterable[str], now: datetime) -> tuple[object, ...]:
+def written(entry: Entry, names: Sequence[str], now: datetime) -> tuple[object, ...]:
     """Return what is written into these columns, and the key of the row."""
-    return (*(_value(entry, name, now) for name in names), entry.injection.key)
+    return (*[_WRITTEN[name](entry, now) for name in names], entry.injection.key)
 
 
-def _value(entry: Entry, name: str, now: datetime) -> object:
-    """Return what is written into a column."""
-    match name:
-        case "state":
-            return str(entry.state)
-        case "bytes":
-            return entry.injection.item.bytes
-        case "undone":
-            return json.dumps(entry.undone) if entry.undone and entry.state in _HERE else None
-        case "members":
-            # They are kept for the call that names them, and for a second hop: whatever else follows finds its
-            # files by their key and number.
-            return entry.state in transitions.UNASKED or (entry.injection.keeps_files and entry.state in _HERE)
-        case "dropped_at":
-            return stored(now) if entry.state in _DROPPED else None
-        case _:
-            value = getattr(entry, name)
-            return stored(value) if isinstance(value, datetime) else value
+def _time(name: str) -> Callable[[Entry, datetime], object]:
+    value = attrgetter(name)
+    return lambda entry, _: stored_or_none(value(entry))
+
+
+def _plain(name: str) -> Callable[[Entry, datetime], object]:
+    value = attrgetter(name)
+    return lambda entry, _: value(entry)
+
+
+def _undone(entry: Entry, _: datetime) -> object:
+    return json.dumps(entry.undone) if entry.undone and entry.state in _HERE else None
+
+
+def _keeps_members(entry: Entry, _: datetime) -> object:
+    """Whether members are kept: for the call that names them, and for a second hop.
+
+    Whatever else follows finds its files by their key and number.
+    """
+    return entry.state in transitions.UNASKED or (entry.injection.keeps_files and entry.state in _HERE)
+
+
+_WRITTEN: Mapping[str, Callable[[Entry, datetime], object]] = {  # into each column
+    **{name: _plain(name) for name in ("moved_exact", *_PLAIN)},
+    **{name: _time(name) for name in _TIMES},
+    "state": lambda entry, _: str(entry.state),
+    "bytes": lambda entry, _: entry.injection.item.bytes,
+    "undone": _undone,
+    "members": _keeps_members,
+    "dropped_at": lambda entry, now: stored(now) if entry.state in _DROPPED else None,
+}
 
 
 def entry_of(row: sqlite3.Row) -> Entry:
@@ -170,7 +183,7 @@ def entry_of(row: sqlite3.Row) -> Entry:
     injection = Injection(
         key=key,
         campaign=campaign,
-        cycle=_cycle(start, length),
+        cycle=cycle_of(start, length),
         scenario=scenario,
         link=_link(source, destination, through),
         item=items.read(item, size, files)
@@ -193,11 +206,6 @@ def entry_of(row: sqlite3.Row) -> Entry:
         undone=() if undone is None else tuple(json.loads(undone)),
         **values,
     )
-
-
-@lru_cache(maxsize=256)
-def _cycle(start: int, length: int) -> Cycle:
-    return Cycle(moment(start), duration(length))
 
 
 @lru_cache(maxsize=1 << 14)

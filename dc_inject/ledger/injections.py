@@ -35,7 +35,7 @@ class InjectionReader(AccountReader, UniquenessReader):
         Files are named in those that are still to be asked for; `with_files` names those of others.
         """
         entries = self._entries(states, cycle, since)
-        return sorted(entries, key=lambda e: (e.injection.cycle, e.injection.release, e.injection.key))
+        return sorted(entries, key=lambda e: (e.injection.cycle.start, e.injection.release, e.injection.key))
 
     def entry(self, key: str) -> Entry:
         """Return the entry of a key; raises LedgerError when there is none."""
@@ -56,11 +56,8 @@ class InjectionReader(AccountReader, UniquenessReader):
 
     def leaving(self) -> set[tuple[ItemId, str]]:
         """Return every (item, source) that leaves that source now, or is about to."""
-        rows = self._db.rows(
-            "SELECT DISTINCT item, source FROM injection JOIN account ON account.id = account "  # noqa: S608  our own words
-            f"WHERE state NOT IN {ENDS} AND state IN ('intended', 'called', 'live')"
-        )
-        return {(read_id(row["item"]), row["source"]) for row in rows}
+        leaving = self._entries((State.INTENDED, State.CALLED, State.LIVE))
+        return {(entry.injection.item.id, entry.injection.link.source) for entry in leaving}
 
     def used(self, since: datetime) -> Iterator[tuple[ItemId, str, datetime]]:
         """Yield item, source and cycle of the last use of each item in the cycles since a moment.
@@ -124,12 +121,13 @@ class InjectionReader(AccountReader, UniquenessReader):
 
         Of each flow that has something on its way.
         """
-        rows = self._db.rows(
-            "SELECT scenario, source, destination, through, min(accepted_at) AS since, "  # noqa: S608  our own words
-            "min(coalesce(observed_at, accepted_at)) AS seen FROM injection JOIN account ON account.id = account "
-            f"WHERE state = 'live' AND state NOT IN {ENDS} GROUP BY account.id"
-        )
-        return {flow_key(row): (moment(row["since"]), moment(row["seen"])) for row in rows}
+        oldest: dict[FlowKey, tuple[datetime, datetime]] = {}
+        for entry in self._entries((State.LIVE,)):
+            if entry.accepted_at is not None:
+                times = entry.accepted_at, entry.observed_at or entry.accepted_at
+                known = oldest.setdefault(entry.injection.flow, times)
+                oldest[entry.injection.flow] = min(known[0], times[0]), min(known[1], times[1])
+        return oldest
 
     def expired(self, since: datetime, begun: datetime) -> Mapping[FlowKey, Sequence[tuple[datetime, int]]]:
         """Return, by flow, when something ended that had not arrived, and how many bytes of it had not.

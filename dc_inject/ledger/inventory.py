@@ -15,6 +15,7 @@ from dc_inject.ledger.types import Quarantined, Signal
 from dc_inject.model import Dataset, File, FileFilter, Item, PoolKey
 
 _TURNED = ("cycle", "injector")  # the signal that keeps when an injector last turned to a new cycle
+Reading = tuple[str, str, float | str | None, str]  # a signal's name, its subject, its value, why it is missing
 
 
 class InventoryReader(Store):
@@ -122,20 +123,16 @@ class Inventory(InventoryReader):
 
         The time of a missing one is that of the first reading that missed it.
         """
-        if isinstance(value, float) and math.isnan(value):
-            value, why = None, why or "it is not a number"
-        if isinstance(value, int) and abs(value) >= 2**63:
-            value = float(value)
+        self.record_signals([(name, subject, value, why)], now)
+
+    def record_signals(self, readings: Iterable[Reading], now: datetime) -> None:
+        """Write the latest readings of signals: name, subject, value, and why it is missing."""
         with self._db.write():
-            self._db.run(  # one that stays missing has been so since it was first
+            self._db.run_many(  # one that stays missing has been so since it was first
                 "INSERT INTO signal VALUES (?, ?, ?, ?, ?) ON CONFLICT (name, subject) DO UPDATE SET "
                 "at = iif(value IS NULL AND excluded.value IS NULL, at, excluded.at), "
                 "value = excluded.value, why = excluded.why",
-                name,
-                subject,
-                value,
-                stored(now),
-                why,
+                (_columns(*reading, stored(now)) for reading in readings),
             )
 
     def turned(self, now: datetime) -> None:
@@ -157,6 +154,15 @@ class Inventory(InventoryReader):
                 stored(now),
                 stored_or_none(until),
             )
+
+
+def _columns(name: str, subject: str, value: float | str | None, why: str, at: int) -> tuple[object, ...]:
+    """Return what is written of the reading of a signal."""
+    if isinstance(value, float) and math.isnan(value):
+        value, why = None, why or "it is not a number"
+    if isinstance(value, int) and abs(value) >= 2**63:
+        value = float(value)
+    return name, subject, value, at, why
 
 
 def _checksum(item: Item) -> str | None:

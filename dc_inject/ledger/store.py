@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from functools import lru_cache
 
-from dc_inject.ledger.database import Database
-from dc_inject.model import FlowKey, Held, Hold, Link
+from dc_inject.ledger.database import Database, duration, moment
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 
 
 class Store:
@@ -16,9 +17,23 @@ class Store:
         self._db = database
 
 
+@lru_cache(maxsize=256)
+def cycle_of(start: int, length: int) -> Cycle:
+    """Return a stored cycle; thousands of rows have the same."""
+    return Cycle(moment(start), duration(length))
+
+
+FLOW = "scenario, source, destination, through"  # columns of an account, as `flow_of` takes them
+
+
 def flow_key(row: sqlite3.Row) -> FlowKey:
     """Return the flow key of an account."""
     return FlowKey(row["scenario"], Link(row["source"], row["destination"], row["through"]))
+
+
+def flow_of(scenario: str, source: str, destination: str, through: str) -> FlowKey:
+    """Return the flow key of the columns `FLOW`: taken by their place, since a look-up by name costs much more."""
+    return FlowKey(scenario, Link(source, destination, through))
 
 
 def hold_columns(held: Held | None) -> tuple[str | None, str | None]:

@@ -16,11 +16,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
+from dc_inject.ledger import active_entries
 from dc_inject.ledger.database import stored
-from dc_inject.ledger.schema import ENDS
 from dc_inject.ledger.store import Store
 from dc_inject.model import Entry, Injection, State
 from dc_inject.model.items import ItemId, read_id, units_of
@@ -35,15 +35,21 @@ _OVER = frozenset({State.COMPLETE, State.ENDED, State.GONE})
 class UniquenessReader(Store):
     """Reads what is set aside, and what may go out only once."""
 
+    def _entries(self, states: Sequence[State]) -> Iterable[Entry]:
+        """Return entries in these states: the reader of injections does."""
+        raise NotImplementedError
+
     def taken(self, now: datetime) -> set[tuple[ItemId, str]]:
         """Return every (item, destination) that is set aside now, or is or will be where it may be only once."""
-        rows = self._db.rows(
-            "SELECT item, destination FROM injection JOIN account ON account.id = account "  # noqa: S608  our own words
-            f"WHERE state NOT IN {ENDS} AND through IN {UNIQUE} "
-            "UNION SELECT item, destination FROM quarantine WHERE until IS NULL OR until > ?",
-            stored(now),
+        there = {
+            (entry.injection.item.id, link.destination)
+            for entry in self._entries(tuple(active_entries.STATES))
+            if (link := entry.injection.link).service.unique
+        }
+        aside = self._db.rows(
+            "SELECT item, destination FROM quarantine WHERE until IS NULL OR until > ?", stored(now)
         )
-        return {(read_id(row["item"]), row["destination"]) for row in rows}
+        return there | {(read_id(item), destination) for item, destination in aside}
 
     def once_only(self) -> set[tuple[str, str]]:
         """Return every (dataset or file, scenario) that is on its way or has arrived, and goes out once."""

@@ -29,7 +29,7 @@ ALIVE = frozenset({State.LIVE, State.COMPLETE})
 
 def called(entry: Entry, now: datetime) -> Entry:
     """Return an intent as it is when its call is about to go out."""
-    return replace(entry, state=State.CALLED, attempt=entry.attempt + 1, called_at=now, not_before=None)
+    return entry.changed(state=State.CALLED, attempt=entry.attempt + 1, called_at=now, not_before=None)
 
 
 def answered(entry: Entry, outcome: Outcome, now: datetime, retry_at: datetime) -> Entry:
@@ -41,18 +41,18 @@ def answered(entry: Entry, outcome: Outcome, now: datetime, retry_at: datetime) 
         return entry  # it was found, or dropped, while the call was under way
     match outcome.error:
         case TryOtherItem() | Permanent():
-            return replace(entry, state=State.REFUSED, error=error)
+            return entry.changed(state=State.REFUSED, error=error)
         case NeedsOperator() | Temporary(lost=False):
-            return replace(entry, state=State.INTENDED, not_before=retry_at, error=error)
+            return entry.changed(state=State.INTENDED, not_before=retry_at, error=error)
         case _:
-            return replace(entry, error=error)  # nobody knows whether it was carried out
+            return entry.changed(error=error)  # nobody knows whether it was carried out
 
 
 def withdrawn(entry: Entry, why: str) -> Entry:
     """Return an entry that we drop, as long as nobody has accepted it."""
     if entry.state not in UNASKED:
         return entry
-    return replace(entry, state=State.WITHDRAWN, error=why[:ERROR_LIMIT])
+    return entry.changed(state=State.WITHDRAWN, error=why[:ERROR_LIMIT])
 
 
 def observed(entry: Entry, observation: Observation, now: datetime) -> Entry:
@@ -61,19 +61,18 @@ def observed(entry: Entry, observation: Observation, now: datetime) -> Entry:
         return entry
     if observation.status is Status.ABSENT:
         if entry.state not in ALIVE:
-            return replace(entry, observed_at=now)  # in doubt: the engine decides when it was never carried out
+            return entry.changed(observed_at=now)  # in doubt: the engine decides when it was never carried out
         return ended(_measured(entry, observation, now), now)
     if entry.accepted_at is None:
         since = entry.called_at or now
-        entry = replace(
-            entry,
+        entry = entry.changed(
             state=State.LIVE,
             accepted_at=since,
             expires_at=since + entry.injection.lifetime,
             not_before=None,
         )
     if entry.state not in ALIVE:
-        return replace(entry, observed_at=now)
+        return entry.changed(observed_at=now)
     if entry.state is State.LIVE and observation.status is not Status.COMPLETE:
         return _measured(entry, observation, now)
     return _completed(entry, observation, now)
@@ -81,24 +80,23 @@ def observed(entry: Entry, observation: Observation, now: datetime) -> Entry:
 
 def end_asked(entry: Entry, now: datetime) -> Entry:
     """Return an entry as it is when its service is about to be asked to end it."""
-    return replace(entry, end_asked_at=now)
+    return entry.changed(end_asked_at=now)
 
 
 def ended(entry: Entry, now: datetime) -> Entry:
     """Return an entry whose rule or job is gone from the service."""
-    return replace(entry, state=State.ENDED, ended_at=now) if entry.state in ALIVE else entry
+    return entry.changed(state=State.ENDED, ended_at=now) if entry.state in ALIVE else entry
 
 
 def gone(entry: Entry, now: datetime) -> Entry:
     """Return an ended entry whose bytes are gone from the destination."""
-    return replace(entry, state=State.GONE, gone_at=now) if entry.state is State.ENDED else entry
+    return entry.changed(state=State.GONE, gone_at=now) if entry.state is State.ENDED else entry
 
 
 def _accepted(entry: Entry, outcome: Outcome, now: datetime) -> Entry:
     external_id = outcome.external_id or entry.external_id
     if entry.accepted_at is None:
-        entry = replace(
-            entry,
+        entry = entry.changed(
             external_id=external_id,
             state=State.LIVE,
             accepted_at=now,
@@ -107,7 +105,7 @@ def _accepted(entry: Entry, outcome: Outcome, now: datetime) -> Entry:
             error="",
         )
     elif external_id != entry.external_id:
-        entry = replace(entry, external_id=external_id)
+        entry = entry.changed(external_id=external_id)
     return _with_present(entry, outcome.present) if outcome.present else entry
 
 
@@ -121,8 +119,7 @@ def _completed(entry: Entry, observation: Observation, now: datetime) -> Entry:
         unsettled = _room(entry) - entry.moved if observation.exact and observation.moved is not None else 0
         stuck = stuck if entry.failed else 0
         undone = observation.undone if entry.failed and entry.injection.keeps_files else undone
-    return replace(
-        entry,
+    return entry.changed(
         state=State.COMPLETE,
         completed_at=now if became else entry.completed_at,
         moved=max(_room(entry) - unsettled, 0),
@@ -150,9 +147,8 @@ def _measured(entry: Entry, observation: Observation, now: datetime) -> Entry:
     if observation.moved is not None and (observation.exact or not exact):
         moved, exact = min(max(observation.moved - entry.present, 0), room), observation.exact
     if observation.status is Status.ABSENT:  # it tells no more than that
-        return replace(entry, observed_at=now, failed=failed, moved=moved, moved_exact=exact)
-    return replace(
-        entry,
+        return entry.changed(observed_at=now, failed=failed, moved=moved, moved_exact=exact)
+    return entry.changed(
         observed_at=now,
         failed=failed,
         moved=moved,
@@ -173,12 +169,12 @@ def _room(entry: Entry) -> int:
 def _with_size(entry: Entry, size: int) -> Entry:
     """Return an entry with the true size of what it injects; it is never less than what is known of it."""
     item = replace(entry.injection.item, bytes=max(size, entry.present + entry.failed))
-    entry = replace(entry, injection=replace(entry.injection, item=item))
-    return replace(entry, moved=min(entry.moved, _room(entry)))
+    entry = entry.changed(injection=replace(entry.injection, item=item))
+    return entry.changed(moved=min(entry.moved, _room(entry)))
 
 
 def _with_present(entry: Entry, present: int) -> Entry:
     size = entry.injection.item.bytes
     present = min(max(present, 0), size - entry.failed)
     room = size - present - entry.failed
-    return replace(entry, present=present, moved=room if entry.completed_at else min(entry.moved, room))
+    return entry.changed(present=present, moved=room if entry.completed_at else min(entry.moved, room))

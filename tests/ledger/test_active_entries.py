@@ -55,6 +55,7 @@ def test_what_lives_is_followed_through_its_whole_life(ledger):
         lambda: ledger.observe([seen(ONE.key, Status.COMPLETE)], LATER),
         lambda: ledger.end_asked([ONE.key], LATER),
         lambda: ledger.ended([ONE.key], LATER),
+        lambda: ledger.gone([ONE.key], LATER),
         lambda: ledger.add_injections([injection("cms:/c#1")], LATER),
         lambda: ledger.withdraw([injection("cms:/c#1").key], "no time", LATER),
         lambda: ledger.add_injections([injection("cms:/c#1")], LATER),
@@ -91,6 +92,7 @@ def test_a_transaction_that_fails_leaves_nothing_in_memory(ledger):
     before = ledger.entries(*STATES)
     with contextlib.suppress(ZeroDivisionError), ledger.together():
         ledger.ended([ONE.key], LATER)
+        ledger.gone([ONE.key], LATER)
         assert [entry.injection for entry in ledger.entries(*STATES)] == [OTHER]
         raise ZeroDivisionError
     assert ledger.entries(*STATES) == before == as_in_the_file(ledger)

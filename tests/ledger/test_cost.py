@@ -25,7 +25,6 @@ OFTEN = {
     "on_its_way": lambda one: one.on_its_way(),
     "files_in_flight": lambda one: one.files_in_flight(),
     "completion_times": lambda one: one.completion_times(START),
-    "recent_due": lambda one: one.recent_due(CYCLE),
     "rows of a cycle": lambda one: one.rows(cycle=CYCLE),
     "rows since": lambda one: one.rows(since=START),
     "cycles": lambda one: (one.last_cycle(), one.last_planned(), one.unclosed()),
@@ -131,7 +130,6 @@ def test_the_work_of_a_cycle_is_the_same_after_a_long_campaign(ledger):
         one.on_its_way()
         one.files_in_flight()
         one.completion_times(now + timedelta(minutes=1))
-        one.recent_due(one.last_cycle())
         one.accounts()
         one.summary()
         one.state_counts()

@@ -335,3 +335,14 @@ def test_what_was_ended_with_failures_counts_among_what_failed(tmp_path):
         assert ledger.failed_parts(START) == {AB: 60 / 170}
         assert ledger.failed_parts(START + 6 * MINUTE) == {AB: 60 / 70}
         assert ledger.failed_parts(START + 7 * MINUTE) == {}
+
+
+def test_an_entry_is_changed_as_dataclasses_do(ledger):
+    started(ledger, ONE)
+    entry = ledger.entry(ONE.key)
+    later = entry.changed(state=State.CALLED, attempt=3, called_at=LATER)
+    assert later == replace(entry, state=State.CALLED, attempt=3, called_at=LATER)
+    assert later.changed(attempt=4) == replace(later, attempt=4)
+    assert entry == ledger.entry(ONE.key)
+    with pytest.raises(TypeError, match="an entry has no atempt"):
+        entry.changed(atempt=3)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from dc_inject.engine.situation import recent_due
 from dc_inject.model import Cycle, Held, Hold
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Status
@@ -240,9 +241,10 @@ def test_recent_due_is_the_largest_of_the_last_cycles_of_the_grid(ledger):
     for number, due in enumerate((900, 50, 70, 60)):
         ledger.open_cycle(Cycle(START + number * LENGTH, LENGTH), {AB: (due, None)}, START)
     ledger.open_cycle(Cycle(START + 9 * LENGTH, LENGTH), {AB: (5, None), AC: (6, None)}, START)
-    assert ledger.recent_due(Cycle(START + 3 * LENGTH, LENGTH)) == {AB: 70}
-    assert ledger.recent_due(Cycle(START + 3 * LENGTH, LENGTH), count=4) == {AB: 900}
-    assert ledger.recent_due(Cycle(START + 9 * LENGTH, LENGTH)) == {AB: 5, AC: 6}
+    rows = {row.cycle.start: row for row in ledger.rows() if row.key == AB}
+    assert recent_due(Cycle(START + 3 * LENGTH, LENGTH), rows) == 70
+    assert recent_due(Cycle(START + 2 * LENGTH, LENGTH), rows) == 900
+    assert recent_due(Cycle(START + 9 * LENGTH, LENGTH), rows) == 5
 
 
 def test_the_closing_table_counts_cycles_with_a_due_and_holds(ledger):

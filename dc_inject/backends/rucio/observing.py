@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from rucio.common.exception import RuleNotFound
@@ -113,7 +113,7 @@ class Observing:
         rule, _ = self.rules.find(entry.injection.item.id, entry.injection.link.destination)
         if rule is None or rule.key != entry.injection.key:
             return Observation(entry.injection.key, Status.ABSENT)
-        return self._closely(replace(entry, external_id=rule.external_id), exact=False)
+        return self._closely(entry.changed(external_id=rule.external_id), exact=False)
 
     def _closely(self, entry: Entry, *, exact: bool) -> Observation:
         """Look at one rule; `exact` adds up the bytes of its locks."""
