@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import lru_cache
@@ -12,9 +12,11 @@ from operator import attrgetter
 from typing import Any
 
 from dc_inject.ledger.database import duration, moment, stored, stored_or_none
-from dc_inject.ledger.store import cycle_of
+from dc_inject.ledger.schema import ENDS
+from dc_inject.ledger.store import Store, cycle_of
 from dc_inject.model import (
     Bundle,
+    Cycle,
     Entry,
     File,
     Injection,
@@ -230,3 +232,26 @@ def _job(text: str) -> JobOptions:
     options = json.loads(text)
     more = {"verify": Verify(options["verify"]), "longest_transfer": duration(options["longest_transfer"])}
     return JobOptions(**options | more)
+
+
+class EntryReader(Store):
+    """Reads entries one by one, in no order: what others sort, count and look through."""
+
+    def _entries(
+        self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
+    ) -> Iterator[Entry]:
+        conditions: list[str] = ["1"]
+        values: list[str | int] = []
+        if states:
+            conditions.append(f"state IN ({', '.join('?' * len(states))})")
+            values += [str(state) for state in states]
+            if all(f"'{state}'" not in ENDS for state in states):
+                conditions.append(f"state NOT IN {ENDS}")  # in the words of the partial index, which it takes then
+        if cycle is not None:
+            conditions.append("cycle = ?")
+            values.append(stored(cycle.start))
+        if since is not None:
+            conditions.append("cycle >= ?")
+            values.append(stored(since))
+        for row in self._db.stream(f"{PLAINLY} WHERE {' AND '.join(conditions)}", *values):
+            yield entry_of(row)

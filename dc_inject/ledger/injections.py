@@ -169,25 +169,6 @@ class InjectionReader(AccountReader, UniquenessReader):
             for row in self._db.rows_among(entry_rows.PLAINLY + " WHERE key IN ({})", list(dict.fromkeys(keys)))
         ]
 
-    def _entries(
-        self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
-    ) -> Iterator[Entry]:
-        conditions: list[str] = ["1"]
-        values: list[str | int] = []
-        if states:
-            conditions.append(f"state IN ({', '.join('?' * len(states))})")
-            values += [str(state) for state in states]
-            if all(f"'{state}'" not in ENDS for state in states):
-                conditions.append(f"state NOT IN {ENDS}")  # in the words of the partial index, which it takes then
-        if cycle is not None:
-            conditions.append("cycle = ?")
-            values.append(stored(cycle.start))
-        if since is not None:
-            conditions.append("cycle >= ?")
-            values.append(stored(since))
-        for row in self._db.stream(f"{entry_rows.PLAINLY} WHERE {' AND '.join(conditions)}", *values):
-            yield entry_rows.entry_of(row)
-
 
 def quantile(values: Iterable[int], part: float) -> float:
     """Return the value below which a part of them is, between two of them in proportion."""

@@ -16,12 +16,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from dc_inject.ledger import active_entries
 from dc_inject.ledger.database import stored
-from dc_inject.ledger.store import Store
+from dc_inject.ledger.entry_rows import EntryReader
 from dc_inject.model import Entry, Injection, State
 from dc_inject.model.items import ItemId, read_id, units_of
 from dc_inject.model.services import SERVICES
@@ -32,12 +32,8 @@ _DROPPED = frozenset({State.REFUSED, State.WITHDRAWN})
 _OVER = frozenset({State.COMPLETE, State.ENDED, State.GONE})
 
 
-class UniquenessReader(Store):
+class UniquenessReader(EntryReader):
     """Reads what is set aside, and what may go out only once."""
-
-    def _entries(self, states: Sequence[State]) -> Iterable[Entry]:
-        """Return entries in these states: the reader of injections does."""
-        raise NotImplementedError
 
     def taken(self, now: datetime) -> set[tuple[ItemId, str]]:
         """Return every (item, destination) that is set aside now, or is or will be where it may be only once."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +13,6 @@ from dc_inject.ledger import Ledger
 from dc_inject.model import FlowKey, Link
 from tests.cli.ledgers import CYCLE, FNAL, ME, MESH, START, make, run
 from tests.menu.texts import text
-
-BASH = shutil.which("bash")
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +77,6 @@ def test_each_shell_has_a_script(shell: str) -> None:
     assert f"_DC_INJECT_COMPLETE={shell}_complete" in done.stdout
 
 
-@pytest.mark.skipif(BASH is None, reason="there is no bash")
 def test_the_script_works_in_a_real_bash(tmp_path: Path) -> None:
     """Also for a link, whose colon is a word's end to bash by default."""
     program = tmp_path / "bin" / "dc-inject"
@@ -95,7 +91,7 @@ def test_the_script_works_in_a_real_bash(tmp_path: Path) -> None:
         'echo "${COMPREPLY[*]}"\n'
     )
     done = subprocess.run(
-        [str(BASH), "--norc", "-c", script],
+        ["bash", "--norc", "-c", script],
         env=os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
