@@ -10,7 +10,7 @@ from dc_inject.cli.root import root
 from dc_inject.credentials.destinations import Destinations
 from dc_inject.model import Link
 from dc_inject.model.errors import DcInjectError, Permanent, UsageError
-from dc_inject.storage import Refused
+from dc_inject.storage import AccessDenied
 from dc_inject.system.clock import SystemClock
 from tests.backends.fts.conftest import bundle
 from tests.backends.fts.keys import TOKEN, Keys, Opens
@@ -105,7 +105,7 @@ def test_a_storage_that_only_a_menu_names_gets_no_token(backend: FtsBackend):
     assert backend._sends("destination")
     with pytest.raises(DcInjectError) as caught:
         list(backend.sweep("davs://b.example.org/dc", "test"))
-    assert isinstance(caught.value, Refused)
+    assert isinstance(caught.value, AccessDenied)
     assert "--trust-host b.example.org" in str(caught.value.hint)
 
 

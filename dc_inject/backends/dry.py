@@ -44,10 +44,11 @@ class DryBackend:
         """Stream the real inventory."""
         return self._real.inventory(source, datasets)
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
-        """Look at the real service; what has landed in the simulation is there."""
-        landed = {candidate: status for candidate, status in self._sim.look(candidates).items() if status.item}
-        return {**self._real.look(candidates), **landed}
+    def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+        """Ask the real service; what has landed in the simulation is there."""
+        simulated = self._sim.check_replicas(candidates)
+        landed = {candidate: status for candidate, status in simulated.items() if status.item}
+        return {**self._real.check_replicas(candidates), **landed}
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Accept in the simulation; the real service hears nothing."""

@@ -160,9 +160,9 @@ class SimBackend:
             return (item for item in items if pool.passes(item, source, datasets))
         return (item for item in items if pool.matches(item, datasets))
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+    def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Say which candidates are whole at the source and which are at the destination."""
-        self._call("look", candidates)
+        self._call("check_replicas", candidates)
         self._advance()
         return {candidate: self._replica_status(candidate) for candidate in candidates}
 

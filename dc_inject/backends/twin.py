@@ -106,7 +106,7 @@ class TwinBackend:
                 if pool.matches(dataset, datasets, in_container=not datasets.dids):
                     yield stock.setdefault(name, dataset)
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+    def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Say which candidates are at their source, and which at their destination."""
         self._call()
         return {candidate: self._replica_status(candidate) for candidate in candidates}

@@ -79,7 +79,7 @@ class TwinFts:
             if url.startswith(f"{source}/") and pool.passes(item, source, datasets):
                 yield item
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+    def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Tell nothing new: every copy has a name of its own."""
         return dict.fromkeys(candidates, _NOTHING)
 

@@ -115,7 +115,8 @@ def _with_sizes(backend: Backend, rules: Sequence[FoundInjection]) -> Iterator[F
     files: those of others must stay.
     """
     unsized = [Candidate(rule.item, rule.link) for rule in rules if not rule.bytes]
-    items = {candidate: status.item for candidate, status in backend.look(unsized).items()} if unsized else {}
+    statuses = backend.check_replicas(unsized) if unsized else {}
+    items = {candidate: status.item for candidate, status in statuses.items()}
     for rule in rules:
         item = items.get(Candidate(rule.item, rule.link))
         yield rule if item is None else replace(rule, bytes=item.bytes)

@@ -199,7 +199,7 @@ def _left_in_rucio(ledger: Path) -> list[str]:
     deadline = clock.now() + DELETED_WITHIN
     while True:
         rules = sum(1 for _ in backend.ours("demo"))
-        remaining = [place for place, status in backend.look(places).items() if status.destination_bytes]
+        remaining = [place for place, status in backend.check_replicas(places).items() if status.destination_bytes]
         if not (rules or remaining) or clock.now() >= deadline:
             break
         executor.wait(clock.now() + timedelta(seconds=1))

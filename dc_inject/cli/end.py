@@ -192,7 +192,7 @@ class _Work:
     def end(self, *, cancel: bool, cancel_rate: float, yes: bool, why: str) -> bool:
         """Say what there is, ask, and end it; return False if Ctrl-C interrupted it."""
         entries = self.ours(*IN_SERVICE)
-        standing = self.ending.look(entries, partial(_missed, self.noun, self.clock))
+        standing = self.ending.observe(entries, partial(_missed, self.noun, self.clock))
         doomed = standing.overdue + (standing.unfinished if cancel else ())
         standing, spared = _sparing(standing, _read(self.ledger, doomed) if self.ledger is not None else set())
         files = end_files.count_remaining(self.ours) if self.ledger is not None else 0
@@ -356,10 +356,10 @@ def _look_again(ending: ManualEnd, ours: end_files.Ours, clock: Clock) -> None:
     """
     deadline = clock.now() + JOBS_END_WITHIN
     try:
-        ending.look(ours(*IN_SERVICE))
+        ending.observe(ours(*IN_SERVICE))
         while end_files.under_way(ours) and clock.now() < deadline:
             ending.wait(clock.now() + timedelta(seconds=1))
-            ending.look(end_files.under_way(ours))
+            ending.observe(end_files.under_way(ours))
     except ServiceError as error:
         click.echo(f"the result is not known yet: {error.message}", err=True)
         return

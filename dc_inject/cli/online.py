@@ -17,7 +17,7 @@ from dc_inject.model.goals import SecondHop
 from dc_inject.model.ports import Backend, Identity
 from dc_inject.model.services import FTS, RUCIO
 from dc_inject.model.transfers import LIMITS_OF, LINK_LIMIT, STORAGE_LIMIT
-from dc_inject.storage.types import Missing
+from dc_inject.storage.types import NotFound
 
 if TYPE_CHECKING:
     from dc_inject.backends.fts import FtsBackend, StorageEnd
@@ -194,7 +194,7 @@ def _cannot_tell(answers: Answers, use: Use, error: ServiceError) -> None:
 
 def _code(error: ServiceError) -> str:
     """Return the code of what stands in the way of source files."""
-    if isinstance(error, Missing):
+    if isinstance(error, NotFound):
         return "no-source-files"
     return "storage-unreachable" if isinstance(error, Temporary) else "storage-verbs"
 
@@ -230,7 +230,7 @@ def _judge_files(
 def _look_at(answers: Answers, use: Use, fts: FtsBackend, files: Sequence[Item]) -> None:
     """Look at files that were told by others; of each kind of trouble the first is named."""
     by_code: dict[str, list[tuple[str, str | None]]] = {}
-    for file, file_status in zip(files, fts.look_at([file.name for file in files]), strict=True):
+    for file, file_status in zip(files, fts.stat_sources([file.name for file in files]), strict=True):
         if isinstance(file_status, ServiceError):
             message = f"a source file cannot be looked at: {file_status.message}"
             by_code.setdefault(_code(file_status), []).append((message, file_status.hint))

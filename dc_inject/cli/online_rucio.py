@@ -136,7 +136,7 @@ def _pools(answers: Answers, ours: Iterable[Use], rucio: RucioBackend) -> None:
     answers.pool_sizes |= sizes
     may_end = identity is not None and identity.may_end is True
     answers.take(lint.pool_findings(answers.campaign, sizes, may_end=may_end))
-    _last_look(answers, ours, samples, rucio)
+    _last_check(answers, ours, samples, rucio)
 
 
 def _sampled(items: Iterable[Item], sample: list[Item]) -> Iterator[Item]:
@@ -149,7 +149,7 @@ def _sampled(items: Iterable[Item], sample: list[Item]) -> Iterator[Item]:
         yield item
 
 
-def _last_look(
+def _last_check(
     answers: Answers, ours: Iterable[Use], samples: Mapping[PoolKey, Sequence[Item]], rucio: RucioBackend
 ) -> None:
     """Look at a few datasets of each source as `run` does just before it injects: where none is usable say why.
@@ -163,7 +163,7 @@ def _last_look(
     for pool, use in firsts.items():
         flow, items = use[1], samples[pool]
         try:
-            statuses = rucio.look([Candidate(item.id, flow.link) for item in items])
+            statuses = rucio.check_replicas([Candidate(item.id, flow.link) for item in items])
         except ServiceError as error:
             message = f"datasets of {pool.source} cannot be looked at: {error.message}"
             answers.problems.append(Problem(flow.menu, flow.line, message, error.hint or ""))

@@ -155,7 +155,7 @@ def _leading(
         row.key: held
         for row in rows
         if (held := troubles.get(row.key))
-        # What was never intended, since nobody answered the last look, is missing from the budget.
+        # What was never intended, since nobody answered the last check, is missing from the budget.
         and 2 * max(lost[row.key], row.budget - row.injected) >= row.due - row.injected
     }
 

@@ -30,7 +30,7 @@ from dc_inject.planning.reconcile import backoff
 
 log = logging.getLogger(__name__)
 
-LOOKS_AT_ONCE = 200  # of what a service has deleted by itself, in one call
+CHECKS_AT_ONCE = 200  # of what a service has deleted by itself, in one call
 A_FILE = timedelta(seconds=3)  # that each file of a job adds to how long its call is waited for
 TELL_AFTER = timedelta(seconds=10)  # without a word from a destination
 
@@ -169,25 +169,25 @@ class DeletionRounds:
         self._deletions = Deletions(
             context.backends, context.calls, context.clock, IN_A_RUN, self._begins, self._answered
         )
-        self._looking = 0  # calls under way to services that delete by themselves
+        self._checks = 0  # calls under way to services that delete by themselves
         self._in_the_way: dict[Place, str] = {}  # as it was said last
         self._again_at: dict[str, datetime] = {}  # by key: when to ask again
 
-    def look(self, now: datetime) -> None:
-        """Ask services that delete by themselves, one cycle after a rule has ended.
+    def check_cleaned_up(self, now: datetime) -> None:
+        """Ask services that delete by themselves what is gone, one cycle after a rule has ended.
 
         A ghost, a replica row without a file, may stay for a while: it counts as gone one cycle later.
         """
-        if self._looking:
+        if self._checks:
             return
         due = [
             e for e in self._ended(cleans_up=True) if e.ended_at and e.ended_at + e.injection.cycle.length <= now
         ]
         for service, entries in sorted(by_service(due).items()):
-            for part in in_parts(entries, LOOKS_AT_ONCE):
-                self._looking += 1
+            for part in in_parts(entries, CHECKS_AT_ONCE):
+                self._checks += 1
                 call = partial(self._context.backends[service].remove, part)
-                self._context.calls.start(call, partial(self._looked, service), service)
+                self._context.calls.start(call, partial(self._checked, service), service)
 
     def round(self, now: datetime) -> None:
         """Delete what no service deletes: every destination goes on from where it is."""
@@ -208,8 +208,8 @@ class DeletionRounds:
         self._note(place, error.message if error else "")
         self._deletions.go_on()
 
-    def _looked(self, service: str, removals: list[Removal] | None, error: ServiceError | None) -> None:
-        self._looking -= 1
+    def _checked(self, service: str, removals: list[Removal] | None, error: ServiceError | None) -> None:
+        self._checks -= 1
         if error is not None:
             self._context.fail(service, error)
         else:

@@ -82,7 +82,7 @@ class ManualEnd:
         self._reconciler = Reconciler(backends, clock, record)
         self._asked: dict[str, Entry] = {}  # asked to end, and not seen to be gone
 
-    def look(self, entries: Sequence[Entry], missed: Missed | None = None) -> RulesByStage:
+    def observe(self, entries: Sequence[Entry], missed: Missed | None = None) -> RulesByStage:
         """Ask how entries stand and write it down; raises the ServiceError of a service that does not tell.
 
         A service that does not know what it had accepted may be wrong for a moment. With `missed`, which is told
@@ -203,7 +203,7 @@ class ManualEnd:
         of_left, of_asked = (list(islice(those.values(), OBSERVE_AT_ONCE)) for those in (left, self._asked))
         try:
             self._observe(of_asked, at_once=LOOK_AT_ONCE)
-            standing = self.look(of_left)
+            standing = self.observe(of_left)
         except ServiceError as error:
             log.info("cannot check what is left: %s", error.message)
             return  # the next one that is cancelled meets the same, and counts it

@@ -1,4 +1,4 @@
-"""From what planning chose to what can be used: one more look at every item, and another one in its place."""
+"""The last check: one more look at every chosen item just before it is released, and another one in its place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dc_inject.planning import lifetime, plan
 from dc_inject.planning.second_hops import onward_flows
 
 ROUNDS = 4  # of looking and taking another one; what is still missing then stays in the debt
-LOOK_AT_ONCE = 400  # candidates in one bulk call, as measured with Rucio
+CHECK_AT_ONCE = 400  # candidates in one bulk call, as measured with Rucio
 GROWN = 1.05  # the largest factor by which an item may have grown since it was weighed
 UNEVEN = 2.0  # the same of a slice, which was weighed by its parent's mean file
 SET_ASIDE = timedelta(hours=1)  # how long an item that cannot be used is not looked at again
@@ -64,7 +64,7 @@ def replace_unusable(
         once_only |= {
             (item, intent.scenario) for intent in (*good, *chosen) if intent.once for item in units_of(intent.item)
         }
-        statuses, failed = _look(context, chosen, deadline)
+        statuses, failed = _check(context, chosen, deadline)
         unseen |= failed
         short: set[FlowKey] = set()
         for injection in chosen:
@@ -136,7 +136,7 @@ def why_not(status: ReplicaStatus | None, injection: Injection, *, landed: bool 
     return ""
 
 
-def _look(
+def _check(
     context: EngineContext, chosen: Sequence[Injection], deadline: datetime
 ) -> tuple[dict[Candidate, ReplicaStatus], set[FlowKey]]:
     """Look in bulk, source by source, so that trouble at one source is no trouble of the others."""
@@ -145,10 +145,10 @@ def _look(
         by_source[injection.link.through, injection.link.source].append(injection)
     tasks, parts = {}, {}
     for (service, source), injections in by_source.items():
-        for number, part in enumerate(in_parts(injections, LOOK_AT_ONCE)):
+        for number, part in enumerate(in_parts(injections, CHECK_AT_ONCE)):
             parts[service, source, number] = part
             candidates = [Candidate(injection.item.id, injection.link) for injection in part]
-            tasks[service, source, number] = partial(context.backends[service].look, candidates)
+            tasks[service, source, number] = partial(context.backends[service].check_replicas, candidates)
     results, errors = context.calls.gather(tasks, deadline, lambda name: name[0])
     failed: set[FlowKey] = set()
     for name, error in errors.items():

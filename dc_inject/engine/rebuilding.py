@@ -200,7 +200,7 @@ class Rebuilding:
         without = [injected for injected in found if injected.bytes is None or not injected.files]
         statuses = self._ask(
             [(_candidate(injected), injected.link.through) for injected in without],
-            lambda backend, candidates: backend.look(candidates),
+            lambda backend, candidates: backend.check_replicas(candidates),
         )
         items = {candidate: status.item for candidate, status in statuses.items() if status.item is not None}
         return [_with_size(injected, items.get(_candidate(injected))) for injected in found]

@@ -204,7 +204,7 @@ class Rounds:
 
         A service may carry a request out later than anybody waits for it.
         """
-        self._deletion.look(now)
+        self._deletion.check_cleaned_up(now)
         given_up = [
             entry
             for entry in self._context.ledger.entries(State.WITHDRAWN, since=now - self._look_back)

@@ -116,7 +116,7 @@ PROCESS = (
     ),
     Spec("refusals_total", "counter", ("service", "kind"), "Injections refused: another-now or permanent."),
     Spec("adopted_total", "counter", ("service",), "Injections found to be accepted earlier."),
-    Spec("set_aside_total", "counter", (), "Datasets that a last look found to be of no use."),
+    Spec("set_aside_total", "counter", (), "Datasets that a last check found to be of no use."),
     Spec("unexpected_errors_total", "counter", (), "Unexpected errors; their traces are in the ledger's notes."),
     Spec("menus_refused_total", "counter", (), "Changed menus that were not taken up."),
     Spec("cycles_closed_total", "counter", (), "Cycles closed."),

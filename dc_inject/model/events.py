@@ -74,7 +74,7 @@ class Intended(Event):
 
 @dataclass(frozen=True, slots=True)
 class SetAside(Event):
-    """The last look found a chosen item to be of no use."""
+    """The last check found a chosen item to be of no use."""
 
     item: str
     destination: str

@@ -35,7 +35,7 @@ CODES = {
     "pool-small": "a source has too few different datasets for a link",
     "credentials-expire": "credentials expire before the menus end",
     "no-source-files": "a source has no file that may be injected",
-    "nothing-usable": "a last look finds no dataset of a source that can be injected",
+    "nothing-usable": "a last check finds no dataset of a source that can be injected",
 }
 # Nothing can work, unless the menu accepts them.
 ERRORS = frozenset({"no-source-files", "nothing-usable"})

@@ -263,8 +263,8 @@ class Backend(Protocol):
         """Stream the items of a source that pass the filter; costly, so it is asked rarely."""
         ...
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
-        """Look once more at what was chosen, in bulk, just before use."""
+    def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+        """Check once more what was chosen, in bulk, just before use."""
         ...
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:

@@ -9,8 +9,8 @@ and what failed in the second one goes on again with a later job, for as long as
 2. `second_hops` here matches first copies with second ones. `engine/second_hops.py` feeds it from the ledger:
    `landed` is the pool of a second hop, of copies whose end is not asked for and that live at least for the `min`
    of the second hop's lifetime (`may_go_on` in `planning/lifetime.py`).
-3. The last look (`engine/preflight.py`) lets a second copy end before the first one, from which it is read, by the
-   time between two observations (`_within`). Where less than that `min` would be left, it is not asked for: a
+3. The last check (`engine/preflight.py`) lets a second copy end before the first one, from which it is read, by
+   the time between two observations (`_within`). Where less than that `min` would be left, it is not asked for: a
    dataset is set aside, a job left out (`_fit_job`), and the trouble is `pool-dry`. A dataset that landed counts
    as complete by its rule's locks, since Rucio's summary of replicas follows minutes later (`why_not`).
 4. A run does not end (`_kept_for_second_hops` in `engine/reconciler.py`) what is in `bound` here: a first copy

@@ -1,4 +1,4 @@
-"""What the tool itself does at a storage: list, look, delete, make folders, and ask what is allowed.
+"""What the tool itself does at a storage: list, stat, delete, make folders, and ask what is allowed.
 
 `AnyStorage` is a `Storage` for every scheme that `dc_inject.model.urls` knows.
 """
@@ -14,13 +14,13 @@ from dc_inject.storage.types import (
     MOST_ENTRIES,
     VERBS,
     Access,
+    AccessDenied,
     Body,
     DirEntry,
+    FileStatus,
     Later,
-    Look,
-    Missing,
+    NotFound,
     Reach,
-    Refused,
     Storage,
     Writable,
 )
@@ -31,14 +31,14 @@ __all__ = [
     "MOST_ENTRIES",
     "VERBS",
     "Access",
+    "AccessDenied",
     "AnyStorage",
     "Body",
     "DirEntry",
+    "FileStatus",
     "Later",
-    "Look",
-    "Missing",
+    "NotFound",
     "Reach",
-    "Refused",
     "Storage",
     "WebDav",
     "Writable",
@@ -74,9 +74,9 @@ class AnyStorage:
         """See `Storage`."""
         return self._of(url).list(url, depth, limit)
 
-    def look(self, url: str, *, checksum: bool = False) -> Look:
+    def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
         """See `Storage`."""
-        return self._of(url).look(url, checksum=checksum)
+        return self._of(url).stat(url, checksum=checksum)
 
     def delete(self, file: deletion.StoredFile) -> bool:
         """See `Storage`."""

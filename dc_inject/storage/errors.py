@@ -1,8 +1,8 @@
 """From what a storage or the network answers to what has to happen next; no secret gets through.
 
 A failure of one file is Permanent; one that may pass is Temporary; one that only new credentials cure is
-NeedsOperator, and Refused where this storage does not accept them. No request here is ever in doubt: each can be
-repeated.
+NeedsOperator, and AccessDenied where this storage does not accept them. No request here is ever in doubt: each can
+be repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib3.exceptions import TimeoutError as Urllib3TimeoutError
 
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.redaction import scrub
-from dc_inject.storage.types import Missing, Refused
+from dc_inject.storage.types import AccessDenied, NotFound
 
 CREDENTIALS = "credentials"
 _RENEW = "renew your proxy or token (`dc-inject ping` shows which is used), or ask the site for the right"
@@ -41,15 +41,15 @@ def of_status(method: str, url: str, status: int, reason: str = "", secrets: Col
     words = scrub(reason, secrets)
     text = f"{method} {url}: the storage answered {status}" + (f" ({words})" if words else "")
     if status in {404, 410}:
-        return Missing(f"{method} {url}: there is no such file or folder")
+        return NotFound(f"{method} {url}: there is no such file or folder")
     if status == 409 and method in {"MKCOL", "PUT"}:
-        return Missing(f"{text}, as a folder above it is missing")
+        return NotFound(f"{text}, as a folder above it is missing")
     if status == 403 and method == "DELETE":
         return Permanent(text, "you may not delete there, or not this file: ask the site, or delete it by hand")
     if status in {401, 403} and method in {"PUT", "MKCOL"}:
-        return Refused(text, _WRITE, hold=CREDENTIALS)
+        return AccessDenied(text, _WRITE, hold=CREDENTIALS)
     if status in {401, 403, 407}:
-        return Refused(text, _RENEW, hold=CREDENTIALS)
+        return AccessDenied(text, _RENEW, hold=CREDENTIALS)
     if status in _LATER or (status >= 500 and status not in _FOR_GOOD):
         return Temporary(text, _HINTS.get(status))
     return Permanent(text, _HINTS.get(status))
@@ -78,7 +78,7 @@ def _of_tls(request: str, error: Exception, secrets: Collection[str]) -> Service
         reason = scrub(getattr(cause, "verify_message", "") or words, secrets)
         return Temporary(f"{request}: the storage's certificate cannot be trusted ({reason})", _TRUST)
     if "alert" in words.lower():
-        return Refused(f"{request}: your certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
+        return AccessDenied(f"{request}: your certificate was not accepted ({words})", _RENEW, hold=CREDENTIALS)
     if any(sign in words.lower() for sign in _OURS):
         return NeedsOperator(f"{request}: your certificate cannot be used ({words})", _RENEW, hold=CREDENTIALS)
     return Temporary(

@@ -3,7 +3,7 @@
 A service that moves files may reach storages that this machine cannot, so nothing follows from a storage that
 never accepted a connection from here. One that did, and no longer does, is worth naming. Nothing is sent.
 
-A stop may be over before anybody asks, so it is also looked for in between; there one failure may be this
+A stop may be over before anybody asks, so storages are probed in between as well; there one failure may be this
 machine's, which has much to do, and two in a row count.
 """
 
@@ -39,7 +39,7 @@ class Reachability:
         }
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._failures: Counter[str] = Counter()  # in a row, of what is looked at in between
+        self._failures: Counter[str] = Counter()  # in a row, of probes in between
         self._was_down = ""  # since somebody asked
 
     def down(self) -> str:
@@ -52,7 +52,7 @@ class Reachability:
             before, self._was_down = self._was_down, ""
         return now or before
 
-    def look(self) -> None:
+    def probe(self) -> None:
         """Try each storage once, and remember one that did not accept a connection several times in a row."""
         for name in self._reached:
             if self._stop.is_set():
@@ -65,11 +65,11 @@ class Reachability:
 
     @contextlib.contextmanager
     def watched(self, every: timedelta) -> Iterator[None]:
-        """Look every so often, in a thread of its own, until the block is left."""
+        """Probe every so often, in a thread of its own, until the block is left."""
 
         def work() -> None:
             while not self._stop.wait(every.total_seconds()):
-                self.look()
+                self.probe()
 
         self._stop.clear()
         thread = threading.Thread(target=work, name="reachability", daemon=True)

@@ -10,7 +10,7 @@ from dc_inject.model import samples, urls
 from dc_inject.model.deletion import SampleFile, SampleFolder
 from dc_inject.model.errors import Permanent, UsageError
 from dc_inject.model.samples import MARK, FileSet
-from dc_inject.storage.types import Missing, Storage, Writable
+from dc_inject.storage.types import NotFound, Storage, Writable
 from dc_inject.storage.upload import Moved, Written, upload
 
 
@@ -110,7 +110,7 @@ def drop(storage: Storage, prefix: str, made: FileSet) -> Iterator[int]:
 def _folders(storage: Storage, url: str) -> list[str]:
     try:
         return sorted(entry.url for entry in storage.list(url, depth=1) if entry.folder)
-    except Missing:
+    except NotFound:
         return []
 
 
@@ -121,5 +121,5 @@ def _files(storage: Storage, prefix: str, made: FileSet) -> Iterator[tuple[int, 
         for entry in storage.list(made.folder(prefix), depth=1):
             if not entry.folder and entry.url in ours:
                 yield ours[entry.url], entry.bytes or 0
-    except Missing:
+    except NotFound:
         return

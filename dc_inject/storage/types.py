@@ -14,7 +14,7 @@ VERBS = ("PROPFIND", "DELETE", "MKCOL", "COPY")  # what an injector and third-pa
 MOST_ENTRIES = 1_000_000  # of one listing
 
 
-class Missing(Permanent):
+class NotFound(Permanent):
     """The file or folder that was asked about does not exist."""
 
 
@@ -22,7 +22,7 @@ class Later(Temporary):
     """A storage has taken something on, and will do it when it can."""
 
 
-class Refused(NeedsOperator):
+class AccessDenied(NeedsOperator):
     """A storage does not accept us, or what we ask for: with others the same credentials may work."""
 
 
@@ -65,7 +65,7 @@ class DirEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FileStatus:
     """What a storage says of one file."""
 
     exists: bool
@@ -86,15 +86,15 @@ class Storage(Protocol):
     """What the tool itself does at a storage; from any thread, and every call may be made again.
 
     URLs are canonical or can be made so (`dc_inject.model.urls`). What goes wrong is a ServiceError: Temporary,
-    Permanent (`Missing` where there is nothing), or NeedsOperator with hold `credentials`: `Refused` when the
-    storage refuses them, else our own files are what is wrong. No message shows a secret.
+    Permanent (`NotFound` where there is nothing), or NeedsOperator with hold `credentials`: `AccessDenied` when
+    the storage refuses them, else our own files are what is wrong. No message shows a secret.
     """
 
     def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
         """Give what lies below a folder, `depth` levels deep (None: all), or raise Permanent beyond the limit."""
         ...
 
-    def look(self, url: str, *, checksum: bool = False) -> Look:
+    def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
         """Tell whether a file exists, its size, and its adler32 if asked for (that may take a minute)."""
         ...
 
@@ -133,5 +133,5 @@ class Writable(Storage, Protocol):
     """A storage to which files can be written."""
 
     def put(self, url: str, body: Body) -> None:
-        """Write a file; raises `Missing` where a folder above it is missing and the storage does not make it."""
+        """Write a file; raises `NotFound` where a folder above it is missing and the storage does not make it."""
         ...

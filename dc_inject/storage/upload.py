@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dc_inject.model import deletion, urls
 from dc_inject.model.content import Content
 from dc_inject.model.errors import Temporary
-from dc_inject.storage.types import Look, Missing, Writable
+from dc_inject.storage.types import FileStatus, NotFound, Writable
 
 TRIES = 3
 PAUSE = 2.0  # seconds before the second try; then twice that
@@ -52,7 +52,7 @@ def upload(
 
 def _once(storage: Writable, file: deletion.StoredFile, content: Content, below: str, moved: Moved) -> Written:
     url = deletion.address(file)
-    there = storage.look(url, checksum=True)
+    there = storage.stat(url, checksum=True)
     if there.exists and there.bytes == content.size:
         adler32 = content.adler32()
         if there.adler32 in {adler32, ""}:
@@ -63,7 +63,7 @@ def _once(storage: Writable, file: deletion.StoredFile, content: Content, below:
     sent = _Sent(content, moved)
     try:
         _put(storage, url, sent, below)
-        return _compared(url, storage.look(url, checksum=True), sent)
+        return _compared(url, storage.stat(url, checksum=True), sent)
     except BaseException:
         sent.take_back()
         raise
@@ -72,12 +72,12 @@ def _once(storage: Writable, file: deletion.StoredFile, content: Content, below:
 def _put(storage: Writable, url: str, sent: _Sent, below: str) -> None:
     try:
         storage.put(url, sent)
-    except Missing:
+    except NotFound:
         storage.make_folders(urls.parent(url), below)
         storage.put(url, sent)
 
 
-def _compared(url: str, status: Look, sent: _Sent) -> Written:
+def _compared(url: str, status: FileStatus, sent: _Sent) -> Written:
     """Return what was written if the storage tells the same of it; its size has to be told, its adler32 not."""
     if not status.exists or status.bytes != len(sent):
         has = f"has {status.bytes} bytes" if status.exists else "is not there"

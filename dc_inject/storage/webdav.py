@@ -12,7 +12,7 @@ from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.storage import listing
 from dc_inject.storage.http_transport import Answer, HttpTransport, canonical
 from dc_inject.storage.listing import DavResponse, Unreadable
-from dc_inject.storage.types import MOST_ENTRIES, VERBS, Access, Body, DirEntry, Later, Look, Missing, Reach
+from dc_inject.storage.types import MOST_ENTRIES, VERBS, Access, Body, DirEntry, FileStatus, Later, NotFound, Reach
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class WebDav:
             where, level = waiting.pop()
             try:
                 folder = self._read_folder(where, limit - given)
-            except Missing:
+            except NotFound:
                 if level == 1:
                     raise
                 continue
@@ -71,16 +71,16 @@ class WebDav:
                     raise Permanent(f"PROPFIND {top}: folders are nested more than {DEEPEST} deep")
                 waiting += [(entry.url, level + 1) for entry in folder.children if entry.folder]
 
-    def look(self, url: str, *, checksum: bool = False) -> Look:
+    def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
         """Ask by HEAD, as `Storage` says."""
         headers = {"Want-Digest": "adler32"} if checksum else {}
         with self._wire.ask("HEAD", url, headers) as answer:
             if answer.status in _GONE:
-                return Look(exists=False)
+                return FileStatus(exists=False)
             if answer.status != 200:
                 raise answer.error()
             size = listing.number(answer.headers.get("Content-Length", ""))
-            return Look(True, size, listing.adler32(answer.headers.get("Digest", "")))
+            return FileStatus(True, size, listing.adler32(answer.headers.get("Digest", "")))
 
     def put(self, url: str, body: Body) -> None:
         """Write a file by PUT, as `Writable` says; it is streamed, and no piece of it is kept."""
@@ -98,7 +98,7 @@ class WebDav:
         where = deletion.address(folder)
         try:
             listed = self._read_folder(f"{where}/", MOST_ENTRIES, follow=False)
-        except Missing:
+        except NotFound:
             return True
         if listed.children or listed.strangers:
             return False
@@ -113,7 +113,7 @@ class WebDav:
         if not urls.is_below(top, where):
             raise Permanent(f"MKCOL {where}: not below {top}")
         error = self._make_folder(where)
-        if isinstance(error, Missing) and urls.is_below(top, urls.parent(where)):
+        if isinstance(error, NotFound) and urls.is_below(top, urls.parent(where)):
             self.make_folders(urls.parent(where), top)
             error = self._make_folder(where)
         if error is not None:

@@ -15,7 +15,7 @@ from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.redaction import scrub
 from dc_inject.storage import listing
 from dc_inject.storage.http_transport import canonical
-from dc_inject.storage.types import MOST_ENTRIES, VERBS, DirEntry, Look, Missing, Reach, Refused
+from dc_inject.storage.types import MOST_ENTRIES, VERBS, AccessDenied, DirEntry, FileStatus, NotFound, Reach
 
 DEEPEST = 64
 _MISSING = 3011
@@ -55,7 +55,7 @@ class Xrootd:
             where, level = waiting.pop()
             try:
                 entries = self._entries(where)
-            except Missing:
+            except NotFound:
                 if level == 1:
                     raise
                 continue
@@ -69,24 +69,24 @@ class Xrootd:
                     raise Permanent(f"dirlist {top}: folders are nested more than {DEEPEST} deep")
                 waiting += [(entry.url, level + 1) for entry in children if entry.folder]
 
-    def look(self, url: str, *, checksum: bool = False) -> Look:
+    def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
         """Ask by stat, and by a query for the checksum."""
         try:
             info = self._ask("stat", url, lambda files, path: files.stat(path, timeout=self._timeout))
-        except Missing:
-            return Look(exists=False)
+        except NotFound:
+            return FileStatus(exists=False)
         adler32 = ""
         if checksum:
             code = self._flags.QueryCode.CHECKSUM
             query = self._ask("checksum", url, lambda files, path: files.query(code, path, timeout=self._timeout))
             adler32 = listing.adler32(_text(query).replace("adler32 ", "adler32=", 1))
-        return Look(True, int(info.size), adler32)
+        return FileStatus(True, int(info.size), adler32)
 
     def delete(self, file: deletion.StoredFile) -> bool:
         """Delete one file; XRootD refuses it for a folder."""
         try:
             self._ask("rm", deletion.address(file), lambda files, path: files.rm(path, timeout=self._timeout))
-        except Missing:
+        except NotFound:
             return False
         return True
 
@@ -97,7 +97,7 @@ class Xrootd:
             if self._entries(url):
                 return False
             self._ask("rmdir", url, lambda files, path: files.rmdir(path, timeout=self._timeout))
-        except Missing:
+        except NotFound:
             return True
         return True
 
@@ -107,7 +107,7 @@ class Xrootd:
         if not urls.is_below(top, where):
             raise Permanent(f"mkdir {where}: not below {top}")
         if not self.reachable(top).exists:
-            raise Missing(f"mkdir {where}: {top} does not exist")
+            raise NotFound(f"mkdir {where}: {top} does not exist")
         flags = self._flags.MkDirFlags.MAKEPATH
         self._ask("mkdir", where, lambda files, path: files.mkdir(path, flags, timeout=self._timeout))
 
@@ -115,7 +115,7 @@ class Xrootd:
         """Ask by stat, and for the space that is left."""
         try:
             info = self._ask("stat", url, lambda files, path: files.stat(path, timeout=self._timeout))
-        except Missing:
+        except NotFound:
             return Reach(exists=False)
         code = self._flags.QueryCode.SPACE
         try:
@@ -168,11 +168,11 @@ class Xrootd:
 def _translated(request: str, status: Any) -> ServiceError:  # noqa: ANN401  the library has no types
     code, text = int(status.errno or 0), f"{request}: {scrub(str(status.message))}"
     if code == _MISSING:
-        return Missing(f"{request}: there is no such file or folder")
+        return NotFound(f"{request}: there is no such file or folder")
     if request.startswith("rm ") and code in _AUTHENTICATION:
         return Permanent(text, "you may not delete there, or not this file: ask the site")
     if code in _AUTHENTICATION or (not code and int(status.code) == _CLIENT_AUTHENTICATION):
-        return Refused(text, _HINT, hold="credentials")
+        return AccessDenied(text, _HINT, hold="credentials")
     return Permanent(text) if code in _FOR_GOOD else Temporary(text)
 
 

@@ -1,4 +1,4 @@
-"""Reading what there is to inject: inventories, and the last look at what was chosen."""
+"""Reading what there is to inject: inventories, and the last check at what was chosen."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_fresh_dataset_is_whole_at_the_source_and_not_at_the_destination(
     backend: RucioBackend, items: list[Item], link: Link
 ) -> None:
     candidate = Candidate(items[0].name, link)
-    status = backend.look([candidate])[candidate]
+    status = backend.check_replicas([candidate])[candidate]
     assert status.item == items[0]
     assert (status.closed, status.source_complete, status.source_locked) == (True, True, True)
     assert (status.source_until, status.destination_bytes, status.destination_locked) == (None, 0, False)
@@ -99,12 +99,12 @@ def test_any_number_of_candidates_is_three_calls_and_one_for_each_rule_that_hold
     backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link
 ) -> None:
     candidates = [Candidate(item.name, link) for item in items]
-    assert set(backend.look(candidates)) == set(candidates)
+    assert set(backend.check_replicas(candidates)) == set(candidates)
     assert len(server.calls) == 3 + len(items)
-    backend.look(candidates)
+    backend.check_replicas(candidates)
     assert len(server.calls) == 6 + len(items)  # when rules expire is known by now
     server.clock.time += timedelta(hours=13)
-    backend.look(candidates)
+    backend.check_replicas(candidates)
     assert len(server.calls) == 9 + 2 * len(items)
 
 
@@ -112,7 +112,7 @@ def test_an_unknown_dataset_has_no_item_and_spoils_nothing(
     backend: RucioBackend, items: list[Item], link: Link
 ) -> None:
     unknown, bad, good = (Candidate(name, link) for name in ("cms:nope", "cms:bad!", items[0].name))
-    statuses = backend.look([unknown, bad, good])
+    statuses = backend.check_replicas([unknown, bad, good])
     assert [statuses[c].item for c in (unknown, bad, good)] == [None, None, items[0]]
 
 
@@ -122,10 +122,10 @@ def test_a_server_that_fails_for_every_name_is_not_taken_for_one_that_has_nothin
     """An error of a class that the client does not know looks like that of a name that spoils a call."""
     server.faults["list_dataset_replicas_bulk"] = [rucio.RucioException("KeyError: 'rse'")] * 1000
     with pytest.raises(Permanent, match="KeyError"):
-        backend.look([Candidate(item.name, link) for item in items])
+        backend.check_replicas([Candidate(item.name, link) for item in items])
     assert server.called("list_dataset_replicas_bulk") < 12
     with pytest.raises(Permanent, match="KeyError"):
-        backend.look([Candidate(items[0].name, link)])
+        backend.check_replicas([Candidate(items[0].name, link)])
 
 
 def test_a_name_that_a_server_stumbles_over_spoils_nothing(
@@ -140,14 +140,14 @@ def test_a_name_that_a_server_stumbles_over_spoils_nothing(
 
     monkeypatch.setattr(FakeClient, "list_dataset_replicas_bulk", stumble)
     candidates = [Candidate(item.name, link) for item in items]
-    statuses = backend.look(candidates)
+    statuses = backend.check_replicas(candidates)
     assert [statuses[c].source_complete for c in candidates] == [False] + [True] * (len(items) - 1)
 
 
 def test_an_open_dataset_is_told(backend: RucioBackend, server: FakeRucio, items: list[Item], link: Link) -> None:
     server.opened.add(("cms", "/data/RAW#0"))
     candidate = Candidate(items[0].name, link)
-    status = backend.look([candidate])[candidate]
+    status = backend.check_replicas([candidate])[candidate]
     assert not status.closed
     assert status.item == items[0]  # its size is that of its replica
 
@@ -159,7 +159,7 @@ def test_a_ghost_is_not_there_and_a_lock_or_a_single_file_is(
     server.replicas[link.destination] = {"/data/RAW#1/0"}
     backend.submit([injection(items[2], link)])
     candidates = [Candidate(item.name, link) for item in items[:3]]
-    statuses = backend.look(candidates)
+    statuses = backend.check_replicas(candidates)
     there = [(statuses[c].destination_bytes, statuses[c].destination_locked) for c in candidates]
     assert there == [(0, False), (2 * GB, False), (0, True)]
 
@@ -170,11 +170,11 @@ def test_the_source_is_safe_until_the_last_rule_that_holds_it_ends(
     soon, later = (server.clock.now() + timedelta(hours=h) for h in (1, 2))
     server.add("cms:/data/RAW#x", link.source, expires=soon)
     candidate = Candidate("cms:/data/RAW#x", link)
-    assert backend.look([candidate])[candidate].source_until == soon
+    assert backend.check_replicas([candidate])[candidate].source_until == soon
     server.add("cms:/data/RAW#x", link.source, expires=later)
-    assert backend.look([candidate])[candidate].source_until == later
+    assert backend.check_replicas([candidate])[candidate].source_until == later
     server.add("cms:/data/RAW#x", link.source)
-    assert backend.look([candidate])[candidate].source_until is None
+    assert backend.check_replicas([candidate])[candidate].source_until is None
 
 
 def test_a_holding_rule_that_should_have_expired_is_asked_for_again(
@@ -182,10 +182,10 @@ def test_a_holding_rule_that_should_have_expired_is_asked_for_again(
 ) -> None:
     server.add("cms:/data/RAW#x", link.source, expires=server.clock.now() + timedelta(hours=1))
     candidate = Candidate("cms:/data/RAW#x", link)
-    backend.look([candidate])
+    backend.check_replicas([candidate])
     next(r for r in server.rules.values() if r.row["name"].endswith("#x")).row["expires_at"] = None
     server.clock.time += timedelta(hours=2)
-    assert backend.look([candidate])[candidate].source_until is None
+    assert backend.check_replicas([candidate])[candidate].source_until is None
 
 
 def test_a_rule_that_is_still_copying_to_the_source_holds_nothing_there(
@@ -195,7 +195,7 @@ def test_a_rule_that_is_still_copying_to_the_source_holds_nothing_there(
     rule = next(r for r in server.rules.values() if r.row["name"].endswith("#x"))
     rule.files |= {"/data/RAW#x/0": "REPLICATING"}
     candidate = Candidate("cms:/data/RAW#x", link)
-    assert not backend.look([candidate])[candidate].source_locked
+    assert not backend.check_replicas([candidate])[candidate].source_locked
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_an_open_dataset_and_one_whose_source_expires_are_told(real: Real) -> No
     name = f"open.{real.link.source}"
     at_last(real.root.add_dataset, "cms", name)
     opened, held = Candidate(f"cms:{name}", real.link), Candidate(real.items[0].name, real.link)
-    statuses = real.backend.look([opened, held])
+    statuses = real.backend.check_replicas([opened, held])
     assert not statuses[opened].closed
     assert (statuses[held].closed, statuses[held].source_locked, statuses[held].source_until) == (True, True, None)
 
@@ -206,7 +206,7 @@ def test_a_slice_lives_and_ends(real: Real) -> None:
 
     def made(scope: str) -> Injection:
         wanted = naming.made_slice(part, Slicing(scope), "test", "s", cycle.start, real.link)
-        (status,) = real.backend.look([Candidate(wanted.id, real.link)]).values()
+        (status,) = real.backend.check_replicas([Candidate(wanted.id, real.link)]).values()
         assert status.item is not None
         assert (status.closed, status.source_complete, status.source_locked) == (True, True, True)
         assert (status.destination_bytes, status.destination_locked) == (0, False)

@@ -97,7 +97,7 @@ def test_a_look_at_a_slice_is_one_at_its_files(
     at = order.index("/data/BIG/19") + 1
     ids = [part(link, 1, 2).item.id, part(link, at, at + 1).item.id, part(link, 1, 2, of=21).item.id]
     candidates = [Candidate(item, link) for item in ids]
-    first, there, changed = (backend.look(candidates)[candidate] for candidate in candidates)
+    first, there, changed = (backend.check_replicas(candidates)[candidate] for candidate in candidates)
     assert first.item == Slice(ids[0], 6 * GB)
     assert first.closed
     assert first.source_complete

@@ -54,7 +54,7 @@ class Quick:
         """Tell what a source has."""
         return list(self.stock[source])
 
-    def look(self, candidates: Sequence[Any]) -> dict[Any, Any]:
+    def check_replicas(self, candidates: Sequence[Any]) -> dict[Any, Any]:
         """Tell that all is well."""
         return {
             one: self.ports.ReplicaStatus(

@@ -193,7 +193,7 @@ def calls(bench: Bench) -> None:
         counted[name] += backend.connection.requests - at
         at = backend.connection.requests
 
-    backend.look([Candidate(one.item.id, one.link) for one in injections])
+    backend.check_replicas([Candidate(one.item.id, one.link) for one in injections])
     count("look")
     outcomes = backend.submit(injections)
     count("make")

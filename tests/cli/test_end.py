@@ -295,7 +295,7 @@ def test_without_a_ledger_rules_of_unknown_size_are_left(
     """Ending them might delete what was at the destination before them."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "empty"))
     world.service.unsized = True
-    monkeypatch.setattr(world.service, "look", lambda _candidates: {})
+    monkeypatch.setattr(world.service, "check_replicas", lambda _candidates: {})
     done = run("end", "dc27", "--yes", "--cancel", "--no-ledger")
     assert done.exit_code == 0, done.exception
     assert "5 rules: left to their lifetime" in done.stderr

@@ -134,8 +134,8 @@ def test_a_storage_that_is_stopped_between_two_readings_is_named(service, monkey
         def stop_it(_method: str, _subject: object) -> None:
             if backend.clock.now() >= START + timedelta(minutes=40) and storage.fileno() != -1:
                 storage.close()
-                watched[0][0].look()
-                watched[0][0].look()
+                watched[0][0].probe()
+                watched[0][0].probe()
                 stack.enter_context(socket.create_server(place))
 
         backend = service(1, fault=stop_it, served_at={A: [], B: [place]})

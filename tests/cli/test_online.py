@@ -108,7 +108,7 @@ def test_nothing_is_changed_anywhere(check, fts, storage, tmp_path: Path) -> Non
     onward = check(scenarios=TOP["scenarios"].replace("rate", 'then: {to: "davs://c:1096/dc"}, rate'))
     assert (onward.exit_code, onward.stdout) == (0, ""), "what lands is not there yet, and nothing is missing"
     assert {method for method, _, _ in fts.seen} == {"GET"}
-    assert {verb for verb, _ in storage.asked} <= {"reachable", "verbs", "list", "look"}
+    assert {verb for verb, _ in storage.asked} <= {"reachable", "verbs", "list", "stat"}
 
 
 def test_without_the_option_nobody_is_asked(check, monkeypatch) -> None:
@@ -267,7 +267,7 @@ def test_the_first_listed_files_are_looked_at(check, services, storage, tmp_path
     done = check("--format", "json", defaults=defaults)
     assert codes(done) == []
     assert f"{SOURCE}: 10 files, 10 GB" in done.stderr
-    assert len([verb for verb, _ in storage.asked if verb == "look"]) == 10
+    assert len([verb for verb, _ in storage.asked if verb == "stat"]) == 10
     del storage.files[f"{SOURCE}/in/f01"]
     done = check("--format", "json", defaults=defaults)
     assert (done.exit_code, codes(done)) == (2, ["no-source-files"])
@@ -405,7 +405,7 @@ def test_rses_are_asked_for(check, rucio, monkeypatch) -> None:
         ("error", None, "rucio knows no RSE C"),
     ]
     assert "rucio at sim://: sim of def, may end rules early" in done.stderr
-    assert rucio.calls == {"check": 1, "inventory": 2, "look": 2}  # the last look at some datasets of each source
+    assert rucio.calls == {"check": 1, "inventory": 2, "check_replicas": 2}  # some datasets of each source
 
 
 def test_expressions_are_resolved(check, rucio, monkeypatch) -> None:

@@ -72,7 +72,7 @@ def test_a_set_at_an_rse_is_registered_injected_and_erased_with_all_its_copies(s
         until(lambda: len(list(backend.inventory(source, every))) == 2, "Rucio's own sums of the datasets")
         items = {item.name: (item.bytes, item.files) for item in backend.inventory(source, every)}
         candidates = [Candidate(name, Link(source, destination)) for name in items]
-        statuses = backend.look(candidates).values()
+        statuses = backend.check_replicas(candidates).values()
     assert items == dict(zip(done.out.splitlines(), [(900_000, 3), (600_000, 2)], strict=True))
     assert all(status.closed and status.source_complete and status.source_locked for status in statuses)
 

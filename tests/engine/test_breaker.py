@@ -84,7 +84,7 @@ def test_looks_that_fail_are_tried_again_in_the_same_cycle_and_anew_in_the_next(
     dice = random.Random(5)
 
     def fault(method, _subject):
-        if method == "look" and dice.random() < 0.92:
+        if method == "check_replicas" and dice.random() < 0.92:
             raise Temporary("504")
 
     one.backend.fault = fault

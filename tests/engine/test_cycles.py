@@ -421,7 +421,7 @@ def test_a_service_that_falls_silent_at_the_last_look_is_the_reason_and_not_too_
     engine = one.engine()
 
     def silent(method, subject):
-        if method == "look":
+        if method == "check_replicas":
             raise Temporary("no answer")
 
     one.backend.fault = silent

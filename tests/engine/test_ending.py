@@ -124,27 +124,27 @@ def test_a_clock_that_is_put_back_while_we_wait_does_not_make_the_wait_longer() 
 def test_complete_rules_end_at_once_and_in_one_go() -> None:
     """50 complete rules end without any time passing, each written down before it is asked for."""
     w = world(50, moved=1.0)
-    standing = w.ending.look(w.entries)
+    standing = w.ending.observe(w.entries)
     assert (len(standing.complete), len(standing.unfinished), files_left(standing.unfinished)) == (50, 0, 0)
     outcomes = list(w.ending.end(standing.complete))
     assert len(outcomes) == 50
     assert all(outcome.error is None for outcome in outcomes)
     assert w.clock.now() == START
     assert {key for _, key in w.book.asked} == {entry.injection.key for entry in w.entries}
-    assert w.ending.look(w.entries).gone == 50
+    assert w.ending.observe(w.entries).gone == 50
 
 
 def test_unfinished_rules_are_counted_with_the_files_that_would_be_cancelled() -> None:
     """Of 50 files 20 have arrived: 30 are left for each rule."""
     w = world(3, moved=0.4)
-    standing = w.ending.look(w.entries)
+    standing = w.ending.observe(w.entries)
     assert (len(standing.complete), len(standing.unfinished), files_left(standing.unfinished)) == (0, 3, 90)
 
 
 def test_cancelling_keeps_the_pace() -> None:
     """At 600 an hour the rules go 6 seconds apart, the first one at once."""
     w = world(10, moved=0.4)
-    list(w.ending.cancel(w.ending.look(w.entries).unfinished, 600))
+    list(w.ending.cancel(w.ending.observe(w.entries).unfinished, 600))
     assert [moment for moment, _ in w.book.asked] == [START + timedelta(seconds=6 * n) for n in range(10)]
 
 
@@ -152,7 +152,7 @@ def test_a_second_process_keeps_the_pace_of_the_first() -> None:
     """What was cancelled a second ago counts, whoever did it."""
     w = world(1)
     before = START - timedelta(seconds=1)
-    list(w.ending.cancel(w.ending.look(w.entries).unfinished, 600, last=before))
+    list(w.ending.cancel(w.ending.observe(w.entries).unfinished, 600, last=before))
     assert w.book.asked[0][0] == START + timedelta(seconds=5)
 
 
@@ -167,7 +167,7 @@ def test_what_has_moved_is_settled_before_the_end() -> None:
         return seen if exact else [replace(one, exact=False, moved=1) for one in seen]
 
     w.backend.observe = estimating  # type: ignore[method-assign]
-    standing = w.ending.look(w.entries)
+    standing = w.ending.observe(w.entries)
     w.backend.rules[w.entries[0].injection.key].moved = 70 * GB
     list(w.ending.cancel(standing.unfinished, 600))
     seen = w.book.seen[w.entries[0].injection.key]
@@ -177,7 +177,7 @@ def test_what_has_moved_is_settled_before_the_end() -> None:
 def test_a_rule_that_is_gone_meanwhile_is_a_success() -> None:
     """Between the look and the end a rule expired: nothing is asked for, and it is no error."""
     w = world(2)
-    standing = w.ending.look(w.entries)
+    standing = w.ending.observe(w.entries)
     for rule in w.backend.rules.values():
         rule.ended = START
     outcomes = list(w.ending.cancel(standing.unfinished, 600))
@@ -188,8 +188,8 @@ def test_a_rule_that_is_gone_meanwhile_is_a_success() -> None:
 def test_ending_twice_is_the_same_as_once() -> None:
     """The second time everything is gone already."""
     w = world(5, moved=1.0)
-    list(w.ending.end(w.ending.look(w.entries).complete))
-    again = w.ending.look(w.entries)
+    list(w.ending.end(w.ending.observe(w.entries).complete))
+    again = w.ending.observe(w.entries)
     assert (again.complete, again.unfinished, again.gone) == ((), (), 5)
     assert all(outcome.error is None for outcome in w.ending.end(w.entries))
 
@@ -200,7 +200,7 @@ def test_in_doubt_is_neither_ended_nor_called_gone() -> None:
     w.backend.rules.clear()
     (entry,) = w.entries
     doubt = Entry(entry.injection, State.CALLED, called_at=START)
-    standing = w.ending.look([doubt])
+    standing = w.ending.observe([doubt])
     assert (standing.in_doubt, standing.gone) == (1, 0)
 
 
@@ -211,11 +211,11 @@ def test_what_a_service_does_not_tell_of_stays_in_doubt_however_old_its_call_is(
     w.backend.observe = lambda entries, *, exact=False: [  # type: ignore[method-assign]
         Observation(entry.injection.key, Status.UNKNOWN) for entry in entries
     ]
-    assert (w.ending.look([doubt]).in_doubt, w.book.withdrawn) == (1, [])
+    assert (w.ending.observe([doubt]).in_doubt, w.book.withdrawn) == (1, [])
     w.backend.observe = lambda entries, *, exact=False: [  # type: ignore[method-assign]
         Observation(entry.injection.key, Status.ABSENT) for entry in entries
     ]
-    assert (w.ending.look([doubt]).in_doubt, w.book.withdrawn) == (0, [doubt.injection.key])
+    assert (w.ending.observe([doubt]).in_doubt, w.book.withdrawn) == (0, [doubt.injection.key])
 
 
 def test_a_stalled_rule_gives_back_what_it_has_not_moved_also_when_a_person_ends_it() -> None:
@@ -224,7 +224,7 @@ def test_a_stalled_rule_gives_back_what_it_has_not_moved_also_when_a_person_ends
     why = "suspended: the rule does nothing 10 minutes after it was accepted"
     stalled = replace(w.entries[0], error=why, files_done=20, moved=40 * GB)
     w.backend.rules[stalled.injection.key].ended = START
-    assert w.ending.look([stalled]).gone == 1
+    assert w.ending.observe([stalled]).gone == 1
     seen = w.book.seen[stalled.injection.key]
     assert (seen.failed, seen.reasons, seen.error) == (60 * GB, {"suspended": 30}, why)
 
@@ -232,7 +232,7 @@ def test_a_stalled_rule_gives_back_what_it_has_not_moved_also_when_a_person_ends
 def test_one_failure_does_not_stop_the_others() -> None:
     """A call that fails is an outcome with its error; the next rule is cancelled all the same."""
     w = world(3)
-    standing = w.ending.look(w.entries)
+    standing = w.ending.observe(w.entries)
     failing = iter([Temporary("busy")])
 
     def fault(method: str, _subject: object) -> None:
@@ -248,7 +248,7 @@ def test_one_failure_does_not_stop_the_others() -> None:
 def test_a_service_that_does_not_work_is_left_alone(error: ServiceError, tried: int) -> None:
     """After five failures in a row, or one that a person has to repair, nothing more is asked."""
     w = world(20)
-    standing = w.ending.look(w.entries)
+    standing = w.ending.observe(w.entries)
 
     def fault(method: str, _subject: object) -> None:
         if method == "end":
@@ -267,14 +267,14 @@ def test_a_service_that_does_not_tell_ends_nothing() -> None:
 
     w.backend.fault = fault
     with pytest.raises(Temporary, match="unreachable"):
-        w.ending.look(w.entries)
+        w.ending.observe(w.entries)
     assert not w.book.asked
 
 
 def test_what_becomes_complete_while_others_are_cancelled_ends_at_once() -> None:
     """Of 60 rules 5 go at their pace until the first look after 30 s; 40 that are complete by then go there."""
     w = world(60)
-    unfinished = w.ending.look(w.entries).unfinished
+    unfinished = w.ending.observe(w.entries).unfinished
     for rule in list(w.backend.rules.values())[20:]:
         rule.completed = START
     outcomes = list(w.ending.cancel(unfinished, 600))
@@ -287,7 +287,7 @@ def test_what_becomes_complete_while_others_are_cancelled_ends_at_once() -> None
 def test_what_has_gone_while_others_are_cancelled_is_not_waited_for() -> None:
     """Rules that somebody else ended, or that expired, take none of the pace."""
     w = world(60)
-    unfinished = w.ending.look(w.entries).unfinished
+    unfinished = w.ending.observe(w.entries).unfinished
     for rule in list(w.backend.rules.values())[10:]:
         rule.ended = START
     outcomes = list(w.ending.cancel(unfinished, 600))
@@ -301,7 +301,7 @@ def test_the_record_learns_meanwhile_what_has_ended() -> None:
     w = world(60)
     for rule in list(w.backend.rules.values())[:50]:
         rule.completed = START
-    standing = w.ending.look(w.entries)
+    standing = w.ending.observe(w.entries)
     list(w.ending.end(standing.complete))
     outcomes = w.ending.cancel(standing.unfinished, 600)
     for _ in range(7):
@@ -314,7 +314,7 @@ def test_the_record_learns_meanwhile_what_has_ended() -> None:
 def test_looking_on_the_way_is_bounded() -> None:
     """At one an hour: a look every 30 seconds, at 200 rules at most, and others the next time."""
     w = world(450)
-    unfinished = w.ending.look(w.entries).unfinished
+    unfinished = w.ending.observe(w.entries).unfinished
     looks: list[tuple[datetime, set[str]]] = []
     observe = w.backend.observe
 
@@ -337,7 +337,7 @@ def test_looking_on_the_way_is_bounded() -> None:
 def test_a_clock_that_was_ahead_does_not_stop_the_cancelling() -> None:
     """The last one was written by a clock that showed tomorrow: one interval is waited, looks or not."""
     w = world(2)
-    unfinished = w.ending.look(w.entries).unfinished
+    unfinished = w.ending.observe(w.entries).unfinished
     list(w.ending.cancel(unfinished, 30, last=START + 24 * HOUR))
     assert [moment for moment, _ in w.book.asked] == [START + timedelta(minutes=2), START + timedelta(minutes=4)]
 
@@ -345,7 +345,7 @@ def test_a_clock_that_was_ahead_does_not_stop_the_cancelling() -> None:
 def test_a_look_that_fails_on_the_way_stops_nothing() -> None:
     """The pace goes on; whether the service works the next cancel finds out."""
     w = world(10)
-    unfinished = w.ending.look(w.entries).unfinished
+    unfinished = w.ending.observe(w.entries).unfinished
     busy = iter([Temporary("busy")])
 
     def fault(method: str, subject: object) -> None:

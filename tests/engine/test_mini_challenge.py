@@ -173,7 +173,7 @@ def fault_between(one, since, until, *methods):
     one.backend.fault = fault
 
 
-EVERYTHING = ("submit", "observe", "sites", "inventory", "look", "end", "check", "remove")
+EVERYTHING = ("submit", "observe", "sites", "inventory", "check_replicas", "end", "check", "remove")
 
 
 @pytest.mark.parametrize("methods", [EVERYTHING, ("submit",), ("observe",), ("sites",)])

@@ -1,4 +1,4 @@
-"""What a last look finds to be of no use is set aside: for a cycle where that may pass soon, else for longer."""
+"""What a last check finds to be of no use is set aside: for a cycle where that may pass soon, else for longer."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .world import CYCLE, GB, START, World, campaign, flow, items, world
 
 def looking(one: World, monkeypatch: pytest.MonkeyPatch, cycles: int, **other: object) -> list[int]:
     """Have a dataset look different in so many cycles; returns the cycles in which anybody looked at it."""
-    real, looked = one.backend.look, []
+    real, looked = one.backend.check_replicas, []
 
-    def look(candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+    def check_replicas(candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         cycle = (one.clock.now() - START) // CYCLE
         if candidates:
             looked.append(cycle)
         return {c: replace(s, **other) if cycle < cycles else s for c, s in real(candidates).items()}  # type: ignore[arg-type]
 
-    monkeypatch.setattr(one.backend, "look", look)
+    monkeypatch.setattr(one.backend, "check_replicas", check_replicas)
     return looked
 
 
@@ -69,9 +69,9 @@ def test_a_dataset_whose_files_cannot_be_listed_is_set_aside_with_all_its_slices
     made = campaign([flow("A", "B", 1, slices=Slicing("user.dcops"))])
     one = world(tmp_path, made, {"A": items("A", 2, 5000 * GB, 1000)})
     bad: list[str] = []  # the first one that is looked at
-    real, asked = one.backend.look, []
+    real, asked = one.backend.check_replicas, []
 
-    def look(candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+    def check_replicas(candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         statuses = dict(real(candidates))
         for candidate in candidates:
             assert isinstance(candidate.item, SliceId)
@@ -82,7 +82,7 @@ def test_a_dataset_whose_files_cannot_be_listed_is_set_aside_with_all_its_slices
                 statuses[candidate] = replace(statuses[candidate], item=None)
         return statuses
 
-    monkeypatch.setattr(one.backend, "look", look)
+    monkeypatch.setattr(one.backend, "check_replicas", check_replicas)
     one.run(cycles=6)
     assert asked
     assert len(asked) <= 2 * 4, "those of one plan, once an hour"

@@ -97,7 +97,7 @@ def _ask(method: str, backend: RucioBackend, entries: list[Any], ledger: Any) ->
         case "replicas":
             ledger.store_inventory("fts", pool, list(backend.replicas("davs://a:1094/data", NAMED)), now)
         case "look":
-            for status in backend.look(candidates).values():
+            for status in backend.check_replicas(candidates).values():
                 if status.item is not None:
                     ledger.store_inventory("rucio", pool, [status.item], now)
         case "submit":

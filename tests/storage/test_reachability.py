@@ -71,15 +71,15 @@ def test_a_stop_between_two_questions_is_named_once():
     some = Storages()
     storages = Reachability({"A": [("a", 1)], "B": [("b", 1)]}, connects=some.connects)
     some.stopped = {"b"}
-    storages.look()
+    storages.probe()
     some.stopped = set()
-    storages.look()
+    storages.probe()
     assert storages.down() == ""
     some.stopped = {"b"}
-    storages.look()
-    storages.look()
+    storages.probe()
+    storages.probe()
     some.stopped = set()
-    storages.look()
+    storages.probe()
     assert [storages.down(), storages.down()] == ["B", ""]
 
 
@@ -90,5 +90,5 @@ def test_who_watches_looks_again_and_again_and_ends_with_the_block():
         assert some.often.wait(30)
     tried = len(some.tried)
     assert not [thread for thread in threading.enumerate() if thread.name == "reachability"]
-    storages.look()
+    storages.probe()
     assert len(some.tried) == tried, "it is stopped"

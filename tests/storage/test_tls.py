@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dc_inject.model.errors import NeedsOperator, Temporary
-from dc_inject.storage import Refused, WebDav
+from dc_inject.storage import AccessDenied, WebDav
 from tests.certificates import Pair, make, make_proxy, openssl
 from tests.storage.conftest import Opens
 from tests.storage.ours import FILE, JOB, copy
@@ -77,7 +77,7 @@ def davs(server: DavServer, path: str = "/dc/a") -> str:
 
 def test_a_proxy_opens_a_storage(secure, storage_with, proxy):
     storage = storage_with(Opens(certificate=str(proxy), key=str(proxy)))
-    assert storage.look(davs(secure)).bytes == 3
+    assert storage.stat(davs(secure)).bytes == 3
     assert [found.url for found in storage.list(davs(secure, "/dc"))] == [davs(secure)]
 
 
@@ -86,20 +86,20 @@ def test_a_certificate_with_its_key_opens_a_storage(secure, storage_with, person
     (tmp_path / "authority.pem").write_text(authority.certificate.read_text())
     openssl("rehash", tmp_path)
     storage = storage_with(Opens(certificate=str(person.certificate), key=str(person.key)), str(tmp_path))
-    assert storage.look(davs(secure)).bytes == 3
+    assert storage.stat(davs(secure)).bytes == 3
 
 
 def test_without_a_certificate_a_person_is_wanted(secure, storage_with):
-    with pytest.raises(Refused, match="certificate was not accepted") as caught:
-        storage_with(Opens()).look(davs(secure))
+    with pytest.raises(AccessDenied, match="certificate was not accepted") as caught:
+        storage_with(Opens()).stat(davs(secure))
     assert caught.value.hold == "credentials"
 
 
 def test_a_strange_certificate_is_for_a_person(secure, storage_with, tmp_path):
     stranger = make(tmp_path, "stranger", "person", days=5)
     storage = storage_with(Opens(certificate=str(stranger.certificate), key=str(stranger.key)))
-    with pytest.raises(Refused, match="certificate was not accepted") as caught:
-        storage.look(davs(secure))
+    with pytest.raises(AccessDenied, match="certificate was not accepted") as caught:
+        storage.stat(davs(secure))
     assert caught.value.hold == "credentials"
 
 
@@ -108,22 +108,22 @@ def test_files_that_are_none_are_for_a_person(secure, storage_with, tmp_path):
     empty.write_text("")
     for path in (none, empty):
         with pytest.raises(NeedsOperator, match=r"davs://127.0.0.1:\d+/dc/a: ") as caught:
-            storage_with(Opens(certificate=str(path), key=str(path))).look(davs(secure))
+            storage_with(Opens(certificate=str(path), key=str(path))).stat(davs(secure))
         assert caught.value.hold == "credentials"
-        assert not isinstance(caught.value, Refused)  # no storage was asked: none would take it
+        assert not isinstance(caught.value, AccessDenied)  # no storage was asked: none would take it
 
 
 def test_a_storage_that_nobody_vouches_for_is_not_spoken_to(secure, storage_with, proxy):
     secret = Opens(token="opaque-token", certificate=str(proxy), key=str(proxy))
     with pytest.raises(Temporary, match="cannot be trusted") as caught:
-        storage_with(secret, True).look(davs(secure))
+        storage_with(secret, True).stat(davs(secure))
     assert "X509_CERT_DIR" in (caught.value.hint or "")
     assert secure.asked == []
 
 
 def test_trust_that_is_not_there_is_for_a_person(secure, storage_with, tmp_path):
     with pytest.raises(NeedsOperator, match="CA certificate bundle") as caught:
-        storage_with(Opens(), str(tmp_path / "none")).look(davs(secure))
+        storage_with(Opens(), str(tmp_path / "none")).stat(davs(secure))
     assert "X509_CERT_DIR" in (caught.value.hint or "")
 
 
@@ -131,16 +131,16 @@ def test_a_new_proxy_is_used_at_once(secure, storage_with, proxy, tmp_path):
     """What was opened with the old one is closed when the files changed."""
     access = Opens(certificate=str(proxy), key=str(proxy), stamp=1)
     storage = storage_with(access)
-    storage.look(davs(secure))
-    storage.look(davs(secure))
+    storage.stat(davs(secure))
+    storage.stat(davs(secure))
     assert list(secure.connections.values()) == [2]
     access.stamp = 2
-    storage.look(davs(secure))
+    storage.stat(davs(secure))
     assert sorted(secure.connections.values()) == [1, 2]
     stranger = make(tmp_path, "stranger", "person", days=5)
     access.certificate, access.key, access.stamp = str(stranger.certificate), str(stranger.key), 3
     with pytest.raises(NeedsOperator):
-        storage.look(davs(secure))
+        storage.stat(davs(secure))
 
 
 def test_an_answer_that_drips_is_given_up_over_tls_too(secure, authority, proxy):
@@ -172,7 +172,7 @@ def curious(of_server, authority) -> Iterator[tuple[DavServer, DavServer]]:
         yield one, other
 
 
-@pytest.mark.parametrize("call", ["look", "list", "delete"])
+@pytest.mark.parametrize("call", ["stat", "list", "delete"])
 def test_a_certificate_is_shown_only_to_the_storage_that_was_meant(curious, storage_with, proxy, call):
     """Not where it redirects to, nor afterwards on a way back: who sent us on must not use our name."""
     one, other = curious
@@ -180,9 +180,9 @@ def test_a_certificate_is_shown_only_to_the_storage_that_was_meant(curious, stor
         server.put(FILE)
     storage = storage_with(Opens(certificate=str(proxy), key=str(proxy)))
     for server in curious:  # connections with a certificate are open
-        storage.look(davs(server, FILE))
+        storage.stat(davs(server, FILE))
     path = JOB if call == "list" else FILE
-    verb = {"look": "HEAD", "list": "PROPFIND", "delete": "DELETE"}[call]
+    verb = {"stat": "HEAD", "list": "PROPFIND", "delete": "DELETE"}[call]
     seen: list[tuple[str, bool]] = []
 
     def shown(handler, name: str) -> None:

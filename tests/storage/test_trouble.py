@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
-from dc_inject.storage import AnyStorage, Refused, WebDav, trust
+from dc_inject.storage import AccessDenied, AnyStorage, WebDav, trust
 from dc_inject.storage import http_transport as wire_module
 from dc_inject.system.transport import Limits
 from tests.storage.conftest import TOKEN
@@ -20,7 +20,7 @@ def everything(storage, url):
     """All calls that a storage takes, by name."""
     return {
         "list": lambda: list(storage.list(url)),
-        "look": lambda: storage.look(url),
+        "stat": lambda: storage.stat(url),
         "delete": lambda: storage.delete(copy(url)),
         "delete folder": lambda: storage.delete_folder_if_empty(folder(url)),
         "make folders": lambda: storage.make_folders(f"{url}/x", url),
@@ -46,7 +46,7 @@ def error_of(call) -> ServiceError:
     ("code", "kind", "hold"),
     [
         (400, Permanent, ""),
-        (401, Refused, "credentials"),
+        (401, AccessDenied, "credentials"),
         (408, Temporary, ""),
         (412, Permanent, ""),
         (423, Temporary, ""),
@@ -79,7 +79,7 @@ def test_forbidden_is_for_a_person_but_one_file_that_may_not_be_deleted_is_set_a
         assert type(error) is Permanent
         assert "may not delete" in error.hint
     else:
-        assert isinstance(error, Refused)
+        assert isinstance(error, AccessDenied)
         assert error.hold == "credentials"
 
 
@@ -151,12 +151,12 @@ def test_in_all_an_answer_may_take_ten_times_the_silence(access):
 def test_a_connection_that_was_cut_is_not_used_again(server, access):
     storage = WebDav(lambda: access, read=30)
     server.put("/dc/a")
-    assert storage.look(f"{server.url}/dc/a").exists
+    assert storage.stat(f"{server.url}/dc/a").exists
     storage._wire._limits = Limits(0.1)
     server.tricks["DELETE"] = drip(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
     assert isinstance(error_of(lambda: storage.delete(copy(f"{server.url}/dc"))), Temporary)
     storage._wire._limits = Limits(60)
-    assert storage.look(f"{server.url}/dc/a").exists
+    assert storage.stat(f"{server.url}/dc/a").exists
     assert len(server.connections) == 2
     storage.close()
 
@@ -165,7 +165,7 @@ def test_a_page_of_html_is_not_shown(server, storage):
     server.tricks["HEAD"] = server.tricks["DELETE"] = status(
         500, b"<html>" + b"x" * 10_000 + b"</html>", Content_Type="text/html"
     )
-    for call in (lambda: storage.look(f"{server.url}/dc/a"), lambda: storage.delete(copy(f"{server.url}/dc"))):
+    for call in (lambda: storage.stat(f"{server.url}/dc/a"), lambda: storage.delete(copy(f"{server.url}/dc"))):
         error = error_of(call)
         assert "<html>" not in error.message
         assert len(error.message) < 200
@@ -379,7 +379,7 @@ def test_a_listing_that_was_redirected_is_told_under_the_asked_url(server, other
 @pytest.mark.parametrize("token", ["a\nb", "a\r\nX: y", "\u00e9", "a\0"])
 def test_a_token_that_is_none_is_never_sent_or_shown(server, storage, access, token):
     access.token = token
-    error = error_of(lambda: storage.look(f"{server.url}/a"))
+    error = error_of(lambda: storage.stat(f"{server.url}/a"))
     assert isinstance(error, NeedsOperator)
     assert error.hold == "credentials"
     assert token not in str(error)

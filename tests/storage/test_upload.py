@@ -10,7 +10,7 @@ from dc_inject.model.content import PIECE, Content
 from dc_inject.model.deletion import SampleFile
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
 from dc_inject.model.samples import FileSet
-from dc_inject.storage import Missing, Refused
+from dc_inject.storage import AccessDenied, NotFound
 from dc_inject.storage.upload import TRIES, upload
 from tests.storage.conftest import TOKEN
 from tests.storage.server import hang_up, status
@@ -123,8 +123,8 @@ def test_trouble_that_passes_is_tried_again_with_growing_pauses(server, send):
 @pytest.mark.parametrize(
     ("code", "kind", "hint"),
     [
-        (403, Refused, "right to write"),
-        (401, Refused, "right to write"),
+        (403, AccessDenied, "right to write"),
+        (401, AccessDenied, "right to write"),
         (507, Permanent, "full"),
         (405, Permanent, "does not allow"),
     ],
@@ -187,7 +187,7 @@ def test_nothing_is_made_above_what_has_to_exist(server, storage):
 
 
 def test_a_folder_that_is_missing_has_an_error_of_its_own(server, storage):
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         storage.put(f"{server.url}/none/file", CONTENT)
 
 

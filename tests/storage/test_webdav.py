@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from dc_inject.model.errors import Permanent, ServiceError, Temporary
-from dc_inject.storage import DirEntry, Look, Missing, Reach, listing
+from dc_inject.storage import DirEntry, FileStatus, NotFound, Reach, listing
 from tests.storage.conftest import TOKEN
 from tests.storage.ours import FILE, JOB, copy, folder
 from tests.storage.server import propfind, row, rows, status
@@ -63,7 +63,7 @@ def test_hrefs_of_all_manners_are_understood(server, storage, href):
 def test_names_found_can_be_looked_at(server, storage):
     server.put("/dc/a b#c%+\u00e9?&<~", b"12")
     (found,) = storage.list(f"{server.url}/dc")
-    assert storage.look(found.url) == Look(True, 2)
+    assert storage.stat(found.url) == FileStatus(True, 2)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_folder_that_goes_meanwhile_is_left_out(server, storage):
 
 def test_listing_nothing_or_a_file_is_an_error(server, storage):
     server.put("/dc/a")
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         list(storage.list(f"{server.url}/nope"))
     with pytest.raises(Permanent, match="not a folder"):
         list(storage.list(f"{server.url}/dc/a"))
@@ -175,14 +175,16 @@ def test_an_answer_that_is_abused_or_broken_is_refused(server, storage, text, ki
         list(storage.list(f"{server.url}/dc"))
 
 
-# Looking
+# Status
 
 
-def test_a_look_tells_size_and_checksum(server, storage):
+def test_stat_tells_size_and_checksum(server, storage):
     server.put("/dc/a", b"\0")
-    assert storage.look(f"{server.url}/dc/a") == Look(True, 1)
-    assert storage.look(f"{server.url}/dc/a", checksum=True) == Look(True, 1, f"{zlib.adler32(bytes(1)):08x}")
-    assert storage.look(f"{server.url}/dc/b", checksum=True) == Look(exists=False)
+    assert storage.stat(f"{server.url}/dc/a") == FileStatus(True, 1)
+    assert storage.stat(f"{server.url}/dc/a", checksum=True) == FileStatus(
+        True, 1, f"{zlib.adler32(bytes(1)):08x}"
+    )
+    assert storage.stat(f"{server.url}/dc/b", checksum=True) == FileStatus(exists=False)
 
 
 def test_reaching_tells_what_is_there_and_what_is_free(server, storage):
@@ -284,7 +286,7 @@ def test_missing_folders_are_made_from_the_top(server, storage):
 
 
 def test_nothing_is_made_at_or_above_the_prefix(server, storage):
-    with pytest.raises(Missing, match="above it is missing"):
+    with pytest.raises(NotFound, match="above it is missing"):
         storage.make_folders(f"{server.url}/dc/a/b", f"{server.url}/dc")
     assert server.asked == ["MKCOL /dc/a/b/", "MKCOL /dc/a/"]
     for url in (f"{server.url}/dc", f"{server.url}/x"):
@@ -301,7 +303,7 @@ def test_each_thread_keeps_its_connection(server, storage):
 
     def work():
         for _ in range(5):
-            storage.look(f"{server.url}/dc/a")
+            storage.stat(f"{server.url}/dc/a")
             storage.reachable(f"{server.url}/dc")
             storage.delete(copy(f"{server.url}/dc"))
 
@@ -314,11 +316,11 @@ def test_each_thread_keeps_its_connection(server, storage):
 
 
 def test_credentials_are_asked_for_at_each_call(server, storage, access):
-    storage.look(f"{server.url}/a")
+    storage.stat(f"{server.url}/a")
     access.token = "another"
-    storage.look(f"{server.url}/a")
+    storage.stat(f"{server.url}/a")
     access.token = ""
-    storage.look(f"{server.url}/a")
+    storage.stat(f"{server.url}/a")
     sent = [headers.get("Authorization") for headers in server.headers]
     assert sent == [f"Bearer {TOKEN}", "Bearer another", None]
 
@@ -328,7 +330,7 @@ def test_nothing_is_taken_from_netrc_or_kept_as_cookie(server, storage, tmp_path
     netrc.write_text("machine 127.0.0.1 login me password hunter2\n")
     monkeypatch.setenv("NETRC", str(netrc))
     server.tricks["HEAD"] = status(200, Set_Cookie="a=b; Path=/")
-    storage.look(f"{server.url}/a")
-    storage.look(f"{server.url}/a")
+    storage.stat(f"{server.url}/a")
+    storage.stat(f"{server.url}/a")
     assert server.headers[1]["Authorization"] == f"Bearer {TOKEN}"
     assert "Cookie" not in server.headers[1]

@@ -9,7 +9,7 @@ from types import SimpleNamespace as Bag
 import pytest
 
 from dc_inject.model.errors import Permanent, Temporary
-from dc_inject.storage import AnyStorage, DirEntry, Look, Missing, Reach, Refused, WebDav, Xrootd
+from dc_inject.storage import AccessDenied, AnyStorage, DirEntry, FileStatus, NotFound, Reach, WebDav, Xrootd
 from tests.storage.conftest import Opens
 from tests.storage.ours import FILE, JOB, copy, folder
 
@@ -103,14 +103,14 @@ def test_a_listing(xrootd, files):
     assert [found.url for found in xrootd.list("root://eos//dc", 1)] == ["root://eos//dc/a", "root://eos//dc/sub"]
     with pytest.raises(Permanent, match="too many"):
         list(xrootd.list("root://eos//dc", limit=2))
-    with pytest.raises(Missing):
+    with pytest.raises(NotFound):
         list(xrootd.list("root://eos//nope"))
 
 
 def test_looking(xrootd, files):
-    assert xrootd.look("root://eos//dc/a") == Look(True, 5)
-    assert xrootd.look("root://eos//dc/a", checksum=True) == Look(True, 5, "084b021f")
-    assert xrootd.look("root://eos//nope") == Look(exists=False)
+    assert xrootd.stat("root://eos//dc/a") == FileStatus(True, 5)
+    assert xrootd.stat("root://eos//dc/a", checksum=True) == FileStatus(True, 5, "084b021f")
+    assert xrootd.stat("root://eos//nope") == FileStatus(exists=False)
     assert xrootd.reachable("root://eos//dc") == Reach(True, True, 7)
     assert xrootd.reachable("root://eos") == Reach(True, True, 7)
     assert xrootd.reachable("root://eos//nope") == Reach(exists=False)
@@ -135,7 +135,7 @@ def test_deleting(xrootd, files):
 def test_folders_are_made_below_a_prefix_that_exists(xrootd, files):
     xrootd.make_folders("root://eos//dc/x/y", "root://eos//dc")
     assert "/dc/x/y" in files.sizes
-    with pytest.raises(Missing, match="does not exist"):
+    with pytest.raises(NotFound, match="does not exist"):
         xrootd.make_folders("root://eos//nope/x", "root://eos//nope")
     with pytest.raises(Permanent, match="not below"):
         xrootd.make_folders("root://eos//dc", "root://eos//dc")
@@ -144,9 +144,9 @@ def test_folders_are_made_below_a_prefix_that_exists(xrootd, files):
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (bad(3010), Refused),
-        (bad(3030), Refused),
-        (bad(0, code=204), Refused),
+        (bad(3010), AccessDenied),
+        (bad(3030), AccessDenied),
+        (bad(0, code=204), AccessDenied),
         (bad(3009), Permanent),
         (bad(3005), Temporary),
         (bad(0, code=206), Temporary),
@@ -156,7 +156,7 @@ def test_every_error_has_its_class_and_shows_no_secret(xrootd, files, status, ki
     status.message = "[ERROR] root://h//a?authz=Bearer%20hunter2 failed"
     files.trouble["stat"] = status
     with pytest.raises(kind) as caught:
-        xrootd.look("root://eos//dc/a")
+        xrootd.stat("root://eos//dc/a")
     assert "hunter2" not in str(caught.value)
     assert "stat root://eos//dc/a" in str(caught.value)
 
@@ -170,8 +170,8 @@ def test_one_file_that_may_not_be_deleted_is_set_aside(xrootd, files):
 def test_the_scheme_decides_who_is_asked(server, storage, xrootd):
     both = AnyStorage(storage, lambda: xrootd)
     server.put("/dc/a", b"1234")
-    assert both.look(f"{server.url}/dc/a").bytes == 4
-    assert both.look("root://eos//dc/a").bytes == 5
+    assert both.stat(f"{server.url}/dc/a").bytes == 4
+    assert both.stat("root://eos//dc/a").bytes == 5
     assert both.reachable("root://eos//dc").exists
     both.close()
 

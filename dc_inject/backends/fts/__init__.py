@@ -47,7 +47,7 @@ from dc_inject.model.ports import (
 )
 from dc_inject.model.services import FTS
 from dc_inject.model.transfers import TransferLimit
-from dc_inject.storage import AnyStorage, Look, Refused, Storage, WebDav, Xrootd, trust
+from dc_inject.storage import AccessDenied, AnyStorage, FileStatus, Storage, WebDav, Xrootd, trust
 from dc_inject.system.executor import Workers
 
 __all__ = ["Delegation", "FtsBackend", "StorageEnd"]
@@ -147,7 +147,7 @@ class FtsBackend:
         with understood():
             yield from self._inventory.read(source, datasets)
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+    def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Tell nothing new: every copy has a name of its own, so nothing can be in its way.
 
         What became of the source files since the inventory shows when they are copied.
@@ -212,9 +212,9 @@ class FtsBackend:
         """Tell of storage prefixes, as sources and as destinations, whether they answer and what they allow."""
         return self._ends.ask(sources, destinations)
 
-    def look_at(self, files: Sequence[str]) -> list[Look | ServiceError]:
-        """Look at source files, or tell why that cannot be done."""
-        return self._ends.look(files)
+    def stat_sources(self, files: Sequence[str]) -> list[FileStatus | ServiceError]:
+        """Return the status of source files, or why that cannot be done."""
+        return self._ends.stat(files)
 
     def limits(self, links: Iterable[Link]) -> list[TransferLimit]:
         """Tell how many transfers at a time FTS will allow on links, and out of and into their storages."""
@@ -247,7 +247,7 @@ class FtsBackend:
 
     def _may_open(self, purpose: Purpose, url: str) -> None:
         if not self._trusted(url) and self._sends(purpose):
-            raise Refused(refusal(url, "your token"), hint(url), hold="credentials")
+            raise AccessDenied(refusal(url, "your token"), hint(url), hold="credentials")
 
     def _alike(self) -> bool:
         """Whether sources and destinations are opened by the same."""

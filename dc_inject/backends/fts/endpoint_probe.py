@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dc_inject.model.errors import ServiceError, Temporary
-from dc_inject.storage import VERBS, Look, Reach, Storage
+from dc_inject.storage import VERBS, FileStatus, Reach, Storage
 from dc_inject.system.executor import Workers
 
 Role = Literal["source", "destination"]
@@ -47,9 +47,9 @@ class EndpointProbe:
         asked += [("destination", prefix) for prefix in sorted(set(destinations))]
         return list(self._workers.map(self._end, asked))
 
-    def look(self, files: Sequence[str]) -> list[Look | ServiceError]:
-        """Look at source files, or tell why that cannot be done."""
-        return list(self._workers.map(self._look, files))
+    def stat(self, files: Sequence[str]) -> list[FileStatus | ServiceError]:
+        """Return the status of source files, or why that cannot be done."""
+        return list(self._workers.map(self._stat, files))
 
     def _end(self, asked: tuple[Role, str]) -> StorageEnd:
         role, prefix = asked
@@ -68,8 +68,8 @@ class EndpointProbe:
         except ServiceError:  # OPTIONS itself is refused by some: then nothing is told
             return dict.fromkeys(VERBS)
 
-    def _look(self, url: str) -> Look | ServiceError:
+    def _stat(self, url: str) -> FileStatus | ServiceError:
         try:
-            return self._storages["source"].look(url)
+            return self._storages["source"].stat(url)
         except ServiceError as error:
             return error

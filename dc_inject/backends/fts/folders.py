@@ -13,7 +13,7 @@ from collections import defaultdict
 from dc_inject.backends.fts.storage_breaker import Trouble
 from dc_inject.model import Injection, deletion, naming, urls
 from dc_inject.model.errors import Permanent, ServiceError
-from dc_inject.storage import Missing, Storage
+from dc_inject.storage import NotFound, Storage
 from dc_inject.system.executor import Workers
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Folders:
         top = f"{where}/{naming.TOP}/{campaign}"
         try:
             folders = [entry.url for entry in self._storage.list(top) if entry.folder]
-        except Missing:
+        except NotFound:
             folders = []
         except ServiceError as error:
             return error
@@ -69,7 +69,7 @@ class Folders:
         """Delete a folder if it is empty; tell what may pass."""
         try:
             self._storage.delete_folder_if_empty(folder)
-        except Missing:
+        except NotFound:
             pass
         except Permanent as error:  # of each job's folder again: said once
             if folder.prefix not in self._stay:

@@ -12,7 +12,7 @@ from dc_inject.backends.fts.storage_breaker import Trouble
 from dc_inject.model import DatasetFilter, File, FileFilter, naming, units, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.planning import pool
-from dc_inject.storage import DirEntry, Missing, Refused, Storage
+from dc_inject.storage import AccessDenied, DirEntry, NotFound, Storage
 from dc_inject.system.executor import Workers
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class Inventory:
             if not entry.folder:
                 yield entry
             elif entry.url != ours:
-                with suppress(Missing):  # gone meanwhile
+                with suppress(NotFound):  # gone meanwhile
                     yield from self.storage.list(entry.url)
 
     def _datasets(self, source: str, datasets: DatasetFilter) -> Iterator[File]:
@@ -112,10 +112,10 @@ class Inventory:
             raise _of_source(hopeless)
         error: ServiceError | None = None
         try:
-            return self.storage.look(url).bytes or 0
+            return self.storage.stat(url).bytes or 0
         except ServiceError as met:
             error = met
-            if isinstance(met, NeedsOperator) and not isinstance(met, Refused):
+            if isinstance(met, NeedsOperator) and not isinstance(met, AccessDenied):
                 raise
             log.debug("no size of %s: %s", url, met.message)
             return 0
@@ -129,7 +129,7 @@ def _of_source(error: ServiceError) -> ServiceError:
     It says nothing of FTS, nor of other storages.
     """
     match error:
-        case Refused():
+        case AccessDenied():
             return SourceRefused(error.message, error.hint)
         case Temporary():
             return Temporary(error.message, error.hint, hold=_UNAVAILABLE)

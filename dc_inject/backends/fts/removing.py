@@ -17,7 +17,7 @@ from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Tempo
 from dc_inject.model.ports import Clock, Outcome, Removal, Stray
 from dc_inject.planning.lifetime import hours_in_queue
 from dc_inject.planning.reconcile import backoff
-from dc_inject.storage import Missing, Storage
+from dc_inject.storage import NotFound, Storage
 from dc_inject.system.executor import Workers
 
 FIRST_RETRY = timedelta(seconds=15)
@@ -98,7 +98,7 @@ class Removing:
         error: ServiceError | None = None
         try:
             self._storage.delete(file)
-        except Missing:
+        except NotFound:
             pass
         except ServiceError as met:
             error = met
@@ -118,7 +118,7 @@ class Removing:
                 copy = None if entry.folder else naming.read_copy(where, entry.url)
                 if copy is not None and copy.campaign == campaign:
                     yield Stray(entry.url, copy, entry.bytes or 0, entry.modified)
-        except Missing:
+        except NotFound:
             return
 
     def delete(self, urls_: Iterable[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:

@@ -15,7 +15,7 @@ from dc_inject.backends.rucio.identity import check
 from dc_inject.backends.rucio.inventory import inventory
 from dc_inject.backends.rucio.observing import Observing
 from dc_inject.backends.rucio.queues import NamedFts, queues, requests
-from dc_inject.backends.rucio.replica_check import Looking
+from dc_inject.backends.rucio.replica_check import ReplicaCheck
 from dc_inject.backends.rucio.replicas import replicas
 from dc_inject.backends.rucio.rules import Rules
 from dc_inject.backends.rucio.slice_datasets import Slices
@@ -75,7 +75,7 @@ class RucioBackend:
         self.connection = Connection(timeout=timeout, clock=clock, observer=observer, make=make, sleep=sleep)
         slices = Slices(self.connection)
         self._rules = Rules(self.connection, self.name, slices, batch_files=batch_files, batch_rules=batch_rules)
-        self._looking = Looking(self.connection, slices)
+        self._replica_check = ReplicaCheck(self.connection, slices)
         self._observing = Observing(self.connection, self._rules, estimates)
         self._ending = RuleEnding(self.connection, self._rules, slices)
         self._facts = Facts(self.connection)
@@ -111,10 +111,10 @@ class RucioBackend:
         with understood():
             yield from replicas(self.connection, source, datasets)
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
-        """Look at candidates in bulk."""
+    def check_replicas(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+        """Check candidates in bulk, just before use."""
         with understood():
-            return self._looking.look(candidates)
+            return self._replica_check.check(candidates)
 
     def submit(self, injections: Sequence[Injection]) -> list[Outcome]:
         """Make a rule for each injection, in batches; a duplicate of our own making is adopted."""
@@ -134,7 +134,7 @@ class RucioBackend:
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
         """Tell which replicas the reaper has deleted: nothing of them is available at the destination."""
         places = {Candidate(e.injection.item.id, e.injection.link): e.injection.key for e in entries}
-        statuses = self.look(tuple(places))
+        statuses = self.check_replicas(tuple(places))
         return [
             Removal(key, gone=not (statuses[place].destination_bytes or statuses[place].destination_locked))
             for place, key in places.items()

@@ -1,4 +1,4 @@
-"""One more look, in bulk, at datasets that are about to be chosen, or whose rules have ended."""
+"""One more check, in bulk, of datasets that are about to be chosen, or whose rules have ended."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _EXPIRIES = 100_000  # rules whose expiry is kept
 _PAST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Looking:
-    """Looks at candidates; remembers for 12 hours when rules that hold datasets at sources expire."""
+class ReplicaCheck:
+    """Checks candidates; remembers for 12 hours when rules that hold datasets at sources expire."""
 
     def __init__(self, connection: Connection, slices: Slices) -> None:
         self._connection = connection
@@ -31,7 +31,7 @@ class Looking:
         self._expiries: dict[str, tuple[datetime, datetime | None]] = {}  # rule -> when asked, expiry
         self._lock = threading.Lock()
 
-    def look(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
+    def check(self, candidates: Sequence[Candidate]) -> Mapping[Candidate, ReplicaStatus]:
         """Return what Rucio says of each candidate: three bulk calls for 200, and one for each new rule.
 
         A slice is asked about by its parent, and by its files at the destination: its dataset may not be there

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dc_inject.model import deletion, urls
-from dc_inject.storage import MOST_ENTRIES, DirEntry, Look, Missing, Reach
+from dc_inject.storage import MOST_ENTRIES, DirEntry, FileStatus, NotFound, Reach
 
 
 @dataclass
@@ -49,15 +49,15 @@ class Store:
     def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
         self._ask("list", url)
         if url not in self.folders:
-            raise Missing(f"PROPFIND {url}: there is no such file or folder")
+            raise NotFound(f"PROPFIND {url}: there is no such file or folder")
         for one in self.below(url):
             if depth == 1 and urls.parent(one) != url:
                 continue
             yield DirEntry(one, one in self.folders, self.files.get(one) or None)
 
-    def look(self, url: str, *, checksum: bool = False) -> Look:
-        self._ask("look", url)
-        return Look(url in self.files, self.sizes.get(url) or self.files.get(url))
+    def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
+        self._ask("stat", url)
+        return FileStatus(url in self.files, self.sizes.get(url) or self.files.get(url))
 
     def delete(self, file: deletion.StoredFile) -> bool:
         url = deletion.address(file)

@@ -10,7 +10,7 @@ import pytest
 from dc_inject.backends.fts import Delegation, FtsBackend
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.ports import LinkQueue
-from dc_inject.storage import Look, Reach
+from dc_inject.storage import FileStatus, Reach
 
 from .conftest import DESTINATION, LINK, SOURCE
 from .service import FakeFts
@@ -111,8 +111,8 @@ def test_looks_tell_what_stands_in_the_way(backend: FtsBackend, store: Store) ->
             raise error
 
     store.fault = fault
-    seen = backend.look_at([f"{SOURCE}/f1", f"{SOURCE}/f2", f"{SOURCE}/gone"])
-    assert seen == [Look(True, 1001), error, Look(False)]
+    seen = backend.stat_sources([f"{SOURCE}/f1", f"{SOURCE}/f2", f"{SOURCE}/gone"])
+    assert seen == [FileStatus(True, 1001), error, FileStatus(False)]
 
 
 def test_with_a_token_no_proxy_is_needed(backend: FtsBackend) -> None:

@@ -13,7 +13,7 @@ from dc_inject.backends.fts import FtsBackend
 from dc_inject.backends.sim import SimClock
 from dc_inject.model import DatasetFilter, File, FileFilter, JobOptions, Listing
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
-from dc_inject.storage import Refused
+from dc_inject.storage import AccessDenied
 
 from ...storage.server import drip
 from ...storage.server import running as dav_running
@@ -80,7 +80,7 @@ SOURCES = [FileFilter(folder=""), FileFilter(Listing("list.yaml", "", (File("f1"
 
 
 @pytest.mark.parametrize("files", SOURCES)
-@pytest.mark.parametrize("error", [Refused("403", "ask", hold="credentials"), Temporary("500", "ask")])
+@pytest.mark.parametrize("error", [AccessDenied("403", "ask", hold="credentials"), Temporary("500", "ask")])
 def test_what_one_source_refuses_says_nothing_of_fts(backend: FtsBackend, store: Store, files, error) -> None:
     """Not a service that waits for a person, but a source that holds its own links."""
 
@@ -98,7 +98,7 @@ def test_what_one_source_refuses_says_nothing_of_fts(backend: FtsBackend, store:
 def test_a_file_that_is_refused_costs_the_others_nothing(backend: FtsBackend, store: Store) -> None:
     def refuse(_verb: str, url: str) -> None:
         if url.endswith("f1"):
-            raise Refused("403", hold="credentials")
+            raise AccessDenied("403", hold="credentials")
 
     store.fault = refuse
     assert [item.name for item in backend.inventory(SOURCE, SOURCES[1])] == [f"{SOURCE}/f2"]

@@ -16,7 +16,7 @@ from .conftest import DATASETS, FILES_PLACES, FTS, REAL_CATALOGUES, Place
 
 def status(place: Place, number: int) -> ReplicaStatus:
     candidate = Candidate(place.items[number].name, place.link)
-    return place.backend.look([candidate])[candidate]
+    return place.backend.check_replicas([candidate])[candidate]
 
 
 def injected(place: Place, *numbers: int) -> list[Entry]:
@@ -140,7 +140,7 @@ def test_facts_are_told_for_each_end(place: Place) -> None:
 
 
 def test_nothing_to_do_is_done(place: Place) -> None:
-    assert place.backend.look([]) == {}
+    assert place.backend.check_replicas([]) == {}
     assert place.backend.submit([]) == []
     assert place.backend.observe([]) == []
     assert place.backend.end([]) == []
@@ -173,7 +173,7 @@ def test_a_fresh_dataset_is_at_the_source_only(place: Place) -> None:
 @pytest.mark.parametrize("place", DATASETS, indirect=True)
 def test_a_dataset_that_does_not_exist_has_no_item(place: Place) -> None:
     candidate = Candidate("cms:/no/such/THING", place.link)
-    assert place.backend.look([candidate])[candidate].item is None
+    assert place.backend.check_replicas([candidate])[candidate].item is None
 
 
 @pytest.mark.parametrize("place", DATASETS, indirect=True)
