@@ -91,7 +91,7 @@ def read(view: Reader) -> Past:
         name,
         length.total_seconds(),
         count,
-        length.total_seconds() / Settings().looks_per_cycle,
+        length.total_seconds() / Settings().observations_per_cycle,
         sent,
         {ends: arrays.floats(cycles) for ends, cycles in moved.items()},
         {end: sites[end] for end in ends_of if end in sites},

@@ -36,7 +36,7 @@ class Settings:
     first_retry: timedelta = timedelta(seconds=2)
     poll: timedelta = timedelta(seconds=2)
     submits_at_once: int = 16  # handed to the executor; more would go out after a stop
-    looks_per_cycle: int = 5  # how often in a cycle our rules are observed
+    observations_per_cycle: int = 5  # how often in a cycle our rules are observed
     planning_part: float = 0.25  # of a cycle, in which reads that fail are tried again before planning without
     drain: bool = True
     end_on_stop: bool = False

@@ -151,7 +151,7 @@ class Engine:
             self._plan(self._cycle or cycle, now)
         if self.stopping:
             return
-        every = self._campaign.cycle / self._context.settings.looks_per_cycle
+        every = self._campaign.cycle / self._context.settings.observations_per_cycle
         # A clock that went forward and back leaves moments behind that would not come for hours.
         self._observe_at = min(self._observe_at, now + every)
         self._checking.round(now)

@@ -105,11 +105,11 @@ def _fit_job(context: EngineContext, hop: Flow | None, injection: Injection) -> 
 
 
 def _within(context: EngineContext, hop: Flow | None, until: datetime | None, injection: Injection) -> Injection:
-    """Return the injection of a second hop with a lifetime that ends a look before that of its first copy."""
+    """Return the injection of a second hop that ends one observation before its first copy."""
     if hop is None or until is None:
         return injection
-    look = injection.cycle.length / context.settings.looks_per_cycle
-    return replace(injection, lifetime=lifetime.of_second_copy(injection, until - look, hop.lifetime_min))
+    spacing = injection.cycle.length / context.settings.observations_per_cycle
+    return replace(injection, lifetime=lifetime.of_second_copy(injection, until - spacing, hop.lifetime_min))
 
 
 def why_not(status: ReplicaStatus | None, injection: Injection, *, landed: bool = False) -> str:

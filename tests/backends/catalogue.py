@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from rucio.common import exception as rucio
 
-from dc_inject.backends.rucio.errors import Notes
+from dc_inject.backends.rucio.errors import RucioCallRecord
 from tests.backends.fake import FakeClient, FakeRucio, Row, _naive
 
 
@@ -26,8 +26,8 @@ class Catalogue(FakeRucio):
     checksums: dict[str, str] = field(default_factory=dict)
     deterministic: bool = True
 
-    def client(self, notes: Notes, timeout: float) -> FakeClient:
-        return CatalogueClient(self, notes)
+    def client(self, record: RucioCallRecord, timeout: float) -> FakeClient:
+        return CatalogueClient(self, record)
 
     def place(self, rse: str, scope: str, name: str) -> str:
         """Return where a replica has to lie."""

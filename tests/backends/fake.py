@@ -11,7 +11,7 @@ from typing import Any
 
 from rucio.common import exception as rucio
 
-from dc_inject.backends.rucio.errors import Notes
+from dc_inject.backends.rucio.errors import RucioCallRecord
 
 Row = dict[str, Any]
 GB = 10**9
@@ -105,10 +105,10 @@ class FakeRucio:
                 locked = {f for r in self.rules.values() if r.row["rse_expression"] == rse for f in r.files}
                 self.replicas.get(rse, set()).difference_update(set(rule.files) - locked)
 
-    def client(self, notes: Notes, timeout: float) -> FakeClient:
+    def client(self, record: RucioCallRecord, timeout: float) -> FakeClient:
         """Make a client, as `QuietClient` does."""
         del timeout
-        return FakeClient(self, notes)
+        return FakeClient(self, record)
 
     # ------------------------------------------------------------------ what the calls do
 
@@ -226,15 +226,15 @@ class FakeRucio:
 class FakeClient:
     """The client's side: the methods of rucio.client.Client that the back end calls."""
 
-    def __init__(self, server: FakeRucio, notes: Notes) -> None:
+    def __init__(self, server: FakeRucio, record: RucioCallRecord) -> None:
         self.server = server
-        self.notes = notes
+        self.record = record
         self.host = "http://rucio.example.org:8080"
         self.vo = "def"
         self.auth_type = "userpass"
         self.creds = {"username": "someone", "password": "hunter2"}
         self.auth_token = "token"
-        notes.secrets.add("hunter2")
+        record.secrets.add("hunter2")
 
     def __getattribute__(self, name: str) -> Any:
         """Count the call, and let it fail, or lose its answer, if that is what the test wants."""
@@ -249,7 +249,7 @@ class FakeClient:
                 raise server.faults[name].pop(0)
             answer = found(*args, **kwargs)
             if server.losses.get(name):
-                self.notes.unanswered = True
+                self.record.unanswered = True
                 raise server.losses[name].pop(0)
             return answer
 

@@ -13,7 +13,7 @@ import pytest
 import requests
 from rucio.common import exception as rucio
 
-from dc_inject.backends.rucio.errors import Notes, translate
+from dc_inject.backends.rucio.errors import RucioCallRecord, translate
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, TryOtherItem
 
 BARE = "no error information passed (http status code: {})"
@@ -57,7 +57,7 @@ BARE = "no error information passed (http status code: {})"
     ],
 )
 def test_each_error_has_its_class(error: Exception, kind: type[ServiceError]) -> None:
-    assert type(translate(error, Notes())) is kind
+    assert type(translate(error, RucioCallRecord())) is kind
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_each_error_has_its_class(error: Exception, kind: type[ServiceError]) ->
 )
 def test_where_there_is_an_answer_the_hint_is_to_ask_the_operators(error: Exception, hint: str) -> None:
     """`ping` would otherwise send people to their rucio.cfg."""
-    assert hint in (translate(error, Notes()).hint or "")
-    assert "operators" in (translate(error, Notes()).hint or "")
+    assert hint in (translate(error, RucioCallRecord()).hint or "")
+    assert "operators" in (translate(error, RucioCallRecord()).hint or "")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_where_there_is_an_answer_the_hint_is_to_ask_the_operators(error: Except
 def test_no_error_of_rucio_escapes(kind: type[rucio.RucioException]) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011  as the client does it, which not all survive
         raise kind("what the server said")
-    assert isinstance(translate(caught.value, Notes()), ServiceError)
+    assert isinstance(translate(caught.value, RucioCallRecord()), ServiceError)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_configuration_that_cannot_be_read_is_not_shown(text: str) -> None:
 
     with pytest.raises(configparser.Error) as caught:
         read()
-    error = translate(caught.value, Notes())
+    error = translate(caught.value, RucioCallRecord())
     assert isinstance(error, NeedsOperator)
     assert "hunter2" not in error.message
 
@@ -110,12 +110,12 @@ def test_a_wrong_configuration_does_not_stop_the_import(tmp_path: Path, content:
 
 
 def test_an_unforeseen_error_is_translated_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    assert isinstance(translate(ZeroDivisionError("x"), Notes()), Temporary)
+    assert isinstance(translate(ZeroDivisionError("x"), RucioCallRecord()), Temporary)
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_while_a_client_is_made_the_unforeseen_is_for_a_person() -> None:
-    error = translate(KeyError("client_proxy"), Notes(), making=True)
+    error = translate(KeyError("client_proxy"), RucioCallRecord(), making=True)
     assert isinstance(error, NeedsOperator)
     assert error.hold == "credentials"
 
@@ -124,16 +124,18 @@ def test_while_a_client_is_made_the_unforeseen_is_for_a_person() -> None:
     "error", [rucio.InsufficientAccountLimit("x"), rucio.CannotAuthenticate("x"), OSError("x")]
 )
 def test_an_unanswered_attempt_leaves_it_in_doubt_whatever_came_after(error: Exception) -> None:
-    told = translate(error, Notes(unanswered=True), writes=True)
+    told = translate(error, RucioCallRecord(unanswered=True), writes=True)
     assert isinstance(told, Temporary)
     assert told.lost
 
 
 def test_a_duplicate_is_looked_up_even_after_an_unanswered_attempt() -> None:
-    assert isinstance(translate(rucio.DuplicateRule("x"), Notes(unanswered=True), writes=True), TryOtherItem)
+    assert isinstance(
+        translate(rucio.DuplicateRule("x"), RucioCallRecord(unanswered=True), writes=True), TryOtherItem
+    )
 
 
 def test_a_broken_door_is_not_a_wrong_key() -> None:
     error = rucio.CannotAuthenticate("<html>502 Bad Gateway</html>")
-    assert isinstance(translate(error, Notes(status=502)), Temporary)
-    assert isinstance(translate(error, Notes(status=401)), NeedsOperator)
+    assert isinstance(translate(error, RucioCallRecord(status=502)), Temporary)
+    assert isinstance(translate(error, RucioCallRecord(status=401)), NeedsOperator)

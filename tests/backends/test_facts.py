@@ -134,7 +134,7 @@ def test_an_answer_of_an_unforeseen_form_is_no_traceback(
 
     setattr(Odd, method, lambda *_: [{"what": "is this?"}])
     backend = RucioBackend(
-        campaign="test", clock=server.clock, observer=heard, make=lambda notes, _: Odd(server, notes)
+        campaign="test", clock=server.clock, observer=heard, make=lambda record, _: Odd(server, record)
     )
     ask = {
         "get_locks_for_dids": lambda: backend.observe(entries),

@@ -232,7 +232,7 @@ def soak(path: Path, *, days: float, links: int, share: float, every: int, seed:
     rses = sorted({one.link.source for one in flows if one.link.through == "rucio"})
     stock = {rse: _datasets(rse, chance) for rse in rses}
     lag = timedelta(minutes=20)
-    settings = Settings(drain=False, poll=CYCLE / 5, looks_per_cycle=2)
+    settings = Settings(drain=False, poll=CYCLE / 5, observations_per_cycle=2)
     one = world(path, campaign(flows), stock, speed=speeds.__getitem__, deletion_lag=lag, settings=settings)
     files = [found for host in _hosts(links) for found in source_files(host, 200, 20 * GB).items()]
     bad = random.Random(seed)

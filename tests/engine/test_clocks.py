@@ -23,7 +23,7 @@ HOUR = timedelta(hours=1)
 GBPS = 10**9 // 8  # bytes a second
 DUE = GBPS * 900  # of a cycle of a link of 1 Gb/s
 
-SPARING = Settings(drain=True, poll=CYCLE, looks_per_cycle=2)
+SPARING = Settings(drain=True, poll=CYCLE, observations_per_cycle=2)
 
 # ------------------------------------------------------------------------------------------ summer time
 

@@ -371,7 +371,7 @@ def test_a_look_that_was_older_than_the_answer_ends_nothing(tmp_path, monkeypatc
         return [Observation(s.key, Status.ABSENT) if s.key in new else s for s in observe(entries, exact=exact)]
 
     monkeypatch.setattr(one.backend, "observe", early)
-    one.settings = replace(one.settings, looks_per_cycle=60)
+    one.settings = replace(one.settings, observations_per_cycle=60)
     one.run(cycles=1)
     assert {entry.state for entry in one.ledger.entries()} == {State.LIVE}
 

@@ -13,7 +13,7 @@ from dc_inject.model import Dataset
 from dc_inject.model.events import Refused
 from tests.engine.world import CYCLE, TB, campaign, flow, world
 
-SETTINGS = Settings(drain=False, poll=CYCLE, looks_per_cycle=2)
+SETTINGS = Settings(drain=False, poll=CYCLE, observations_per_cycle=2)
 
 
 def _run(path, cycles, **more):

@@ -201,7 +201,7 @@ def test_files_that_failed_before_are_not_made_up_a_second_time(tmp_path):
 
 def test_times_to_completion_are_those_that_the_service_tells(tmp_path):
     one = world(tmp_path, campaign(FLOWS[:1]), {"A": items("A", 80)}, speed=lambda _link: 1e9)
-    one.settings = replace(one.settings, looks_per_cycle=15)
+    one.settings = replace(one.settings, observations_per_cycle=15)
     one.menus = lambda: campaign([replace(FLOWS[0], dwell=timedelta(hours=1))])
     one.run(cycles=2)
     rules = {key: rule for key, rule in one.backend.rules.items() if rule.completed}

@@ -142,7 +142,7 @@ def test_whatever_rucio_answers(method: str, mutations: list[Mutation]) -> None:
 
 
 def _broken(server: FakeRucio, breaker: Breaker) -> Callable[..., Any]:
-    return lambda notes, timeout: _Told(server.client(notes, timeout), breaker)
+    return lambda record, timeout: _Told(server.client(record, timeout), breaker)
 
 
 @functools.lru_cache

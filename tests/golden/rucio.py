@@ -83,8 +83,8 @@ class Server(fake.FakeRucio):
         self.progress()
         if request.path == "/auth/userpass":
             return Answer(200, b"", {"X-Rucio-Auth-Token": "token", "X-Rucio-Auth-Token-Expires": _LATER})
-        notes = SimpleNamespace(secrets=set(), unanswered=False)
-        client: Any = fake.FakeClient(self, notes)  # type: ignore[arg-type]  # all that it takes of notes
+        record = SimpleNamespace(secrets=set(), unanswered=False)
+        client: Any = fake.FakeClient(self, record)  # type: ignore[arg-type]  # all that it takes of one
         body = json.loads(request.body) if request.body else {}
         try:
             told = _route(request)(client, body)

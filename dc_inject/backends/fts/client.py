@@ -19,7 +19,7 @@ from fts3.rest.client.easy import JobIdGenerator, new_job, new_transfer
 from fts3.rest.client.request import Request
 
 from dc_inject import __version__
-from dc_inject.backends.fts.errors import Notes
+from dc_inject.backends.fts.errors import FtsCallRecord
 from dc_inject.model import Bundle, Injection, JobOptions, naming
 from dc_inject.model.redaction import scrub
 from dc_inject.planning.lifetime import hours_in_queue
@@ -44,16 +44,16 @@ _AGENT = f"dc-inject/{__version__}"
 class _Request(Request):  # type: ignore[misc]  # fts3 has no types
     """Requests through the gate, that note what was answered; a multi-status is an answer, not an error."""
 
-    def __init__(self, notes: Notes, *args: Any, **kwargs: Any) -> None:
-        self._notes = notes
+    def __init__(self, record: FtsCallRecord, *args: Any, **kwargs: Any) -> None:
+        self._record = record
         super().__init__(*args, **kwargs)
 
     def method(
         self, method: str, url: str, body: str | None = None, headers: Mapping[str, str] | None = None, **_: Any
     ) -> str:
         """Send one request as the client's own would; that one takes a token from ~/.netrc and has no bounds."""
-        self._notes.requests += 1
-        self._notes.begin()
+        self._record.requests += 1
+        self._record.begin()
         token = {"Authorization": f"Bearer {self.fts_access_token}"} if self.fts_access_token else {}
         with Session(Adapter(Limits(self.timeout * TOTAL))) as session:
             response = session.request(
@@ -70,7 +70,7 @@ class _Request(Request):  # type: ignore[misc]  # fts3 has no types
         return text
 
     def _handle_error(self, url: str, code: int, response_body: str | None = None) -> None:
-        self._notes.answered(code, response_body or "")
+        self._record.answered(code, response_body or "")
         if code != 207:
             super()._handle_error(url, code, response_body)
 
@@ -99,7 +99,7 @@ class _Delegator(Delegator):  # type: ignore[misc]  # fts3 has no types
 class Client:
     """One thread's client of an FTS service; making it asks the service who it is."""
 
-    def __init__(self, endpoint: str, access: Access, notes: Notes, timeout: float, trust: str) -> None:
+    def __init__(self, endpoint: str, access: Access, record: FtsCallRecord, timeout: float, trust: str) -> None:
         """Take the endpoint, what opens it, where to note answers, seconds to wait, and the authorities' path."""
         self._context = _Context(
             endpoint,
@@ -107,12 +107,12 @@ class Client:
             ukey=access.key or None,
             fts_access_token=access.token or None,
             capath=trust,
-            request_class=partial(_Request, notes),
+            request_class=partial(_Request, record),
             connectTimeout=min(timeout, 10.0),
             timeout=timeout,
             user_agent=_AGENT,
         )
-        self._notes = notes
+        self._record = record
 
     def needs_delegation(self) -> bool:
         """Return whether FTS acts with a proxy that has to be delegated to it."""
@@ -148,7 +148,7 @@ class Client:
         try:
             return _rows(Submitter(self._context).cancel(",".join(ids)))
         except ValueError:
-            if self._notes.status == 304:  # a job that is over: such an answer has no body
+            if self._record.status == 304:  # a job that is over: such an answer has no body
                 return []
             raise
 

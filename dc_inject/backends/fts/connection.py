@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-from dc_inject.backends.calling import Calling
-from dc_inject.backends.fts.errors import CREDENTIALS, INSTALL, NO_VO, Notes, translate
+from dc_inject.backends.fts.errors import CREDENTIALS, INSTALL, NO_VO, FtsCallRecord, translate
+from dc_inject.backends.service_connection import ServiceConnection
 from dc_inject.model import urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary, UsageError
 from dc_inject.model.events import Observer
@@ -64,20 +64,20 @@ class Me(NamedTuple):
 _BEFORE = frozenset({"version", "whoami", "needs_delegation", "delegate", "delegated_until"})
 _REMEMBERED = 16  # credentials that FTS has recognised
 
-Make = Callable[[str, Access, Notes, float, str], Any]
+Make = Callable[[str, Access, FtsCallRecord, float, str], Any]
 
 
-def real_client(endpoint: str, access: Access, notes: Notes, timeout: float, authorities: str) -> Any:  # noqa: ANN401  fts3 has no types
+def real_client(endpoint: str, access: Access, record: FtsCallRecord, timeout: float, authorities: str) -> Any:  # noqa: ANN401  fts3 has no types
     """Make a client for this thread; raises NeedsOperator when the `fts3` package is not there."""
     try:
         # Only here: the package is an extra, and compiled where it is installed.
         from dc_inject.backends.fts.client import Client  # noqa: PLC0415  as said
     except ImportError as error:
         raise NeedsOperator(f"FTS's client cannot be imported ({error})", INSTALL) from error
-    return Client(endpoint, access, notes, timeout, authorities)
+    return Client(endpoint, access, record, timeout, authorities)
 
 
-class Connection(Calling[Notes]):
+class Connection(ServiceConnection[FtsCallRecord]):
     """Calls of FTS's client by name, from any thread; every error that leaves is a ServiceError.
 
     Ids of jobs are made of the VO, and jobs belong to somebody. So whoever FTS took us for first, we stay: when
@@ -95,7 +95,7 @@ class Connection(Calling[Notes]):
         make: Make = real_client,
     ) -> None:
         """Take seconds that a call may wait for an answer; `make` makes the client of a thread."""
-        super().__init__("fts", Notes, clock, observer)
+        super().__init__("fts", FtsCallRecord, clock, observer)
         self.endpoint = endpoint
         self.credentials = credentials
         self._timeout = timeout
@@ -123,12 +123,12 @@ class Connection(Calling[Notes]):
     @property
     def status(self) -> int:
         """The HTTP status of the last answer to this thread; 0 if there was none."""
-        return self._my_notes().status
+        return self._my_record().status
 
     @property
     def unknown(self) -> bool:
         """Whether the last answer to this thread was FTS's own word that it has no such thing."""
-        return self._my_notes().unknown
+        return self._my_record().unknown
 
     def vo(self) -> str:
         """Return the virtual organisation that FTS takes us for."""
@@ -158,7 +158,7 @@ class Connection(Calling[Notes]):
         stamp: Hashable = (self._generation, access.stamp)
         if getattr(local, "stamp", None) != stamp:
             local.stamp = None
-            local.client = self._make(self.endpoint, access, self._my_notes(), self._timeout, _authorities())
+            local.client = self._make(self.endpoint, access, self._my_record(), self._timeout, _authorities())
             local.stamp = stamp
         return local.client
 
@@ -178,19 +178,19 @@ class Connection(Calling[Notes]):
     @contextmanager
     def _translated(self, method: str, *, writes: bool) -> Iterator[Any]:
         making = True
-        with self._noted(method) as notes:
+        with self._recorded(method) as record:
             try:
                 client = self._client()
                 if method not in _BEFORE:
                     self._prove(client)
                 making = False
-                notes.begin()
+                record.begin()
                 yield client
             except Exception as error:  # noqa: BLE001  all of it is translated, here and nowhere else
-                if notes.status == 401:
+                if record.status == 401:
                     self._local.stamp = None  # what it was made with is refused: the next call begins anew
                 translated = translate(
-                    error, notes, self.credentials.scrub, writes=writes and not making, making=making
+                    error, record, self.credentials.scrub, writes=writes and not making, making=making
                 )
                 raise translated from (None if translated is error else error)
 

@@ -50,7 +50,7 @@ class Slow(Temporary):
 
 
 @dataclass(slots=True)
-class Notes:
+class FtsCallRecord:
     """What was answered to the last request of a thread: FTS's client tells too little of it."""
 
     status: int = 0  # 0: no answer
@@ -71,7 +71,7 @@ class Notes:
 
 def translate(
     error: Exception,
-    notes: Notes,
+    record: FtsCallRecord,
     scrub: Callable[[str], str],
     *,
     writes: bool = False,
@@ -91,13 +91,13 @@ def translate(
     network = next((cause for cause in _chain(error) if isinstance(cause, requests.RequestException)), None)
     if network is not None:
         return _of_network(network, scrub, writes=writes)
-    if notes.status >= 400:
-        return _of_status(notes.status, scrub(notes.reason), writes=writes)
+    if record.status >= 400:
+        return _of_status(record.status, scrub(record.reason), writes=writes)
     text = scrub(str(error)) or type(error).__name__
     files = next((cause for cause in _chain(error) if isinstance(cause, OSError)), None)
     if files is not None and ("CA certificate bundle" in text or "CA certificate bundle" in str(files)):
         return NeedsOperator(f"the authorities' certificates cannot be read ({scrub(str(files))})", _TRUST)
-    if notes.status:
+    if record.status:
         message = f"FTS's answer cannot be understood ({type(error).__name__}: {text})"
         return (
             NeedsOperator(message, _ENDPOINT, passing=True)

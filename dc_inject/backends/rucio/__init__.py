@@ -9,7 +9,7 @@ from typing import Any
 
 from dc_inject.backends.rucio.connection import Connection, quiet_client, understood
 from dc_inject.backends.rucio.ending import RuleEnding
-from dc_inject.backends.rucio.errors import Notes
+from dc_inject.backends.rucio.errors import RucioCallRecord
 from dc_inject.backends.rucio.facts import Facts, resolve
 from dc_inject.backends.rucio.identity import check
 from dc_inject.backends.rucio.inventory import inventory
@@ -61,7 +61,7 @@ class RucioBackend:
         batch_files: int = FILES_AT_ONCE,
         batch_rules: int = INJECTIONS_AT_ONCE,
         estimates: int = 15,
-        make: Callable[[Notes, float], Any] = quiet_client,
+        make: Callable[[RucioCallRecord, float], Any] = quiet_client,
         sleep: Callable[[float], None] = time.sleep,
         fts: NamedFts | None = None,
     ) -> None:

@@ -1,4 +1,4 @@
-"""Rucio's own client, made quiet, with a timeout of ours, and with notes of what the network did."""
+"""Rucio's own client, made quiet, with a timeout of ours, and with a record of what the network did."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from urllib3.exceptions import MaxRetryError, NewConnectionError
 
 from dc_inject import __version__
 from dc_inject.backends.rucio import token_safety
-from dc_inject.backends.rucio.errors import Notes
+from dc_inject.backends.rucio.errors import RucioCallRecord
 from dc_inject.system import transport
 
 # The client writes request headers to its log, and colours to stderr. This logger stands beside the tree of
@@ -36,12 +36,12 @@ _READS = (
 class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
     """A Rucio client for one thread, from rucio.cfg and RUCIO_* as the ecosystem keeps them."""
 
-    def __init__(self, notes: Notes, timeout: float) -> None:
+    def __init__(self, record: RucioCallRecord, timeout: float) -> None:
         """Authenticate; `timeout` is seconds that a connection, or a pause within an answer, may take."""
-        self._notes = notes
+        self._record = record
         self._limits = transport.Limits(timeout * transport.TOTAL)
         super().__init__(timeout=timeout, logger=_MUTE, user_agent=f"dc_inject-{__version__}")
-        notes.met(self.auth_token)
+        record.met(self.auth_token)
 
     @property
     def session(self) -> requests.Session:
@@ -54,7 +54,7 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
         old: requests.Session | None = getattr(self, "_session", None)
         if old is not None:
             old.close()
-        self._session = transport.Session(_Watch(self._notes, self._limits))
+        self._session = transport.Session(_Watch(self._record, self._limits))
 
     def request_metrics(self, dst_rse: str) -> Iterator[dict[str, Any]]:
         """Return the figures of requests to an RSE, a row for each source; Rucio's client has no call for it."""
@@ -81,7 +81,7 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
 
     def _get_creds(self, creds: dict[str, Any] | None) -> dict[str, Any]:
         stored: dict[str, Any] = super()._get_creds(creds)
-        self._notes.met(str(stored.get("password") or ""))
+        self._record.met(str(stored.get("password") or ""))
         token_safety.check_found(stored.get("client_proxy"))
         return stored
 
@@ -102,28 +102,28 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
 class _Watch(transport.Adapter):
     """Sends requests, and notes what became of each."""
 
-    def __init__(self, notes: Notes, limits: transport.Limits) -> None:
-        self._notes = notes
+    def __init__(self, record: RucioCallRecord, limits: transport.Limits) -> None:
+        self._record = record
         super().__init__(limits)
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:
-        notes, writes = self._notes, request.method != "GET"
-        notes.requests += 1
+        record, writes = self._record, request.method != "GET"
+        record.requests += 1
         try:
             response = super().send(request, *args, **kwargs)
             if not kwargs.get("stream"):
                 _ = response.content  # now: what goes wrong with it is noted as well
         except requests.RequestException as error:
-            notes.status, notes.trouble = 0, _words(error)
-            notes.unanswered |= writes and not _never_sent(error)
+            record.status, record.trouble = 0, _words(error)
+            record.unanswered |= writes and not _never_sent(error)
             raise
         except transport.TransportError as error:
-            notes.status, notes.trouble = 0, str(error)
-            notes.unanswered |= writes and not error.repaired_by_a_person
+            record.status, record.trouble = 0, str(error)
+            record.unanswered |= writes and not error.repaired_by_a_person
             raise
-        notes.status = response.status_code
+        record.status = response.status_code
         if writes and response.status_code >= 500 and "ExceptionClass" not in response.headers:
-            notes.unanswered = True  # not Rucio itself speaks, so nobody knows what Rucio did
+            record.unanswered = True  # not Rucio itself speaks, so nobody knows what Rucio did
         return response
 
 

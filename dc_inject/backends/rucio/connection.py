@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from rucio.common.config import clean_cached_config, config_get, get_config_dirs
 from rucio.common.exception import RuleNotFound
 
-from dc_inject.backends.calling import Calling
-from dc_inject.backends.rucio.errors import WHERE, Notes, translate
+from dc_inject.backends.rucio.errors import WHERE, RucioCallRecord, translate
 from dc_inject.backends.rucio.releases import check_client
+from dc_inject.backends.service_connection import ServiceConnection
 from dc_inject.model import urls
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.events import Observer
@@ -49,14 +49,14 @@ def refuse_odd_configuration() -> None:
         raise NeedsOperator(f"{file} cannot be read: it is not a regular file", WHERE)
 
 
-def quiet_client(notes: Notes, timeout: float) -> Any:  # noqa: ANN401  rucio has no types
+def quiet_client(record: RucioCallRecord, timeout: float) -> Any:  # noqa: ANN401  rucio has no types
     """Make a client for this thread."""
     check_client()
     refuse_odd_configuration()
     # Only here: the import reads rucio.cfg, and what is wrong with it has to be told like any other trouble.
     from dc_inject.backends.rucio.client import QuietClient  # noqa: PLC0415  as said
 
-    return QuietClient(notes, timeout)
+    return QuietClient(record, timeout)
 
 
 def _all(rows: Iterator[Any]) -> list[Any]:
@@ -67,7 +67,7 @@ def _all(rows: Iterator[Any]) -> list[Any]:
     return result
 
 
-class Connection(Calling[Notes]):
+class Connection(ServiceConnection[RucioCallRecord]):
     """Calls of Rucio's client by name, from any thread; every error that leaves is a ServiceError.
 
     Its cause is the error that Rucio's client raised, for whoever has to tell more than the classes do.
@@ -79,11 +79,11 @@ class Connection(Calling[Notes]):
         timeout: float,
         clock: Clock,
         observer: Observer,
-        make: Callable[[Notes, float], Any] = quiet_client,
+        make: Callable[[RucioCallRecord, float], Any] = quiet_client,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Take seconds that a call may wait for an answer; `make` makes the client of a thread."""
-        super().__init__("rucio", Notes, clock, observer)
+        super().__init__("rucio", RucioCallRecord, clock, observer)
         self._sleep = sleep
         self._failures = 0  # of all threads' calls in a row; an estimate, as it needs no lock
         self._timeout = timeout
@@ -138,9 +138,9 @@ class Connection(Calling[Notes]):
         if getattr(local, "generation", None) != self._generation:
             generation = self._generation
             try:
-                local.client = self._make(self._my_notes(), self._timeout)
+                local.client = self._make(self._my_record(), self._timeout)
             except Exception as error:
-                raise translate(error, self._my_notes(), making=True) from error
+                raise translate(error, self._my_record(), making=True) from error
             local.generation = generation
         return local.client
 
@@ -179,11 +179,11 @@ class Connection(Calling[Notes]):
 
     @contextmanager
     def _translated(self, method: str, *, writes: bool) -> Iterator[Any]:
-        with self._noted(method) as notes:
+        with self._recorded(method) as record:
             try:
                 yield self.client()
             except Exception as error:  # noqa: BLE001  all of it is translated, here and nowhere else
-                translated = translate(error, notes, writes=writes)
+                translated = translate(error, record, writes=writes)
                 if translated is not error:
                     translated.__cause__ = error
                 raise translated from translated.__cause__

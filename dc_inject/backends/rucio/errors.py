@@ -85,7 +85,7 @@ _DATABASE = re.compile(
 
 
 @dataclass(slots=True)
-class Notes:
+class RucioCallRecord:
     """What the network did during one call: the client's own retries hide it, and it decides what is in doubt.
 
     `unanswered`: an attempt to change something may have been carried out without an answer to us.
@@ -107,7 +107,9 @@ class Notes:
         self.unanswered, self.status, self.trouble = False, 0, ""
 
 
-def translate(error: Exception, notes: Notes, *, writes: bool = False, making: bool = False) -> ServiceError:
+def translate(
+    error: Exception, record: RucioCallRecord, *, writes: bool = False, making: bool = False
+) -> ServiceError:
     """Return the error that says what to do next; `making` is for what comes up while a client is made.
 
     If an attempt of a call that `writes` was left without an answer, that is what counts, whatever later
@@ -118,15 +120,15 @@ def translate(error: Exception, notes: Notes, *, writes: bool = False, making: b
     if isinstance(error, TransportError):
         meant = error.meant()
     else:
-        meant = _meant(error, notes, writes=writes, making=making)
-    if writes and notes.unanswered and not isinstance(error, rucio.DuplicateRule):
+        meant = _meant(error, record, writes=writes, making=making)
+    if writes and record.unanswered and not isinstance(error, rucio.DuplicateRule):
         return Temporary(meant.message, meant.hint, lost=True)
     return meant
 
 
-def _meant(error: Exception, notes: Notes, *, writes: bool, making: bool) -> ServiceError:
-    text = scrub(_text(error, notes), notes.secrets)
-    if isinstance(error, _PERSON) and notes.status >= 500:
+def _meant(error: Exception, record: RucioCallRecord, *, writes: bool, making: bool) -> ServiceError:
+    text = scrub(_text(error, record), record.secrets)
+    if isinstance(error, _PERSON) and record.status >= 500:
         return Temporary(text, _OPERATORS)  # the server is broken, not the credentials
     if isinstance(error, _PERSON):
         return NeedsOperator(text, _credentials_hint(error), hold="credentials")
@@ -163,13 +165,13 @@ def _by_status(status: int, text: str) -> ServiceError:
     return Temporary(text, _OPERATORS if status >= 500 else None)
 
 
-def _text(error: Exception, notes: Notes) -> str:
+def _text(error: Exception, record: RucioCallRecord) -> str:
     if isinstance(error, configparser.ParsingError):
         return f"{error.source} cannot be parsed"  # its own words show the line, which may be a password
     if isinstance(error, configparser.InterpolationError):
         return f"option {error.option} in section {error.section} has a % that must be written %%"
     if isinstance(error, rucio.ServerConnectionException):
-        return f"cannot connect to the Rucio server: {notes.trouble}" if notes.trouble else "cannot connect"
+        return f"cannot connect to the Rucio server: {record.trouble}" if record.trouble else "cannot connect"
     if isinstance(error, requests.Timeout):
         return f"no answer in time ({error})"
     if isinstance(error, rucio.RucioException):

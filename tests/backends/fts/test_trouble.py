@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from dc_inject.backends.fts import FtsBackend
-from dc_inject.backends.fts.errors import Notes, translate
+from dc_inject.backends.fts.errors import FtsCallRecord, translate
 from dc_inject.model import State
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.model.ports import Status
@@ -100,7 +100,7 @@ def test_a_job_that_is_known_already_is_never_given_up_for_who_we_are(fts: FakeF
 @pytest.mark.parametrize(("writes", "lost"), [(True, True), (False, False)])
 def test_tls_that_breaks_off_may_have_done_so_while_the_answer_was_read(writes: bool, lost: bool) -> None:
     broke = requests.exceptions.SSLError(ssl.SSLEOFError(8, "EOF occurred in violation of protocol"))
-    error = translate(broke, Notes(), str, writes=writes)
+    error = translate(broke, FtsCallRecord(), str, writes=writes)
     assert isinstance(error, Temporary)
     assert error.lost is lost
 

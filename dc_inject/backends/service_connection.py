@@ -1,4 +1,4 @@
-"""What connections to services have in common: notes of each thread, and a word for what became of each call."""
+"""What connections to services have in common: a record of each thread's calls, and what became of each call."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dc_inject.model.events import Observer, RequestMade
 from dc_inject.model.ports import Clock
 
 
-class CallNotes(Protocol):
-    """What is noted of the calls of one thread."""
+class CallRecord(Protocol):
+    """What is known of the calls of one thread."""
 
     requests: int  # since the beginning
 
@@ -23,22 +23,22 @@ class CallNotes(Protocol):
         ...
 
 
-N = TypeVar("N", bound=CallNotes)
+N = TypeVar("N", bound=CallRecord)
 
 
-class Calling(Generic[N]):
-    """A connection from any thread: clients serve one thread, so each has its own, with its own notes."""
+class ServiceConnection(Generic[N]):
+    """A connection from any thread: clients serve one thread, so each has its own, with a record of its own."""
 
-    def __init__(self, service: str, notes: Callable[[], N], clock: Clock, observer: Observer) -> None:
-        """Take the service's name, how to make the notes of a thread, and who hears of calls."""
+    def __init__(self, service: str, record: Callable[[], N], clock: Clock, observer: Observer) -> None:
+        """Take the service's name, how to make the record of a thread, and who hears of calls."""
         self._service = service
-        self._make_notes = notes
+        self._make_record = record
         self._clock = clock
         self._observer = observer
         self._local = threading.local()
         self._lock = threading.Lock()
         self._generation = 0  # of clients; those of older ones are not used again
-        self._notes: list[N] = []
+        self._records: list[N] = []
 
     def now(self) -> datetime:
         """Return the present instant."""
@@ -48,7 +48,7 @@ class Calling(Generic[N]):
     def requests(self) -> int:
         """How many requests have left so far, those for tokens and the clients' own retries included."""
         with self._lock:
-            return sum(notes.requests for notes in self._notes)
+            return sum(record.requests for record in self._records)
 
     def renew(self) -> None:
         """Forget clients: a person may have repaired something."""
@@ -56,12 +56,12 @@ class Calling(Generic[N]):
             self._generation += 1
 
     @contextmanager
-    def _noted(self, method: str) -> Iterator[N]:
-        """Begin this thread's notes anew, and tell the observer of the call, which raises ServiceErrors only."""
-        notes, started, result, answered = self._my_notes(), self._clock.now(), "ok", True
-        notes.begin()
+    def _recorded(self, method: str) -> Iterator[N]:
+        """Begin this thread's record anew, and tell the observer of the call, which raises ServiceErrors only."""
+        record, started, result, answered = self._my_record(), self._clock.now(), "ok", True
+        record.begin()
         try:
-            yield notes
+            yield record
         except ServiceError as error:
             result = self._result(error)
             answered = not (isinstance(error, Temporary | NeedsOperator) and error.hold == "api-errors")
@@ -74,10 +74,10 @@ class Calling(Generic[N]):
         """Return the word for what became of a call."""
         return "lost" if isinstance(error, Temporary) and error.lost else error.kind
 
-    def _my_notes(self) -> N:
-        if not hasattr(self._local, "notes"):
-            self._local.notes = self._make_notes()
+    def _my_record(self) -> N:
+        if not hasattr(self._local, "record"):
+            self._local.record = self._make_record()
             with self._lock:
-                self._notes.append(self._local.notes)
-        notes: N = self._local.notes
-        return notes
+                self._records.append(self._local.record)
+        record: N = self._local.record
+        return record
