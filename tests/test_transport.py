@@ -20,7 +20,7 @@ from dc_inject.system.transport import (
     Adapter,
     Compressed,
     Exchange,
-    Limits,
+    ExchangeLimits,
     Redirected,
     Session,
     TooLarge,
@@ -46,7 +46,7 @@ def other() -> Iterator[Server]:
 
 
 def session(seconds: float = 60, most: int = MB, clock=None) -> Session:
-    return Session(Adapter(Limits(seconds, most, *([clock] if clock else []))))
+    return Session(Adapter(ExchangeLimits(seconds, most, *([clock] if clock else []))))
 
 
 def get(server: Server, **limits) -> bytes:
@@ -108,7 +108,7 @@ def test_a_large_answer_that_is_given_up_lets_the_next_one_come(server: Server, 
 THREADS = """
 import sys, threading
 from pathlib import Path
-from dc_inject.system.transport import Adapter, Limits, Session
+from dc_inject.system.transport import Adapter, ExchangeLimits, Session
 
 kept = []
 
@@ -119,7 +119,7 @@ def ask():
         except Exception as error:
             kept.append(error)
 
-session = Session(Adapter(Limits(60)))
+session = Session(Adapter(ExchangeLimits(60)))
 threads = [threading.Thread(target=ask) for _ in range(8)]
 for thread in threads:
     thread.start()
@@ -191,7 +191,7 @@ def test_a_body_that_is_sent_counts_as_well(server: Server):
 def test_all_hosts_of_a_redirect_share_one_time(server: Server):
     server.answers["/"] = json_answer("{}")
     now = [0.0]
-    limits = Limits(10, MB, lambda: now[0])
+    limits = ExchangeLimits(10, MB, lambda: now[0])
     exchange = Exchange("first", limits)
     with session() as one:
         with exchange.under_way():
@@ -332,7 +332,7 @@ def test_what_goes_by_a_proxy_is_bounded_as_well(server: Server, monkeypatch: py
 
 def test_an_answer_that_came_by_another_way_is_not_handed_on(server: Server, monkeypatch: pytest.MonkeyPatch):
     server.answers["/"] = json_answer("{}")
-    adapter = Adapter(Limits(10))
+    adapter = Adapter(ExchangeLimits(10))
     adapter.poolmanager.pool_classes_by_scheme = requests.adapters.HTTPAdapter().poolmanager.pool_classes_by_scheme
     with Session(adapter) as one, pytest.raises(AssertionError, match="without bounds"):
         one.get(f"{server.url}/x", timeout=30)

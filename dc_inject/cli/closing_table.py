@@ -17,13 +17,13 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import FlowKey, units
 
 
-class About(int):
+class Estimate(int):
     """A number of bytes of which a part is an estimate."""
 
 
 def size(value: int) -> str:
     """Return a size for people, with `~` where it is an estimate."""
-    return ("~" if isinstance(value, About) else "") + units.format_size(value)
+    return ("~" if isinstance(value, Estimate) else "") + units.format_size(value)
 
 
 def _holds(held: Mapping[str, int]) -> str:
@@ -111,7 +111,7 @@ def link_cells(key: FlowKey) -> dict[str, Any]:
 
 def about(value: int, estimated: int) -> int:
     """Return bytes so that `size` marks them where so many of them are an estimate."""
-    return About(value) if estimated > 0 else value
+    return Estimate(value) if estimated > 0 else value
 
 
 def _sums(lines: Sequence[SummaryLine], failures: Mapping[FlowKey, Mapping[str, int]]) -> dict[str, Any]:

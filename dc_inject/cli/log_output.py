@@ -57,7 +57,7 @@ def OPTIONS(command: F) -> F:  # noqa: N802  it stands beside the options
     return _PLAIN(_FORMAT(_FILE(command)))
 
 
-class Text(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """A line for people, its time in UTC, without secrets, also not in a traceback or in what a library says."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Text(logging.Formatter):
         return clean(super().format(record))
 
 
-class Json(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """A JSON object in one line; texts are cleaned before they are quoted, as patterns know no escaped quotes."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -142,7 +142,7 @@ def talk(
     want to see more than these lines (not `plain`). Raises UsageError for a file that cannot be written.
     """
     usual = logging.DEBUG if verbose else logging.INFO
-    formatters: Mapping[str, Callable[[], logging.Formatter]] = {"text": Text, "json": Json}
+    formatters: Mapping[str, Callable[[], logging.Formatter]] = {"text": TextFormatter, "json": JsonFormatter}
     shown = logging.WARNING if quiet and not verbose else usual
     handlers = [Handler(formatters["text" if file else fmt](), shown)]
     if file is not None:

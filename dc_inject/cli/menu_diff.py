@@ -9,7 +9,7 @@ import click
 from dc_inject import menu
 from dc_inject.cli import common, menu_files, tables
 from dc_inject.menu import differences
-from dc_inject.menu.differences import Change
+from dc_inject.menu.differences import Difference
 from dc_inject.model.errors import UsageError
 
 GBPS, TB = 8e-9, 1e-12
@@ -72,7 +72,7 @@ def diff(before: Path, after: Path, fmt: str) -> None:
     menu_files.say(*(f"also: {word}" for word in words))
 
 
-def _row(change: Change) -> dict[str, object]:
+def _row(change: Difference) -> dict[str, object]:
     return {
         "kind": change.kind,
         "scenario": change.scenario or None,
@@ -87,13 +87,13 @@ def _row(change: Change) -> dict[str, object]:
     }
 
 
-def _links(changes: tuple[Change, ...]) -> str:
+def _links(changes: tuple[Difference, ...]) -> str:
     links = [change for change in changes if change.kind == "link"]
     new = sum(1 for change in links if not change.before)
     gone = sum(1 for change in links if not change.after)
     return f"links: {len(links) - new - gone} changed, {new} new, {gone} gone"
 
 
-def _total(changes: tuple[Change, ...]) -> str:
+def _total(changes: tuple[Difference, ...]) -> str:
     total = next((change for change in changes if change.kind == "total"), None)
     return "none" if total is None else f"{_signed((total.after - total.before) * GBPS)} Gb/s"

@@ -17,7 +17,7 @@ from dc_inject.cli import common, tables
 from dc_inject.engine import Settings
 from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.series import Accepted, Kind, Period
+from dc_inject.ledger.series import Accepted, CycleKind, Period
 from dc_inject.model import Link, units, urls
 from dc_inject.model.errors import UsageError
 from dc_inject.system import files
@@ -67,7 +67,7 @@ def read(view: Reader) -> Past:
     if first is None or last is None:
         raise UsageError(f"{name} has had no cycle so far", "calibrate from a campaign that ran")
     period = Period(first.start, last.end)
-    closed = [cycle for cycle, kind in view.cycles(period) if kind is Kind.COUNTED]
+    closed = [cycle for cycle, kind in view.cycles(period) if kind is CycleKind.COUNTED]
     if len(closed) < LEAST:
         message = (
             f"{name} has {units.counted(len(closed), 'closed cycles')}: too few to fit some and predict others"
@@ -82,7 +82,7 @@ def read(view: Reader) -> Past:
     moved: dict[Ends, list[int]] = {one.link: [0] * count for one in sent}
     for span in view.spans(period, length):
         ends, number = _ends(span.key.link), round((span.start - first.start) / length)
-        if span.kind is Kind.COUNTED and ends in moved:
+        if span.kind is CycleKind.COUNTED and ends in moved:
             moved[ends][number] += span.sums.moved
     ends_of = {end for link in moved for end in link}
     urls_ = {end for key in view.accounts() for end in (key.link.source, key.link.destination) if urls.is_url(end)}

@@ -21,7 +21,7 @@ from typing import Any
 from dc_inject.cli import active_overrides, closing_table, common, status
 from dc_inject.ledger import LedgerView, MenuInForce
 from dc_inject.ledger.records import NOTE
-from dc_inject.ledger.series import Kind, Period, Span, Sums
+from dc_inject.ledger.series import CycleKind, Period, Span, Sums
 from dc_inject.model import Cycle
 from dc_inject.model.holds import format_numbers
 from dc_inject.model.redaction import visible
@@ -150,7 +150,7 @@ class _Sum:
 
     def __init__(self) -> None:
         """Begin with nothing."""
-        self.kinds: dict[Kind, Sums] = {}
+        self.kinds: dict[CycleKind, Sums] = {}
         self.due: Counter[int] = Counter()
         self.moved: Counter[int] = Counter()
         self.steps = 0
@@ -158,7 +158,7 @@ class _Sum:
     def take(self, span: Span, number: int) -> None:
         """Add what a link got in a step; of cycles that are not over nothing is to be seen in its trend."""
         self.kinds[span.kind] = _plus(self.kinds.get(span.kind, NOTHING), span.sums)
-        if span.kind is Kind.COUNTED:
+        if span.kind is CycleKind.COUNTED:
             self.due[number] += span.sums.due
             self.moved[number] += span.sums.moved
 
@@ -175,7 +175,7 @@ class _Sum:
         all_ = NOTHING
         for sums in self.kinds.values():
             all_ = _plus(all_, sums)
-        over = figures.figures(self.kinds.get(Kind.COUNTED, NOTHING))
+        over = figures.figures(self.kinds.get(CycleKind.COUNTED, NOTHING))
         return {
             **figures.figures(all_),
             **{name: over[name] for name in ("injected_ratio", "ratio", "grade", "sign")},
@@ -204,7 +204,7 @@ def _added(spans: Iterable[Span], period: Period, step: timedelta) -> dict[Key, 
     for span in spans:
         number = (span.start - period.since) // step
         sums[tuple(closing_table.link_cells(span.key).values())].take(span, number)
-        if span.kind is Kind.COUNTED:
+        if span.kind is CycleKind.COUNTED:
             steps = max(steps, number + 1)
     for one in sums.values():
         one.steps = steps

@@ -24,7 +24,7 @@ from dc_inject.model.redaction import remember, scrub
 from dc_inject.system import disk
 
 Purpose = Literal["fts", "source", "destination"]
-Kind = Literal["token", "proxy", "certificate", "nothing"]
+CredentialKind = Literal["token", "proxy", "certificate", "nothing"]
 T = TypeVar("T")
 
 TOKEN_FILES: Mapping[Purpose, str] = {
@@ -53,7 +53,7 @@ class Credential:
     `stamp` is another one when the files behind it changed.
     """
 
-    kind: Kind
+    kind: CredentialKind
     origin: str  # where it comes from, for people: a variable or a path
     token: str = field(default="", repr=False)
     certificate: str = ""

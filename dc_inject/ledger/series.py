@@ -27,7 +27,7 @@ from dc_inject.model import Cycle, FlowKey, Hold
 Window = tuple[datetime, datetime]  # from the first moment, before the second
 
 
-class Kind(IntEnum):
+class CycleKind(IntEnum):
     """Whether a cycle counts in averages, and why not."""
 
     COUNTED = 0
@@ -58,7 +58,7 @@ class Span(NamedTuple):
     """What a flow key got in the cycles of one kind that start within a step; `start` is that of the step."""
 
     start: datetime
-    kind: Kind
+    kind: CycleKind
     key: FlowKey
     sums: Sums
 
@@ -102,7 +102,7 @@ _ROWS = (
 class SeriesReader(CycleReader):
     """What can be read of the past, added up."""
 
-    def cycles(self, period: Period) -> list[tuple[Cycle, Kind]]:
+    def cycles(self, period: Period) -> list[tuple[Cycle, CycleKind]]:
         """Return the cycles of a period, oldest first, and whether they count."""
         kind, values = _kind(period)
         found = self._db.rows(
@@ -111,7 +111,7 @@ class SeriesReader(CycleReader):
             stored(period.since),
             stored(period.until),
         )
-        return [(Cycle(moment(row["start"]), duration(row["length"])), Kind(row["kind"])) for row in found]
+        return [(Cycle(moment(row["start"]), duration(row["length"])), CycleKind(row["kind"])) for row in found]
 
     def first_cycle(self) -> Cycle | None:
         """Return the oldest cycle."""
@@ -135,7 +135,7 @@ class SeriesReader(CycleReader):
         for number, apart, account, *added in rows:
             if number not in starts:
                 starts[number] = moment(number * stored(step))
-            yield Span(starts[number], Kind(apart), keys[account], Sums(*added))
+            yield Span(starts[number], CycleKind(apart), keys[account], Sums(*added))
 
     def by_scenario(self, period: Period) -> Iterator[tuple[Cycle, str, int, int]]:
         """Yield what each scenario was due, and what of it moved, in each cycle that counts, oldest first."""
@@ -143,7 +143,7 @@ class SeriesReader(CycleReader):
         rows = self._db.stream(
             f"SELECT start, length, scenario, sum(r.due), sum(r.moved), {kind} AS kind FROM cycle "  # noqa: S608  our own words
             f"JOIN ({_ROWS}) AS r ON start = at JOIN account AS a ON a.id = account "
-            f"WHERE start >= ? AND start < ? AND kind = {Kind.COUNTED:d} GROUP BY start, scenario ORDER BY start",
+            f"WHERE start >= ? AND start < ? AND kind = {CycleKind.COUNTED:d} GROUP BY start, scenario ORDER BY start",
             *values,
             stored(period.since),
             stored(period.until),
@@ -223,6 +223,6 @@ def _kind(period: Period) -> tuple[str, list[int]]:
     inside = " OR ".join(["0", *("(start < ? AND start + length > ?)" for _ in period.excluded)])
     values = [stored(end) for start, until in period.excluded for end in (until, start)]
     return (
-        f"CASE WHEN {inside} THEN {Kind.EXCLUDED:d} WHEN closed_at IS NULL THEN {Kind.OPEN:d} ELSE 0 END",
+        f"CASE WHEN {inside} THEN {CycleKind.EXCLUDED:d} WHEN closed_at IS NULL THEN {CycleKind.OPEN:d} ELSE 0 END",
         values,
     )

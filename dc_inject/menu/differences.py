@@ -18,7 +18,7 @@ _TERMS = {field.name for field in dataclasses.fields(Flow)} - {
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Difference:
     """What changes for one subject: its highest rate (bytes per second), and its volume (bytes) over all its time.
 
     `kind` is link, scenario, site or total; `scenario` is that of a link; `direction` is that of a site.
@@ -34,7 +34,7 @@ class Change:
     direction: str = ""
 
 
-def changes(before: Campaign, after: Campaign) -> tuple[Change, ...]:
+def changes(before: Campaign, after: Campaign) -> tuple[Difference, ...]:
     """Return what changes, nothing that stays: links first, then scenarios, sites and the total."""
     left, right = _subjects(before), _subjects(after)
     changed = []
@@ -44,7 +44,7 @@ def changes(before: Campaign, after: Campaign) -> tuple[Change, ...]:
         if not all(near(old, new) for old, new in zip(*amounts, strict=True)):
             (rate, volume), (new_rate, new_volume) = amounts
             scenario, direction = (more, "") if kind == "link" else ("", more)
-            changed.append(Change(kind, name, rate, new_rate, volume, new_volume, scenario, direction))
+            changed.append(Difference(kind, name, rate, new_rate, volume, new_volume, scenario, direction))
     return tuple(changed)
 
 

@@ -1,4 +1,4 @@
-"""A line: one demand while it is decided on; and the table of all lines of a situation.
+"""The plan of a link while it is made (a line): one demand; and the lines of all demands of a situation.
 
 A line begins with what is known of its link: what the link may not take (uniqueness), whether it gets slices, the
 lifetime of its rules, and what constraints have to know of it. Budgets and items are filled in by `budget.py` and
@@ -94,7 +94,7 @@ class LinkPlan:
         return self.demand.account.debt(self.demand.flow.overhead)
 
 
-class Table:
+class LinkPlans:
     """The lines of a situation, and what they share: pools, and what is taken where."""
 
     def __init__(self, situation: Situation, demands: Iterable[Demand]) -> None:

@@ -16,7 +16,7 @@ from dc_inject.model.plan import FlowDecision, Plan
 from dc_inject.planning import limits
 from dc_inject.planning.budget import set_budgets
 from dc_inject.planning.limits import Constraint, Destination
-from dc_inject.planning.link_plan import LinkPlan, Table
+from dc_inject.planning.link_plan import LinkPlan, LinkPlans
 from dc_inject.planning.release import Share, releases
 from dc_inject.planning.selection import choose, drop_beyond_limits, rules_left_of, why
 from dc_inject.planning.situation import Account, Demand, Situation
@@ -29,12 +29,12 @@ def plan(situation: Situation) -> Plan:
     intended: dict[Link, int] = defaultdict(int)
     for demand in situation.demands:
         intended[demand.flow.link] += demand.intended
-    table = Table(situation, situation.demands)
-    constraints = _constraints(situation, table.lines, intended)
-    set_budgets(table.lines, constraints)
-    choose(table.lines, constraints, table.leaving, _rules_left(situation))
-    _drop_beyond_limits(situation, table.lines)
-    return Plan(situation.cycle, tuple(map(_decision, table.lines)), _injections(situation, table.lines))
+    plans = LinkPlans(situation, situation.demands)
+    constraints = _constraints(situation, plans.lines, intended)
+    set_budgets(plans.lines, constraints)
+    choose(plans.lines, constraints, plans.leaving, _rules_left(situation))
+    _drop_beyond_limits(situation, plans.lines)
+    return Plan(situation.cycle, tuple(map(_decision, plans.lines)), _injections(situation, plans.lines))
 
 
 def refill(
@@ -49,13 +49,13 @@ def refill(
     for injection in standing:
         used[injection.link] += injection.item.bytes
     wanting = [demand for demand in situation.demands if room.get(demand.flow.key, 0) > 0 and demand.held is None]
-    table = Table(situation, wanting)
-    for line in table.lines:
+    plans = LinkPlans(situation, wanting)
+    for line in plans.lines:
         line.unspent = room[line.demand.flow.key]
-    constraints = _constraints(situation, table.lines, used)
-    choose(table.lines, constraints, table.leaving, _rules_left(situation, len(standing)), budgets_stand=True)
-    _drop_beyond_limits(situation, table.lines, standing)
-    return _injections(situation, table.lines)
+    constraints = _constraints(situation, plans.lines, used)
+    choose(plans.lines, constraints, plans.leaving, _rules_left(situation, len(standing)), budgets_stand=True)
+    _drop_beyond_limits(situation, plans.lines, standing)
+    return _injections(situation, plans.lines)
 
 
 def _constraints(situation: Situation, lines: Sequence[LinkPlan], used: Mapping[Link, int]) -> list[Constraint]:

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from dc_inject.ledger.injections import quantile
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.series import Kind, Period, Sums
+from dc_inject.ledger.series import CycleKind, Period, Sums
 from dc_inject.model import Cycle, FlowKey
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.thresholds import Threshold
@@ -134,7 +134,7 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
     until = max(cycles[-1].end, now) if wanted.until is None else chosen.until  # late completions are of the last
     completions = view.times_to_completion(chosen.since, until)
     hops = {key for key, (kind, _) in view.goals().items() if kind == SecondHop.kind}
-    by_kind = {kind: all_.total(kind) for kind in Kind}
+    by_kind = {kind: all_.total(kind) for kind in CycleKind}
     values: dict[str, Any] = {
         "campaign": view.campaign or view.path.stem,
         "at": moment(now),
@@ -252,9 +252,9 @@ class _Track:
     def __init__(self, steps: int) -> None:
         """Take how many steps there are."""
         self._steps = steps
-        self._of: dict[Kind, list[array[int]]] = {}
+        self._of: dict[CycleKind, list[array[int]]] = {}
 
-    def add(self, kind: Kind, number: int, sums: Sums) -> None:
+    def add(self, kind: CycleKind, number: int, sums: Sums) -> None:
         """Add sums to those of a step."""
         fields = self._of.get(kind)
         if fields is None:
@@ -263,10 +263,10 @@ class _Track:
             if value:
                 field[number] += value
 
-    def total(self, *kinds: Kind, span: range | None = None) -> Sums:
+    def total(self, *kinds: CycleKind, span: range | None = None) -> Sums:
         """Return the sums of kinds of cycles (of all, unless named) in a span of steps (in all)."""
         part = slice(None) if span is None else slice(span.start, span.stop)
-        found = [self._of[kind] for kind in kinds or Kind if kind in self._of]
+        found = [self._of[kind] for kind in kinds or CycleKind if kind in self._of]
         return Sums(*(sum(sum(fields[one][part]) for fields in found) for one in range(len(Sums._fields))))
 
     def series(self, name: str) -> list[int]:
@@ -296,16 +296,16 @@ def _added(
             source_sites[site_of.get(source, source)].add(kind, number, sums)
             destination_sites[site_of.get(destination, destination)].add(kind, number, sums)
         link = links[key]
-        if kind is Kind.COUNTED:
+        if kind is CycleKind.COUNTED:
             link[:] = [a + b for a, b in zip(link, sums, strict=True)]
     return all_, names, links
 
 
 def _of_time(track: _Track, span: range) -> dict[str, Any]:
     """Return what there was in a span of steps; its ratio is that of what counts."""
-    counted = figures(track.total(Kind.COUNTED, span=span))
+    counted = figures(track.total(CycleKind.COUNTED, span=span))
     everything = figures(track.total(span=span))
-    apart = {kind.name.lower(): track.total(kind, span=span) for kind in (Kind.EXCLUDED, Kind.OPEN)}
+    apart = {kind.name.lower(): track.total(kind, span=span) for kind in (CycleKind.EXCLUDED, CycleKind.OPEN)}
     return {
         **everything,
         **{name: counted[name] for name in ("injected_ratio", "ratio", "grade", "sign")},
@@ -325,11 +325,11 @@ def _sorted(tracks: Tracks) -> list[tuple[str, _Track]]:
 
 def _name(name: str, track: _Track, times: _Times) -> dict[str, Any]:
     """Return what counts of a scenario, source or destination, in all and by day."""
-    days = (figures(track.total(Kind.COUNTED, span=span)) for span in times.days.values())
+    days = (figures(track.total(CycleKind.COUNTED, span=span)) for span in times.days.values())
     brief = ("due", "injected", "moved", "moved_estimated", "ratio", "grade", "sign")
     return {
         "name": name,
-        **figures(track.total(Kind.COUNTED)),
+        **figures(track.total(CycleKind.COUNTED)),
         "days": [{key: day[key] for key in brief} for day in days],
     }
 

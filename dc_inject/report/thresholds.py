@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET
 
 from dc_inject import menu
 from dc_inject.ledger.reading import Reader
-from dc_inject.ledger.series import Kind, Period, Sums
+from dc_inject.ledger.series import CycleKind, Period, Sums
 from dc_inject.model import Cycle
 from dc_inject.model.errors import DcInjectError, ThresholdMissed, UsageError
 from dc_inject.model.redaction import visible
@@ -38,7 +38,7 @@ def judged(view: Reader, chosen: Period | None, thresholds: Sequence[Threshold])
     if not thresholds:
         return []
     kinds = [] if chosen is None else view.cycles(chosen)
-    cycles = [cycle for cycle, kind in kinds if kind is Kind.COUNTED]
+    cycles = [cycle for cycle, kind in kinds if kind is CycleKind.COUNTED]
     if chosen is None or not cycles:
         return [inconclusive(threshold, "no cycle that counts is over") for threshold in thresholds]
     sums = _Sums(view, chosen, cycles)
@@ -84,7 +84,7 @@ class _Sums:
         if start not in self._read:
             period = Period(start, cycles[-1].end, self._excluded)
             spans = self._view.spans(period, AT_ONCE)
-            self._read[start] = [(span.key, span.sums) for span in spans if span.kind is Kind.COUNTED]
+            self._read[start] = [(span.key, span.sums) for span in spans if span.kind is CycleKind.COUNTED]
         found = [sums for key, sums in self._read[start] if threshold.matches(key)]
         total = Sums(*map(sum, zip(*found, strict=True))) if found else Sums(0, 0, 0, 0, 0, 0)
         failed = (

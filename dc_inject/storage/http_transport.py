@@ -18,7 +18,7 @@ from dc_inject.model import naming, samples, urls
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError
 from dc_inject.storage.errors import of_failure, of_status
 from dc_inject.storage.types import Access, Body
-from dc_inject.system.transport import TOTAL, Adapter, Exchange, Limits, Session, TooLarge, TransportError
+from dc_inject.system.transport import TOTAL, Adapter, Exchange, ExchangeLimits, Session, TooLarge, TransportError
 
 GRID = Path("/etc/grid-security/certificates")
 MOST_REDIRECTS = 5
@@ -101,7 +101,7 @@ class HttpTransport:
         self._access = access
         self._verify = verify
         self._timeout = (connect, read)
-        self._limits = Limits(TOTAL * read if longest is None else longest, LARGEST)
+        self._limits = ExchangeLimits(TOTAL * read if longest is None else longest, LARGEST)
         self._local = threading.local()
         self._lock = threading.Lock()
         self._sessions: list[requests.Session] = []

@@ -15,7 +15,7 @@ from dc_inject.storage.upload import Moved, Written, upload
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSet:
+class SetStatus:
     """A set as a storage has it: how many of its files, and their bytes."""
 
     set: FileSet
@@ -79,7 +79,7 @@ class StorageSet:
         """Do nothing: a set whose files are there is complete."""
 
 
-def find_sets(storage: Storage, prefix: str, name: str = "") -> Iterator[FoundSet]:
+def find_sets(storage: Storage, prefix: str, name: str = "") -> Iterator[SetStatus]:
     """Give the sets below a prefix, or those of one name; one of which only folders are left counts too."""
     if name and not samples.is_name(name):
         return
@@ -90,7 +90,7 @@ def find_sets(storage: Storage, prefix: str, name: str = "") -> Iterator[FoundSe
             made = samples.from_folder(named, shape)
             if made is not None:
                 sizes = [size for _, size in _files(storage, prefix, made)]
-                yield FoundSet(made, len(sizes), sum(sizes))
+                yield SetStatus(made, len(sizes), sum(sizes))
 
 
 def drop(storage: Storage, prefix: str, made: FileSet) -> Iterator[int]:

@@ -44,11 +44,11 @@ class WebDav:
         longest: float | None = None,
     ) -> None:
         """Take who is asked for credentials at each call, whom to trust, and timeouts in seconds."""
-        self._wire = HttpTransport(access, verify=verify, connect=connect, read=read, longest=longest)
+        self._http = HttpTransport(access, verify=verify, connect=connect, read=read, longest=longest)
 
     def close(self) -> None:
         """Close all connections."""
-        self._wire.close()
+        self._http.close()
 
     def list(self, url: str, depth: int | None = None, limit: int = MOST_ENTRIES) -> Iterator[DirEntry]:
         """Give what lies below a folder, as `Storage` says; a folder that goes meanwhile is left out."""
@@ -74,7 +74,7 @@ class WebDav:
     def stat(self, url: str, *, checksum: bool = False) -> FileStatus:
         """Ask by HEAD, as `Storage` says."""
         headers = {"Want-Digest": "adler32"} if checksum else {}
-        with self._wire.ask("HEAD", url, headers) as answer:
+        with self._http.ask("HEAD", url, headers) as answer:
             if answer.status in _GONE:
                 return FileStatus(exists=False)
             if answer.status != 200:
@@ -85,7 +85,7 @@ class WebDav:
     def put(self, url: str, body: Body) -> None:
         """Write a file by PUT, as `Writable` says; it is streamed, and no piece of it is kept."""
         headers = {"Content-Type": "application/octet-stream"}
-        with self._wire.ask("PUT", url, headers, body, more=len(body) / SLOWEST) as answer:
+        with self._http.ask("PUT", url, headers, body, more=len(body) / SLOWEST) as answer:
             if answer.status not in {200, 201, 204}:
                 raise answer.error()
 
@@ -121,7 +121,7 @@ class WebDav:
 
     def reachable(self, url: str) -> Reach:
         """Ask by PROPFIND of the thing alone, as `Storage` says."""
-        with self._wire.ask("PROPFIND", url, {"Depth": "0", **_XML}, listing.SPACE) as answer:
+        with self._http.ask("PROPFIND", url, {"Depth": "0", **_XML}, listing.SPACE) as answer:
             if answer.status in _GONE:
                 return Reach(exists=False)
             first: DavResponse | None = None
@@ -136,7 +136,7 @@ class WebDav:
 
         XRootD allows MKCOL and COPY without telling so: what its list leaves out is not known.
         """
-        with self._wire.ask("OPTIONS", url) as answer:
+        with self._http.ask("OPTIONS", url) as answer:
             if answer.status not in {200, 204}:
                 raise answer.error()
             allowed = {verb.strip().upper() for verb in answer.headers.get("Allow", "").split(",")} - {""}
@@ -144,7 +144,7 @@ class WebDav:
         return {verb: True if verb in allowed else None if partial else False for verb in VERBS}
 
     def _make_folder(self, where: str) -> ServiceError | None:
-        with self._wire.ask("MKCOL", f"{where}/") as answer:
+        with self._http.ask("MKCOL", f"{where}/") as answer:
             if answer.status not in {200, 201, 405}:  # 405: it is there already
                 return answer.error()
             return None
@@ -152,7 +152,7 @@ class WebDav:
     def _delete(self, thing: deletion.StoredFile | deletion.StoredFolder, slash: str = "") -> bool:
         """Delete what is proved to be ours; the only place from which a storage is asked to."""
         where = f"{deletion.address(thing)}{slash}"
-        with self._wire.ask("DELETE", where) as answer:
+        with self._http.ask("DELETE", where) as answer:
             if answer.status in _GONE:
                 return False
             if answer.status == 202:
@@ -162,7 +162,7 @@ class WebDav:
             return True
 
     def _read_folder(self, where: str, most: int, *, follow: bool = True) -> _Folder:
-        with self._wire.ask("PROPFIND", where, {"Depth": "1", **_XML}, listing.BODY, follow=follow) as answer:
+        with self._http.ask("PROPFIND", where, {"Depth": "1", **_XML}, listing.BODY, follow=follow) as answer:
             folder = _Folder(None, [], 0)
             here = _names(answer.path)
             for row in self._rows(answer, where):

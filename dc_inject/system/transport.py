@@ -51,7 +51,7 @@ _here = threading.local()  # `exchange`: the one that this thread is at; `listin
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ExchangeLimits:
     """How long one exchange may take from its first byte to its last, and how many bytes may come."""
 
     seconds: float
@@ -115,7 +115,7 @@ def _give_back() -> None:
 class Exchange:
     """One request with its answer, or with those of the hosts that it was redirected to."""
 
-    def __init__(self, host: str, limits: Limits) -> None:
+    def __init__(self, host: str, limits: ExchangeLimits) -> None:
         """Begin now; `host` is for messages."""
         self.host = host
         self.limits = limits
@@ -261,7 +261,7 @@ class Session(requests.Session):
 class Adapter(HTTPAdapter):
     """Sends requests by connections that keep to the limits of their exchange."""
 
-    def __init__(self, limits: Limits, **pools: Any) -> None:
+    def __init__(self, limits: ExchangeLimits, **pools: Any) -> None:
         """Take what bounds an exchange, and the sizes of pools."""
         self._limits = limits
         super().__init__(max_retries=0, **pools)

@@ -97,7 +97,7 @@ STREAM = {"Content_Type": "application/x-json-stream"}
     ids=["one", "line", "lines"],
 )
 def test_an_answer_without_end_is_not_kept(request, server: Server, monkeypatch, service: str, trick) -> None:
-    monkeypatch.setattr(transport.Limits.__init__, "__defaults__", (5 * MB, *_clock()))
+    monkeypatch.setattr(transport.ExchangeLimits.__init__, "__defaults__", (5 * MB, *_clock()))
     call = ask(request, service)
     server.answers["/"] = trick
     error = error_of(call)
@@ -107,7 +107,7 @@ def test_an_answer_without_end_is_not_kept(request, server: Server, monkeypatch,
 
 
 def _clock() -> tuple[Any, ...]:
-    return (transport.Limits.__init__.__defaults__ or ())[1:]
+    return (transport.ExchangeLimits.__init__.__defaults__ or ())[1:]
 
 
 @SERVICES
@@ -118,7 +118,7 @@ def test_a_compressed_answer_is_not_unpacked(request, server: Server, service: s
 
 
 def test_what_is_listed_line_by_line_may_be_long(server: Server, rucio: RucioBackend, monkeypatch) -> None:
-    monkeypatch.setattr(transport.Limits.__init__, "__defaults__", (MB, *_clock()))
+    monkeypatch.setattr(transport.ExchangeLimits.__init__, "__defaults__", (MB, *_clock()))
     row = '{"scope": "a", "name": "b"}\n'
     server.answers["/rules"] = json_answer(row * 40_000, **STREAM)
     assert sum(1 for _ in rucio.connection.stream("list_replication_rules", {})) == 40_000
@@ -293,7 +293,7 @@ def test_each_way_to_a_token_goes_through_the_gate(
     server: Server, config: Path, rucio: RucioBackend, tmp_path: Path, monkeypatch, kind: str
 ) -> None:
     """An answer without a bound would be read to its end by the client: that of an error is."""
-    monkeypatch.setattr(transport.Limits.__init__, "__defaults__", (5 * MB, *_clock()))
+    monkeypatch.setattr(transport.ExchangeLimits.__init__, "__defaults__", (5 * MB, *_clock()))
     if kind == "gss":
         pytest.importorskip("requests_kerberos", reason="this way is not installed")
     key = tmp_path / "key.pem"

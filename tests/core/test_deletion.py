@@ -282,5 +282,5 @@ def test_a_verb_is_always_written_out() -> None:
     """Else one could be put together that the test above does not see."""
     for file in (PACKAGE / "storage").glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "self._wire.ask":
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "self._http.ask":
                 assert isinstance(node.args[0], ast.Constant)

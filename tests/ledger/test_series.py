@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dc_inject.ledger.series import Kind, Period
+from dc_inject.ledger.series import CycleKind, Period
 from dc_inject.model import Cycle, Held, Hold
 from dc_inject.model.ports import Status
 from tests.ledger.world import (
@@ -68,7 +68,7 @@ def test_the_sums_of_all_steps_are_the_accounts_at_any_moment(ledger):
     # or in the open one, also where its link has no row there
     ledger.open_cycle(nth(1), {}, nth(1).start)
     agree(ledger)
-    assert [span.sums.moved for span in ledger.spans(DAY, LENGTH) if span.kind is Kind.OPEN] == [70 * GB]
+    assert [span.sums.moved for span in ledger.spans(DAY, LENGTH) if span.kind is CycleKind.OPEN] == [70 * GB]
 
 
 def test_cycles_are_kept_apart_that_are_open_or_excluded(ledger):
@@ -79,11 +79,18 @@ def test_cycles_are_kept_apart_that_are_open_or_excluded(ledger):
     around = (nth(1).start + MINUTE, nth(3).start)  # one that it only touches counts
     period = Period(START, DAY.until, (around,))
     kinds = [kind for _, kind in ledger.cycles(period)]
-    assert kinds == [Kind.COUNTED, Kind.EXCLUDED, Kind.EXCLUDED, Kind.COUNTED, Kind.COUNTED, Kind.OPEN]
+    assert kinds == [
+        CycleKind.COUNTED,
+        CycleKind.EXCLUDED,
+        CycleKind.EXCLUDED,
+        CycleKind.COUNTED,
+        CycleKind.COUNTED,
+        CycleKind.OPEN,
+    ]
     due = {}
     for span in ledger.spans(period, HOUR):
         due[span.kind] = due.get(span.kind, 0) + span.sums.due
-    assert due == {Kind.COUNTED: 9 * 450 * GB, Kind.EXCLUDED: 6 * 450 * GB, Kind.OPEN: 3 * 450 * GB}
+    assert due == {CycleKind.COUNTED: 9 * 450 * GB, CycleKind.EXCLUDED: 6 * 450 * GB, CycleKind.OPEN: 3 * 450 * GB}
     assert {span.start for span in ledger.spans(period, HOUR)} == {START, START + HOUR}
 
 

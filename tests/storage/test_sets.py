@@ -10,7 +10,7 @@ import pytest
 
 from dc_inject.model.errors import Permanent, Temporary, UsageError
 from dc_inject.model.samples import FileSet
-from dc_inject.storage.sets import FoundSet, StorageSet, drop, find_sets
+from dc_inject.storage.sets import SetStatus, StorageSet, drop, find_sets
 from dc_inject.storage.upload import Written
 from dc_inject.testdata.filling import BATCH, fill
 from tests.storage.server import status
@@ -43,7 +43,7 @@ def test_a_set_is_made_listed_and_dropped_and_nothing_else_is_touched(server, st
     }
     assert {len(content) for content in files.values()} == {1000}
     assert len(set(files.values())) == 7
-    assert list(find_sets(storage, prefix)) == [FoundSet(SET, 7, 7000)]
+    assert list(find_sets(storage, prefix)) == [SetStatus(SET, 7, 7000)]
     assert list(drop(storage, prefix, SET)) == [1000] * 7
     assert server.files == {"/dc/theirs": b"x"}
     assert server.folders == {"", "/dc", "/dc/dc_inject-data"}  # another set may just be made in there
@@ -63,7 +63,7 @@ def test_a_making_that_broke_off_goes_on_and_ends_with_the_same_set(server, stor
     with pytest.raises(Permanent, match="507"):
         made(storage, prefix)
     (found_set,) = find_sets(storage, prefix)
-    assert found_set == FoundSet(SET, 4, 4000)
+    assert found_set == SetStatus(SET, 4, 4000)
     del server.tricks["PUT"]
     first, server.asked[:] = dict(server.files), []
     made(storage, prefix)
@@ -100,7 +100,7 @@ def test_what_is_not_of_the_set_to_the_letter_stays_with_its_folders(server, sto
 
 def test_a_file_that_was_cut_off_is_counted_and_dropped(server, storage, prefix):
     server.put(f"{BELOW}/000003.dat", b"x" * 10)
-    assert list(find_sets(storage, prefix)) == [FoundSet(SET, 1, 10)]
+    assert list(find_sets(storage, prefix)) == [SetStatus(SET, 1, 10)]
     assert list(StorageSet(storage, prefix, SET).unwritten()) == list(range(1, 8))
     assert list(drop(storage, prefix, SET)) == [10]
     assert server.folders == {"", "/dc", "/dc/dc_inject-data"}  # another set may just be made in there

@@ -9,7 +9,7 @@ import pytest
 from dc_inject.model.errors import NeedsOperator, Permanent, ServiceError, Temporary
 from dc_inject.storage import AccessDenied, AnyStorage, WebDav, trust
 from dc_inject.storage import http_transport as wire_module
-from dc_inject.system.transport import Limits
+from dc_inject.system.transport import ExchangeLimits
 from tests.storage.conftest import TOKEN
 from tests.storage.ours import FILE as OURS
 from tests.storage.ours import JOB, copy, folder
@@ -117,7 +117,7 @@ def test_an_answer_that_is_cut_is_for_later(server, hasty, length, sent):
 
 
 def test_an_answer_without_end_is_bounded(server, storage, monkeypatch):
-    monkeypatch.setattr(storage._wire, "_limits", Limits(60, 100_000))
+    monkeypatch.setattr(storage._http, "_limits", ExchangeLimits(60, 100_000))
     server.tricks["PROPFIND"] = propfind('<D:multistatus xmlns:D="DAV:">' + "<a></a>" * 100_000)
     error = error_of(lambda: list(storage.list(f"{server.url}/dc")))
     assert type(error) is Permanent
@@ -144,7 +144,7 @@ def test_an_answer_that_drips_is_given_up(server, access, call, start):
 
 def test_in_all_an_answer_may_take_ten_times_the_silence(access):
     storage = WebDav(lambda: access, read=7)
-    assert storage._wire._limits.seconds == 70
+    assert storage._http._limits.seconds == 70
     storage.close()
 
 
@@ -152,10 +152,10 @@ def test_a_connection_that_was_cut_is_not_used_again(server, access):
     storage = WebDav(lambda: access, read=30)
     server.put("/dc/a")
     assert storage.stat(f"{server.url}/dc/a").exists
-    storage._wire._limits = Limits(0.1)
+    storage._http._limits = ExchangeLimits(0.1)
     server.tricks["DELETE"] = drip(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
     assert isinstance(error_of(lambda: storage.delete(copy(f"{server.url}/dc"))), Temporary)
-    storage._wire._limits = Limits(60)
+    storage._http._limits = ExchangeLimits(60)
     assert storage.stat(f"{server.url}/dc/a").exists
     assert len(server.connections) == 2
     storage.close()

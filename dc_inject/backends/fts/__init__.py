@@ -9,7 +9,7 @@ from math import ceil
 
 from dc_inject.backends.fts.connection import (
     Connection,
-    Credentials,
+    CredentialSource,
     Make,
     Purpose,
     checked,
@@ -23,7 +23,7 @@ from dc_inject.backends.fts.jobs import Jobs
 from dc_inject.backends.fts.limits import limits, queues
 from dc_inject.backends.fts.listing import JobList
 from dc_inject.backends.fts.observing import Observing
-from dc_inject.backends.fts.removing import Removing
+from dc_inject.backends.fts.removing import CopyDeletion
 from dc_inject.backends.fts.rows import Rows
 from dc_inject.backends.fts.sites import Sites
 from dc_inject.credentials.destinations import hint, refusal
@@ -71,7 +71,7 @@ class FtsBackend:
         campaign: str,
         clock: Clock,
         observer: Observer,
-        credentials: Credentials,
+        credentials: CredentialSource,
         timeout: float = 60.0,
         threads: int = 8,
         replicas: Replicas | None = None,
@@ -114,7 +114,7 @@ class FtsBackend:
         pool, quick = Workers(threads, "storage"), min(timeout, QUICK)
         self._jobs = Jobs(self.connection, trusted)
         self._observing = Observing(self.connection, self._jobs, Rows(self.connection))
-        self._removing = Removing(reached("destination", timeout), self.end, pool, clock)
+        self._copy_deletion = CopyDeletion(reached("destination", timeout), self.end, pool, clock)
         self._inventory = Inventory(reached("source", timeout), pool, replicas)
         source, destination = (reached(end, quick, 2 * quick) for end in ("source", "destination"))
         asking = Workers(threads, "storage")
@@ -172,7 +172,7 @@ class FtsBackend:
 
     def remove(self, entries: Sequence[Entry]) -> list[Removal]:
         """Delete the copies of ended jobs, and tell which of them are known to be gone."""
-        return self._removing.remove(entries)
+        return self._copy_deletion.remove(entries)
 
     def sites(self, rses: Iterable[str]) -> Mapping[str, RseFacts]:
         """Tell of storage prefixes whether they answer, and their free space."""
@@ -228,18 +228,18 @@ class FtsBackend:
 
     def sweep(self, prefix: str, campaign: str) -> Iterator[Stray]:
         """Stream files of a campaign below a destination prefix, whether a ledger knows them or not."""
-        return self._removing.sweep(prefix, campaign)
+        return self._copy_deletion.sweep(prefix, campaign)
 
     def tidy(self, prefix: str, campaign: str) -> ServiceError | None:
         """Delete the empty folders of a campaign below a destination prefix; tell what stood in the way.
 
         FTS makes folders as it goes, so no job of the campaign may be left.
         """
-        return self._removing.tidy(prefix, campaign)
+        return self._copy_deletion.tidy(prefix, campaign)
 
     def delete(self, urls: Sequence[str], prefix: str, campaign: str) -> list[tuple[str, ServiceError | None]]:
         """Delete files of a campaign below a prefix, and then empty folders; tell what stood in the way."""
-        return self._removing.delete(urls, prefix, campaign)
+        return self._copy_deletion.delete(urls, prefix, campaign)
 
     def _sends(self, purpose: Purpose) -> bool:
         """Whether storages of a purpose are opened with a token, which they could use elsewhere."""

@@ -24,7 +24,7 @@ from dc_inject.model import Bundle, Injection, JobOptions, naming
 from dc_inject.model.redaction import scrub
 from dc_inject.planning.lifetime import hours_in_queue
 from dc_inject.storage.types import Access
-from dc_inject.system.transport import TOTAL, Adapter, Limits, Session
+from dc_inject.system.transport import TOTAL, Adapter, ExchangeLimits, Session
 
 FIELDS = (
     "file_state",
@@ -55,7 +55,7 @@ class _Request(Request):  # type: ignore[misc]  # fts3 has no types
         self._record.requests += 1
         self._record.begin()
         token = {"Authorization": f"Bearer {self.fts_access_token}"} if self.fts_access_token else {}
-        with Session(Adapter(Limits(self.timeout * TOTAL))) as session:
+        with Session(Adapter(ExchangeLimits(self.timeout * TOTAL))) as session:
             response = session.request(
                 method,
                 str(url),

@@ -25,7 +25,7 @@ from dc_inject.storage.types import Access
 Purpose = Literal["fts", "source", "destination"]
 
 
-class Credentials(Protocol):
+class CredentialSource(Protocol):
     """What opens FTS and the storages, such as `dc_inject.credentials.Credentials`."""
 
     def access(self, purpose: Purpose) -> Access:
@@ -91,7 +91,7 @@ class Connection(ServiceConnection[FtsCallRecord]):
         timeout: float,
         clock: Clock,
         observer: Observer,
-        credentials: Credentials,
+        credentials: CredentialSource,
         make: Make = real_client,
     ) -> None:
         """Take seconds that a call may wait for an answer; `make` makes the client of a thread."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from dc_inject.backends.fts.connection import Connection, Credentials, Make, checked, real_client, understood
+from dc_inject.backends.fts.connection import Connection, CredentialSource, Make, checked, real_client, understood
 from dc_inject.backends.fts.limits import Pair, queues
 from dc_inject.credentials.destinations import hint
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
@@ -27,7 +27,7 @@ class NamedServices:
 
     clock: Clock
     observer: Observer
-    credentials: Credentials
+    credentials: CredentialSource
     trusted: Callable[[str], bool]
     timeout: float
     make: Make = real_client

@@ -27,7 +27,7 @@ FOLDERS_ASKED = 4  # times that empty folders are tried to be deleted; they hold
 Cancel = Callable[[Sequence[Entry]], list[Outcome]]
 
 
-class Removing:
+class CopyDeletion:
     """Deletes copies of ours; every call may be made again."""
 
     def __init__(self, storage: Storage, cancel: Cancel, workers: Workers, clock: Clock) -> None:

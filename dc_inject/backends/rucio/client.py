@@ -39,7 +39,7 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
     def __init__(self, record: RucioCallRecord, timeout: float) -> None:
         """Authenticate; `timeout` is seconds that a connection, or a pause within an answer, may take."""
         self._record = record
-        self._limits = transport.Limits(timeout * transport.TOTAL)
+        self._limits = transport.ExchangeLimits(timeout * transport.TOTAL)
         super().__init__(timeout=timeout, logger=_MUTE, user_agent=f"dc_inject-{__version__}")
         record.met(self.auth_token)
 
@@ -102,7 +102,7 @@ class QuietClient(Client):  # type: ignore[misc]  # rucio has no types
 class _Watch(transport.Adapter):
     """Sends requests, and notes what became of each."""
 
-    def __init__(self, record: RucioCallRecord, limits: transport.Limits) -> None:
+    def __init__(self, record: RucioCallRecord, limits: transport.ExchangeLimits) -> None:
         self._record = record
         super().__init__(limits)
 

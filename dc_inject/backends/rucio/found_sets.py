@@ -24,7 +24,7 @@ GONE = 1  # second that an erased dataset has left to live
 
 
 @dataclass(slots=True)
-class FoundSet:
+class RegisteredSet:
     """A set as Rucio has it.
 
     `rse` is where our rule keeps it, empty if none does; `files` are those available there. `elsewhere` counts the
@@ -41,23 +41,23 @@ class FoundSet:
     until: datetime | None = None
 
 
-def find_sets(connection: Connection, scope: str, before: str = "", name: str = "") -> list[FoundSet]:
+def find_sets(connection: Connection, scope: str, before: str = "", name: str = "") -> list[RegisteredSet]:
     """Return the sets in a scope, sorted; `name` is that of one."""
     if name and not samples.is_name(name):
         return []
-    sets: dict[FileSet, FoundSet] = {}
+    sets: dict[FileSet, RegisteredSet] = {}
     pattern = f"{before}{MARK}.{f'{name}.' if name else ''}*"
     for dataset in sorted(map(str, connection.call("list_dids", scope, [{"name": pattern}], did_type="dataset"))):
         made = samples.from_dataset(dataset, before)
         if made is not None:
-            sets.setdefault(made, FoundSet(made, scope)).datasets.append(dataset)
+            sets.setdefault(made, RegisteredSet(made, scope)).datasets.append(dataset)
     for found_set in sets.values():
         _keepers(connection, found_set)
         _amounts(connection, found_set)
     return [sets[key] for key in sorted(sets)]
 
 
-def erase(connection: Connection, found_set: FoundSet) -> None:
+def erase(connection: Connection, found_set: RegisteredSet) -> None:
     """Let the datasets of a set expire now: Rucio then deletes them, their rules everywhere, and the replicas."""
     for dataset in found_set.datasets:
         try:
@@ -74,7 +74,7 @@ def erase(connection: Connection, found_set: FoundSet) -> None:
             raise
 
 
-def sweep(connection: Connection, storage: Storage, found_set: FoundSet, rse: str) -> int:
+def sweep(connection: Connection, storage: Storage, found_set: RegisteredSet, rse: str) -> int:
     """Delete the files that an interrupted making left at an RSE without a replica; return how many there were."""
     registered = {
         found_set.set.number_of(str(row["name"]))
@@ -96,7 +96,7 @@ def sweep(connection: Connection, storage: Storage, found_set: FoundSet, rse: st
     )
 
 
-def _keepers(connection: Connection, found_set: FoundSet) -> None:
+def _keepers(connection: Connection, found_set: RegisteredSet) -> None:
     """Note the RSE of the rule that keeps a set, and which rules there are elsewhere."""
     for dataset in found_set.datasets:
         for rule in connection.call("list_did_rules", found_set.scope, dataset):
@@ -107,7 +107,7 @@ def _keepers(connection: Connection, found_set: FoundSet) -> None:
                 found_set.elsewhere[rse] = found_set.elsewhere.get(rse, 0) + 1
 
 
-def _amounts(connection: Connection, found_set: FoundSet) -> None:
+def _amounts(connection: Connection, found_set: RegisteredSet) -> None:
     """Note how much there is, counted by files: Rucio's own sums of datasets come minutes later."""
     dids = [Did(found_set.scope, dataset) for dataset in found_set.datasets]
     for row in metadata(connection, dids):
