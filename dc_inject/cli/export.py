@@ -32,7 +32,7 @@ from dc_inject.planning import overrides
 from dc_inject.report import export as records
 from dc_inject.report import figures
 from dc_inject.report.export import FIELDS, FORMATS, About
-from dc_inject.report.figures import Wanted
+from dc_inject.report.figures import ReportScope
 from dc_inject.report.sites import site_of
 from dc_inject.system import files
 
@@ -97,7 +97,7 @@ def export(
     path = common.existing_ledger(subjects[0], ledger_path)
     with LedgerView.open(path) as view:
         common.own_ledger(view, subjects[0], path)
-        period = figures.period(view, Wanted(since, until))
+        period = figures.period(view, ReportScope(since, until))
         made = (
             records.injections(view, period, About(_experiments(view, experiment), site_of(view)))
             if period

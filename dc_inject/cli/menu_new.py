@@ -70,7 +70,7 @@ DESTINATION = as_written("end", _destination)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ScenarioDraft:
     """A scenario as it was asked for: from sources to destinations, or a mesh."""
 
     name: str
@@ -135,7 +135,7 @@ def new(
         files.refuse_existing(output, force=force)
     if mesh and (sources or destinations):
         raise UsageError("--mesh cannot be combined with --from or --to", "use only one of them")
-    first = Wanted(scenario or "main", sources, destinations, mesh, rate or "")
+    first = ScenarioDraft(scenario or "main", sources, destinations, mesh, rate or "")
     complete = bool(rate and (mesh or (sources and destinations)))
     if ask or (ask is None and sys.stdin.isatty()):
         menu_files.say("`back` as an answer returns to the question before; Ctrl-C leaves, and writes nothing.")
@@ -154,7 +154,7 @@ def new(
     menu_files.write(text, output, force=force)
 
 
-def _text(given: Mapping[str, object], wanted: Sequence[Wanted]) -> str:
+def _text(given: Mapping[str, object], wanted: Sequence[ScenarioDraft]) -> str:
     heading = menu_heading.heading(given, wanted[0].name)
     rates = [scenario.rate for scenario in wanted]
     total = (
@@ -170,8 +170,8 @@ Step = Callable[[], bool]  # asks one thing, and tells whether it had to
 
 
 def _ask(
-    given: Mapping[str, object], first: Wanted | None, name: str | None
-) -> tuple[dict[str, object], list[Wanted]]:
+    given: Mapping[str, object], first: ScenarioDraft | None, name: str | None
+) -> tuple[dict[str, object], list[ScenarioDraft]]:
     """Ask for what no option says; `back` as an answer returns to the question before."""
     answers = dict(given)
     heading = _heading_steps(answers)
@@ -246,7 +246,7 @@ def _heading_steps(answers: dict[str, object]) -> list[Step]:
     return steps
 
 
-def _ask_scenarios(wanted: list[Wanted], name: str | None, given: Mapping[str, object]) -> None:
+def _ask_scenarios(wanted: list[ScenarioDraft], name: str | None, given: Mapping[str, object]) -> None:
     """Ask for scenarios until there is no other one; each is checked as soon as it is complete.
 
     Raises Back at the first question of the first one; of a later one it leads back to whether there is one.
@@ -263,7 +263,7 @@ def _ask_scenarios(wanted: list[Wanted], name: str | None, given: Mapping[str, o
         wanted.append(scenario)
 
 
-def _fits(scenario: Wanted, others: Sequence[Wanted], given: Mapping[str, object]) -> bool:
+def _fits(scenario: ScenarioDraft, others: Sequence[ScenarioDraft], given: Mapping[str, object]) -> bool:
     """Tell whether a menu with one more scenario is right; if not, say why."""
     try:
         menu.read(_text(given, [*others, scenario]), "the new menu", files.load)
@@ -273,7 +273,7 @@ def _fits(scenario: Wanted, others: Sequence[Wanted], given: Mapping[str, object
     return True
 
 
-def _ask_scenario(name: str | None) -> Wanted:
+def _ask_scenario(name: str | None) -> ScenarioDraft:
     """Ask for one scenario; raises Back at its first question."""
     answers: dict[str, str] = {"name": name or ""}
     questions: list[tuple[str, str, click.ParamType[str], str]] = [
@@ -306,7 +306,7 @@ def _ask_scenario(name: str | None) -> Wanted:
             at += 1
     mesh = answers["mesh"].split() if answers["sources"] == "mesh" else []
     sources, destinations = ([], []) if mesh else (answers["sources"].split(), answers["destinations"].split())
-    return Wanted(answers["name"], sources, destinations, mesh, answers["rate"])
+    return ScenarioDraft(answers["name"], sources, destinations, mesh, answers["rate"])
 
 
 def _prompt(question: str, kind: click.ParamType[str], default: str) -> str:

@@ -23,7 +23,7 @@ from dc_inject.model.thresholds import Threshold
 from dc_inject.report import figures, page, pictures, text, thresholds
 from dc_inject.report import overlay as wan
 from dc_inject.report.compare import compared
-from dc_inject.report.figures import Exclusion, Wanted
+from dc_inject.report.figures import ExcludedWindow, ReportScope
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -42,7 +42,7 @@ MAKE: Mapping[str, Callable[[Mapping[str, Any]], str | bytes]] = {
 }
 
 
-def _exclusion(text: str) -> Exclusion:
+def _exclusion(text: str) -> ExcludedWindow:
     """Read `FROM/TO why`, times in UTC unless they have an offset; TO may be a time of the same day only."""
     match = _EXCLUSION.fullmatch(text)
     if match is None or not match["why"]:
@@ -52,7 +52,7 @@ def _exclusion(text: str) -> Exclusion:
     until = _utc(end if "T" in end else f"{since:%Y-%m-%d}T{end}")
     if until <= since:
         raise WrongError(f"{text!r} ends before it begins", _SUCH)
-    return Exclusion(since, until, scrub(match["why"]))
+    return ExcludedWindow(since, until, scrub(match["why"]))
 
 
 def _utc(text: str) -> datetime:
@@ -98,7 +98,7 @@ def report(
     campaign: str,
     since: datetime | None,
     until: datetime | None,
-    excluded: tuple[Exclusion, ...],
+    excluded: tuple[ExcludedWindow, ...],
     fmt: str,
     compare: str | None,
     overlay: Path | None,
@@ -125,16 +125,16 @@ def report(
     if fmt == "csv" and (compare or overlay):
         raise UsageError("CSV has only this campaign's own rows", "leave out --compare and --overlay")
     path = common.existing_ledger(campaign, ledger_path)
-    wanted = Wanted(since, until, excluded, fail_under)
+    scope = ReportScope(since, until, excluded, fail_under)
     with LedgerView.open(path) as view, view.snapshot():
         name = common.own_ledger(view, campaign, path)
         if fmt == "csv":  # whole, since who reads the output may take his time
-            made = _rows(view, wanted)
+            made = _rows(view, scope)
         else:
-            values = _told(view, wanted)
+            values = _told(view, scope)
             made = None if values is None else _made(values, fmt, compare, overlay, renewed_every)
     if made is None:
-        raise _nothing(name, wanted)
+        raise _nothing(name, scope)
     content, judgements = made
     _write(content, output, force=force)
     if (missed := thresholds.error(judgements)) is not None:
@@ -144,16 +144,16 @@ def report(
 Judged = list[dict[str, Any]]
 
 
-def _rows(view: LedgerView, wanted: Wanted) -> tuple[bytes, Judged] | None:
+def _rows(view: LedgerView, scope: ReportScope) -> tuple[bytes, Judged] | None:
     """Return a report as CSV, and what became of thresholds; None where there is no cycle."""
-    chosen = figures.period(view, wanted)
+    chosen = figures.period(view, scope)
     if chosen is None:
         return None
-    return "".join(text.lines(view, chosen)).encode(), thresholds.figures(view, chosen, wanted.thresholds)
+    return "".join(text.lines(view, chosen)).encode(), thresholds.figures(view, chosen, scope.thresholds)
 
 
-def _told(view: LedgerView, wanted: Wanted) -> dict[str, Any] | None:
-    return figures.report(view, wanted, readings.progress(view.challenge()), SystemClock().now())
+def _told(view: LedgerView, scope: ReportScope) -> dict[str, Any] | None:
+    return figures.report(view, scope, readings.progress(view.challenge()), SystemClock().now())
 
 
 def _made(
@@ -172,9 +172,9 @@ def _other(campaign: str) -> dict[str, Any]:
     """Return the figures of another campaign, as a whole."""
     path = common.existing_ledger(campaign)
     with LedgerView.open(path) as view, view.snapshot():
-        other = _told(view, Wanted())
+        other = _told(view, ReportScope())
     if other is None:
-        raise _nothing(campaign, Wanted())
+        raise _nothing(campaign, ReportScope())
     return other
 
 
@@ -186,8 +186,8 @@ def _read(path: Path) -> bytes:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _nothing(name: str, wanted: Wanted) -> UsageError:
-    if wanted.since is None and wanted.until is None:
+def _nothing(name: str, scope: ReportScope) -> UsageError:
+    if scope.since is None and scope.until is None:
         return UsageError(f"{name} has had no cycle so far", "`dc-inject run` begins one")
     return UsageError(f"no cycle of {name} begins in that time", "leave out --since or --until")
 

@@ -20,7 +20,7 @@ from dc_inject.model.errors import ThresholdMissed
 from dc_inject.model.events import CycleClosed, Event, Observer
 from dc_inject.model.thresholds import Judgement, Threshold, ThresholdOutcome
 from dc_inject.report import thresholds
-from dc_inject.report.figures import Wanted, period
+from dc_inject.report.figures import ReportScope, period
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class AbortOn:
         self._observer.event(event)
         if not isinstance(event, CycleClosed) or self.engine is None or self._held:
             return
-        found = thresholds.judged(self._ledger, period(self._ledger, Wanted()), self._conditions)
+        found = thresholds.judged(self._ledger, period(self._ledger, ReportScope()), self._conditions)
         self._held = [one for one in found if one.outcome is ThresholdOutcome.MET]
         for one in self._held:
             log.warning("stopping, because %s: %s", one.threshold.text, one.reason)
@@ -84,6 +84,6 @@ class AbortOn:
             lines = "".join(f"\n  {one.threshold.text}: {one.reason}" for one in self._held)
             hint = "what is live stays until its lifetime ends; the next `run` continues"
             raise ThresholdMissed(f"the run was stopped by --abort-on:{lines}", hint)
-        found = thresholds.figures(self._ledger, period(self._ledger, Wanted())) if menus_too else []
+        found = thresholds.figures(self._ledger, period(self._ledger, ReportScope())) if menus_too else []
         if (failed := thresholds.error(found)) is not None:
             raise failed

@@ -143,7 +143,8 @@ class SeriesReader(CycleReader):
         rows = self._db.stream(
             f"SELECT start, length, scenario, sum(r.due), sum(r.moved), {kind} AS kind FROM cycle "  # noqa: S608  our own words
             f"JOIN ({_ROWS}) AS r ON start = at JOIN account AS a ON a.id = account "
-            f"WHERE start >= ? AND start < ? AND kind = {CycleKind.COUNTED:d} GROUP BY start, scenario ORDER BY start",
+            f"WHERE start >= ? AND start < ? AND kind = {CycleKind.COUNTED:d} "
+            "GROUP BY start, scenario ORDER BY start",
             *values,
             stored(period.since),
             stored(period.until),
@@ -222,7 +223,5 @@ def _kind(period: Period) -> tuple[str, list[int]]:
     """Return the expression that tells the kind of a cycle, and its values."""
     inside = " OR ".join(["0", *("(start < ? AND start + length > ?)" for _ in period.excluded)])
     values = [stored(end) for start, until in period.excluded for end in (until, start)]
-    return (
-        f"CASE WHEN {inside} THEN {CycleKind.EXCLUDED:d} WHEN closed_at IS NULL THEN {CycleKind.OPEN:d} ELSE 0 END",
-        values,
-    )
+    excluded, opened = int(CycleKind.EXCLUDED), int(CycleKind.OPEN)
+    return f"CASE WHEN {inside} THEN {excluded} WHEN closed_at IS NULL THEN {opened} ELSE 0 END", values

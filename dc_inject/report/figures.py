@@ -74,7 +74,7 @@ Failed files are those of the whole campaign, because the ledger keeps no times 
 """
 
 
-class Exclusion(NamedTuple):
+class ExcludedWindow(NamedTuple):
     """A window that is left out of averages, and why."""
 
     since: datetime
@@ -83,12 +83,12 @@ class Exclusion(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReportScope:
     """Of which time a report is (None: from the first cycle, to the last), and what is left out of averages."""
 
     since: datetime | None = None
     until: datetime | None = None
-    excluded: tuple[Exclusion, ...] = ()
+    excluded: tuple[ExcludedWindow, ...] = ()
     thresholds: tuple[Threshold, ...] = ()  # beside those of the menus
 
 
@@ -104,13 +104,13 @@ def grade(ratio: float | None) -> tuple[str | None, str]:
     return next((colour, sign) for least, colour, sign in GRADES if ratio >= least)
 
 
-def period(view: Reader, wanted: Wanted) -> Period | None:
+def period(view: Reader, scope: ReportScope) -> Period | None:
     """Return which cycles a report has; None where there is no cycle at all, or none in that time."""
     first, last = view.first_cycle(), view.last_cycle()
     if first is None or last is None:
         return None
-    windows = tuple((one.since, one.until) for one in wanted.excluded)
-    found = Period(wanted.since or first.start, wanted.until or last.end, windows)
+    windows = tuple((one.since, one.until) for one in scope.excluded)
+    found = Period(scope.since or first.start, scope.until or last.end, windows)
     return found if view.cycles(found) else None
 
 
@@ -120,9 +120,9 @@ def step(cycles: Sequence[Cycle]) -> timedelta:
     return length if cycles[-1].end - cycles[0].start <= SHORT else max(HOUR, length)
 
 
-def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetime) -> dict[str, Any] | None:
+def report(view: Reader, scope: ReportScope, progress: Progress | None, now: datetime) -> dict[str, Any] | None:
     """Return all figures; `progress` is that of a mini-challenge, if it is one. None where there is no cycle."""
-    chosen = period(view, wanted)
+    chosen = period(view, scope)
     if chosen is None:
         return None
     kinds = view.cycles(chosen)
@@ -131,7 +131,7 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
     times = _Times(cycles, long, max(view.since or cycles[0].start, cycles[0].start))
     all_, names, links = _added(view, chosen, long, times, sites.site_of(view))
     held = view.holds_of_links(chosen)
-    until = max(cycles[-1].end, now) if wanted.until is None else chosen.until  # late completions are of the last
+    until = max(cycles[-1].end, now) if scope.until is None else chosen.until  # late completions are of the last
     completions = view.times_to_completion(chosen.since, until)
     hops = {key for key, (kind, _) in view.goals().items() if kind == SecondHop.kind}
     by_kind = {kind: all_.total(kind) for kind in CycleKind}
@@ -146,7 +146,7 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
         "totals": figures(all_.total()),
         **{kind.name.lower(): figures(sums) for kind, sums in by_kind.items()},
         "excluded_windows": [
-            {"since": moment(one.since), "until": moment(one.until), "why": one.why} for one in wanted.excluded
+            {"since": moment(one.since), "until": moment(one.until), "why": one.why} for one in scope.excluded
         ],
         "steps": [
             {
@@ -184,9 +184,9 @@ def report(view: Reader, wanted: Wanted, progress: Progress | None, now: datetim
         }
         for key, sums in sorted(links.items())
     ]
-    values["marks"] = _marks(view, wanted.since or EPOCH, until)  # what came before the first cycle too
+    values["marks"] = _marks(view, scope.since or EPOCH, until)  # what came before the first cycle too
     values["verdict"] = _verdict(values)
-    values["thresholds"] = thresholds.figures(view, chosen, wanted.thresholds)
+    values["thresholds"] = thresholds.figures(view, chosen, scope.thresholds)
     values["challenge"] = _challenge(progress)
     values["repeats"] = repeats.repeats(view, chosen, progress)
     values["compared"] = values["overlay"] = None  # a command may put another campaign and readings there

@@ -11,7 +11,7 @@ from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.metrics import page as server
 from dc_inject.model import Cycle, FlowKey, Link
 from dc_inject.report import figures, page
-from dc_inject.report.figures import Wanted
+from dc_inject.report.figures import ReportScope
 from dc_inject.report.serving import Pages
 from tests import browser
 from tests.browser import Browser
@@ -30,7 +30,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 def make(path: Path) -> bytes:
     with LedgerView.open(path) as view:
-        told = figures.report(view, Wanted(), None, CYCLE.end)
+        told = figures.report(view, ReportScope(), None, CYCLE.end)
     assert told is not None
     return page.html(told, EVERY).encode()
 

@@ -17,7 +17,7 @@ from dc_inject.model.shape import Point, Shape
 from dc_inject.model.thresholds import parse
 from dc_inject.model.types import Flow
 from dc_inject.report import figures, page
-from dc_inject.report.figures import Exclusion, Wanted
+from dc_inject.report.figures import ExcludedWindow, ReportScope
 from dc_inject.report.serving import Pages
 from tests import browser
 from tests.docs import DOCS
@@ -76,10 +76,10 @@ def campaign(folder: Path, cycles: int) -> Any:
 
 def make(path: Path, renewed_every: float = 0) -> bytes:
     """Return the page of a ledger, as it is at the end of its last cycle."""
-    excluded = (Exclusion(START + 9 * HOUR, START + 10 * HOUR, "token trouble"),)
+    excluded = (ExcludedWindow(START + 9 * HOUR, START + 10 * HOUR, "token trouble"),)
     with LedgerView.open(path) as view:
         last = view.last_cycle()
-        wanted = Wanted(excluded=excluded, thresholds=(parse("rate >= 200 Gb/s over 6h"),))
+        wanted = ReportScope(excluded=excluded, thresholds=(parse("rate >= 200 Gb/s over 6h"),))
         report = figures.report(view, wanted, None, last.end if last else START)
     assert report is not None
     return page.html({**report, "campaign": "dc27-rehearsal", "running": True}, renewed_every).encode()
