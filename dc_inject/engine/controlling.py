@@ -25,7 +25,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, Flow, FlowKey, Hold, Mode, State, units
 from dc_inject.model.holds import Trait
 from dc_inject.planning import control, guards
-from dc_inject.planning.control import Decision, Memory, Part, Past, Signals
+from dc_inject.planning.control import Decision, LinkShare, Memory, Past, Signals
 from dc_inject.planning.guards import GuardReading
 
 log = logging.getLogger(__name__)
@@ -162,7 +162,7 @@ def _redistributed(
         parts = {}
         for key in scenario:
             row, bias = last.get(key), _before(records.get(subject(key), {}), cycle).memory.bias
-            parts[key] = Part(
+            parts[key] = LinkShare(
                 due=_with_overhead(dues[key], flows[key]),
                 asked=_with_overhead(dues[key], flows[key]) + max(round(bias * dues[key]), 0),
                 debt=_debt(accounts.get(key, Totals()), extras.get(key, 0)),

@@ -191,7 +191,7 @@ def decide(memory: Memory, seen: Signals) -> Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LinkShare:
     """A link of a scenario whose links share what held ones leave; bytes.
 
     `due` is its own due in the cycle that begins, `asked` the same with what is due on top, and `debt` is what it
@@ -217,7 +217,7 @@ class Part:
         return 0 if self.held else max(int(MOST * self.due) - self.asked - max(self.debt, 0), 0)
 
 
-def redistributed(links: Mapping[FlowKey, Part]) -> tuple[dict[FlowKey, int], dict[FlowKey, int]]:
+def redistributed(links: Mapping[FlowKey, LinkShare]) -> tuple[dict[FlowKey, int], dict[FlowKey, int]]:
     """Return what links are due for others in a cycle, and what those are forgiven: the same sum."""
     left = {key: part.leaves for key, part in links.items() if part.leaves}
     rooms = {key: part.room for key, part in links.items() if key not in left}

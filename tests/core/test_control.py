@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from dc_inject.model import FlowKey, Link
 from dc_inject.planning import control
-from dc_inject.planning.control import HIGHEST, LOWEST, MOST, Memory, Part, Past, Signals, decide, redistributed
+from dc_inject.planning.control import (
+    HIGHEST,
+    LOWEST,
+    MOST,
+    LinkShare,
+    Memory,
+    Past,
+    Signals,
+    decide,
+    redistributed,
+)
 from dc_inject.planning.plan import Account, plan
 from tests.core.builders import demand, flow, items, situation
 from tests.core.toy import Toy
@@ -277,7 +287,7 @@ KEYS = [FlowKey("day", Link("A", name)) for name in "BCDEF"]
     st.dictionaries(
         st.sampled_from(KEYS),
         st.builds(
-            Part,
+            LinkShare,
             due=st.integers(0, 10**6),
             asked=st.integers(0, 10**6),
             debt=st.integers(-(10**6), 10**6),
@@ -301,9 +311,9 @@ def test_what_is_redistributed_keeps_the_sum_and_every_bound(links):
 def test_what_was_made_up_or_is_owed_from_long_ago_is_not_left_to_others():
     """The link gave nine of ten and owes seven: one is left; another has given all and owes only three of them."""
     one, other, taker = KEYS[:3]
-    links = {one: Part(10, 10, 7, 3, left=1, held=True), taker: Part(100, 100, 0, 3)}
+    links = {one: LinkShare(10, 10, 7, 3, left=1, held=True), taker: LinkShare(100, 100, 0, 3)}
     assert redistributed(links) == ({taker: 1}, {one: 1})
-    links = {other: Part(10, 10, 3, 3, left=10, held=True), taker: Part(100, 100, 0, 3)}
+    links = {other: LinkShare(10, 10, 3, 3, left=10, held=True), taker: LinkShare(100, 100, 0, 3)}
     assert redistributed(links) == ({taker: 3}, {other: 3})
 
 
