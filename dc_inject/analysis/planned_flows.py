@@ -78,9 +78,9 @@ def _flows(span: Span, parts: Sequence[Parts]) -> dict[Purpose, PlannedFlow]:
     links: dict[Purpose, frozenset[Link]] = {}
     for place, levels in enumerate(span.moments):
         for number, level in levels:
-            for purpose, (rate, some) in parts[number].items() if level else ():
+            for purpose, (rate, links_of_rate) in parts[number].items() if level else ():
                 ends.setdefault(purpose, [0.0] * len(span.moments))[place] += rate * level
-                links[purpose] = links.get(purpose, some) | some
+                links[purpose] = links.get(purpose, links_of_rate) | links_of_rate
     seconds = (span.end - span.start).total_seconds()
     means = {purpose: sum(rates) / len(rates) for purpose, rates in ends.items()}
     return {
@@ -117,7 +117,7 @@ def _goes_on(flow: PlannedFlow | None, later: PlannedFlow | None) -> bool:
     if flow is None or later is None:
         return False
     return (flow.end, flow.links, flow.peak) == (later.start, later.links, later.peak) and all(
-        one.rate == one.peak for one in (flow, later)
+        planned.rate == planned.peak for planned in (flow, later)
     )
 
 

@@ -72,8 +72,8 @@ class TwinFts:
         self._call()
         if not isinstance(datasets, FileFilter) or datasets.landed:
             return
-        found = self._files(source, datasets) if datasets.listing is None else datasets.listing.files
-        for file in islice(found, MOST_FILES):
+        files = self._files(source, datasets) if datasets.listing is None else datasets.listing.files
+        for file in islice(files, MOST_FILES):
             url = file.name if urls.is_url(file.name) else urls.join(source, file.name)
             item = File(url, file.bytes, file.checksum)
             if url.startswith(f"{source}/") and pool.passes(item, source, datasets):

@@ -33,7 +33,7 @@ def _by(action: Pause | Override) -> str:
 def windows(menus: Iterable[MenuInForce]) -> list[tuple[datetime, datetime]]:
     """Return when menus begin and end; nothing where one of them cannot be read any more."""
     try:
-        previews = [menu.read(one.text, one.name, files.load).preview for one in menus]
+        previews = [menu.read(in_force.text, in_force.name, files.load).preview for in_force in menus]
     except MenuError:
         return []
     return [(preview.start, preview.end) for preview in previews]

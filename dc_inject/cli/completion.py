@@ -68,8 +68,8 @@ def links(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
 
 def ends(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Offer the ends of links that campaigns on this machine had."""
-    known = (end for flow in _in_ledgers(_campaigns()) for end in (flow.link.source, flow.link.destination))
-    return _beginning(incomplete, known)
+    names = (end for flow in _in_ledgers(_campaigns()) for end in (flow.link.source, flow.link.destination))
+    return _beginning(incomplete, names)
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -103,13 +103,13 @@ def settings(group: click.Group, ctx: click.Context, config: Path | None) -> lis
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
         assert command is not None  # it was listed
-        found = [
+        of_command = [
             s
             for path in sources(config)
             for s in _in_file(command, name, read(group, ctx, name, path)[name], str(path))
         ]
-        found += _in_environment(command, name)
-        in_force += {(s.command, s.option): s for s in found}.values()  # the last one counts
+        of_command += _in_environment(command, name)
+        in_force += {(s.command, s.option): s for s in of_command}.values()  # the last one counts
     return in_force
 
 

@@ -154,8 +154,8 @@ def _is_campaign(subject: str) -> bool:
 def _experiments(view: Reader, experiment: str | None) -> dict[str, str]:
     """Return the experiment of each service: as it was named, else its VO if that is one of the registry."""
     vos = {identity.service: identity.vo.lower() for identity in view.identities()}
-    known = {name: vo for name, vo in vos.items() if vo in EXPERIMENTS}
-    return {name: _named(experiment) or known.get(name, "") for name in SERVICES}
+    experiments = {name: vo for name, vo in vos.items() if vo in EXPERIMENTS}
+    return {name: _named(experiment) or experiments.get(name, "") for name in SERVICES}
 
 
 def _named(experiment: str | None) -> str:

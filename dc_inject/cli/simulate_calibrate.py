@@ -75,18 +75,24 @@ def read(view: Reader) -> Past:
         raise UsageError(message, f"calibrate from a campaign of at least {LEAST} cycles")
     length, count = first.length, round((closed[-1].end - first.start) / first.length)
     sent = [
-        _sent(one, first.start) for one in view.accepted() if one.bytes > 0 and one.accepted_at < closed[-1].end
+        _sent(accepted, first.start)
+        for accepted in view.accepted()
+        if accepted.bytes > 0 and accepted.accepted_at < closed[-1].end
     ]
     if not sent:
         raise UsageError(f"{name} has injected nothing", "calibrate from a campaign that injected")
-    moved: dict[Ends, list[int]] = {one.link: [0] * count for one in sent}
+    moved: dict[Ends, list[int]] = {rule.link: [0] * count for rule in sent}
     for span in view.spans(period, length):
         ends, number = _ends(span.key.link), round((span.start - first.start) / length)
         if span.kind is CycleKind.COUNTED and ends in moved:
             moved[ends][number] += span.sums.moved
     ends_of = {end for link in moved for end in link}
     urls_ = {end for key in view.accounts() for end in (key.link.source, key.link.destination) if urls.is_url(end)}
-    sites = {one.subject: str(one.value) for one in view.signals() if one.name == "site" and one.value is not None}
+    sites = {
+        signal.subject: str(signal.value)
+        for signal in view.signals()
+        if signal.name == "site" and signal.value is not None
+    }
     return Past(
         name,
         length.total_seconds(),
@@ -110,30 +116,30 @@ def _name(end: str) -> str:
     return urls.host_of(end).replace(":", "-")
 
 
-def _sent(one: Accepted, start: datetime) -> Sent:
+def _sent(rule: Accepted, start: datetime) -> Sent:
     from dc_inject.twin.replay import Sent
 
     def at(moment: datetime | None) -> float | None:
         return None if moment is None else (moment - start).total_seconds()
 
-    accepted, ended = (one.accepted_at - start).total_seconds(), at(one.ended_at)
-    expires = (one.expires_at - start).total_seconds()
-    if one.completed_at is None and ended is not None:
+    accepted, ended = (rule.accepted_at - start).total_seconds(), at(rule.ended_at)
+    expires = (rule.expires_at - start).total_seconds()
+    if rule.completed_at is None and ended is not None:
         expires = ended
     return Sent(
-        _ends(one.key.link),
-        one.activity,
-        one.service_priority,
-        one.bytes,
-        max(one.files, 1),
+        _ends(rule.key.link),
+        rule.activity,
+        rule.service_priority,
+        rule.bytes,
+        max(rule.files, 1),
         accepted,
         max(expires, accepted),
-        at(one.completed_at),
+        at(rule.completed_at),
         ended,
-        at(one.gone_at),
-        one.files_done,
-        one.files_stuck,
-        not one.key.link.service.cleans_up,
+        at(rule.gone_at),
+        rule.files_done,
+        rule.files_stuck,
+        not rule.key.link.service.cleans_up,
     )
 
 
@@ -143,14 +149,14 @@ def show(fmt: str, made: Calibrated) -> None:
 
     rows = [
         {
-            "source": one.link[0],
-            "destination": one.link[1],
-            "moved": round(one.moved),
-            "predicted": round(one.predicted),
-            "error": one.error,
-            "by_cycle": one.by_cycle,
+            "source": error.link[0],
+            "destination": error.link[1],
+            "moved": round(error.moved),
+            "predicted": round(error.predicted),
+            "error": error.error,
+            "by_cycle": error.by_cycle,
         }
-        for one in sorted(made.errors, key=lambda one: -one.error)
+        for error in sorted(made.errors, key=lambda error: -error.error)
     ]
     middle, worst = grid_text.summary(made.errors) if made.errors else (None, None)
     fitted = grid_text.kinds(made.fit)

@@ -46,7 +46,7 @@ class FixedRates:
         self._links: dict[tuple[FlowKey, str], FixedRate] = {}  # of each menu: the next one begins anew
         self._moving: dict[str, Rule] = {}
         self._complete: dict[str, Rule] = {}
-        self._exclusions = tuple(one for menu in campaign.menus for one in menu.exclusions)
+        self._exclusions = tuple(exclusion for menu in campaign.menus for exclusion in menu.exclusions)
         self._sites = rates.site_of(site for menu in campaign.menus for site in menu.sites)
 
     def run(self, end: datetime) -> None:
@@ -71,7 +71,7 @@ class FixedRates:
         """Write what links are due in a cycle: their rates, as for any policy."""
         menus = self._campaign.in_force(cycle.start, cycle.end) if cycle.start < end else ()
         flows = [flow for menu in menus for flow in menu.flows]
-        exclusions = [one for menu in menus for one in menu.exclusions]
+        exclusions = [exclusion for menu in menus for exclusion in menu.exclusions]
         dues = pace.due(flows, exclusions, self._sites, cycle.start, cycle.end)
         rows = {key: (due.bytes, due.held if due.bytes == 0 else None) for key, due in dues.items()}
         self._ledger.open_cycle(cycle, rows, self._clock.now())
@@ -81,7 +81,7 @@ class FixedRates:
         from dc_inject.twin import fixed_rate  # noqa: PLC0415  beside what needs numpy
 
         now = self._clock.now()
-        flow = next((one for one in self._flows[key] if one.start <= now < one.end), None)
+        flow = next((candidate for candidate in self._flows[key] if candidate.start <= now < candidate.end), None)
         if flow is None:
             return timedelta(0)
         rate = pace.rate([flow], self._exclusions, self._sites, now)[key]
@@ -95,8 +95,8 @@ class FixedRates:
 
     def _datasets(self, flow: Flow) -> Sequence[Dataset]:
         """Return what a source holds, in its order."""
-        found = self._backend.inventory(flow.link.source, flow.datasets)
-        return [item for item in found if isinstance(item, Dataset)]
+        items = self._backend.inventory(flow.link.source, flow.datasets)
+        return [item for item in items if isinstance(item, Dataset)]
 
     def _injection(self, flow: Flow, cycle: Cycle, dataset: Dataset, now: datetime) -> Injection:
         name = self._campaign.name
@@ -117,9 +117,9 @@ class FixedRates:
     def _submit(self, injections: Sequence[Injection], now: datetime) -> None:
         """Make rules; what is refused is left out for good."""
         outcomes = {outcome.key: outcome for outcome in self._backend.submit(injections)}
-        made = [one for one in injections if outcomes[one.key].error is None]
+        made = [injection for injection in injections if outcomes[injection.key].error is None]
         if made:
-            keys = [one.key for one in made]
+            keys = [injection.key for injection in made]
             with self._ledger.together():
                 self._ledger.add_injections(made, now)
                 self._ledger.call(keys, now)

@@ -69,10 +69,10 @@ class AbortOn:
         self._observer.event(event)
         if not isinstance(event, CycleClosed) or self.engine is None or self._held:
             return
-        found = thresholds.judged(self._ledger, period(self._ledger, ReportScope()), self._conditions)
-        self._held = [one for one in found if one.outcome is ThresholdOutcome.MET]
-        for one in self._held:
-            log.warning("stopping, because %s: %s", one.threshold.text, one.reason)
+        judgements = thresholds.judged(self._ledger, period(self._ledger, ReportScope()), self._conditions)
+        self._held = [judgement for judgement in judgements if judgement.outcome is ThresholdOutcome.MET]
+        for judgement in self._held:
+            log.warning("stopping, because %s: %s", judgement.threshold.text, judgement.reason)
             self.engine.stop()
 
     def judge(self, *, menus_too: bool) -> None:
@@ -81,9 +81,9 @@ class AbortOn:
         Raises ThresholdMissed for one that was missed, UsageError for one that is inconclusive.
         """
         if self._held:
-            lines = "".join(f"\n  {one.threshold.text}: {one.reason}" for one in self._held)
+            lines = "".join(f"\n  {judgement.threshold.text}: {judgement.reason}" for judgement in self._held)
             hint = "what is live stays until its lifetime ends; the next `run` continues"
             raise ThresholdMissed(f"the run was stopped by --abort-on:{lines}", hint)
-        found = thresholds.figures(self._ledger, period(self._ledger, ReportScope())) if menus_too else []
-        if (failed := thresholds.error(found)) is not None:
+        judgements = thresholds.figures(self._ledger, period(self._ledger, ReportScope())) if menus_too else []
+        if (failed := thresholds.error(judgements)) is not None:
             raise failed

@@ -96,15 +96,16 @@ class Credentials:
 
         That is when it cannot be read, is no credential, has expired, or is `needed` and not there.
         """
-        found = self._find(purpose)
-        if found.until is not None and found.until <= self._clock.now():
-            hint = _NEW_TOKEN if found.kind == "token" else _NEW_PROXY
+        credential = self._find(purpose)
+        if credential.until is not None and credential.until <= self._clock.now():
+            hint = _NEW_TOKEN if credential.kind == "token" else _NEW_PROXY
             raise _needs_operator(
-                f"the {found.kind} of {found.origin} expired at {found.until:%Y-%m-%dT%H:%M:%SZ}", hint
+                f"the {credential.kind} of {credential.origin} expired at {credential.until:%Y-%m-%dT%H:%M:%SZ}",
+                hint,
             )
-        if needed and found.kind == "nothing":
+        if needed and credential.kind == "nothing":
             raise _needs_operator("no credentials were found", _NONE)
-        return found
+        return credential
 
     def until(self, purpose: Purpose) -> datetime | None:
         """Return when what is used for a purpose expires, or expired; None when it does not tell."""
@@ -131,8 +132,8 @@ class Credentials:
     def scrub(self, text: str) -> str:
         """Return a text without any token that was read here, or anything that looks like a secret."""
         with self._lock:
-            known = set(self._known)
-        return scrub(text, known)
+            secrets = set(self._known)
+        return scrub(text, secrets)
 
     # ------------------------------------------------------------------- where it comes from
 
@@ -224,9 +225,9 @@ class Credentials:
             with os.fdopen(disk.opened(path), "rb") as file:
                 now = os.fstat(file.fileno())
                 stamp = (str(path), now.st_mtime_ns, now.st_size, now.st_ino)
-                known = self._read.get((path, parse))
-                if known is not None and known[0] == stamp:
-                    return known
+                kept = self._read.get((path, parse))
+                if kept is not None and kept[0] == stamp:
+                    return kept
                 content = file.read(LARGEST)
             self._read[path, parse] = stamp, parse(content)
         except OSError as error:

@@ -179,8 +179,8 @@ def _redistributed(
 def moved_over(ledger: Reader, cycle: Cycle, flows: Iterable[FlowKey]) -> dict[FlowKey, int]:
     """Return what was forgiven of links' older debts when a cycle was opened, since others are due it."""
     records = _kept(ledger)
-    found = {key: records.get(subject(key), {}) for key in flows}
-    return {key: one["moved_over"] for key, one in found.items() if one.get("cycle") == cycle.name}
+    by_flow = {key: records.get(subject(key), {}) for key in flows}
+    return {key: record["moved_over"] for key, record in by_flow.items() if record.get("cycle") == cycle.name}
 
 
 def last_decisions(view: Reader) -> list[dict[str, Any]]:

@@ -136,17 +136,17 @@ def _spaces(
     with context.ledger.together():
         for name, destination in destinations.items():
             if destination.space is not None:
-                told = sorted(
+                free = sorted(
                     fact.free for (_, end), fact in facts.items() if end == name and fact.free is not None
                 )
                 before = json.loads(str(kept[name])) if kept.get(name) is not None else {}
                 seen: dict[str, int] = before.get("seen", {})
-                if told != before.get("told") or not told or not seen or cycle.name in seen:
+                if free != before.get("told") or not free or not seen or cycle.name in seen:
                     seen = {when: space for when, space in seen.items() if when >= oldest}
                     # A cycle may be planned in several tries.
                     seen[cycle.name] = min(destination.space, seen.get(cycle.name, destination.space))
                 least[name] = min(seen.values())
-                context.ledger.signal(SPACES, name, json.dumps({"told": told, "seen": seen}), now)
+                context.ledger.signal(SPACES, name, json.dumps({"told": free, "seen": seen}), now)
     return least
 
 
@@ -262,24 +262,26 @@ def _queues(
     now = context.clock.now()
     queues: dict[Link, LinkQueue] = {}
     requests: dict[Link, Requests] = {}
-    told: dict[tuple[str, str], str] = {}  # signal and subject -> why it is missing; nothing where it is known
+    missing: dict[tuple[str, str], str] = {}  # signal and subject -> why it is missing; nothing where it is known
     for name, part in parts.items():
         what, service, _ = name
         if what == "requests":
             requests |= results.get(name, {})
-            told[what, service] = errors[name].message if name in errors else ""
+            missing[what, service] = errors[name].message if name in errors else ""
             continue
         for link in part:
             queue = results.get(name, {}).get(link)
             if isinstance(queue, Missing):
-                told["fts_queue", queue.subject] = queue.why
+                missing["fts_queue", queue.subject] = queue.why
             else:
-                told["fts_queue", str(link)] = errors[name].message if name in errors else _why_unknown(queue, now)
+                missing["fts_queue", str(link)] = (
+                    errors[name].message if name in errors else _why_unknown(queue, now)
+                )
                 if queue is not None:
-                    told.setdefault(("fts_queue", queue.by), "")
+                    missing.setdefault(("fts_queue", queue.by), "")
                     queues[link] = queue
     with context.ledger.together():
-        for (signal, subject), why in told.items():
+        for (signal, subject), why in missing.items():
             if subject:
                 context.ledger.signal(signal, subject, None if why else "known", now, why)
     return {link: queue for link, queue in queues.items() if abs(now - queue.at) <= OLD}, requests
@@ -319,7 +321,7 @@ def _failing(context: EngineContext, cycle: Cycle, demands: Iterable[Demand]) ->
     expires, long after the link works again. So what counts is what became stuck of late, beside what arrived.
     """
     stuck = controlling.stuck_bytes(context.ledger)
-    kept = {one.subject: one.value for one in context.ledger.signals() if one.name == STUCK}
+    kept = {signal.subject: signal.value for signal in context.ledger.signals() if signal.name == STUCK}
     since, now = cycle.start - FAILED_CYCLES * cycle.length, context.clock.now()
     oldest = Cycle(since, cycle.length).name
     moved: dict[FlowKey, int] = defaultdict(int)

@@ -69,7 +69,7 @@ class SituationReader:
         for row in rows:
             of_flow[row.key][row.cycle.start] = row
         last = cycle.start - cycle.length
-        before = {key: some[last] for key, some in of_flow.items() if last in some}
+        before = {key: of_cycle[last] for key, of_cycle in of_flow.items() if last in of_cycle}
         since = ledger.since or now
         settled = (cycle.start - since) / cycle.length >= lifetime.UNKNOWN_CYCLES
         completion = ledger.completion_times(now - lifetime.MEASURED_OVER) if settled else {}

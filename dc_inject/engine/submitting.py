@@ -263,7 +263,7 @@ class Submitting:
         came_back, self._came_back = self._came_back, False
         entries = {entry.injection.key: entry for called, _ in answers for entry in called}
         self._called -= entries.keys()
-        outcomes = [outcome for _, some in answers for outcome in some]
+        outcomes = [outcome for _, of_call in answers for outcome in of_call]
         first = context.settings.first_retry
         retry_at = {
             outcome.key: now + backoff(entries[outcome.key].attempt, outcome.key, first)
@@ -271,13 +271,13 @@ class Submitting:
             if outcome.error is not None
         }
         context.ledger.answer(outcomes, now, retry_at)
-        for called, some in answers:
-            for outcome in some:
+        for called, of_call in answers:
+            for outcome in of_call:
                 if outcome.error is not None:
                     entry = entries[outcome.key]
                     self._refused(entry.injection, outcome.error, now)
                     self._wait_again(transitions.answered(entry, outcome, now, retry_at[outcome.key]))
-            context.tell(Answered(called[0].injection.link.through, tuple(some)))
+            context.tell(Answered(called[0].injection.link.through, tuple(of_call)))
         if came_back:
             self.spread_overdue()
 

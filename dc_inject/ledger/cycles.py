@@ -64,7 +64,7 @@ class CycleReader(InjectionReader):
 
     def decisions(self, since: datetime | None = None) -> tuple[ControlDecision, ...]:
         """Return what control decided or advised in the cycles from a start on, by cycle, scenario and link."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT * FROM decision JOIN cycle ON cycle.start = cycle JOIN account ON account.id = account "
             "WHERE cycle >= ?",
             stored(since) if since is not None else 0,
@@ -80,9 +80,9 @@ class CycleReader(InjectionReader):
                 numbers=json.loads(row["numbers"]),
                 guards={Hold(name): numbers for name, numbers in json.loads(row["guards"]).items()},
             )
-            for row in found
+            for row in rows
         )
-        return tuple(sorted(made, key=lambda one: (one.cycle, one.key)))
+        return tuple(sorted(made, key=lambda decision: (decision.cycle, decision.key)))
 
     def given_in(self, since: datetime, before: datetime) -> Mapping[FlowKey, tuple[int, int]]:
         """Return what each flow key was given in the cycles of a time: bytes injected, and rules and jobs."""
@@ -186,16 +186,16 @@ class Cycles(Injections, CycleReader):
                 "INSERT OR REPLACE INTO decision VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     (
-                        stored(one.cycle.start),
-                        accounts[one.key],
-                        one.mode,
-                        None if one.hold is None else one.hold.value,
-                        one.target,
-                        one.bias,
-                        json.dumps(dict(one.numbers)),
-                        json.dumps({hold.value: dict(numbers) for hold, numbers in one.guards.items()}),
+                        stored(decision.cycle.start),
+                        accounts[decision.key],
+                        decision.mode,
+                        None if decision.hold is None else decision.hold.value,
+                        decision.target,
+                        decision.bias,
+                        json.dumps(dict(decision.numbers)),
+                        json.dumps({hold.value: dict(numbers) for hold, numbers in decision.guards.items()}),
                     )
-                    for one in decisions
+                    for decision in decisions
                 ),
             )
 

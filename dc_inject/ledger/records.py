@@ -89,14 +89,14 @@ class RecordReader(Store):
 
     def pauses_between(self, since: datetime, until: datetime) -> tuple[tuple[Pause, datetime | None], ...]:
         """Return what was paused at any moment of a time, oldest first, and until when (None: it still is)."""
-        found = self._db.rows(
+        rows = self._db.rows(
             "SELECT * FROM pause WHERE since < ? AND (until IS NULL OR until > ?) ORDER BY since, id",
             stored(until),
             stored(since),
         )
         return tuple(
             (Pause(row["subject"], row["who"], row["why"], moment(row["since"])), moment_or_none(row["until"]))
-            for row in found
+            for row in rows
         )
 
     def changes(self, limit: int = 20) -> tuple[Change, ...]:

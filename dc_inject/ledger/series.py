@@ -105,13 +105,13 @@ class SeriesReader(CycleReader):
     def cycles(self, period: Period) -> list[tuple[Cycle, CycleKind]]:
         """Return the cycles of a period, oldest first, and whether they count."""
         kind, values = _kind(period)
-        found = self._db.rows(
+        rows = self._db.rows(
             f"SELECT start, length, {kind} AS kind FROM cycle WHERE start >= ? AND start < ? ORDER BY start",  # noqa: S608  our own words
             *values,
             stored(period.since),
             stored(period.until),
         )
-        return [(Cycle(moment(row["start"]), duration(row["length"])), CycleKind(row["kind"])) for row in found]
+        return [(Cycle(moment(row["start"]), duration(row["length"])), CycleKind(row["kind"])) for row in rows]
 
     def first_cycle(self) -> Cycle | None:
         """Return the oldest cycle."""

@@ -97,22 +97,22 @@ def names_of_sites(data: bytes, name: str, load: Load | None = None) -> frozense
 
 def thresholds_of(text: str) -> tuple[Threshold, ...]:
     """Return the thresholds of a menu that was read before, from its text alone."""
-    given, found = _part(text, "thresholds"), []
+    given, readable = _part(text, "thresholds"), []
     for line in () if given is None else nodes.texts(given):
         with suppress(ValueError):
-            found.append(thresholds.parse(line.strip()))
-    return tuple(found)
+            readable.append(thresholds.parse(line.strip()))
+    return tuple(readable)
 
 
 def sites_of(text: str) -> Mapping[str, str]:
     """Return the site of each RSE and URL prefix of a menu that was read before, from its text alone."""
-    given, found = _part(text, "sites"), {}
+    given, site_of = _part(text, "sites"), {}
     for site, entry in given.items() if isinstance(given, Map) else ():
         rses = entry.get("rses") if isinstance(entry, Map) else None
         for name in rses if isinstance(rses, Map) else ():
             with suppress(ValueError):
-                found[addresses.end_name(name)] = str(site)
-    return found
+                site_of[addresses.end_name(name)] = str(site)
+    return site_of
 
 
 def _part(text: str, key: str) -> Node | None:

@@ -332,7 +332,10 @@ class _Rewriter:
         """Return the lines of a key at the top."""
         node = self._expander.placed(node, key)
         if isinstance(node, Map) and node:
-            return [f"{key}:", *(f"  {writing.scalar(name)}: {writing.flow(one)}" for name, one in node.items())]
+            return [
+                f"{key}:",
+                *(f"  {writing.scalar(name)}: {writing.flow(value)}" for name, value in node.items()),
+            ]
         if isinstance(node, Seq) and node:
             return [f"{key}:", *(f"  - {writing.flow(value)}" for value in node)]
         return [f"{key}: {writing.flow(node)}"]

@@ -282,8 +282,8 @@ def _cut(node: Node, paths: Sequence[Path]) -> Node:
         below.setdefault(first, []).append(tuple(rest))
     if isinstance(node, Seq):
         kept = [
-            _cut(one, below[at]) if at in below else one
-            for at, one in enumerate(node)
+            _cut(entry, below[at]) if at in below else entry
+            for at, entry in enumerate(node)
             if () not in below.get(at, ())
         ]
         return Seq(kept, node.place)
@@ -297,5 +297,5 @@ def _cut(node: Node, paths: Sequence[Path]) -> Node:
             gone[key] = key
         else:
             new = Kept(key, key.place) if (_KEY,) in inner else key
-            entries.append((new, _cut(value, [one for one in inner if one != (_KEY,)]) if inner else value))
+            entries.append((new, _cut(value, [path for path in inner if path != (_KEY,)]) if inner else value))
     return Map(entries, node.place, [*gone.values(), *(Text(key, place) for key, place in node.cut.items())])

@@ -108,5 +108,5 @@ def _defaults(heading: Heading) -> list[str]:
 
 
 def _line(heading: Heading, key: str, value: str, comment: str = "") -> str:
-    comments = "; ".join(one for one in ("assumed" if key in heading.assumed else "", comment) if one)
+    comments = "; ".join(part for part in ("assumed" if key in heading.assumed else "", comment) if part)
     return f"{key}: {value}".ljust(_WIDTH if comments else 0) + (f"  # {comments}" if comments else "")

@@ -106,11 +106,11 @@ def _failures(view: LedgerView) -> Metric:
 
 def _services(view: LedgerView, live: Live) -> Metric:
     """Tell of each service whether it answers: as the last calls of this process say, and the ledger."""
-    told = {signal.subject: signal.value is not None for signal in view.signals() if signal.name == "service"}
+    working = {signal.subject: signal.value is not None for signal in view.signals() if signal.name == "service"}
     answering = live.services()
     up = family("service_up")
-    for service in sorted(told.keys() | answering.keys()):
-        up.add_metric([service], told.get(service, True) and answering.get(service, True))
+    for service in sorted(working.keys() | answering.keys()):
+        up.add_metric([service], working.get(service, True) and answering.get(service, True))
     return up
 
 
@@ -130,12 +130,14 @@ def _cycles(view: LedgerView, live: Live) -> Iterator[Metric]:
 
 def _control(decisions: Iterable[ControlDecision]) -> Iterator[Metric]:
     """Give what control decided or advised in the last plan, of links that have it."""
-    made = {one.key: one for one in decisions}
+    made = {decision.key: decision for decision in decisions}
     for name in ("window", "in_flight"):
-        yield _by_link(f"control_{name}_bytes", {key: float(one.numbers[name]) for key, one in made.items()})
-    yield _by_link("control_bias", {key: one.bias for key, one in made.items()})
-    yield _by_link("control_guards", {key: len(one.guards) for key, one in made.items()})
-    held = Counter((one.hold, one.mode) for one in made.values())
+        yield _by_link(
+            f"control_{name}_bytes", {key: float(decision.numbers[name]) for key, decision in made.items()}
+        )
+    yield _by_link("control_bias", {key: decision.bias for key, decision in made.items()})
+    yield _by_link("control_guards", {key: len(decision.guards) for key, decision in made.items()})
+    held = Counter((decision.hold, decision.mode) for decision in made.values())
     links = family("control_held_links")
     for hold in (Hold.BACKLOG, *(guard.hold for guard in GUARDS)):
         for mode in (Mode.ADVISE.value, Mode.ACT.value):
@@ -194,9 +196,9 @@ def _campaign(view: LedgerView) -> Iterator[Metric]:
         missing.add_metric([name], unread[name])
     yield missing
     expiry = family("credentials_expiry_timestamp_seconds")
-    for known in view.identities():
-        if known.credentials_until is not None:
-            expiry.add_metric([known.service], known.credentials_until.timestamp())
+    for identity in view.identities():
+        if identity.credentials_until is not None:
+            expiry.add_metric([identity.service], identity.credentials_until.timestamp())
     yield expiry
 
 

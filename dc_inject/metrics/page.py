@@ -108,10 +108,10 @@ def _server(family: int) -> type[wsgiref.simple_server.WSGIServer]:
 
         def _cut(self, now: float) -> None:
             with self._lock:
-                over = [one for one, until in self._open.items() if until <= now]
-            for one in over:
+                over = [connection for connection, until in self._open.items() if until <= now]
+            for connection in over:
                 with contextlib.suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
+                    connection.shutdown(socket.SHUT_RDWR)
 
         def server_bind(self) -> None:
             """Bind without asking the DNS for our name, which can take long."""

@@ -61,9 +61,9 @@ def marking(experiment: str, activity: str, scitag: int | None = None) -> Markin
     `experiment` is what somebody said it to be, or empty; a scitag counts more.
     """
     if scitag is not None:
-        number, activity_id = divmod(scitag, ACTIVITIES)
-        return Marking(_NAMES.get(number), number, activity_id, scitag)
+        number, activity_number = divmod(scitag, ACTIVITIES)
+        return Marking(_NAMES.get(number), number, activity_number, scitag)
     experiment_id = EXPERIMENTS.get(experiment)
-    known = ACTIVITY_IDS.get((experiment, activity))
-    label = None if experiment_id is None or known is None else experiment_id * ACTIVITIES + known
-    return Marking(experiment or None, experiment_id, known, label)
+    activity_id = ACTIVITY_IDS.get((experiment, activity))
+    label = None if experiment_id is None or activity_id is None else experiment_id * ACTIVITIES + activity_id
+    return Marking(experiment or None, experiment_id, activity_id, label)

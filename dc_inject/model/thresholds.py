@@ -205,13 +205,13 @@ class _Scanner:
 
     def take(self, pattern: re.Pattern[str], noun: str, hint: str) -> str:
         """Return what comes next, which has to be a `noun`."""
-        found = self.maybe(pattern)
-        if found is None:
+        text = self.maybe(pattern)
+        if text is None:
             rest = self._text[self._at :].strip()
             got = f"not {rest[:20]!r}" if rest else "but the text ends"
             place = f"at character {len(self._text) - len(self._text[self._at :].lstrip()) + 1}"
             raise ValueError(f"{noun} is expected {place}, {got}; {hint}, as in `{EXAMPLE}`")
-        return found
+        return text
 
     def maybe(self, pattern: re.Pattern[str]) -> str | None:
         """Return what comes next, after blanks, if it is of a form."""
@@ -233,19 +233,19 @@ class _Scanner:
 
     def labels(self) -> list[tuple[str, str]]:
         """Return what stands in braces."""
-        found: list[tuple[str, str]] = []
+        labels: list[tuple[str, str]] = []
         if self.maybe(_OPEN) is None:
-            return found
+            return labels
         while self.maybe(_CLOSE) is None:
-            if found:
+            if labels:
                 self.take(_COMMA, "a comma or }", "close the braces")
             label = self.one_of(LABELS, "label")
-            if label in dict(found):
+            if label in dict(labels):
                 raise ValueError(f"the label `{label}` stands there twice; write one threshold for each name")
             self.take(_EQUALS, "=", 'write LABEL="NAME"')
             name = self.take(_NAME, "a name in double quotes", 'write LABEL="NAME"')
-            found.append((label, name[1:-1]))
-        return found
+            labels.append((label, name[1:-1]))
+        return labels
 
     def rest(self) -> tuple[str, str | None]:
         """Return the value and, if it is said, the time."""

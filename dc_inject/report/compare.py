@@ -29,14 +29,14 @@ def compared(report: Report, other: Report) -> dict[str, Any]:
 
 
 def _pairs(ours: list[Report], theirs: list[Report]) -> list[dict[str, Any]]:
-    others = {one["name"]: one for one in theirs}
-    found = [_pair(one["name"], one, others.pop(one["name"], None)) for one in ours]
-    return [*found, *(_pair(name, None, one) for name, one in others.items())]
+    others = {entry["name"]: entry for entry in theirs}
+    pairs = [_pair(entry["name"], entry, others.pop(entry["name"], None)) for entry in ours]
+    return [*pairs, *(_pair(name, None, entry) for name, entry in others.items())]
 
 
 def _pair(name: str, this: Report | None, other: Report | None) -> dict[str, Any]:
     """Return both, and by how much the ratio of this one is higher."""
-    ratios = [one and one["ratio"] for one in (this, other)]
+    ratios = [report and report["ratio"] for report in (this, other)]
     difference = None if None in ratios else ratios[0] - ratios[1]  # type: ignore[operator]  # neither is None
     return {
         "name": name,

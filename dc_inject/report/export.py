@@ -266,8 +266,8 @@ def _parquet(records: Iterable[Record], fields: Sequence[Field], file: BinaryIO)
     schema = arrow.schema(described, metadata={"dc_inject.export.version": str(VERSION)})
     with arrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         rest = iter(records)
-        while some := list(islice(rest, AT_ONCE)):
-            writer.write_batch(arrow.RecordBatch.from_pylist(some, schema=schema))
+        while batch := list(islice(rest, AT_ONCE)):
+            writer.write_batch(arrow.RecordBatch.from_pylist(batch, schema=schema))
 
 
 FORMATS: Mapping[str, Callable[[Iterable[Record], Sequence[Field], BinaryIO], None]] = {

@@ -109,9 +109,9 @@ def period(view: Reader, scope: ReportScope) -> Period | None:
     first, last = view.first_cycle(), view.last_cycle()
     if first is None or last is None:
         return None
-    windows = tuple((one.since, one.until) for one in scope.excluded)
-    found = Period(scope.since or first.start, scope.until or last.end, windows)
-    return found if view.cycles(found) else None
+    windows = tuple((window.since, window.until) for window in scope.excluded)
+    chosen = Period(scope.since or first.start, scope.until or last.end, windows)
+    return chosen if view.cycles(chosen) else None
 
 
 def step(cycles: Sequence[Cycle]) -> timedelta:
@@ -146,7 +146,8 @@ def report(view: Reader, scope: ReportScope, progress: Progress | None, now: dat
         "totals": figures(all_.total()),
         **{kind.name.lower(): figures(sums) for kind, sums in by_kind.items()},
         "excluded_windows": [
-            {"since": moment(one.since), "until": moment(one.until), "why": one.why} for one in scope.excluded
+            {"since": moment(window.since), "until": moment(window.until), "why": window.why}
+            for window in scope.excluded
         ],
         "steps": [
             {
@@ -163,10 +164,10 @@ def report(view: Reader, scope: ReportScope, progress: Progress | None, now: dat
     }
     for dimension in (*DIMENSIONS, *SITES):
         values[f"{dimension}s"] = [_name(name, track, times) for name, track in _sorted(names[dimension])]
-    for one in values["scenarios"]:
-        ours = {key for key in links if key.scenario == one["name"]}
-        one["second_hops"] = sum(key in hops for key in ours)
-        one["completion"] = completion(completions.get(key, ()) for key in ours)
+    for scenario in values["scenarios"]:
+        ours = {key for key in links if key.scenario == scenario["name"]}
+        scenario["second_hops"] = sum(key in hops for key in ours)
+        scenario["completion"] = completion(completions.get(key, ()) for key in ours)
     values["series"] = {dimension: _series(names[dimension]) for dimension in DIMENSIONS}
     values["holds"] = _holds(view, chosen, long, times)
     values["failed_files"] = _failures(view)
@@ -266,13 +267,15 @@ class _Track:
     def total(self, *kinds: CycleKind, span: range | None = None) -> Sums:
         """Return the sums of kinds of cycles (of all, unless named) in a span of steps (in all)."""
         part = slice(None) if span is None else slice(span.start, span.stop)
-        found = [self._of[kind] for kind in kinds or CycleKind if kind in self._of]
-        return Sums(*(sum(sum(fields[one][part]) for fields in found) for one in range(len(Sums._fields))))
+        of_kinds = [self._of[kind] for kind in kinds or CycleKind if kind in self._of]
+        return Sums(
+            *(sum(sum(fields[column][part]) for fields in of_kinds) for column in range(len(Sums._fields)))
+        )
 
     def series(self, name: str) -> list[int]:
         """Return the sums of one field by step, of all kinds of cycles."""
-        one = Sums._fields.index(name)
-        return [sum(values) for values in zip(*(f[one] for f in self._of.values()), strict=True)]
+        column = Sums._fields.index(name)
+        return [sum(values) for values in zip(*(f[column] for f in self._of.values()), strict=True)]
 
 
 Tracks = dict[str, _Track]
@@ -356,14 +359,16 @@ def _series(tracks: Tracks) -> list[dict[str, Any]]:
 
 def _holds(view: Reader, chosen: Period, long: timedelta, times: _Times) -> list[dict[str, Any]]:
     """Return for each hold in how many rows it led, what was missing in them, and both by step."""
-    found: dict[str, dict[str, Any]] = {}
-    for one in view.holds_over_time(chosen, long):
+    entries: dict[str, dict[str, Any]] = {}
+    for row in view.holds_over_time(chosen, long):
         empty = {"cycles": 0, "missing": 0, "by_step": [0] * len(times.starts)}
-        entry = found.setdefault(one.hold.value, {"hold": one.hold.value, "harmless": one.hold.harmless, **empty})
-        entry["cycles"] += one.cycles
-        entry["missing"] += one.missing
-        entry["by_step"][times.number[one.start]] += one.cycles
-    return sorted(found.values(), key=lambda entry: (-entry["missing"], -entry["cycles"], entry["hold"]))
+        entry = entries.setdefault(
+            row.hold.value, {"hold": row.hold.value, "harmless": row.hold.harmless, **empty}
+        )
+        entry["cycles"] += row.cycles
+        entry["missing"] += row.missing
+        entry["by_step"][times.number[row.start]] += row.cycles
+    return sorted(entries.values(), key=lambda entry: (-entry["missing"], -entry["cycles"], entry["hold"]))
 
 
 def _failures(view: Reader) -> dict[str, int]:
@@ -386,12 +391,12 @@ def _marks(view: Reader, since: datetime, until: datetime) -> list[dict[str, Any
 def _verdict(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what all of it comes to: the ratio of what counts, and how many scenarios are of which colour."""
     counted = values["counted"]
-    colours = Counter(one["grade"] for one in values["scenarios"] if one["grade"])
+    colours = Counter(scenario["grade"] for scenario in values["scenarios"] if scenario["grade"])
     return {
         **{name: counted[name] for name in ("ratio", "injected_ratio", "grade", "sign")},
         "scenarios": {colour: colours[colour] for _, colour, _ in GRADES},
         "leading_hold": next(
-            (one["hold"] for one in values["holds"] if one["missing"] and not one["harmless"]), None
+            (hold["hold"] for hold in values["holds"] if hold["missing"] and not hold["harmless"]), None
         ),
     }
 
@@ -400,10 +405,10 @@ def _challenge(progress: Progress | None) -> dict[str, Any] | None:
     """Return the verdict of a mini-challenge, as `dc-inject link` gives it."""
     if progress is None:
         return None
-    found = conclusion(progress.ladder, progress.verdicts, progress.decisions)
+    result = conclusion(progress.ladder, progress.verdicts, progress.decisions)
     return {
-        "outcome": found.outcome.value,
-        "reason": found.reason,
-        "stands": found.stands,
-        "interval": None if found.interval is None else list(found.interval),
+        "outcome": result.outcome.value,
+        "reason": result.reason,
+        "stands": result.stands,
+        "interval": None if result.interval is None else list(result.interval),
     }

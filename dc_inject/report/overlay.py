@@ -67,8 +67,8 @@ def overlay(data: bytes, name: str, report: Mapping[str, Any]) -> dict[str, Any]
         "name": visible(name),
         "readings": sum(map(len, steps.values())),
         "dropped": {why: count for why, count in dropped.items() if count},
-        "in": [fmean(one.into for one in steps[n]) if n in steps else None for n in numbers],
-        "out": [fmean(one.out for one in steps[n]) if n in steps else None for n in numbers],
+        "in": [fmean(reading.into for reading in steps[n]) if n in steps else None for n in numbers],
+        "out": [fmean(reading.out for reading in steps[n]) if n in steps else None for n in numbers],
     }
 
 

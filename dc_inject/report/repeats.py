@@ -40,9 +40,11 @@ class Stretch(NamedTuple):
 
 def repeats(view: Reader, chosen: Period, progress: Progress | None) -> list[dict[str, Any]]:
     """Return the steps that were repeated, by scenario and rate."""
-    found = _of_cycles(view, chosen) if progress is None else _of_challenge(view, progress)
+    stretches = _of_cycles(view, chosen) if progress is None else _of_challenge(view, progress)
     steps: list[list[tuple[int, Stretch]]] = []
-    for number, stretch in sorted(enumerate(found), key=lambda one: (one[1].scenario, one[1].rate)):
+    for number, stretch in sorted(
+        enumerate(stretches), key=lambda numbered: (numbered[1].scenario, numbered[1].rate)
+    ):
         if steps and _is_one(steps[-1][0][1], stretch):
             steps[-1].append((number, stretch))
         else:

@@ -146,10 +146,10 @@ def _stamp(path: Path) -> object:
     stamps = []
     for file in (path, path.with_name(f"{path.name}-wal")):
         try:
-            found = file.stat()
+            status = file.stat()
         except OSError:
             continue
-        stamps.append((found.st_ino, found.st_size, found.st_mtime_ns))
+        stamps.append((status.st_ino, status.st_size, status.st_mtime_ns))
     return stamps
 
 

@@ -29,8 +29,8 @@ AT_ONCE = timedelta(days=200 * 365)  # a step that has every cycle in it
 
 def of_menus(view: Reader) -> tuple[Threshold, ...]:
     """Return the thresholds of all menus that are or were in force, each once."""
-    found = (threshold for text in view.menu_texts() for threshold in menu.thresholds_of(text))
-    return tuple(dict.fromkeys(found))
+    written = (threshold for text in view.menu_texts() for threshold in menu.thresholds_of(text))
+    return tuple(dict.fromkeys(written))
 
 
 def judged(view: Reader, chosen: Period | None, thresholds: Sequence[Threshold]) -> list[Judgement]:
@@ -85,13 +85,13 @@ class _Sums:
             period = Period(start, cycles[-1].end, self._excluded)
             spans = self._view.spans(period, AT_ONCE)
             self._read[start] = [(span.key, span.sums) for span in spans if span.kind is CycleKind.COUNTED]
-        found = [sums for key, sums in self._read[start] if threshold.matches(key)]
-        total = Sums(*map(sum, zip(*found, strict=True))) if found else Sums(0, 0, 0, 0, 0, 0)
+        of_links = [sums for key, sums in self._read[start] if threshold.matches(key)]
+        total = Sums(*map(sum, zip(*of_links, strict=True))) if of_links else Sums(0, 0, 0, 0, 0, 0)
         failed = (
             sum(classes.values()) for key, classes in self._view.failures().items() if threshold.matches(key)
         )
         return Amounts(
-            links=len(found),
+            links=len(of_links),
             seconds=self.seconds(cycles),
             due=total.due,
             injected=total.injected,
@@ -107,25 +107,28 @@ class _Sums:
 
 def figures(view: Reader, chosen: Period | None, more: Sequence[Threshold] = ()) -> list[dict[str, Any]]:
     """Judge the thresholds of the menus, and more, by the cycles of a period; return what a report has of them."""
-    found = judged(view, chosen, [*dict.fromkeys((*more, *of_menus(view)))])
+    judgements = judged(view, chosen, [*dict.fromkeys((*more, *of_menus(view)))])
     return [
         {
-            "threshold": one.threshold.text,
-            "outcome": one.outcome.value,
-            "value": one.value,
-            "bound": one.threshold.bound,
-            "missed_by": one.missed_by,
-            "reason": one.reason,
+            "threshold": judgement.threshold.text,
+            "outcome": judgement.outcome.value,
+            "value": judgement.value,
+            "bound": judgement.threshold.bound,
+            "missed_by": judgement.missed_by,
+            "reason": judgement.reason,
         }
-        for one in found
+        for judgement in judgements
     ]
 
 
 def error(judgements: Sequence[dict[str, Any]]) -> DcInjectError | None:
     """Return what a command ends with: exit code 5 if a threshold was missed, 2 if one could not be judged."""
-    missed = [one for one in judgements if one["outcome"] == ThresholdOutcome.MISSED]
-    unknown = [one for one in judgements if one["outcome"] == ThresholdOutcome.INCONCLUSIVE]
-    lines = "".join(f"\n  {one['threshold']}: {one['outcome']}: {one['reason']}" for one in (*missed, *unknown))
+    missed = [judgement for judgement in judgements if judgement["outcome"] == ThresholdOutcome.MISSED]
+    unknown = [judgement for judgement in judgements if judgement["outcome"] == ThresholdOutcome.INCONCLUSIVE]
+    lines = "".join(
+        f"\n  {judgement['threshold']}: {judgement['outcome']}: {judgement['reason']}"
+        for judgement in (*missed, *unknown)
+    )
     of = counted(len(judgements), "thresholds")
     if missed:
         return ThresholdMissed(f"{len(missed)} of {of} missed:{lines}", "`dc-inject report` shows where and why")
@@ -141,7 +144,7 @@ def junit(report: Mapping[str, Any]) -> str:
     if not cases:
         hint = "name one with --fail-under, or in the menu under `thresholds`"
         raise UsageError("there is no threshold and no mini-challenge to make test cases of", hint)
-    count = {kind: str(sum(one.find(kind) is not None for one in cases)) for kind in ("failure", "error")}
+    count = {kind: str(sum(case.find(kind) is not None for case in cases)) for kind in ("failure", "error")}
     totals = {"tests": str(len(cases)), "failures": count["failure"], "errors": count["error"]}
     suites = ET.Element("testsuites", totals)
     suite = ET.SubElement(
@@ -153,8 +156,8 @@ def junit(report: Mapping[str, Any]) -> str:
 
 
 def _cases(report: Mapping[str, Any]) -> Iterator[ET.Element]:
-    for one in report["thresholds"]:
-        yield _case("thresholds", one["threshold"], one["outcome"], one["reason"])
+    for judgement in report["thresholds"]:
+        yield _case("thresholds", judgement["threshold"], judgement["outcome"], judgement["reason"])
     if challenge := report["challenge"]:
         yield _case("mini-challenge", report["campaign"], challenge["outcome"], challenge["reason"])
 

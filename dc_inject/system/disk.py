@@ -41,10 +41,10 @@ def read(path: Path, most: int) -> bytes:
         return file.read(most)
 
 
-def _refuse(path: Path, known: os.stat_result) -> None:
-    if stat.S_ISDIR(known.st_mode):
+def _refuse(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if stat.S_ISLNK(known.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise OSError(errno.ELOOP, "it is a link", str(path))
-    if not stat.S_ISREG(known.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise NotRegularError(path)

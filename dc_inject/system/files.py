@@ -30,8 +30,8 @@ def read_menus(paths: Sequence[Path]) -> list[menu.MenuDraft]:
     problems: list[Problem] = []
     files: dict[Path, Path] = {}
     for path in paths:
-        found = _menus_in(path, problems)
-        files.update({file.absolute(): file for file in found if file.absolute() not in files})
+        of_folder = _menus_in(path, problems)
+        files.update({file.absolute(): file for file in of_folder if file.absolute() not in files})
     drafts = []
     for file in files.values():
         try:
@@ -57,7 +57,7 @@ def beside(*named: Path) -> Load:
 
     A menu of somebody else could show the first lines of any file that we may read. Raises OSError for those.
     """
-    folders = {(one if one.is_dir() else one.parent).resolve() for one in (*named, *_allowed)}
+    folders = {(place if place.is_dir() else place.parent).resolve() for place in (*named, *_allowed)}
 
     def within(name: str, most: int) -> bytes:
         path = Path(name).resolve()

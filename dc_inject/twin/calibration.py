@@ -130,10 +130,10 @@ def held_out_errors(past: Past, predicted: Replay, since: int) -> list[LinkError
     """Compare what moved from a cycle on with what a replay moved, link by link."""
     errors = []
     for link, moved in sorted(past.moved.items()):
-        true, told = moved[since:], predicted.moved[link][since:]
+        true, replayed = moved[since:], predicted.moved[link][since:]
         if true.sum() > 0:
-            apart = float(np.abs(true - told).mean() / true.mean())
-            errors.append(LinkError(link, float(true.sum()), float(told.sum()), apart))
+            apart = float(np.abs(true - replayed).mean() / true.mean())
+            errors.append(LinkError(link, float(true.sum()), float(replayed.sum()), apart))
     return errors
 
 
@@ -148,83 +148,94 @@ def _refined(
     times = {link: RuleTimes(past, numbers) for link, numbers in _by_link(past.sent).items()}
     fit = _fit(past, times, begin)
     for number in range(rounds):
-        told = replay(past, made(fit), _part(passed, number / rounds, 1 / rounds))
+        replayed = replay(past, made(fit), _part(passed, number / rounds, 1 / rounds))
         links = {
-            link: replace(one, files=times[link].corrected(one.files, told.completed))
-            for link, one in fit.links.items()
+            link: replace(fitted, files=times[link].corrected(fitted.files, replayed.completed))
+            for link, fitted in fit.links.items()
         }
-        fit = _with_capacities(replace(fit, links=links), {k: one.full(past) for k, one in times.items()}, told)
+        fit = _with_capacities(
+            replace(fit, links=links), {k: rule_times.full(past) for k, rule_times in times.items()}, replayed
+        )
     return fit
 
 
-def _with_capacities(fit: Fit, full: Mapping[Ends, Flags], told: Replay) -> Fit:
+def _with_capacities(fit: Fit, full: Mapping[Ends, Flags], replayed: Replay) -> Fit:
     """Return a fit whose capacities are corrected by what moved in full cycles, and what a replay moved."""
 
     def corrected(rate: Measured, links: Sequence[Ends], cycles: Flags) -> Measured:
         if rate.value is None:
             return rate
-        true, seen = (sum(moved[link][cycles].sum() for link in links) for moved in (fit.past.moved, told.moved))
+        true, seen = (
+            sum(moved[link][cycles].sum() for link in links) for moved in (fit.past.moved, replayed.moved)
+        )
         # By half of it: what a link wastes grows fast when it carries a little less than is injected.
         return replace(rate, value=rate.value * float(np.sqrt(np.clip(true / max(seen, 1.0), 0.25, 4.0))))
 
-    links = {link: replace(one, rate=corrected(one.rate, [link], full[link])) for link, one in fit.links.items()}
+    links = {
+        link: replace(fitted, rate=corrected(fitted.rate, [link], full[link]))
+        for link, fitted in fit.links.items()
+    }
     shared = {}
     for resource, rate in fit.shared.items():
-        cycles = np.any([full[link] for link, one in fit.links.items() if one.full == resource], axis=0)
-        some = [link for link in fit.links if resource in _shared(fit.past, link)]
-        shared[resource] = corrected(rate, some, cycles)
+        cycles = np.any([full[link] for link, fitted in fit.links.items() if fitted.full == resource], axis=0)
+        members = [link for link in fit.links if resource in _shared(fit.past, link)]
+        shared[resource] = corrected(rate, members, cycles)
     return replace(fit, links=links, shared=shared)
 
 
 def _fit(past: Past, times: Mapping[Ends, RuleTimes], begin: Fit | None) -> Fit:
     """Fit all that needs no replay."""
-    fastest = min((one.fastest for one in times.values()), default=np.inf)
+    fastest = min((of_link.fastest for of_link in times.values()), default=np.inf)
     daemons = float(np.clip(fastest / 2, 1.0, Daemons().submit_every))  # a rule waits for two of them
-    failures = {link: _failures(past.sent[number] for number in one.numbers) for link, one in times.items()}
-    full = {link: one.full(past) for link, one in times.items()}
+    failures = {
+        link: _failures(past.sent[number] for number in of_link.numbers) for link, of_link in times.items()
+    }
+    full = {link: of_link.full(past) for link, of_link in times.items()}
     carried = {  # failed attempts move bytes too
         link: past.moved[link] / past.cycle / (1 - (failures[link].value or 0.0)) for link in times
     }
     groups = {link: _what_is_full(past, link, carried, full[link]) for link in times}
-    found = {group for group in groups.values() if group is not None}
+    full_resources = {group for group in groups.values() if group is not None}
     for link, group in groups.items():
         if group is None and full[link].sum() >= LEAST_FULL:  # it may have kept its part of what others show
-            groups[link] = next((one for one in _shared(past, link) if one in found), None)
+            groups[link] = next((resource for resource in _shared(past, link) if resource in full_resources), None)
     shared = {}
-    for resource in sorted(found):
-        some = [link for link in times if resource in _shared(past, link)]
-        cycles = np.any([full[link] for link in some if groups[link] == resource], axis=0)
-        rate = _capacity(np.sum([carried[link] for link in some], axis=0), cycles)
+    for resource in sorted(full_resources):
+        members = [link for link in times if resource in _shared(past, link)]
+        cycles = np.any([full[link] for link in members if groups[link] == resource], axis=0)
+        rate = _capacity(np.sum([carried[link] for link in members], axis=0), cycles)
         shared[resource] = _as_before(rate, None if begin is None else begin.shared.get(resource))
     links = {}
-    for link, one in times.items():
+    for link, of_link in times.items():
         alone = full[link] if groups[link] is None else np.zeros(past.cycles, dtype=bool)
-        known = None if begin is None else begin.links.get(link)
-        rate = _as_before(_capacity(carried[link], alone), None if known is None else known.rate)
-        files = one.of_file(failures[link].value or 0.0, daemons + past.look / 2)
-        if known is not None:
-            files = FileFit(_as_before(files.speed, known.files.speed), known.files.overhead)
+        before = None if begin is None else begin.links.get(link)
+        rate = _as_before(_capacity(carried[link], alone), None if before is None else before.rate)
+        files = of_link.of_file(failures[link].value or 0.0, daemons + past.look / 2)
+        if before is not None:
+            files = FileFit(_as_before(files.speed, before.files.speed), before.files.overhead)
         links[link] = LinkFit(rate, groups[link], files, failures[link])
     deletions = {}
     for storage in sorted({link[1] for link in times}):
-        deletion = _deletion(past, [one for one in past.sent if one.link[1] == storage])
+        deletion = _deletion(past, [rule for rule in past.sent if rule.link[1] == storage])
         if deletion is not None:
             deletions[storage] = deletion
-    transfers = max((times[link].transfers(one.files, carried[link]) for link, one in links.items()), default=0)
+    transfers = max(
+        (times[link].transfers(fitted.files, carried[link]) for link, fitted in links.items()), default=0
+    )
     return Fit(past, daemons, transfers, links, shared, deletions)
 
 
-def _as_before(found: Measured, before: Measured | None) -> Measured:
+def _as_before(fitted: Measured, before: Measured | None) -> Measured:
     """Return a figure with the value that was found before, where both have one."""
-    if found.value is None or before is None or before.value is None:
-        return found
-    return replace(found, value=before.value)
+    if fitted.value is None or before is None or before.value is None:
+        return fitted
+    return replace(fitted, value=before.value)
 
 
 def _by_link(sent: Sequence[Sent]) -> dict[Ends, list[int]]:
     numbers: dict[Ends, list[int]] = defaultdict(list)
-    for number, one in enumerate(sent):
-        numbers[one.link].append(number)
+    for number, rule in enumerate(sent):
+        numbers[rule.link].append(number)
     return dict(sorted(numbers.items()))
 
 
@@ -234,11 +245,11 @@ def _by_link(sent: Sequence[Sent]) -> dict[Ends, list[int]]:
 def _shared(past: Past, link: Ends) -> list[Resource]:
     """Return what a link may share with others, the smallest first."""
     source, destination = link
-    some = [Resource("write", destination), Resource("read", source)]
+    resources = [Resource("write", destination), Resource("read", source)]
     out, into = past.sites.get(source), past.sites.get(destination)
     if out != into or out is None:
-        some += [Resource(kind, site) for kind, site in (("wan_in", into), ("wan_out", out)) if site]
-    return some
+        resources += [Resource(kind, site) for kind, site in (("wan_in", into), ("wan_out", out)) if site]
+    return resources
 
 
 def _what_is_full(past: Past, link: Ends, carried: Mapping[Ends, Floats], full: Flags) -> Resource | None:
@@ -248,12 +259,12 @@ def _what_is_full(past: Past, link: Ends, carried: Mapping[Ends, Floats], full: 
     """
     if full.sum() < LEAST_FULL:
         return None
-    steadiest, least, known = None, _spread(carried[link][full]), {link}
+    steadiest, least, crossing = None, _spread(carried[link][full]), {link}
     for resource in _shared(past, link):
         others = {other for other in carried if resource in _shared(past, other)}
-        if others <= known:
+        if others <= crossing:
             continue  # the same links as something smaller has
-        known = others
+        crossing = others
         spread = _spread(np.sum([carried[other] for other in others], axis=0)[full])
         if spread < STEADIER * least:
             steadiest, least = resource, spread
@@ -286,44 +297,44 @@ def _capacity(carried: Floats, full: Flags) -> Measured:
 # --------------------------------------------------------------------------- failures and deletions
 
 
-def _failures(some: Iterable[Sent]) -> Measured:
+def _failures(rules: Iterable[Sent]) -> Measured:
     """Return the part of attempts that fails, by files that failed in all of them."""
     done = failed = 0
-    for one in some:
-        if one.completed is not None or one.ended is not None:
-            done, failed = done + one.done, failed + one.failed
-    each = 1 / (RETRIES + 1)
+    for rule in rules:
+        if rule.completed is not None or rule.ended is not None:
+            done, failed = done + rule.done, failed + rule.failed
+    per_attempt = 1 / (RETRIES + 1)
     if not done + failed:
         return Measured(None, 1.0, 0)
     if not failed:
-        return Measured(None, min((3 / done) ** each, 1.0), done)  # the rule of three: with 95 %
-    return Measured(min((failed / (done + failed)) ** each, MOST_FAILING), 0.0, done + failed)
+        return Measured(None, min((3 / done) ** per_attempt, 1.0), done)  # the rule of three: with 95 %
+    return Measured(min((failed / (done + failed)) ** per_attempt, MOST_FAILING), 0.0, done + failed)
 
 
-def _deletion(past: Past, some: Sequence[Sent]) -> DeletionFit | None:
+def _deletion(past: Past, rules: Sequence[Sent]) -> DeletionFit | None:
     """Return how a storage deletes; None where nothing is known to be gone."""
-    seen = [one for one in some if one.ended is not None and one.done]
-    ended = np.array([one.ended for one in seen], dtype=np.float64)
-    gone = np.array([np.inf if one.gone is None else one.gone for one in seen])
-    files = np.array([one.done for one in seen], dtype=np.float64)
-    known = np.isfinite(gone)
-    if known.sum() < LEAST_FULL:
+    seen = [rule for rule in rules if rule.ended is not None and rule.done]
+    ended = np.array([rule.ended for rule in seen], dtype=np.float64)
+    gone = np.array([np.inf if rule.gone is None else rule.gone for rule in seen])
+    files = np.array([rule.done for rule in seen], dtype=np.float64)
+    measured = np.isfinite(gone)
+    if measured.sum() < LEAST_FULL:
         return None
-    soonest = float(np.percentile((gone - ended)[known], 10))
-    lag = Measured(None, soonest, int(known.sum()))
+    soonest = float(np.percentile((gone - ended)[measured], 10))
+    lag = Measured(None, soonest, int(measured.sum()))
     if soonest >= 1.5 * past.cycle:
         lag = replace(lag, value=soonest - 0.1 * past.cycle)
     ends = past.cycle * np.arange(past.cycles + 1)
     overdue = ended + (lag.value or 0.0) + 2 * past.cycle
     waits = np.array([((overdue <= at) & (gone > at)).any() for at in ends])
-    cycle = np.clip(np.where(known, gone, 0.0) / past.cycle - 1e-9, 0, past.cycles - 1).astype(np.int64)
-    each = summed(cycle[known], files[known], past.cycles) / past.cycle
-    pace = _pace(each, waits[:-1] & waits[1:])
+    cycle = np.clip(np.where(measured, gone, 0.0) / past.cycle - 1e-9, 0, past.cycles - 1).astype(np.int64)
+    deleted = summed(cycle[measured], files[measured], past.cycles) / past.cycle
+    pace = _pace(deleted, waits[:-1] & waits[1:])
     return DeletionFit(lag if pace.value is None else replace(lag, value=None), pace)  # waits hide the lag
 
 
-def _pace(each: Floats, waits: Flags) -> Measured:
+def _pace(deleted: Floats, waits: Flags) -> Measured:
     """Return the files deleted in a second, of those cycles in which files waited for it all the time."""
-    most, count = float(each.max(initial=0.0)), int(waits.sum())
-    mean = float(each[waits].mean()) if count else 0.0
+    most, count = float(deleted.max(initial=0.0)), int(waits.sum())
+    mean = float(deleted[waits].mean()) if count else 0.0
     return Measured(mean if count >= LEAST_FULL and mean else None, most, count)

@@ -188,7 +188,7 @@ class Grid:
         if end in self.storages:
             return end
         host = urls.host_of(end)
-        return next((one.name for one in self.storages.values() if one.host == host), None)
+        return next((storage.name for storage in self.storages.values() if storage.host == host), None)
 
     def traits(self, source: str, destination: str) -> LinkTraits:
         """Return how a link behaves: as told of it, of its destination, of its source, or of all."""

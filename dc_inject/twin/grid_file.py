@@ -367,7 +367,7 @@ def _check(document: Document, reader: MenuReader) -> None:
         if entry.link and "*" in entry.link:
             reader.complain(entry.at("link"), "`*` names no link", "write one entry for each link")
     until: dict[tuple[g.Fault | None, str], float] = {}
-    for trouble in sorted(document.troubles, key=lambda one: one.begins or 0.0):
+    for trouble in sorted(document.troubles, key=lambda trouble: trouble.begins or 0.0):
         _check_trouble(trouble, document, set(seen), reader)
         begins, key = trouble.begins or 0.0, (trouble.fault, trouble.subject)
         if begins < until.get(key, 0.0):
@@ -427,18 +427,18 @@ def _named(document: Document) -> Iterator[tuple[nodes.Place, str]]:
 def _check_trouble(trouble: TroubleEntry, document: Document, storages: set[str], reader: MenuReader) -> None:
     """Complain of a trouble whose subject does not fit its fault, or that does not say how much."""
     fault, subject = trouble.fault, trouble.subject
-    known = storages
+    names = storages
     if fault is g.Fault.CAPACITY:
-        known = {*storages, *document.sites, *document.paths}
+        names = {*storages, *document.sites, *document.paths}
         if ":" in subject and {*subject.split(":", 1)} <= storages:
-            known.add(subject)
+            names.add(subject)
     elif fault in {g.Fault.RUCIO_DOWN, g.Fault.FTS_DOWN}:
-        known = {""}
+        names = {""}
     elif fault is g.Fault.FAILURES:
-        known = {"", *storages}  # nothing: all of them
-    if subject not in known:
+        names = {"", *storages}  # nothing: all of them
+    if subject not in names:
         what = f"{fault} of {values.shown(subject)!r}" if subject else f"{fault} of what"
-        hint = "remove `subject`" if known == {""} else units.did_you_mean(subject, known - {""})
+        hint = "remove `subject`" if names == {""} else units.did_you_mean(subject, names - {""})
         reader.complain(trouble.at("subject"), f"{what} is not known", hint)
     wanted = "times" if fault is g.Fault.DELETION else ""
     if fault in {g.Fault.CAPACITY, g.Fault.FAILURES}:

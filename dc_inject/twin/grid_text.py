@@ -51,7 +51,7 @@ def text(fit: Fit, calibrated: Calibrated | None = None) -> str:
 
 def summary(errors: Sequence[LinkError]) -> tuple[float, LinkError]:
     """Return the median error of links in held-out cycles, and the worst one."""
-    return median(one.error for one in errors), max(errors, key=lambda one: one.error)
+    return median(error.error for error in errors), max(errors, key=lambda error: error.error)
 
 
 def _error(calibrated: Calibrated) -> Iterator[str]:
@@ -232,9 +232,9 @@ def _stocks(past: Past) -> Iterator[str]:
 
 def kinds(fit: Fit) -> Counter[str]:
     """Return how many links have which figure fitted; for people."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for link in fit.links.values():
-        found["capacity"] += link.rate.value is not None or link.full is not None
-        found["speed"] += link.files.speed.value is not None and link.files.overhead is not None
-        found["failures"] += link.failures.value is not None
-    return found
+        counts["capacity"] += link.rate.value is not None or link.full is not None
+        counts["speed"] += link.files.speed.value is not None and link.files.overhead is not None
+        counts["failures"] += link.failures.value is not None
+    return counts

@@ -89,7 +89,7 @@ class Past:
         return replace(
             self,
             cycles=cycles,
-            sent=[one.known_by(moment) for one in self.sent if one.accepted < moment],
+            sent=[rule.known_by(moment) for rule in self.sent if rule.accepted < moment],
             moved={link: moved[:cycles] for link, moved in self.moved.items()},
         )
 

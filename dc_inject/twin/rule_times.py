@@ -47,14 +47,14 @@ class RuleTimes:
 
     def __init__(self, past: Past, numbers: Sequence[int]) -> None:
         """Take the numbers of the link's rules among all that were sent."""
-        some = [past.sent[number] for number in numbers]
+        rules = [past.sent[number] for number in numbers]
         self.numbers = numbers
-        self._accepted = np.array([one.accepted for one in some])
-        self._taken = np.array([np.inf if s.completed is None else s.completed - s.accepted for s in some])
-        self._files = np.array([one.files for one in some])
-        self._size = np.array([one.bytes / one.files for one in some])
-        failed = np.array([one.failed > 0 for one in some])
-        over = np.array([min(s.completed or np.inf, s.ended or np.inf) for s in some])
+        self._accepted = np.array([rule.accepted for rule in rules])
+        self._taken = np.array([np.inf if s.completed is None else s.completed - s.accepted for s in rules])
+        self._files = np.array([rule.files for rule in rules])
+        self._size = np.array([rule.bytes / rule.files for rule in rules])
+        failed = np.array([rule.failed > 0 for rule in rules])
+        over = np.array([min(s.completed or np.inf, s.ended or np.inf) for s in rules])
         self.fastest = float(self._taken.min(initial=np.inf))
         self._looks = round(past.cycles * past.cycle / past.look)
         self._wait = LATE * max(self.fastest, past.look)
@@ -69,23 +69,23 @@ class RuleTimes:
             & (self._taken <= self._wait)
             & ~failed
         )
-        self._attempts = np.ones(len(some))
+        self._attempts = np.ones(len(rules))
 
     def _at_looks(self, past: Past, since: Floats, until: Floats) -> Floats:
         """Return how many are so at each look, the first one at second 0."""
         counted = until > since
-        first, last = (np.ceil(some[counted] / past.look) for some in (since, until))
+        first, last = (np.ceil(moments[counted] / past.look) for moments in (since, until))
         steps = [
-            np.bincount(np.minimum(some, self._looks + 1).astype(int), minlength=self._looks + 2)
-            for some in (first, last)
+            np.bincount(np.minimum(moments, self._looks + 1).astype(int), minlength=self._looks + 2)
+            for moments in (first, last)
         ]
         return np.asarray(np.cumsum(steps[0] - steps[1])[: self._looks + 1], dtype=np.float64)
 
     def full(self, past: Past) -> Flags:
         """Tell in which cycles some rule was late at every look."""
-        each = round(past.cycle / past.look)
+        looks = round(past.cycle / past.look)
         late = self._late > 0
-        return np.array([late[c * each : (c + 1) * each + 1].all() for c in range(past.cycles)], dtype=bool)
+        return np.array([late[c * looks : (c + 1) * looks + 1].all() for c in range(past.cycles)], dtype=bool)
 
     def of_file(self, failures: float, added: float) -> FileFit:
         """Return speed and overhead of a file, by rules that had to wait for nobody; `added` is daemons and looks.
@@ -100,9 +100,9 @@ class RuleTimes:
         overhead, slope, error = self._line(times)
         assumed = LinkTraits().overhead
         if slope <= 0 or error > CERTAIN * slope:
-            one = times / self._attempts[quiet]
-            speed = float(sizes.mean() / max(one.mean() - assumed, 0.05 * one.mean()))
-            return FileFit(replace(unknown, value=speed, bound=float(one.mean())), None)
+            per_attempt = times / self._attempts[quiet]
+            speed = float(sizes.mean() / max(per_attempt.mean() - assumed, 0.05 * per_attempt.mean()))
+            return FileFit(replace(unknown, value=speed, bound=float(per_attempt.mean())), None)
         if overhead < 0:
             overhead, slope = 0.0, float((times / self._attempts[quiet]).mean() / sizes.mean())
         speeds = 1 / (slope + error), 1 / max(slope - error, 1e-15)
@@ -123,19 +123,19 @@ class RuleTimes:
         design = np.stack([attempted, attempted * sizes / scale], axis=1)
         if np.linalg.cond(design) > 1e6:  # all files are of one size
             return 0.0, 0.0, np.inf
-        found, *_ = np.linalg.lstsq(design, times, rcond=None)
-        rest = times - design @ found
+        line, *_ = np.linalg.lstsq(design, times, rcond=None)
+        rest = times - design @ line
         spread = np.linalg.inv(design.T @ design) * (rest @ rest) / max(len(times) - 2, 1)
-        return float(found[0]), float(found[1] / scale), float(np.sqrt(spread[1, 1]) / scale)
+        return float(line[0]), float(line[1] / scale), float(np.sqrt(spread[1, 1]) / scale)
 
     def corrected(self, fit: FileFit, completed: Sequence[float | None]) -> FileFit:
         """Return speed and overhead moved by what rules took less or more than in a replay."""
-        told = np.array([np.nan if c is None else c for c in (completed[n] for n in self.numbers)])
-        missing = (self._taken - (told - self._accepted))[self._quiet]
-        known = np.isfinite(missing)
-        if fit.speed.value is None or known.sum() < LEAST_TIMED:
+        replayed = np.array([np.nan if c is None else c for c in (completed[n] for n in self.numbers)])
+        missing = (self._taken - (replayed - self._accepted))[self._quiet]
+        measured = np.isfinite(missing)
+        if fit.speed.value is None or measured.sum() < LEAST_TIMED:
             return fit
-        missing = np.where(known, missing, missing[known].mean())  # of those that failed there
+        missing = np.where(measured, missing, missing[measured].mean())  # of those that failed there
         slope = 1 / fit.speed.value
         if fit.overhead is None:
             more = missing.mean() / (self._attempts[self._quiet] * self._size[self._quiet]).mean()

@@ -187,8 +187,8 @@ class FtsBackend:
         """Tell what transfers wait on links, whoever submitted them."""
         pairs = {link: (urls.host_key(link.source), urls.host_key(link.destination)) for link in links}
         with understood():
-            told = queues(self.connection, sorted(set(pairs.values())))
-        return {link: told[pair] for link, pair in pairs.items() if pair in told}
+            queues_by_pair = queues(self.connection, sorted(set(pairs.values())))
+        return {link: queues_by_pair[pair] for link, pair in pairs.items() if pair in queues_by_pair}
 
     def requests(self, links: Sequence[Link]) -> Mapping[Link, Requests]:
         """Tell nothing: jobs go to FTS at once."""

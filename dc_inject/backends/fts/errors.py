@@ -181,21 +181,23 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 def _is_of_fts(body: str) -> bool:
     """Return whether a 404 has one of the two forms that FTS writes: of a request, or of one job."""
     try:
-        told = json.loads(body)
+        answer = json.loads(body)
     except ValueError:
         return False
-    if not isinstance(told, dict):
+    if not isinstance(answer, dict):
         return False
-    status = told.get("status") if "message" in told else told.get("http_status") if "job_id" in told else None
+    status = (
+        answer.get("status") if "message" in answer else answer.get("http_status") if "job_id" in answer else None
+    )
     return isinstance(status, str) and status.startswith("404")
 
 
 def _message(body: str) -> str:
     """Return what an error's body says, if it is FTS that says it and no page of a proxy before it."""
     try:
-        told = json.loads(body)
+        answer = json.loads(body)
     except ValueError:
         return "" if body.lstrip().startswith("<") else body.strip()
-    if isinstance(told, dict):
-        return str(told.get("message") or told.get("http_message") or told.get("status") or "")
+    if isinstance(answer, dict):
+        return str(answer.get("message") or answer.get("http_message") or answer.get("status") or "")
     return ""

@@ -97,10 +97,10 @@ class Jobs:
         ]
 
 
-def parts(things: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Cut a sequence into parts of at most `size`."""
-    for start in range(0, len(things), size):
-        yield things[start : start + size]
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def _refused(job: str, status: str) -> ServiceError:

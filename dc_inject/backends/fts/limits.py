@@ -45,7 +45,7 @@ def limits(connection: Connection, links: Iterable[Link]) -> list[TransferLimit]
 
 def queues(connection: Connection, pairs: Iterable[Pair]) -> dict[Pair, LinkQueue]:
     """Return the queues between storages of which the optimizer tells anything; every pair is a call."""
-    found = {}
+    queues_by_pair = {}
     for pair in pairs:
         ends = {"source_se": pair[0], "dest_se": pair[1]}
         rows: Sequence[Row] = connection.call("get", f"/optimizer/evolution?{urlencode(ends)}")
@@ -57,10 +57,10 @@ def queues(connection: Connection, pairs: Iterable[Pair]) -> dict[Pair, LinkQueu
             active = now.get("actual_active", now["active"])
             waiting = int(_number(now["queue_size"]))
             decision = scrub(str(now.get("rationale") or ""))[:_LONGEST]
-            found[pair] = LinkQueue(
+            queues_by_pair[pair] = LinkQueue(
                 waiting, int(_number(active)), rate, int(size), _at(now), int(_number(now["active"])), decision
             )
-    return found
+    return queues_by_pair
 
 
 def _lately(rows: Sequence[Row]) -> list[Row]:

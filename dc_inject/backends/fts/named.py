@@ -55,11 +55,11 @@ class NamedServices:
             raise Permanent(why)
         try:
             with understood():
-                told = queues(self._connection(checked(endpoint)), pairs)
+                queues_by_pair = queues(self._connection(checked(endpoint)), pairs)
         except ServiceError as error:
             self._resting[endpoint] = self.clock.now() + REST, error.message
             raise
-        return {pair: replace(queue, by=endpoint) for pair, queue in told.items()}
+        return {pair: replace(queue, by=endpoint) for pair, queue in queues_by_pair.items()}
 
     def _connection(self, address: str) -> Connection:
         with self._lock:

@@ -39,12 +39,12 @@ class Observing:
         """Return one observation for each entry."""
         ids = {entry.injection.key: entry.external_id or self.jobs.id_of(entry.injection) for entry in entries}
         rows = self.rows.states(ids.values())
-        told = {e.injection.key for e in entries if e.state is State.COMPLETE}  # their files are known
+        complete = {e.injection.key for e in entries if e.state is State.COMPLETE}  # their files are known
         rows |= self.rows.files(
             {
                 ids[entry.injection.key]: entry.injection.item.files
                 for entry in entries
-                if entry.injection.key not in told
+                if entry.injection.key not in complete
                 and rows[ids[entry.injection.key]].get("job_state") not in {None, *_WAITING}
             }
         )

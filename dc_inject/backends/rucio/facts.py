@@ -67,7 +67,7 @@ class Facts:
     def _facts(self, name: str, rse: Row, quotas: Mapping[str, float] | None, shared: _Signals) -> RseFacts:
         signals = _Signals(dict(shared.missing))
         free = signals.read("free", lambda: self._free(name))
-        known = signals.read("site", lambda: attributes(self._connection, name)) or {}
+        rse_attributes = signals.read("site", lambda: attributes(self._connection, name)) or {}
         return RseFacts(
             name,
             readable=bool(rse["availability_read"]),
@@ -75,7 +75,7 @@ class Facts:
             free=free,
             quota_left=None if quotas is None else _left(quotas.get(name, 0)),
             tape=rse["rse_type"] == "TAPE",
-            site=scrub(str(known.get("site") or "")),
+            site=scrub(str(rse_attributes.get("site") or "")),
             missing=signals.missing,
         )
 

@@ -54,27 +54,27 @@ class NamedFts(Protocol):
 
 def queues(connection: Connection, links: Iterable[Link], fts: NamedFts | None) -> dict[Link, LinkQueue | Missing]:
     """Return what waits in FTS on links, or why that cannot be read; a link unknown there is left out."""
-    found: dict[Link, LinkQueue | Missing] = {}
+    by_link: dict[Link, LinkQueue | Missing] = {}
     pairs: dict[str, dict[Link, Pair]] = defaultdict(dict)
     for link in links:
         endpoint = _endpoint(connection, link.destination)
         if not endpoint:
-            found[link] = Missing(link.destination, "the RSE has no attribute `fts`")
+            by_link[link] = Missing(link.destination, "the RSE has no attribute `fts`")
         elif fts is None or (why := fts.refusal(endpoint)):
-            found[link] = Missing(endpoint, why if fts else "no FTS is asked")
+            by_link[link] = Missing(endpoint, why if fts else "no FTS is asked")
         elif pair := _storages(connection, link):
             pairs[endpoint][link] = pair
         else:
-            found[link] = Missing(str(link), "its RSEs have no schemes for a copy by third party")
+            by_link[link] = Missing(str(link), "its RSEs have no schemes for a copy by third party")
     for endpoint, asked in pairs.items():
         assert fts is not None
         try:
-            told = fts.queues(endpoint, sorted(set(asked.values())))
+            by_pair = fts.queues(endpoint, sorted(set(asked.values())))
         except ServiceError as error:
-            found |= dict.fromkeys(asked, Missing(endpoint, error.message))
+            by_link |= dict.fromkeys(asked, Missing(endpoint, error.message))
         else:
-            found |= {link: told[pair] for link, pair in asked.items() if pair in told}
-    return found
+            by_link |= {link: by_pair[pair] for link, pair in asked.items() if pair in by_pair}
+    return by_link
 
 
 def requests(connection: Connection, links: Sequence[Link]) -> dict[Link, Requests]:

@@ -67,7 +67,7 @@ class ReplicaCheck:
         return statuses
 
     def _rows(self, method: str, dids: Iterable[Did]) -> Iterable[Row]:
-        return bulk(dids, lambda some: self._connection.call(method, [did.row() for did in some]))
+        return bulk(dids, lambda part: self._connection.call(method, [did.row() for did in part]))
 
     def _until(self, locks: Iterable[Row]) -> datetime | None:
         """Return when the last of the rules ends that hold a dataset at its source; None if one never does."""
@@ -102,7 +102,7 @@ def locks_of(connection: Connection, dids: Iterable[Did]) -> list[Row]:
     return list(
         bulk(
             dids,
-            lambda some: connection.call("get_locks_for_dids", [did.row(type="dataset") for did in some]),
+            lambda part: connection.call("get_locks_for_dids", [did.row(type="dataset") for did in part]),
         )
     )
 

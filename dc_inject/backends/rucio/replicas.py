@@ -77,8 +77,8 @@ def _files(connection: Connection, rse: str, dids: Iterable[Did], source: str) -
     scheme = urls.parse(source).scheme
     rows = bulk(
         dids,
-        lambda some: connection.call(
-            "list_replicas", [did.row() for did in some], schemes=[scheme], rse_expression=rse
+        lambda part: connection.call(
+            "list_replicas", [did.row() for did in part], schemes=[scheme], rse_expression=rse
         ),
     )
     for row in rows:

@@ -148,7 +148,7 @@ class RucioSet:
                 "you have it (the policy `generic` gives it to all at RSEs named ...SCRATCHDISK, ...USERDISK and "
                 "...LOCALGROUPDISK, and everywhere to accounts with the attribute admin)",
             ):
-                self._again("add_replicas", self._rse, [self._file(*one) for one in written])
+                self._again("add_replicas", self._rse, [self._file(*entry) for entry in written])
         except Permanent:
             if not self._kept_any:
                 self._undo(written)

@@ -38,9 +38,11 @@ def write_endpoint(connection: Connection, rse: str) -> WriteEndpoint:
             f"{rse} has no rule that makes paths of names (it is not deterministic)",
             "make the files by its storage's URL prefix instead, for menus through FTS",
         )
-    known = protocols(connection, rse)
+    all_protocols = protocols(connection, rse)
     usable = [
-        one for one in known if one["scheme"] in SCHEMES and (one.get("domains") or {}).get("wan", {}).get("write")
+        protocol
+        for protocol in all_protocols
+        if protocol["scheme"] in SCHEMES and (protocol.get("domains") or {}).get("wan", {}).get("write")
     ]
     for protocol in sorted(usable, key=lambda protocol: SCHEMES.index(protocol["scheme"])):
         try:
@@ -48,7 +50,7 @@ def write_endpoint(connection: Connection, rse: str) -> WriteEndpoint:
         except ValueError:
             continue  # http, and not on this machine
         return WriteEndpoint(rse, protocol["scheme"], str(prefix._replace(path="")), str(prefix))
-    schemes = ", ".join(sorted({str(one["scheme"]) for one in known})) or "none"
+    schemes = ", ".join(sorted({str(protocol["scheme"]) for protocol in all_protocols})) or "none"
     raise UsageError(
         f"{rse} cannot be written to by WebDAV: its protocols are {schemes}",
         "take an RSE with davs or https; an RSE without storage (mock) has no bytes to give",
@@ -57,8 +59,12 @@ def write_endpoint(connection: Connection, rse: str) -> WriteEndpoint:
 
 def endpoints(connection: Connection, rse: str) -> list[Endpoint]:
     """Return where the protocols of an RSE are served, each place once; those without a port are left out."""
-    known = protocols(connection, rse)
-    places = [(name(one["hostname"]), count(one.get("port") or 0)) for one in known if one.get("hostname")]
+    all_protocols = protocols(connection, rse)
+    places = [
+        (name(protocol["hostname"]), count(protocol.get("port") or 0))
+        for protocol in all_protocols
+        if protocol.get("hostname")
+    ]
     return list(dict.fromkeys((host, port) for host, port in places if 0 < port < 65536))
 
 
@@ -80,12 +86,12 @@ def places(
 def protocols(connection: Connection, rse: str) -> list[Row]:
     """Return the protocols of an RSE, none where it has none."""
     try:
-        told = connection.kept(("protocols", rse), _LONG, lambda: connection.call("get_protocols", rse))
+        answer = connection.kept(("protocols", rse), _LONG, lambda: connection.call("get_protocols", rse))
     except Permanent as error:
         if isinstance(error.__cause__, RSEProtocolNotSupported):
             return []  # it has none
         raise
-    return [told] if isinstance(told, dict) else list(told)
+    return [answer] if isinstance(answer, dict) else list(answer)
 
 
 def _prefix(protocol: Row) -> str:
