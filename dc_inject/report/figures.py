@@ -149,18 +149,7 @@ def report(view: Reader, scope: ReportScope, progress: Progress | None, now: dat
             {"since": moment(window.since), "until": moment(window.until), "why": window.why}
             for window in scope.excluded
         ],
-        "steps": [
-            {
-                "start": moment(start),
-                "seconds": round(times.seconds[number]),
-                **_of_time(all_, range(number, number + 1)),
-            }
-            for number, start in enumerate(times.starts)
-        ],
-        "days": [
-            {"day": day, "seconds": round(sum(times.seconds[n] for n in span)), **_of_time(all_, span)}
-            for day, span in times.days.items()
-        ],
+        **_over_time(all_, times),
     }
     for dimension in (*DIMENSIONS, *SITES):
         values[f"{dimension}s"] = [_name(name, track, times) for name, track in _sorted(names[dimension])]
@@ -302,6 +291,23 @@ def _added(
         if kind is CycleKind.COUNTED:
             link[:] = [a + b for a, b in zip(link, sums, strict=True)]
     return all_, names, links
+
+
+def _over_time(track: _Track, times: _Times) -> dict[str, Any]:
+    """Return the figures of each step and of each day."""
+    steps = [
+        {
+            "start": moment(start),
+            "seconds": round(times.seconds[number]),
+            **_of_time(track, range(number, number + 1)),
+        }
+        for number, start in enumerate(times.starts)
+    ]
+    days = [
+        {"day": day, "seconds": round(sum(times.seconds[n] for n in span)), **_of_time(track, span)}
+        for day, span in times.days.items()
+    ]
+    return {"steps": steps, "days": days}
 
 
 def _of_time(track: _Track, span: range) -> dict[str, Any]:
