@@ -43,22 +43,9 @@ Numbers = Mapping[str, int | float | str]
 
 _COUNTED = frozenset({"rules_per_hour", "files_in_flight"})  # limits whose numbers are no bytes
 _SIZES = frozenset(  # numbers that are bytes
-    {
-        *(
-            "allowed",
-            "budget",
-            "bytes",
-            "cap",
-            "coming",
-            "debt",
-            "deleted",
-            "deliverable",
-            "delivered",
-            "failed_bytes",
-        ),
-        *("forgiven", "free", "in_flight", "injected", "left", "pool_bytes", "probe", "quota_left", "resident"),
-        *("smallest", "space", "unanswered", "wanted", "window", "withdrawn"),
-    }
+    {"allowed", "budget", "bytes", "cap", "coming", "debt", "deleted", "deliverable", "delivered", "failed_bytes"}
+    | {"forgiven", "free", "in_flight", "injected", "left", "pool_bytes", "probe", "quota_left", "resident"}
+    | {"smallest", "space", "unanswered", "wanted", "window", "withdrawn"}
 )
 _DURATIONS = frozenset({"age", "completion", "lag", "oldest", "waits"})  # numbers that are seconds
 
@@ -79,6 +66,9 @@ class Trait(Flag):
 
 class Hold(StrEnum):
     """The holds; of limits that cut equally many bytes the first one leads.
+
+    `too-coarse` is not named `grain`, which is the menu's word for how large a dataset may be before smaller ones
+    are preferred: the hold compares the smallest dataset with the budget, whatever the grain.
 
     `words` are those of the sentence about a step of a mini-challenge that was held.
     """
