@@ -1,4 +1,4 @@
-"""Planned flows: what menus are going to send from site to site, when, how fast and how much.
+"""Planned flows: what menus will send from site to site: when, how fast and how much.
 
 This is for those who prepare for it: sites, and networks that reserve paths (SENSE), move traffic to other paths
 (NOTED), or want to know what they see. The flows of all links between two sites for one purpose (a scenario and an

@@ -1,4 +1,4 @@
-"""Rucio in the twin: a back end over a grid by arithmetic, so that the engine runs in it unchanged.
+"""Rucio in the twin: a back end over the simulated grid, so that the engine runs in it unchanged.
 
 Time passes in the twin while the engine waits: `TwinClock` moves the world on, `backends.sim.InlineExecutor` waits
 on the clock. Rules, expiry, deletion and their delays are the world's (`dc_inject.twin`). What a source holds is

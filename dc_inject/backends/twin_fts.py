@@ -1,4 +1,4 @@
-"""FTS in the twin: a back end for links that go through FTS directly, over the same grid as Rucio's.
+"""FTS in the twin: a back end for links that use FTS directly, over the same simulated grid as Rucio's.
 
 The ends of such links are URLs; a storage of the grid is found by the host that its file gives it, by which FTS
 tells storages apart, too. Queues, the optimizer and storages are the world's (`dc_inject.twin`), jobs

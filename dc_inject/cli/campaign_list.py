@@ -1,4 +1,4 @@
-"""`dc-inject campaigns`: which campaigns have a ledger here, and forgetting those that are over."""
+"""`dc-inject campaigns`: list the campaigns that have a ledger here, and delete ledgers no longer needed."""
 
 from __future__ import annotations
 

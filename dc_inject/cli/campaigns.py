@@ -1,4 +1,4 @@
-"""What a command on a whole campaign is about: its ledger, its services, its rules where there is no ledger."""
+"""What commands on a whole campaign share: its ledger, its services, and its rules where there is no ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dc-inject config show`: which defaults of options are in force, and who has set them."""
+"""`dc-inject config show`: which defaults of options are in force, and where they were set."""
 
 from __future__ import annotations
 

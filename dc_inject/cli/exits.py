@@ -1,4 +1,4 @@
-"""How a command ends that could not do its work: a sentence and a hint on stderr, and an exit code."""
+"""How a command that failed ends: a sentence and a hint on stderr, and an exit code."""
 
 from __future__ import annotations
 

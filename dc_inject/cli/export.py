@@ -1,4 +1,4 @@
-"""`dc-inject export`: records for other programs, of what was injected and of what is to come.
+"""`dc-inject export`: records for other programs, of what was injected and of what is planned.
 
 What was injected comes from a ledger alone, at any time, also while the campaign runs. What is to come
 (`--planned`) comes from menus, before there is a ledger; or from the menus in force of a campaign that has one,

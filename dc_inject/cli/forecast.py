@@ -1,4 +1,4 @@
-"""What a simulation ends with: the closing table of a run, fill of storages, queues, and what falls short."""
+"""The results of a simulation: closing table, fill of storages, queues, and which links fall short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A terminal that was closed: nothing can be written to it any more, and work has to end in good order."""
+"""A terminal that was closed: nothing can be written to it, and work has to end in good order."""
 
 from __future__ import annotations
 

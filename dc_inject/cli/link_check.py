@@ -1,4 +1,4 @@
-"""What is asked of services before a mini-challenge begins: whether it can be answered, and what helps if not."""
+"""What is checked at the services before a mini-challenge starts, and hints for what would fail."""
 
 from __future__ import annotations
 

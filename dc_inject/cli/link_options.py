@@ -1,4 +1,4 @@
-"""What a mini-challenge is asked: the options of `dc-inject link`, put together, and the brake on them."""
+"""The options of `dc-inject link`, put together, and the limits on what they may ask for."""
 
 from __future__ import annotations
 

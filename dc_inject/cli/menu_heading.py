@@ -1,4 +1,4 @@
-"""The top of a menu that is made anew: its options, and what is assumed where nobody says it."""
+"""The top of a new menu: its options, and the values that are assumed where none is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small plots of shapes, for terminals: how a rate goes over its window, in columns of blocks."""
+"""Small plots of shapes for terminals: a rate over its window, in columns of blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`menu expand`: shares, meshes, both ways, sites, expressions, files of links and includes become single links.
+"""`menu expand`: shares, meshes, both ways, sites, expressions and includes are written as single links.
 
 What the links are follows from the menu as it is read (`Expander`); they are put into the menu's own YAML
 (`_Rewriter`), where what they replace stays as a comment and all else stays as it was.

@@ -1,4 +1,4 @@
-"""Links out of other forms: the old tool's lines `src, dst, Mbps`, and matrices as kept in spreadsheets.
+"""Import links from other forms: the old tool's lines `src, dst, Mbps`, and matrices as kept in spreadsheets.
 
 Rates are kept as they were written, number and unit, so that their sum is exact.
 """

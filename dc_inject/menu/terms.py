@@ -1,4 +1,4 @@
-"""On which terms a link is served: what it says itself, else its scenario, else the menu's defaults.
+"""The terms on which a link is served: its own settings, else its scenario's, else the menu's defaults.
 
 Each key is taken from the most special level that has it, also inside `lifetime`, `datasets`, `files` and `jobs`.
 A level that names datasets or files (`did`, `containers`, `file`; `list`; `folder`) replaces what others name.

@@ -1,4 +1,4 @@
-"""From a menu's nodes to its models: pydantic finds everything that is wrong, and here it gets its place.
+"""Validate a menu with pydantic: every problem is reported at once, with its place in the file.
 
 pydantic collects the errors of a whole document, each with its path in it. `validated` notes each of them with
 file, line, column and hint. Then it cuts out what is wrong and reads the rest: what does not fit together in

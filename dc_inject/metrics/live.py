@@ -1,4 +1,4 @@
-"""What this process has heard since its start: which services answer, and which links are in trouble now.
+"""What this process has observed since it started: which services answer, and which links are in trouble now.
 
 The ledger has reasons when a cycle is planned and when it is closed; what arises in between is told here.
 """

@@ -1,4 +1,4 @@
-"""The nouns of the tool, and what is said of them without asking anybody: pure, and imported by all."""
+"""The types of the tool and what follows from them alone: pure, and imported by everything else."""
 
 from dc_inject.model.goals import Control, Mode
 from dc_inject.model.holds import Held, Hold, Numbers

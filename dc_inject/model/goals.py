@@ -1,4 +1,4 @@
-"""Goals: what limits what a link is due, beside its rate: a volume, bytes to keep on their way, a pool gone round.
+"""Goals: what limits a link's due beside its rate: a volume, bytes to keep in flight, or a pool to be repeated.
 
     left of a volume  =  volume - moved - on its way - debt
     left of a keep    =  keep - on its way - debt

@@ -1,4 +1,4 @@
-"""Taking secrets out of what others wrote: servers echo tokens in reasons, bodies and redirects.
+"""Remove secrets from foreign texts: servers echo tokens in reasons, bodies and redirects.
 
 Whoever writes such a text chooses what the patterns meet. So texts are cut before a pattern sees them, and each
 pattern takes time in proportion to the text: no run of characters is read again from another start.

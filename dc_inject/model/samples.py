@@ -1,4 +1,4 @@
-"""Sets of test files: how many of which size, and the names by which they are known for ours again.
+"""Sets of test files: their number, sizes, and the names by which they are recognised as ours.
 
 The names tell all of it, so that nothing has to be kept anywhere: a set that was begun is gone on with, listed and
 dropped by what the service has.

@@ -1,4 +1,4 @@
-"""Scitags: the numbers by which networks know whose traffic a flow is, and what for.
+"""Scitags: the numbers by which networks recognise whose traffic a flow is, and for which activity.
 
 A scitag, or flow label, is a number from 65 to 65535: 64 times the number of an experiment, plus the number of one
 of its activities. The registry of the Scitags project gives both numbers out. Rucio marks a transfer with the one

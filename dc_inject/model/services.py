@@ -1,4 +1,4 @@
-"""Services: what differs between those that move bytes for us, told once and by what it is.
+"""Services: a table of what each service that moves bytes can do, and what its things are called.
 
 A link names its service (`through:` of a menu). Everything but the service's own back end asks for what it can do
 and what its things are called, never which one it is. So another service is one more entry here and a back end.

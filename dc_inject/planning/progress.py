@@ -1,4 +1,4 @@
-"""How far a mini-challenge is: its steps, or the trials of a search, as they follow from the readings one by one.
+"""How far a mini-challenge is: its steps, or the trials of a search, derived from the readings one by one.
 
 All of it follows from the readings alone, so that it can be made again from what the ledger has kept of them.
 """

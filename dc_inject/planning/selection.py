@@ -1,4 +1,4 @@
-"""Choosing: which items go out for the budgets, within what may not be exceeded."""
+"""Selection: which items go out for the budgets, within the limits."""
 
 from __future__ import annotations
 

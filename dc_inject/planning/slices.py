@@ -1,4 +1,4 @@
-"""Slices: as much of a dataset as a budget asks for, where whole datasets are too coarse for a link.
+"""Slices: parts of a dataset, as large as the budget, where whole datasets are too coarse for a link.
 
 A budget is met to within half a file, by the mean size of a dataset's files: which bytes the chosen ones really
 have is seen just before they go out, and the next cycle makes up for it. What is at a place is known by ranges of

@@ -1,4 +1,4 @@
-"""What happened in a campaign, in the order of time: notes, changes, pauses, and traces of unexpected errors.
+"""What happened in a campaign, in order of time: notes, changes, pauses, and traces of unexpected errors.
 
 They become marks on the axis of a report, and a table.
 """

@@ -1,4 +1,4 @@
-"""A report as a page: one file, which asks nobody for anything.
+"""A report as a page: one HTML file that loads nothing else.
 
 It is read in light and dark, and printed; every picture has a table behind it; ratios have a sign beside their
 colour. All words in it are escaped, since names, reasons and notes come from others. Its policy lets a browser

@@ -1,4 +1,4 @@
-"""From what a storage or the network answers to what has to happen next; no secret gets through.
+"""Translate what a storage or the network answers into our errors, without secrets.
 
 A failure of one file is Permanent; one that may pass is Temporary; one that only new credentials cure is
 NeedsOperator, and AccessDenied where this storage does not accept them. No request here is ever in doubt: each can

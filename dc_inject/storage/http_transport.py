@@ -1,4 +1,4 @@
-"""One request to a storage: sessions, TLS, credentials, redirects, bounds. Nothing of WebDAV is known here."""
+"""One request to a storage: sessions, TLS, credentials, redirects, bounds. It knows nothing of WebDAV."""
 
 from __future__ import annotations
 

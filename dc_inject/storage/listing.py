@@ -1,4 +1,4 @@
-"""Reading the answer to PROPFIND as it comes: bounded, and without anything that XML can be abused for."""
+"""Parse the answer to PROPFIND as a stream, with bounds, and without the XML features that can be abused."""
 
 from __future__ import annotations
 

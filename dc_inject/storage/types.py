@@ -1,4 +1,4 @@
-"""What a storage is asked for, and what it tells."""
+"""What a storage can be asked for, and what it answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage spoken to over WebDAV: davs:// and https://, and http:// on this machine."""
+"""A storage accessed over WebDAV: davs:// and https://, and http:// on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage spoken to over root://, where the extra `xrootd` is installed.
+"""A storage accessed over root://, where the extra `xrootd` is installed.
 
 The XRootD library finds its credentials itself (X509_USER_PROXY, BEARER_TOKEN, BEARER_TOKEN_FILE).
 """

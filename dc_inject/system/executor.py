@@ -1,4 +1,4 @@
-"""Threads for calls to services, and the wait of the engine on them.
+"""Threads for calls to services, and the engine's wait for them.
 
 There is no thread per request: each owner has a fixed number of `Workers`, which share its calls. They are daemon
 threads, since a call may hang for long in a socket or in a C library, and must not keep the process from leaving;

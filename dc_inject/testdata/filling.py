@@ -1,4 +1,4 @@
-"""Making a set of test files, several at once: what is there stays, what was done is kept, wherever it ends."""
+"""Make a set of test files, several at once; what exists is kept, and an interrupted run can be repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Footprints added up, span by span, at the moment of each at which most of it comes together."""
+"""Footprints added up span by span, each taken at the moment when their sum is largest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one flow lays on its two ends; loads add up, and grow with the rate in proportion."""
+"""What one flow requires of its two ends; loads add up, and are proportional to the rate."""
 
 from __future__ import annotations
 

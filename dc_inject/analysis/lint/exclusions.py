@@ -1,4 +1,4 @@
-"""Exclusions that take nothing out: a wrong date or name, with which traffic goes into a downtime."""
+"""Exclusions that take nothing out: a wrong date or name, so that traffic would go on during a downtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FTS's own client, with its edges taken off: it never asks on the terminal, and no answer of the service is lost.
+"""FTS's own client, made safe for a daemon: it never prompts, and keeps every answer of the service.
 
 The requests are those of the `fts3` package. What it makes of an answer is too little to decide by: it drops the
 message of most errors, and all states when one job of many is unknown. So status and message are noted here.

@@ -1,4 +1,4 @@
-"""From what FTS, its client and the network raise to what has to happen next; no secret gets through.
+"""Translate what FTS, its client and the network raise into our errors, without secrets.
 
 The status of the last answer decides, and where there was none, what became of the connection.
 """

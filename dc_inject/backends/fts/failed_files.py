@@ -1,4 +1,4 @@
-"""Failed files: which files of FTS's jobs have failed, why in one word, and how they come back to the debt. Pure.
+"""Failed files: which files of FTS jobs failed, the class of each failure, and how they return to the debt. Pure.
 
 FTS tries a file again by itself, so nothing has failed until its job is over; then everything that is not FINISHED
 has, except what we cancelled ourselves. FTS's reasons are sentences of many storages: `classify` makes of each one

@@ -1,4 +1,4 @@
-"""Jobs of ours as FTS has them, found without a ledger: by what each says of itself, and by its files' names."""
+"""Our jobs as FTS has them, found without a ledger: by their metadata and the names of their files."""
 
 from __future__ import annotations
 

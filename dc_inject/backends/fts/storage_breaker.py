@@ -1,4 +1,4 @@
-"""When a storage does not answer well again and again, asking on makes no sense: each request costs a time-out."""
+"""Stop asking a storage that keeps failing to answer: each request would cost a time-out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what Rucio, its client and the network raise to what has to happen next; no secret gets through.
+"""Translate what Rucio, its client and the network raise into our errors, without secrets.
 
 One principle decides between the classes: what is wrong with the item is TryOtherItem or Permanent, what is wrong
 with anything else (quota, space, a site's brake, the database) is Temporary, and what only a person can repair

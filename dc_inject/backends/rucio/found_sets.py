@@ -1,4 +1,4 @@
-"""Sets of test files that Rucio has: found by the names of their datasets, and erased."""
+"""Sets of test files registered in Rucio: found by the names of their datasets, and erased."""
 
 from __future__ import annotations
 

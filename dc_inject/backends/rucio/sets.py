@@ -1,4 +1,4 @@
-"""Sets of test files in Rucio: files with replicas at one RSE, in datasets that a rule of ours keeps there.
+"""Sets of test files in Rucio: files with replicas at one RSE, in datasets that a rule of ours protects there.
 
 Every call can be made again: what is there already is left as it is.
 """

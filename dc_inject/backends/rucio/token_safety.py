@@ -1,4 +1,4 @@
-"""What has to be safe before Rucio's client sends anything: whom it trusts, and where it keeps its token."""
+"""What has to be safe before Rucio's client sends anything: whom it trusts, and where it stores its token."""
 
 from __future__ import annotations
 

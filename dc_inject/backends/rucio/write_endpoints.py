@@ -1,4 +1,4 @@
-"""Where the files of an RSE lie: the endpoint at which they can be written, and their URLs there."""
+"""Where the files of an RSE are: the endpoint at which they can be written, and their URLs there."""
 
 from __future__ import annotations
 
