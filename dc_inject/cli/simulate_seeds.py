@@ -1,4 +1,4 @@
-"""`simulate --seeds`: several seeds at a time, each in a process of its own, and what is typical of them.
+"""`simulate --seeds`: several seeds at a time, each in its own process, and their medians.
 
 A seed decides which transfers fail, which datasets there are, and when others' files come. What holds for one seed
 alone is chance: so each figure is shown as the median of all seeds, with its range.

@@ -1,4 +1,4 @@
-"""Which hosts a person has named, and so may get credentials: in this call, before, or when asked."""
+"""Which hosts a person has named, so that they may get credentials: in this call, before, or when asked."""
 
 from __future__ import annotations
 

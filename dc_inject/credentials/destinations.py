@@ -1,4 +1,4 @@
-"""Whom credentials may go to: hosts that a person has named. A menu, or what it includes, names nobody.
+"""Which hosts credentials may be sent to: those that a person has named. A menu, or what it includes, names none.
 
 Tokens are sent to FTS and to storages, and a proxy is delegated to FTS; either can be used by whoever gets it.
 A certificate alone proves who we are and gives nothing away, so storages opened with one need no naming.

@@ -1,4 +1,4 @@
-"""Controlling: what the controller says of the links of a cycle that begins, on what the ledger tells of them.
+"""Controlling: what the controller decides of the links in a new cycle, from what the ledger says of them.
 
 The law is `planning/control.py`. Here its signals are read, all from our own ledger, so that they are there for
 every account and service; and what it keeps from cycle to cycle is written beside the other signals, with what

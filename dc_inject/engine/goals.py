@@ -1,4 +1,4 @@
-"""Goals: what flows with a goal, second hops among them, are due in a cycle, as their accounts stand."""
+"""Goals: what flows with a goal, second hops among them, are due in a cycle, given their accounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who we are at the services, and until when: asked at times, and told before a person has to renew it."""
+"""Who we are at each service, and until when: checked regularly, with a warning before credentials expire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Climbing a link while it is injected: readings at each turn of a cycle, and rates that are set over its menu."""
+"""A mini-challenge while it runs: readings at each cycle, and the next rate, set over its menu."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last check: one more look at every chosen item just before it is released, and another one in its place."""
+"""The last check of every chosen item just before its release, and another item in place of an unusable one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readings of one link as the ledger keeps them, and how far a mini-challenge is that has such readings."""
+"""Readings of one link from the ledger, and the progress of the mini-challenge that they belong to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a mini-challenge: what it was asked, and its readings, from which its verdict follows."""
+"""What is stored of a mini-challenge: its parameters and its readings, from which the verdict follows."""
 
 from __future__ import annotations
 

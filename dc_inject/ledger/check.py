@@ -1,4 +1,4 @@
-"""Checking a ledger without any service: its files, whether it is a ledger, and whether it agrees with itself."""
+"""Check a ledger without any service: its files, whether it is a ledger, and whether it agrees with itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ledger says against what follows from the rest of it; no number is believed that can be made anew."""
+"""Contradictions: what a ledger says, compared with what follows from the rest of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One SQLite connection: how it is opened, what a transaction is, and what its errors mean to a person."""
+"""One SQLite connection: how it is opened, its transactions, and its errors in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What errors of SQLite and of the file system mean to a person, and what to do about them."""
+"""What errors of SQLite and of the file system mean to an operator, and what to do about them."""
 
 from __future__ import annotations
 

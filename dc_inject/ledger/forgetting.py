@@ -1,4 +1,4 @@
-"""Forgetting a campaign: its ledger and what lies beside it are deleted, by nobody but its only user."""
+"""Forgetting a campaign: its ledger and the files beside it are deleted, never while somebody uses it."""
 
 from __future__ import annotations
 
