@@ -24,7 +24,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import scrub
 from dc_inject.system import files
-from dc_inject.system.transport import Adapter, Limits, Session, TransportError
+from dc_inject.system.transport import Adapter, ExchangeLimits, Session, TransportError
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def to_pushgateway(text: bytes, url: str, campaign: str) -> None:
     """Send metrics to a Pushgateway, in place of those that it has of the campaign; a failure is a warning."""
     goal = f"{url.rstrip('/')}/metrics/job/dc_inject/campaign/{campaign}"
     try:
-        with Session(Adapter(Limits(LONGEST, ANSWER))) as session:
+        with Session(Adapter(ExchangeLimits(LONGEST, ANSWER))) as session:
             answer = session.put(goal, text, headers={"Content-Type": CONTENT_TYPE_LATEST}, timeout=LONGEST)
     except (OSError, ValueError, TransportError) as error:  # whatever `requests` raises is one of these
         log.warning("the metrics are not published: %s: %s", scrub(url), scrub(str(error)))
