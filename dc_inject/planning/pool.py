@@ -100,7 +100,10 @@ class SelectionPolicy:
 
 def in_order(items: Iterable[Item]) -> list[Item]:
     """Return items as pools have them: by size, then by name; of what is so already a pool is made quickly."""
-    return sorted(items, key=attrgetter("bytes", "name"))
+    ordered = sorted(items, key=attrgetter("bytes"))
+    if len({item.bytes for item in ordered}) < len(ordered):
+        ordered.sort(key=attrgetter("bytes", "name"))  # costs twice as much, and is seldom needed
+    return ordered
 
 
 class Pool:
@@ -108,7 +111,7 @@ class Pool:
 
     def __init__(self, items: Iterable[Item], used: Mapping[str, datetime] = MappingProxyType({})) -> None:
         """Take the items in any order; the result does not depend on it. `used` says when some last went out."""
-        self._items = in_order(item for item in items if item.bytes > 0)
+        self._items = in_order([item for item in items if item.bytes > 0])
         self._sizes = [item.bytes for item in self._items]
         self.bytes = sum(self._sizes)
         self.largest = max(self._sizes, default=0)
@@ -126,8 +129,8 @@ class Pool:
         destinations, where one for each link would cost links x items.
         """
         taken: dict[str, tuple[int, int]] = {}
-        for item in self._items:
-            for place in places.get(item.name, ()):
+        for item in [item for item in self._items if item.name in places]:
+            for place in places[item.name]:
                 count, size = taken.get(place, (0, 0))
                 taken[place] = count + 1, size + item.bytes
         return taken
