@@ -147,7 +147,7 @@ class Climbing:
         few = steps.in_a_step(ladder, row.pool_items, row.pool_bytes)
         if few is not None:
             service = key.link.service
-            way = f"{FINER}, {CUT}" if service.cuts else FINER
+            way = f"{FINER}, {CUT}" if service.has_slices else FINER
             log.warning(
                 "a step of %s at %s holds only %.1f %s of %s, the mean of what the source has: "
                 "one more or less can make it inconclusive; %s",

@@ -137,61 +137,61 @@ class Rebuilding:
 
     # ------------------------------------------------------------------ what was found, as a ledger has it
 
-    def _entry(self, found: FoundInjection) -> Entry:
+    def _entry(self, injected: FoundInjection) -> Entry:
         """Return what was found as it was when it had just been accepted."""
-        cycle, flow = Cycle(found.cycle, self._campaign.cycle), self._flow(found)
-        if Cycle.at(found.cycle, cycle.length) != cycle:
+        cycle, flow = Cycle(injected.cycle, self._campaign.cycle), self._flow(injected)
+        if Cycle.at(injected.cycle, cycle.length) != cycle:
             raise LedgerError(
-                f"{found.item} was injected in the cycle {cycle}, which is not one of these menus",
+                f"{injected.item} was injected in the cycle {cycle}, which is not one of these menus",
                 "use menus with the campaign's cycle length",
             )
-        lives = lifetime.of_found(flow, found.created_at, found.expires_at)
-        bundled = found.link.service.takes_files
+        lives = lifetime.of_found(flow, injected.created_at, injected.expires_at)
+        bundled = injected.link.service.takes_files
         injection = Injection(
-            key=found.key,
-            campaign=found.campaign,
+            key=injected.key,
+            campaign=injected.campaign,
             cycle=cycle,
-            scenario=found.scenario,
-            link=flow.link if flow else found.link,
-            item=_bundle(found, flow) if bundled else sized(found.item, found.bytes or 0, found.files),
-            release=found.created_at,
+            scenario=injected.scenario,
+            link=flow.link if flow else injected.link,
+            item=_bundle(injected, flow) if bundled else sized(injected.item, injected.bytes or 0, injected.files),
+            release=injected.created_at,
             lifetime=lives,
             activity=flow.activity if flow else "",
             service_priority=flow.service_priority if flow else 3,
-            contact=found.contact or self._campaign.contact,
+            contact=injected.contact or self._campaign.contact,
             job=((flow.job if flow else None) or JobOptions()) if bundled else None,
             once=flow is not None and flow.once,
         )
         return Entry(
             injection,
             State.LIVE,
-            found.external_id,
-            accepted_at=found.created_at,
-            expires_at=found.created_at + lives,
+            injected.external_id,
+            accepted_at=injected.created_at,
+            expires_at=injected.created_at + lives,
         )
 
-    def _flow(self, found: FoundInjection) -> Flow | None:
+    def _flow(self, injected: FoundInjection) -> Flow | None:
         """Return the flow of the menus that it was injected for; None when they have none.
 
         A job does not tell its link's source, only its files: it is the nearest of the prefixes above all of them.
         """
-        flows = [flow for flow in self._campaign.flows if flow.scenario == found.scenario]
-        if not found.sources:
-            return next((flow for flow in reversed(flows) if flow.link == found.link), None)
+        flows = [flow for flow in self._campaign.flows if flow.scenario == injected.scenario]
+        if not injected.sources:
+            return next((flow for flow in reversed(flows) if flow.link == injected.link), None)
         fit = [
             flow
             for flow in flows
-            if flow.link[1:] == found.link[1:]
-            and all(urls.is_below(flow.link.source, url) for url in found.sources)
+            if flow.link[1:] == injected.link[1:]
+            and all(urls.is_below(flow.link.source, url) for url in injected.sources)
         ]
         return max(fit, key=lambda flow: len(flow.link.source), default=None)
 
-    def _seen_at(self, found: FoundInjection, observation: Observation) -> datetime:
+    def _seen_at(self, injected: FoundInjection, observation: Observation) -> datetime:
         """Return when it became what it is: a complete one was that before we looked."""
         now = self._clock.now()
-        if observation.status is not Status.COMPLETE or found.changed_at is None:
+        if observation.status is not Status.COMPLETE or injected.changed_at is None:
             return now
-        return min(max(found.changed_at, found.created_at), now)
+        return min(max(injected.changed_at, injected.created_at), now)
 
     # ------------------------------------------------------------------ questions
 
@@ -230,21 +230,25 @@ class Rebuilding:
         return {key: value for answer in answers.values() for key, value in answer.items()}
 
 
-def _bundle(found: FoundInjection, flow: Flow | None) -> Bundle:
+def _bundle(injected: FoundInjection, flow: Flow | None) -> Bundle:
     """Return the files of a job: named where each goes out once, and of copies with the key of their job."""
-    members = tuple(File(name, 0) for name in found.sources) if flow and flow.once else ()
+    members = tuple(File(name, 0) for name in injected.sources) if flow and flow.once else ()
     copy = None
-    if flow and isinstance(flow.goal, SecondHop) and found.sources:
-        copy = naming.read_copy(flow.link.source, found.sources[0])
-    return Bundle(str(found.item), found.bytes or 0, found.files, members, copy.key if copy else "")
+    if flow and isinstance(flow.goal, SecondHop) and injected.sources:
+        copy = naming.read_copy(flow.link.source, injected.sources[0])
+    return Bundle(str(injected.item), injected.bytes or 0, injected.files, members, copy.key if copy else "")
 
 
-def _with_size(found: FoundInjection, item: Item | None) -> FoundInjection:
-    return replace(found, bytes=item.bytes, moving=item.files - found.done - found.stuck) if item else found
+def _with_size(injected: FoundInjection, item: Item | None) -> FoundInjection:
+    return (
+        replace(injected, bytes=item.bytes, moving=item.files - injected.done - injected.stuck)
+        if item
+        else injected
+    )
 
 
-def _candidate(found: FoundInjection) -> Candidate:
-    return Candidate(found.item, found.link)
+def _candidate(injected: FoundInjection) -> Candidate:
+    return Candidate(injected.item, injected.link)
 
 
 def _accepted(entry: Entry) -> datetime:

@@ -121,9 +121,9 @@ def _slices(levels: Sequence[Settings], service: Service, complain: Complain) ->
     slices = level.datasets.slices if level is not None and level.datasets is not None else None
     if level is None or slices is None or slices.never:
         return None
-    if not service.cuts:
+    if not service.has_slices:
         if not isinstance(level, Defaults):
-            able = titles(candidate for candidate in SERVICES.values() if candidate.cuts)
+            able = titles(candidate for candidate in SERVICES.values() if candidate.has_slices)
             hint = f"{service.title} takes as many {service.items} as fit: remove `slices`"
             complain(slices.place, f"`slices` is only for links through {able}", hint)
         return None

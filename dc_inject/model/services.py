@@ -23,7 +23,7 @@ class Service:
     items: str
     cleans_up: bool  # ends what has lived its lifetime, and deletes what was ended; else both are ours to do
     unique: bool  # an item can be at a destination once only, whoever brought it; else every copy has its own name
-    cuts: bool  # a part of a dataset can go out as a temporary dataset of its own
+    has_slices: bool  # a part of a dataset can go out as a temporary dataset of its own
     takes_files: bool  # takes files that we bundle; else datasets
     knows_ends: bool  # tells which ends exist, and which of them are tape; so an end may be an expression
     ends_are_urls: bool  # prefixes of URLs, below which credentials of ours are used; else names of RSEs
@@ -41,7 +41,7 @@ RUCIO = Service(
     items="datasets",
     cleans_up=True,
     unique=True,
-    cuts=True,
+    has_slices=True,
     takes_files=False,
     knows_ends=True,
     ends_are_urls=False,
@@ -56,7 +56,7 @@ FTS = Service(
     items="files",
     cleans_up=False,
     unique=False,
-    cuts=False,
+    has_slices=False,
     takes_files=True,
     knows_ends=False,
     ends_are_urls=True,

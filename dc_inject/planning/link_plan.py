@@ -21,7 +21,7 @@ from dc_inject.planning import lifetime
 from dc_inject.planning.limits import Claim, Cut, Destination
 from dc_inject.planning.pool import Pool
 from dc_inject.planning.situation import Demand, Situation
-from dc_inject.planning.slices import Cuts
+from dc_inject.planning.slices import TakenRanges
 
 FAILING = 0.5  # the part of transfers that fail from which a link counts as failing
 ODD = 1000  # a file this many times smaller than the largest of its source is not injected
@@ -75,7 +75,7 @@ class LinkPlan:
     cuts: list[Cut] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     stopped: Held | None = None  # by a limit that datasets are too large or too many for
-    cuts_at: Cuts | None = None  # what is taken of datasets at its destination, where they may be cut; shared
+    ranges: TakenRanges | None = None  # of datasets that are taken at its destination, if they may be cut; shared
     goes_on: bool = False  # what lands has a second hop
 
     @property
@@ -86,7 +86,7 @@ class LinkPlan:
     @property
     def next_size(self) -> int | None:
         """Bytes of the smallest that may still be chosen."""
-        return next_size(self.pool, self.taken, self.cuts_at)
+        return next_size(self.pool, self.taken, self.ranges)
 
     @property
     def want(self) -> int:
@@ -107,7 +107,7 @@ class LinkPlans:
         self.leaving: defaultdict[str, set[str]] = defaultdict(set)
         hops = [demand.flow for demand in situation.demands if isinstance(demand.flow.goal, SecondHop)]
         self._onward = {(hop.scenario, hop.link.source, hop.link.through) for hop in hops}
-        self._cuts: dict[str, Cuts] = {}
+        self._ranges: dict[str, TakenRanges] = {}
         self._parts: defaultdict[str, list[Range]] = defaultdict(list)  # by place
         for item, place in situation.taken:
             if isinstance(item, SliceId):
@@ -138,10 +138,11 @@ class LinkPlans:
         if flow.once and pool:
             taken = Taken(self._taken[name] if unique else set(self._taken[name]), self._once_only[flow.scenario])
             count, size = pool.among(taken)
-        cuts = self._cuts_at(name) if flow.slices and flow.link.service.cuts and not flow.once else None
-        if cuts and pool:
-            size -= cuts.free_bytes(pool)
-        smallest = next_size(pool, taken, cuts)
+        has_slices = flow.slices and flow.link.service.has_slices and not flow.once
+        ranges = self._ranges_at(name) if has_slices else None
+        if ranges and pool:
+            size -= ranges.free_bytes(pool)
+        smallest = next_size(pool, taken, ranges)
         life = self._life(demand)
         # While it is not known how soon datasets come back, a pool is not paced: it is no harm when it runs dry.
         # Nor where a goal says how often one goes out: once, or whenever it is back.
@@ -169,18 +170,18 @@ class LinkPlans:
             free_items=len(pool) - count if pool else 0,
             free_bytes=pool.bytes - size if pool else 0,
             smallest=_least(flow, pool, smallest),
-            cuts_at=cuts,
+            ranges=ranges,
             goes_on=(flow.scenario, name, flow.link.through) in self._onward,
             seed=_seed(s.campaign, self._cycle, str(flow.link), flow.link.through),
         )
 
-    def _cuts_at(self, place: str) -> Cuts:
+    def _ranges_at(self, place: str) -> TakenRanges:
         """Return what is taken of datasets at a destination; shared by its lines."""
-        if place not in self._cuts:
+        if place not in self._ranges:
             parts = self._parts[place]
             whole = {part.parent for part in parts if (part.parent, place) in self._s.taken}
-            self._cuts[place] = Cuts(parts, whole, self._taken[place])
-        return self._cuts[place]
+            self._ranges[place] = TakenRanges(parts, whole, self._taken[place])
+        return self._ranges[place]
 
     def _life(self, demand: Demand) -> lifetime.Life:
         flow, s = demand.flow, self._s
@@ -223,12 +224,12 @@ def _worth_copying(key: PoolKey, items: Sequence[Item]) -> Sequence[Item]:
     return [item for item in items if item.bytes * ODD >= largest]
 
 
-def next_size(pool: Pool | None, taken: AbstractSet[str], cuts: Cuts | None) -> int | None:
+def next_size(pool: Pool | None, taken: AbstractSet[str], ranges: TakenRanges | None) -> int | None:
     """Return the bytes of the smallest that may be chosen: a dataset, or a file of one that may be cut."""
     if pool is None:
         return None
-    if cuts is not None:
-        return pool.finest if cuts.any_free(pool) else None
+    if ranges is not None:
+        return pool.finest if ranges.any_free(pool) else None
     smallest = pool.smallest(taken)
     return smallest.bytes if smallest else None
 

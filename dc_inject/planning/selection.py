@@ -14,7 +14,7 @@ from dc_inject.planning.budget import cap
 from dc_inject.planning.limits import HOUR, Constraint
 from dc_inject.planning.link_plan import LinkPlan, with_overhead
 from dc_inject.planning.pool import Pool, SelectionPolicy
-from dc_inject.planning.slices import Cuts, cut
+from dc_inject.planning.slices import TakenRanges, cut
 
 SLACK = 0.2  # of a cycle's due, by which a cycle may inject more than its budget
 QUARTER = timedelta(minutes=15)
@@ -66,8 +66,8 @@ def _take(line: LinkPlan, tightest: Constraint, room: int, leaving: set[str], jo
         return 0
     slack = 0 if flow.once else int(SLACK * line.demand.due)  # of a volume no more than is left of it
     policy = SelectionPolicy(flow.order, int(flow.grain * line.due), line.seed)
-    if line.cuts_at is not None:
-        line.items = _take_whole_and_cut(line, pool, line.cuts_at, policy, room, leaving, jobs)
+    if line.ranges is not None:
+        line.items = _take_whole_and_cut(line, pool, line.ranges, policy, room, leaving, jobs)
     elif flow.job is None or isinstance(flow.goal, SecondHop):  # what goes on has been bundled
         line.items = pool.take(line.unspent, slack, policy, room=room, taken=line.taken, leaving=leaving)
         names = {item.name for item in line.items}
@@ -92,7 +92,13 @@ def _take(line: LinkPlan, tightest: Constraint, room: int, leaving: set[str], jo
 
 
 def _take_whole_and_cut(
-    line: LinkPlan, pool: Pool, cuts: Cuts, policy: SelectionPolicy, room: int, leaving: set[str], jobs: int
+    line: LinkPlan,
+    pool: Pool,
+    ranges: TakenRanges,
+    policy: SelectionPolicy,
+    room: int,
+    leaving: set[str],
+    jobs: int,
 ) -> list[Item]:
     """Take the datasets that fit a budget, and slices of others for what is left of it; return both."""
     items = pool.take(line.unspent, 0, policy, room=room, taken=line.taken, leaving=leaving, over=False)
@@ -101,7 +107,7 @@ def _take_whole_and_cut(
     size = sum(item.bytes for item in items)
     left, slices = line.unspent - size, line.demand.flow.slices
     at_most = (slices.at_most if slices else 0) or max(policy.preferred, -(-left // max(jobs, 1)))
-    items += cut(pool, cuts, left, room - size, at_most, line.seed, leaving)
+    items += cut(pool, ranges, left=left, room=room - size, at_most=at_most, seed=line.seed, leaving=leaving)
     leaving |= {name for item in items for name in blocked(item.id)}
     return items
 

@@ -11,9 +11,9 @@ temporary dataset (`made_slice` in `model/naming.py`), which the last check weig
 (`backends/rucio/slice_datasets.py`).
 
 Nothing is cut for a volume, of which each dataset goes out once as a whole, nor through a service that has no
-temporary datasets (`cuts` in `model/services.py`): `_line` in `link_plan.py` decides that. Second hops have no
-slices (`menu/second_hops.py`). Where Rucio refuses a slice, the link takes whole datasets for a while (`no_slices`
-in `engine/context.py`).
+temporary datasets (`has_slices` in `model/services.py`): `_line` in `link_plan.py` decides that. Second hops have
+no slices (`menu/second_hops.py`). Where Rucio refuses a slice, the link takes whole datasets for a while
+(`no_slices` in `engine/context.py`).
 
 A temporary dataset goes an hour after its rule was ended (`ended` in `slice_datasets.py`, `SLICE_AFTER` in
 `lifetime.py`). If nobody lets it go, as when a rule expires by itself, its own lifetime ends it a day after its
@@ -35,7 +35,7 @@ MOST_FILES = 1000  # of one slice, which is made in one call
 _TRIES = 50  # datasets that one line looks at in vain before it gives up
 
 
-class Cuts:
+class TakenRanges:
     """What is taken of datasets at one place: whole ones, and ranges of the files of others."""
 
     def __init__(self, parts: Iterable[Range], whole: AbstractSet[str], taken: set[str]) -> None:
@@ -83,26 +83,26 @@ class Cuts:
 
 
 def cut(
-    pool: Pool, cuts: Cuts, left: int, room: int, at_most: int, seed: int, leaving: AbstractSet[str]
+    pool: Pool, ranges: TakenRanges, *, left: int, room: int, at_most: int, seed: int, leaving: AbstractSet[str]
 ) -> list[Slice]:
     """Cut slices for `left` bytes, each of at most `at_most` bytes or one file, within `room`, and take them.
 
     Datasets that are cut at this place already come first, so that few are.
     """
     chosen: list[Slice] = []
-    begun = [item for name in cuts.parents if (item := pool.named(name))]
+    begun = [item for name in ranges.parents if (item := pool.named(name))]
     tries = _TRIES
     for parent in chain(begun, pool.walk(seed, leaving)):
         if 2 * left < pool.finest or tries == 0:
             break
         before = left
-        for gap, last in list(cuts.gaps(parent)):
+        for gap, last in list(ranges.gaps(parent)):
             first = gap
             while first <= last and (files := _files(parent, left, room, at_most)):  # a gap may make more than one
                 part = Range(parent.name, first, min(first + files - 1, last), parent.files)
                 item = Slice(SliceId(part), _bytes(parent, part.files))
                 chosen.append(item)
-                cuts.add(part)
+                ranges.add(part)
                 left, room, first = left - item.bytes, room - item.bytes, part.last + 1
         tries -= left == before
     return chosen
