@@ -43,21 +43,21 @@ def _goal(goal: Mapping[str, int]) -> str:
 
 
 LINK = (
-    tables.Column("scenario", "scenario"),
-    tables.Column("source", "source"),
-    tables.Column("destination", "destination"),
+    tables.Column("scenario", "scenario", name=True, heading=True),
+    tables.Column("source", "source", name=True),
+    tables.Column("destination", "destination", name=True),
     tables.Column("service", "service", quiet=True),
 )
-GOAL = tables.Column("goal", "goal", _goal, spare=2)
+GOAL = tables.Column("goal", "goal", _goal, spare=3)
 SUMMARY = (
     *LINK,
     tables.Column("due", "due", size, right=True),
-    tables.Column("injected", "injected", size, right=True),
+    tables.Column("injected", "injected", size, right=True, spare=2),
     tables.Column("injected_ratio", "inj/due", tables.percent, right=True),
     tables.Column("moved", "moved", size, right=True),
     tables.Column("moved_estimated", "estimated", size, quiet=True),
     tables.Column("moved_ratio", "moved/inj", tables.percent, right=True, spare=1),
-    tables.Column("rules", "rules, jobs", right=True, spare=5),
+    tables.Column("rules", "rules/jobs", right=True, spare=5),
     tables.Column("forgiven", "forgiven", size, right=True, spare=4),
     tables.Column("cycles", "cycles", quiet=True),
     tables.Column("held", "held (cycles)", _holds),

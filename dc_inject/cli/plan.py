@@ -26,22 +26,26 @@ from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
 
+def _cycle(start: str) -> str:
+    return f"{start[5:16]}Z"
+
+
 def _lifetime(seconds: float) -> str:
     return units.format_duration(timedelta(seconds=seconds))
 
 
 COLUMNS = (
-    tables.Column("cycle", "cycle"),
-    tables.Column("scenario", "scenario"),
-    tables.Column("source", "source"),
-    tables.Column("destination", "destination"),
+    tables.Column("cycle", "cycle", _cycle, heading=True),
+    tables.Column("scenario", "scenario", name=True),
+    tables.Column("source", "source", name=True),
+    tables.Column("destination", "destination", name=True),
     tables.Column("due", "due", units.format_size, right=True),
     tables.Column("budget", "budget", units.format_size, right=True, spare=5),
     tables.Column("planned", "planned", units.format_size, right=True),
-    tables.Column("datasets", "datasets, jobs", right=True),
+    tables.Column("datasets", "datasets/jobs", right=True, spare=2),
     tables.Column("files", "files", right=True, spare=4),
     tables.Column("lifetime", "lifetime", _lifetime, right=True, spare=3),
-    tables.Column("held", "held"),
+    tables.Column("held", "held", name=True),
     tables.Column("numbers", "why", lambda n: " ".join(f"{k}={v}" for k, v in n.items()), spare=1),
 )
 

@@ -45,26 +45,27 @@ def _subject(subject: str) -> str:
 
 ROWS = (
     *LINK,
-    tables.Column("target", "target", units.format_rate, right=True, spare=3),
+    tables.Column("target", "target", units.format_rate, right=True, spare=4),
     tables.Column("due", "due", size, right=True),
     tables.Column("budget", "budget", size, quiet=True),
-    tables.Column("injected", "injected", size, right=True),
+    tables.Column("injected", "injected", size, right=True, spare=1),
     tables.Column("moved", "moved", size, right=True),
     tables.Column("moved_estimated", "estimated", size, quiet=True),
     tables.Column("forgiven", "forgiven", size, quiet=True),
-    tables.Column("rules", "rules, jobs", right=True, spare=5),
+    tables.Column("rules", "rules/jobs", right=True, spare=5),
     tables.Column("pool_items", "pool", quiet=True),
     tables.Column("pool_bytes", "pool", size, quiet=True),
-    tables.Column("held", "held"),
+    tables.Column("held", "held", name=True),
     tables.Column("harmless", "harmless", quiet=True),
-    tables.Column("numbers", "why", numbers, spare=1),
+    tables.Column("numbers", "why", numbers, spare=2),
     GOAL,
 )
 IN_WORDS = {"intended": "planned", "called": "in doubt"}  # states of which a rule or job is not known to be there
 WAITED_FOR = "without an answer yet"  # what is called, as long as an injector may hear of it
-BEFORE = (
-    tables.Column("scenario", "held in the cycle before"),
-    *(column for column in ROWS if column.key in {"source", "destination", "due", "injected", "held", "numbers"}),
+BEFORE = tuple(
+    column
+    for column in ROWS
+    if column.key in {"scenario", "source", "destination", "due", "injected", "held", "numbers"}
 )
 CONTROL = (
     *LINK,
@@ -308,18 +309,18 @@ def _print(shown: Mapping[str, Any]) -> None:
     console = tables.console()
     for line in _lines(shown):
         console.print(line, soft_wrap=True)
-    for columns, key in (
-        (ROWS, "rows"),
-        (BEFORE, "held_before"),  # what trouble cost is in a row only when its cycle is closed
-        (CONTROL, "control"),
-        (PAUSES, "pauses"),
-        (OVERRIDES, "overrides"),
-        (SIGNALS, "signals_missing"),
-        (CHANGED, "changes"),
+    for columns, key, title in (
+        (ROWS, "rows", ""),
+        (BEFORE, "held_before", "held in the cycle before"),  # a row has the cost of trouble when it is closed
+        (CONTROL, "control", ""),
+        (PAUSES, "pauses", ""),
+        (OVERRIDES, "overrides", ""),
+        (SIGNALS, "signals_missing", ""),
+        (CHANGED, "changes", ""),
     ):
         if shown[key]:
             console.print()
-            console.print(tables.table(columns, shown[key], most=tables.width()))
+            console.print(tables.table(columns, shown[key], title, tables.width()))
 
 
 def _lines(shown: Mapping[str, Any]) -> Iterator[str]:

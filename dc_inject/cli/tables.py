@@ -1,4 +1,10 @@
-"""Printing of what was read: a table for people, JSON or CSV with plain numbers for programs."""
+"""Printing of what was read: a table for people, JSON or CSV with plain numbers for programs.
+
+On a terminal a table has lines of the terminal's width. Columns without content are left out first, and then those
+that can be spared, which are named below. If that is not enough, values that many rows share become headings
+above these rows, and names are cut in the middle, since their ends tell as much as their beginnings. Sentences are
+folded between words. Numbers are never cut or folded. `--wide`, JSON and CSV have everything.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +13,22 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 import click
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
+from dc_inject.model.redaction import no_formula
+
 WIDTH = 10_000  # characters: wider than any row
 WIDE = "dc_inject.wide"  # in click's context: whether --wide was given
-# Characters of a text that stand in one line, the rest below. Columns that can be spared are left out before a
-# name is folded; only where that is not enough are texts folded to less.
-_TEXTS = (20, 10)
+# Characters of a text that stand in one line at least. Columns that can be spared are left out before a name is
+# cut; only where that is not enough are texts cut and folded to less.
+_TEXTS = range(20, 9, -1)
+_WORD = 20  # characters of a word that is not broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +36,8 @@ class Column:
     """One column: its key in a row, its head, and how a person reads it; `quiet` ones are for programs only.
 
     On a terminal that is too narrow, columns with the highest `spare` are left out first; 0 is never left out.
-    Numbers (`right`) and `whole` texts are never folded.
+    Numbers (`right`) and `whole` texts are never cut or folded, `name`s are cut, other texts are folded. The first
+    column may be a `heading` above the rows that share it.
     """
 
     key: str
@@ -37,6 +47,8 @@ class Column:
     quiet: bool = False
     spare: int = 0
     whole: bool = False
+    name: bool = False
+    heading: bool = False
 
 
 def moment(when: datetime | None) -> str | None:
@@ -80,15 +92,17 @@ def console(*, err: bool = False) -> Console:
 def table(
     columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str = "", most: int = WIDTH
 ) -> Table:
-    """Return a table of the rows for a terminal, with lines of `most` characters.
-
-    Where they are too short, columns without content are left out, then those that can be spared best; names and
-    sentences are folded, numbers never.
-    """
+    """Return a table of the rows for a terminal, with lines of `most` characters."""
     columns = [column for column in columns if not column.quiet]
-    cells = {column.key: [_text(column, row.get(column.key)) for row in rows] for column in columns}
+    cells: Mapping[str, Sequence[str]] = {
+        column.key: [_text(column, row.get(column.key)) for row in rows] for column in columns
+    }
+    filled = {column.key for column in columns if set(cells[column.key]) - {"-", ""}}
     shown = fitting(columns, cells, most)
-    left_out = [column.head for column in columns if column not in shown and set(cells[column.key]) - {"-", ""}]
+    if columns[0].heading and _width(shown, _sizes(shown, cells), _TEXTS[0]) > most:
+        columns, cells = _under_headings(columns, cells)
+        shown = fitting(columns, cells, most)
+    left_out = [column.head for column in columns if column not in shown and column.key in filled]
     caption = f"(--wide shows also: {', '.join(left_out)})" if left_out else None
     grid = Table(
         title=title or None,
@@ -99,17 +113,46 @@ def table(
         pad_edge=False,
         header_style="bold",
     )
+    room = widths(shown, cells, most)
+    dots = ".." if console().options.ascii_only else "…"
+    lines = []
     for column in shown:
-        whole = column.right or column.whole or most >= WIDTH
+        whole = column.right or column.whole or column.name or most >= WIDTH
         justify: JustifyMethod = "right" if column.right else "left"
-        grid.add_column(column.head, justify=justify, no_wrap=whole, overflow="fold")
-    for number in range(len(rows)):
-        grid.add_row(*(cells[column.key][number] for column in shown))
+        texts = [column.head, *cells[column.key]]
+        if column.name:
+            texts = [cut(text, room[column.key], dots=dots) for text in texts]
+        grid.add_column(texts[0], justify=justify, no_wrap=whole, overflow="fold")
+        lines.append(texts[1:])
+    for line in zip(*lines, strict=True):
+        grid.add_row(*line)
     return grid
 
 
 def _text(column: Column, value: Any) -> str:  # noqa: ANN401  any value of a row
     return "-" if value is None else _shown(column.show(value))
+
+
+def _under_headings(
+    columns: Sequence[Column], cells: Mapping[str, Sequence[str]]
+) -> tuple[list[Column], dict[str, list[str]]]:
+    """Return columns and cells in which the first column stands in rows of its own, above those that share it.
+
+    A row without a name, such as that of totals, has it in place of the name.
+    """
+    first, second, *rest = columns
+    under: dict[str, list[str]] = {column.key: [] for column in (second, *rest)}
+    above = None
+    for number, (heading, name) in enumerate(zip(cells[first.key], cells[second.key], strict=True)):
+        if name and heading != above:
+            for column in rest:
+                under[column.key].append("")
+            under[second.key].append(heading)
+        above = heading
+        under[second.key].append(f" {name}" if name else heading)
+        for column in rest:
+            under[column.key].append(cells[column.key][number])
+    return [replace(second, head=f"{first.head}, {second.head}"), *rest], under
 
 
 def fitting(
@@ -119,34 +162,77 @@ def fitting(
 
     The first of these lengths counts with which some columns fit, or else the last one.
     """
+    sizes = _sizes(columns, cells)
     shown: list[Column] = []
     for length in texts:
-        shown = _without_spare(columns, cells, most, length)
-        if _width(shown, cells, length) <= most:
+        shown = _without_spare(columns, sizes, most, length)
+        if _width(shown, sizes, length) <= most:
             break
     return shown
 
 
-def _without_spare(
-    columns: Sequence[Column], cells: Mapping[str, Sequence[str]], most: int, text: int
-) -> list[Column]:
+class _Size(NamedTuple):
+    """How wide a column is if whole, how long its longest word is, and whether it says anything."""
+
+    natural: int
+    word: int
+    is_filled: bool
+
+
+def _sizes(columns: Sequence[Column], cells: Mapping[str, Sequence[str]]) -> Mapping[str, _Size]:
+    sizes = {}
+    for column in columns:
+        texts = {column.head, *cells[column.key]}
+        word = max((len(word) for text in texts for word in text.split()), default=0)
+        is_filled = not cells[column.key] or bool(set(cells[column.key]) - {"-", ""})
+        sizes[column.key] = _Size(max(map(len, texts)), word, is_filled)
+    return sizes
+
+
+def _without_spare(columns: Sequence[Column], sizes: Mapping[str, _Size], most: int, text: int) -> list[Column]:
     """Return the columns that are left if those without content go, and then those that can be spared."""
     shown = list(columns)
-    if _width(shown, cells, text) > most:
-        shown = [column for column in shown if not cells[column.key] or set(cells[column.key]) - {"-", ""}]
-    while _width(shown, cells, text) > most and any(column.spare for column in shown):
+    if _width(shown, sizes, text) > most:
+        shown = [column for column in shown if sizes[column.key].is_filled]
+    while _width(shown, sizes, text) > most and any(column.spare for column in shown):
         shown.remove(max(shown, key=lambda column: column.spare))
     return shown
 
 
-def _width(columns: Sequence[Column], cells: Mapping[str, Sequence[str]], text: int) -> int:
-    """Return how many characters a line of these columns has at least."""
+def _width(columns: Sequence[Column], sizes: Mapping[str, _Size], text: int) -> int:
+    """Return how many characters a line of these columns has at least, if texts have so many."""
+    return sum(_least(column, sizes[column.key], text) + 2 for column in columns) - 2
 
-    def least(column: Column) -> int:
-        natural = max(len(cell) for cell in (column.head, *cells[column.key]))
-        return natural if column.right or column.whole else min(natural, text)
 
-    return sum(least(column) + 2 for column in columns) - 2
+def _least(column: Column, size: _Size, text: int) -> int:
+    if column.right or column.whole:
+        return size.natural
+    return min(size.natural, text if column.name else max(text, min(size.word, _WORD)))
+
+
+def widths(
+    shown: Sequence[Column], cells: Mapping[str, Sequence[str]], most: int, texts: Sequence[int] = _TEXTS
+) -> dict[str, int]:
+    """Return how wide each of the columns that fit is: names get what is left first, then sentences."""
+    sizes = _sizes(shown, cells)
+    text = next((length for length in texts if _width(shown, sizes, length) <= most), texts[-1])
+    given = {column.key: _least(column, sizes[column.key], text) for column in shown}
+    left = most - _width(shown, sizes, text)
+    for some in ([column for column in shown if column.name], shown):
+        while left > 0 and (growing := [one.key for one in some if given[one.key] < sizes[one.key].natural]):
+            for key in growing[:left]:
+                given[key] += 1
+                left -= 1
+    return given
+
+
+def cut(text: str, width: int, *, dots: str = "…", end: bool = False) -> str:
+    """Return a text of at most so many characters; of a name, its end tells as much as its beginning."""
+    if len(text) <= width:
+        return text
+    kept = max(width - len(dots), 0)
+    tail = 0 if end else kept // 2
+    return text[: kept - tail] + dots + (text[-tail:] if tail else "")
 
 
 def emit(fmt: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
@@ -176,4 +262,4 @@ def _cell(value: Any) -> Any:  # noqa: ANN401  any value of a row
     """Return what stands in a CSV for a value: the same as in JSON, but nothing for null."""
     if isinstance(value, bool | Mapping | list | tuple):
         return json.dumps(value)
-    return _shown(value) if isinstance(value, str) else value
+    return no_formula(_shown(value)) if isinstance(value, str) else value

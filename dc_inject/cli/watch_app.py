@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
@@ -36,9 +36,9 @@ GROUPS = (LINKS, "scenario", "source", "destination")
 ORDERS = (SHORT, "ratio", "held", "due", "injected", "moved", "scenario", "source", "destination")
 _size = closing_table.size
 COLUMNS = (
-    tables.Column("scenario", "scenario", spare=4),
-    tables.Column("source", "source"),
-    tables.Column("destination", "destination"),
+    tables.Column("scenario", "scenario", name=True, spare=4),
+    tables.Column("source", "source", name=True),
+    tables.Column("destination", "destination", name=True),
     tables.Column("links", "links", right=True),
     tables.Column("target", "target", units.format_rate, right=True, spare=3),
     tables.Column("due", "due", _size, right=True, spare=5),
@@ -47,7 +47,7 @@ COLUMNS = (
     tables.Column("ratio", "ratio", right=True),
     tables.Column("trend", "trend", whole=True, spare=1),
     tables.Column("held", "held", whole=True),
-    tables.Column("why", "why", spare=7),
+    tables.Column("why", "why", name=True, spare=7),
 )
 
 
@@ -191,7 +191,7 @@ class WatchApp(App[None]):
         self._show_table()
         self._show_chosen()
         most = EVENTS * (2 if self.size.height >= ROOMY else 1)
-        events = [_cut(event, self.size.width - 2, end=True) for event in self._standing.events(most)]
+        events = [tables.cut(event, self.size.width - 2, end=True) for event in self._standing.events(most)]
         self._events.update(Text("\n".join(events or ["no events so far"]), "dim"))
 
     def _show_heading(self) -> None:
@@ -222,18 +222,22 @@ class WatchApp(App[None]):
     def _fill(self, table: DataTable[Text]) -> None:
         """Write the lines into the table, with the columns that fit."""
         absent = {name for name in NAMES if name != self._group} | {"why"} if self._group != LINKS else {"links"}
-        columns = [column for column in COLUMNS if column.key not in absent]
+        marks = {self._order: "^" if self._reverse else "v"}
+        columns = [
+            replace(column, head=column.head + marks.get(column.key, " "))
+            for column in COLUMNS
+            if column.key not in absent
+        ]
         if self._group != LINKS:  # there they are many holds, with their numbers
-            columns = [replace(column, whole=False) if column.key == "held" else column for column in columns]
+            columns = [replace(one, whole=False, name=True) if one.key == "held" else one for one in columns]
         width = self.size.width - 1  # of the scroll bar
         steps = 8 if width < 100 else 12 if width < 140 else watch_figures.STEPS
         cells = {column.key: [_plain(column, line, steps) for line in self._lines] for column in columns}
         shown = tables.fitting(columns, cells, width - 2, (NAME,))
-        widths = _widths(shown, cells, width)
+        widths = tables.widths(shown, cells, width - 2, (NAME,))
         table.clear(columns=True)
         for column in shown:
-            head = column.head + (("^" if self._reverse else "v") if column.key == self._order else "")
-            label = Text(head, justify="right" if column.right else "left")
+            label = Text(column.head.rstrip(), justify="right" if column.right else "left")
             table.add_column(label, width=widths[column.key], key=column.key)
         for number, line in enumerate(self._lines):
             table.add_row(
@@ -252,15 +256,15 @@ class WatchApp(App[None]):
     def _show_chosen(self) -> None:
         row = self._table.cursor_row
         width = self.size.width - 2
-        lines = [Text(_cut(said, width, end=True), "dim")] if (said := self._selection()) else []
+        lines = [Text(tables.cut(said, width, end=True), "dim")] if (said := self._selection()) else []
         if 0 <= row < len(self._lines):
             line = self._lines[row]
             ends = " -> ".join(filter(None, (line["source"], line["destination"])))
             name = " ".join(filter(None, (line["scenario"], ends)))
             sizes = ", ".join(f"{name} {_size(line[name])}" for name in ("due", "injected", "moved"))
             held = f"held by {line['held']} {line['why']}" if line["held"] else "not held"
-            lines.append(Text(_cut(f"{name}: target {units.format_rate(line['target'])}", width)))
-            lines.append(Text(_cut(f"{sizes}; {held}", width, end=True)))
+            lines.append(Text(tables.cut(f"{name}: target {units.format_rate(line['target'])}", width)))
+            lines.append(Text(tables.cut(f"{sizes}; {held}", width, end=True)))
         self._details.update(Text("\n").join(lines or [Text("no links")]))
 
     def _selection(self) -> str:
@@ -297,31 +301,10 @@ def _cell(column: tables.Column, line: Line, text: str, width: int) -> Text:
     if column.key == "ratio":
         shown = live_lines.ratio(line)
     elif column.key == "held":
-        shown = Text(_cut(text, width, end=True), "bold yellow" if line[SHORT] else "")
+        shown = Text(tables.cut(text, width, end=True), "bold yellow" if line[SHORT] else "")
     elif column.key == "trend":
         shown = Text(text, "cyan")
     else:
-        shown = Text(_cut(text, width, end=column.key == "why"))
+        shown = Text(tables.cut(text, width, end=column.key == "why"))
     shown.justify = "right" if column.right else "left"
     return shown
-
-
-def _widths(shown: Sequence[tables.Column], cells: Mapping[str, Sequence[str]], width: int) -> dict[str, int]:
-    """Return how wide each column is: numbers as they are, names share what is left."""
-    natural = {column.key: max(len(text) for text in (column.head + " ", *cells[column.key])) for column in shown}
-    texts = [column.key for column in shown if not (column.right or column.whole)]
-    widths = natural | {key: min(natural[key], NAME) for key in texts}
-    left = width - sum(size + 2 for size in widths.values())
-    while left > 0 and (growing := [key for key in texts if widths[key] < natural[key]]):
-        for key in growing[:left]:
-            widths[key] += 1
-            left -= 1
-    return widths
-
-
-def _cut(text: str, width: int, *, end: bool = False) -> str:
-    """Return a text of at most so many characters: the end of a name tells as much as its beginning."""
-    if len(text) <= width:
-        return text
-    tail = 0 if end else (width - 1) // 2
-    return text[: width - 1 - tail] + "…" + (text[-tail:] if tail else "")

@@ -18,6 +18,7 @@ PART = 16  # characters of a known secret in a row that are as good as the secre
 KNOWN = 64  # secrets that are remembered
 LENGTH = 65_536  # characters of all secrets together that are looked for, the latest secrets first
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")  # noqa: RUF001  with these a formula begins
 _LINE, _LINES = 2048, 400  # what is kept of a text of many lines: characters of a line, and lines
 
 _SECRETS = (
@@ -105,6 +106,11 @@ def visible(text: str) -> str:
     if text.replace("\n", "").isprintable():
         return text
     return "".join(character if character.isprintable() or character == "\n" else " " for character in text)
+
+
+def no_formula(text: str) -> str:
+    """Return a text of others for a CSV: where a spreadsheet would compute it, with an apostrophe before it."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _known(secrets: Collection[str]) -> frozenset[str]:

@@ -30,7 +30,7 @@ from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
 from dc_inject.model import Entry
 from dc_inject.model.errors import UsageError
-from dc_inject.model.redaction import scrub, visible
+from dc_inject.model.redaction import no_formula, scrub, visible
 from dc_inject.model.scitags import marking
 
 VERSION = 1
@@ -286,4 +286,6 @@ def _cell(value: object) -> object:
     """Return what stands in a CSV for a value: as in JSON, but nothing for null."""
     if isinstance(value, datetime):
         return moment(value)
+    if isinstance(value, str):
+        return no_formula(value)
     return str(value).lower() if isinstance(value, bool) else value

@@ -23,6 +23,7 @@ SCRIPT, LIVE = (
     files("dc_inject.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "live.js")
 )
 FOLDED = ("over-time", "wan")  # sections whose table is the picture again
+MANY = 12  # columns: tables with more are printed smaller
 STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --paper: #fff; --line: #d0d7de; --soft: #f3f5f7; --link: #0550ae;
   --green: #c7ebcf; --yellow: #faeaa0; --orange: #ffd0a1; --red: #ffb9b3; }
@@ -51,12 +52,14 @@ td.t { overflow-wrap: anywhere; min-width: 7rem; max-width: 28rem; }
 .green { background: var(--green); } .yellow { background: var(--yellow); }
 .orange { background: var(--orange); } .red { background: var(--red); }
 summary { cursor: pointer; color: var(--link); margin: .3rem 0; }
+@page { size: A4 landscape; margin: 12mm; }
 @media print { :root { --ink: #000; --paper: #fff; --line: #bbb; --soft: #f3f5f7; --green: #c7ebcf;
   --yellow: #faeaa0; --orange: #ffd0a1; --red: #ffb9b3; }
   body { padding: 0; max-width: none; font-size: 10pt; -webkit-print-color-adjust: exact;
     print-color-adjust: exact; }
   nav, summary, #renewed, details:not([open]) { display: none; }
-  .wide { overflow: visible; } table { font-size: 7.5pt; }
+  .wide { overflow: visible; } table { font-size: 7.5pt; } table.many { font-size: 5.5pt; }
+  th, th.n { white-space: normal; overflow-wrap: anywhere; }
   th, td { padding: .1rem .3rem; } svg, tr { break-inside: avoid; } h2 { break-after: avoid; } }
 """
 
@@ -127,7 +130,9 @@ def _table(table: Table) -> str:
         for number, head in enumerate(table.heads)
     )
     rows = "\n".join(f"<tr>{''.join(_cells(row, table.texts))}</tr>" for row in table.rows)
-    return f'<div class="wide"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>'
+    kind = ' class="many"' if len(table.heads) > MANY else ""
+    head = f"<thead><tr>{heads}</tr></thead>"
+    return f'<div class="wide"><table{kind}>\n{head}\n<tbody>\n{rows}\n</tbody>\n</table></div>'
 
 
 def _cells(row: tuple[Cell, ...], texts: int) -> Iterator[str]:

@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 
 from dc_inject.model.errors import UsageError
 from dc_inject.report.figures import DIMENSIONS, OTHERS, moment
-from dc_inject.report.sections import Report
+from dc_inject.report.sections import Report, heading
 
 WIDE, HIGH = 900, 220
 INK, GREY = "currentColor", "#888888"
 MOVED, INJECTED, SHADE = "#56B4E9", "#D55E00", "#999999"  # of Okabe and Ito
+CLOSE = 0.04  # part of the time between two labels, at least
 MOST_LABEL = 40  # characters of a name in a legend
 INSTALL = "install it with `pip install '.[report]'` in the clone, or take --format md, json or csv"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"  # a name; nothing is fetched
@@ -34,7 +35,7 @@ CONFIG: Mapping[str, Any] = {
         "titleFontWeight": "normal",
     },
     "legend": {"labelColor": INK, "titleColor": INK, "labelLimit": 320, "symbolOpacity": 1},
-    "title": {"color": INK, "anchor": "start"},
+    "title": {"color": INK, "subtitleColor": INK, "anchor": "start"},
     "view": {"stroke": None},
 }
 Spec = dict[str, Any]
@@ -68,7 +69,8 @@ def png(spec: Spec) -> bytes:
 def together(report: Report) -> Spec:
     """Return all pictures below each other, as one."""
     parts = [spec for _, spec in pictures(report)]
-    return {"vconcat": parts, "resolve": {"scale": {"color": "independent"}}, "title": report["campaign"]}
+    title = {"text": report["campaign"], "subtitle": heading(report), "offset": 12}
+    return {"vconcat": parts, "resolve": {"scale": {"color": "independent"}}, "title": title}
 
 
 def library() -> Any:  # noqa: ANN401  a module, which may be missing
@@ -160,9 +162,10 @@ def _holds(report: Report) -> Spec:
         for at, count in _steps(report, row["by_step"])
     ]
     colours = {"domain": [row["hold"] for row in holds], "range": TABLEAU[: len(holds)]}
+    whole = {"tickMinStep": 1, "format": ",d"}
     encoding = {
         "x": _time(),
-        "y": {"field": "rows", "type": "quantitative", "stack": "zero", "title": "links x cycles"},
+        "y": {"field": "rows", "type": "quantitative", "stack": "zero", "title": "links x cycles", "axis": whole},
         "color": {"field": "hold", "title": "hold", "scale": colours, "legend": {"symbolLimit": 0}},
         "order": {"field": "rank"},
     }
@@ -271,7 +274,7 @@ def _rates(report: Report, sizes: Sequence[int]) -> list[tuple[str, float]]:
 
 
 def _bands(report: Report) -> Iterator[Spec]:
-    """Yield a layer of grey bands where something is left out of averages, or paused."""
+    """Yield a layer of grey bands where something is left out of averages."""
     windows = [{"from": row["since"], "to": row["until"]} for row in report["excluded_windows"]]
     chosen = [row for row in windows if row["from"] < report["until"] and row["to"] > report["since"]]
     if chosen:
@@ -286,11 +289,25 @@ def _bands(report: Report) -> Iterator[Spec]:
 
 
 def _marks(report: Report) -> Iterator[Spec]:
-    """Yield a layer of lines with the numbers of what happened, as the table of marks has them."""
-    marks = [
-        {"at": row["at"], "number": str(number)}
-        for number, row in enumerate(report["marks"], start=1)
-        if report["since"] <= row["at"] <= report["until"]
+    """Yield a layer of lines with the numbers of what happened, as the table of marks has them.
+
+    Numbers that would stand on each other are one label: `3-7`.
+    """
+    since, until = (datetime.fromisoformat(report[end]) for end in ("since", "until"))
+    marks: list[Spec] = []
+    groups: list[tuple[datetime, int, int]] = []  # when the first one was, its number, and that of the last
+    for number, row in enumerate(report["marks"], start=1):
+        at = datetime.fromisoformat(row["at"])
+        if not since <= at <= until:
+            continue
+        marks.append({"at": row["at"]})
+        if groups and at - groups[-1][0] < CLOSE * (until - since):
+            groups[-1] = (*groups[-1][:2], number)
+        else:
+            groups.append((at, number, number))
+    labels = [
+        {"at": moment(at), "number": str(first) if first == last else f"{first}-{last}"}
+        for at, first, last in groups
     ]
     if marks:
         x = {"x": _time()}
@@ -298,7 +315,7 @@ def _marks(report: Report) -> Iterator[Spec]:
         text = {"type": "text", "align": "center", "fontSize": 10, "color": INK, "fontWeight": "bold"}
         yield {"data": {"values": marks}, "mark": rule, "encoding": x}
         yield {
-            "data": {"values": marks},
+            "data": {"values": labels},
             "mark": text,
             "encoding": {**x, "y": {"value": -6}, "text": {"field": "number"}},
         }

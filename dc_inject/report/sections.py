@@ -122,11 +122,11 @@ def _verdict(report: Report) -> Iterator[str]:
 def _totals(report: Report) -> Table:
     names = {"counted": "counted", "excluded": "excluded", "open": "in open cycles", "totals": "in all"}
     rows = [
-        (Cell(words), *_amounts(report[key]), Cell(str(report[key]["rules"])))
+        (Cell(words), *_amounts(report[key], averaged=key == "counted"), Cell(str(report[key]["rules"])))
         for key, words in names.items()
         if key in {"counted", "totals"} or any(report[key][name] for name in ("due", "injected", "moved"))
     ]
-    return Table(("", *_AMOUNTS, "rules, jobs"), 1, tuple(rows))
+    return Table(("", *_AMOUNTS, "rules/jobs"), 1, tuple(rows))
 
 
 def _thresholds(report: Report) -> Table:
@@ -137,12 +137,12 @@ def _thresholds(report: Report) -> Table:
 _AMOUNTS = ("due", "injected", "moved", "moved / due")
 
 
-def _amounts(row: Report) -> tuple[Cell, ...]:
+def _amounts(row: Report, *, averaged: bool = True) -> tuple[Cell, ...]:
     return (
         size(row["due"]),
         size(row["injected"]),
         size(row["moved"], row["moved_estimated"]),
-        ratio(row["ratio"], row["grade"], row["sign"]),
+        ratio(row["ratio"], row["grade"], row["sign"]) if averaged else Cell(NONE),
     )
 
 
@@ -258,7 +258,7 @@ def _slowest(report: Report) -> Table:
         )
         for row in worst
     )
-    return Table(("scenario", "source", "destination", "median", "90th percentile", "rules, jobs"), 3, rows)
+    return Table(("scenario", "source", "destination", "median", "90th percentile", "rules/jobs"), 3, rows)
 
 
 def _excluded(report: Report) -> Table:

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from dc_inject.ledger.reading import Reader
 from dc_inject.ledger.series import Period
-from dc_inject.model.redaction import visible
+from dc_inject.model.redaction import no_formula, visible
 from dc_inject.report import figures
 from dc_inject.report.sections import Report, Section, Table, heading, sections
 
@@ -35,7 +35,8 @@ def lines(view: Reader, chosen: Period) -> Iterator[str]:
     seconds = round(long / timedelta(seconds=1))
     for span in view.spans(chosen, long):
         link = span.key.link
-        key = [visible(text) for text in (span.key.scenario, link.source, link.destination, link.through)]
+        names = (span.key.scenario, link.source, link.destination, link.through)
+        key = [no_formula(visible(name)) for name in names]
         yield _row([figures.moment(span.start), seconds, *key, *span.sums, span.kind.name.lower()])
 
 

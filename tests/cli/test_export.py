@@ -16,7 +16,7 @@ import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import Dataset, State, naming
-from dc_inject.model.errors import LedgerError, Temporary, UsageError
+from dc_inject.model.errors import LedgerError, Permanent, Temporary, UsageError
 from dc_inject.model.overrides import Kind
 from dc_inject.model.ports import Identity, Observation, Outcome, Status
 from dc_inject.report import export
@@ -233,6 +233,20 @@ def test_names_of_others_move_no_cursor_and_begin_no_line(tmp_path: Path) -> Non
         ledger.add_injections([odd], START)
     (record,) = exported(path)
     assert record["item"] == "cms:/a [31m b"
+
+
+def test_a_spreadsheet_computes_nothing_that_a_service_said(tmp_path: Path) -> None:
+    """Only CSV is for spreadsheets; JSON has the text as it is."""
+    path = make(tmp_path / "dc27.sqlite", {}).path
+    said = '=HYPERLINK("https://example.org","more")'
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.add_injections([odd := injection(FNAL, 0)], START)
+        ledger.call([odd.key], START)
+        ledger.answer([Outcome(odd.key, error=Permanent(said))], START, {})
+    (record,) = exported(path)
+    assert record["error"] == said
+    (row,) = csv.DictReader(io.StringIO(run("export", path, "--format", "csv").stdout))
+    assert row["error"] == f"'{said}"
 
 
 def test_without_pyarrow_it_says_how_to_get_it(campaign: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,6 +154,14 @@ def test_markdown_has_names_as_text_and_signs_beside_ratios(campaign: Path) -> N
         assert not line.startswith("|") or line.endswith("|")
 
 
+def test_a_name_is_no_formula_in_a_csv(tmp_path: Path) -> None:
+    """Nor in that of `status`."""
+    path = make(tmp_path / "dc27.sqlite", {FlowKey("=1+1", Link("@SUM(A1)", "T2_US_MIT")): 1}).path
+    for command_, option in (("report", ()), ("status", ()), ("status", ("--summary",))):
+        (row,) = csv.DictReader(run(command_, path, "--format", "csv", *option).stdout.splitlines())
+        assert (row["scenario"], row["source"], row["destination"]) == ("'=1+1", "'@SUM(A1)", "T2_US_MIT")
+
+
 def test_a_file_is_for_us_alone_and_not_replaced_by_mistake(campaign: Path, tmp_path: Path) -> None:
     """As the ledger is, from which it comes."""
     goal = tmp_path / "out.md"

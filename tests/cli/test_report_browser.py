@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from dc_inject.model import FlowKey, Link
 from tests import browser
 from tests.browser import Browser, Page
-from tests.cli.ledgers import run
+from tests.cli.ledgers import make, run
 from tests.engine import world as simulated
 from tests.engine.world import flow, items, world
 
 pytest.importorskip("vl_convert")
 ROWS = "Array.from(document.querySelector('#{0} tbody').rows, row => row.cells[{1}].textContent)"
 CLICK = "document.querySelectorAll('#{0} th > button')[{1}].click()"
+A4 = round((297 - 2 * 12) / 25.4 * 96)  # CSS pixels
 BAD = "<img src=x onerror=console.error(1)>"
 
 
@@ -90,6 +92,21 @@ def test_print_shows_what_is_folded(page: Page) -> None:
     assert len(page.call("Page.printToPDF")["data"]) > 10_000
     assert page.run("printed.length > 0 && printed.every(Boolean)")
     assert not any(page.run(shown))
+
+
+def test_a_printed_page_cuts_nothing_off(chromium: Browser, tmp_path: Path) -> None:
+    """Also a table with a column for each of twenty destinations, on A4 across with its margins."""
+    keys = [FlowKey("t0-export", Link("T2_CH_CERN", f"T1_XX_LONGNAME{number:02}_Disk")) for number in range(24)]
+    path = make(tmp_path / "dc27.sqlite", dict.fromkeys(keys, 1)).path
+    goal = tmp_path / "page.html"
+    assert run("report", path, "--format", "html", "-o", goal).exit_code == 0
+    opened = chromium.page(goal.as_uri())
+    opened.call("Emulation.setDeviceMetricsOverride", width=A4, height=720, deviceScaleFactor=1, mobile=False)
+    opened.call("Emulation.setEmulatedMedia", media="print")
+    opened.run("dispatchEvent(new Event('beforeprint'))")
+    assert opened.run("document.querySelectorAll('#destinations details th').length") == 22
+    assert opened.run("document.documentElement.scrollWidth") <= A4
+    assert opened.errors == []
 
 
 def test_the_policy_lets_no_other_script_run(chromium: Browser, address: str, tmp_path: Path) -> None:

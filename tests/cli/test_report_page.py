@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
+import shutil
 import sys
+from datetime import datetime, timedelta
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -16,6 +20,7 @@ from dc_inject.cli import report as command
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import UsageError
+from dc_inject.report import pictures
 from tests.cli.ledgers import CYCLE, GB, START, run
 
 pytest.importorskip("vl_convert")
@@ -93,6 +98,29 @@ def test_ratios_have_a_sign_beside_their_colour(page: str) -> None:
     assert cells
     signs = {"green": " ++", "yellow": " +", "orange": " -", "red": " --"}
     assert all(text.endswith(f" %{signs[colour]}") for colour, text in cells)
+
+
+def test_numbers_of_marks_do_not_stand_on_each_other(ledger: Path, tmp_path: Path) -> None:
+    """Many notes within minutes are one label; each has its line."""
+    path = tmp_path / "dc27.sqlite"
+    shutil.copy(ledger, path)
+    with Ledger.open(path, synchronous="OFF") as made:
+        for number in range(30):
+            made.change("me@vobox", "note", "again", START + timedelta(minutes=31, seconds=5 * number))
+    report = json.loads(run("report", path, "--format", "json").stdout)
+    *_, lines, labels = dict(pictures.pictures(report))["over-time"]["layer"]
+    assert len(lines["data"]["values"]) == 31
+    shown = labels["data"]["values"]
+    assert [one["number"] for one in shown][:2] == ["1", "2-30"]
+    times = [datetime.fromisoformat(one["at"]) for one in shown]
+    assert all(later - at >= timedelta(minutes=60 * pictures.CLOSE) for at, later in pairwise(times))
+
+
+def test_what_does_not_count_in_averages_has_no_ratio(page: str) -> None:
+    (table,) = re.findall(r'<section id="verdict">.*?<tbody>(.*?)</tbody>', page, re.DOTALL)
+    rows = {row[0]: row[4] for row in re.findall(r"<td[^>]*>([^<]*)</td>" * 6, table)}
+    assert set(rows) == {"counted", "excluded", "in all"}
+    assert [name for name, ratio in rows.items() if ratio != "-"] == ["counted"]
 
 
 def test_the_pictures_alone_are_svg_or_png(ledger: Path, tmp_path: Path) -> None:

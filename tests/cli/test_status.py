@@ -344,7 +344,7 @@ def test_what_was_held_in_the_cycle_before_is_shown_in_the_next(made: Made) -> N
     assert {row["held"] for row in told["rows"]} == {None}
     lines = run("status", made.path).stdout.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("held in the cycle before"))
-    assert lines[first + 1].split()[-3:] == ["pool-dry", "free=0", "B"]
+    assert lines[first + 2].split()[-3:] == ["pool-dry", "free=0", "B"]
 
 
 def test_watching_shows_it_again_and_again_until_it_is_interrupted(

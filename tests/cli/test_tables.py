@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,11 +59,11 @@ def printed(columns, rows, most: int, capsys: pytest.CaptureFixture[str]) -> lis
     ids=["rows", "before", "summary", "plan"],
 )
 def test_a_table_fits_and_no_number_is_folded(columns, more, most: int, capsys) -> None:
-    """All of each name is there, in parts; what is left out is named."""
+    """What is left out is named."""
     lines = printed(columns, [ROW | more] * 2, most, capsys)
     assert max(map(len, lines)) <= most
     assert any("999 GB" in line for line in lines)
-    assert any("T2_CH_" in line for line in lines)  # what does not fit of it is below
+    assert sum("T2_CH_CERN" in line for line in lines) == 2
     for column in columns:
         assert column.quiet or any(column.head.split()[0][:6] in line for line in lines[1:]), column.head
 
@@ -78,12 +80,50 @@ def test_status_fits_a_terminal_and_names_what_it_leaves_out(
     lines = told[told.index("scenario") if option else told.index("\n\n") :].splitlines()
     assert max(map(len, lines)) <= most
     wide = run("status", ledger, *option, "--wide").stdout
-    (left_out,) = re.findall(r"\(--wide shows also: (.*?)\)", told.replace("(cycles)", "cycles"), re.DOTALL)
-    heads = wide.replace("(cycles)", "cycles").splitlines()
-    (head,) = [line for line in heads if line.startswith("scenario ")]
-    assert all(name in head for name in " ".join(left_out.split()).split(", "))
+    left_out = re.findall(r"\(--wide shows also: (.*?)\)", told.replace("(cycles)", "cycles"), re.DOTALL)
+    heads = [line for line in wide.replace("(cycles)", "cycles").splitlines() if line.startswith("scenario ")]
+    assert left_out
+    for names, head in zip(left_out, heads, strict=False):  # the second table may fit
+        assert all(name in head for name in " ".join(names.split()).split(", "))
     if most == 120:
         assert all(any(str(name) in line for line in lines) for key in LINKS for name in key.link[:2])
+
+
+@pytest.mark.parametrize(("option", "most"), [((), 80), (("--summary",), 84)], ids=["now", "summary"])
+def test_scenarios_become_headings_before_a_name_is_cut(
+    ledger: Path, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...], most: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(most))
+    monkeypatch.setattr(tables, "_is_terminal", lambda stream: True)
+    told = run("status", ledger, *option).stdout
+    lines = [line.rstrip() for line in told[told.index("scenario, source") :].splitlines()]
+    table = lines[: lines.index("")] if "" in lines else lines
+    assert all(table.count(scenario) == 1 for scenario in ("t0-export", "uk", "us-mesh"))
+    for key in LINKS:
+        under = table[table.index(key.scenario) :]
+        source, destination = (re.escape(name) for name in key.link[:2])
+        assert any(re.match(f" {source} +{destination} +[0-9]", line) for line in under), key
+    assert not option or any(re.match("total +101 TB", line) for line in table)
+
+
+def test_names_that_do_not_fit_are_cut_in_the_middle_and_keep_one_line(capsys) -> None:
+    """Two prefixes of one storage differ at their ends."""
+    begin = "https://eospublic.cern.example:8443/eos/"
+    rows = [ROW | HELD | {"source": f"{begin}challenge/{number}/", "destination": f"{begin}to"} for number in "12"]
+    lines = printed(status.ROWS, rows, 80, capsys)
+    assert max(map(len, lines)) <= 80
+    assert [line[:9] for line in lines if "999 GB" in line] == [" https://"] * 2
+    assert ["1/ " in line for line in lines if "999 GB" in line] == [True, False]
+    assert tables.cut(begin, 12) == "https:…/eos/"
+    assert tables.cut(begin, 12, dots="..") == "https../eos/"
+
+
+def test_a_terminal_without_utf_8_gets_other_dots(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="latin-1", write_through=True))
+    rows = [ROW | HELD | {"source": "https://eospublic.cern.example:8443/eos/challenge/"}]
+    tables.console().print(tables.table(status.ROWS, rows, most=80))
+    assert b".." in raw.getvalue()
 
 
 def test_a_table_that_fits_has_all_columns(capsys) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dc_inject.model import redaction
-from dc_inject.model.redaction import LONGEST, PART, clean, remember, scrub, trace
+from dc_inject.model.redaction import LONGEST, PART, clean, no_formula, remember, scrub, trace
 from tests import cpu
 
 
@@ -170,3 +170,13 @@ def test_secrets_without_end_are_looked_for_up_to_a_bound() -> None:
     remember("the-latest-of-them-0123456789")
     with cpu.budget(5, "secrets without end"):
         assert scrub("they said the-latest-of-them-0123456789 to us") == "they said *** to us"
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1+A1", "@SUM(A1)", "\tx", "＝1"])  # noqa: RUF001  full width, on purpose
+def test_a_text_that_a_spreadsheet_would_compute_is_text(text: str) -> None:
+    assert no_formula(text) == f"'{text}"
+
+
+@pytest.mark.parametrize("text", ["", "T2_CH_CERN", "davs://se.example.org/a", "a=b", "'=1"])
+def test_other_texts_stand_as_they_are(text: str) -> None:
+    assert no_formula(text) == text
