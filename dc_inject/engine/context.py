@@ -167,7 +167,7 @@ class EngineContext:
     def paced(
         self, service: str, took: timedelta, count: int, under_way: int, errors: Sequence[ServiceError | None]
     ) -> None:
-        """Let the limit of a service follow what a call took that was to make some things."""
+        """Adapt the limit of a service to how long a call for `count` rules or jobs took beside others."""
         limit = self.limit(service)
         if any(isinstance(error, Temporary) and error.hold == Hold.API_ERRORS for error in errors):
             self.limits[service] = limit.failed()

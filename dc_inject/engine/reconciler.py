@@ -102,7 +102,7 @@ class Reconciler:
     def observing(
         self, entries: Iterable[Entry], *, exact: bool = False, at_once: int = OBSERVE_AT_ONCE
     ) -> Iterator[Batch[Observation]]:
-        """Give the calls that observe entries: what is in doubt apart, in small batches."""
+        """Give the calls that observe entries, `at_once` in each: what is in doubt apart, in smaller ones."""
         for service, of_service in by_service(entries).items():
             backend = self._backends[service]
             in_doubt = [entry for entry in of_service if entry.state is State.CALLED]

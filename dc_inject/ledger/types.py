@@ -116,7 +116,7 @@ class SummaryLine:
 
     @property
     def forgiven(self) -> int:
-        """Due that will not be made up."""
+        """Bytes of the due that will not be made up."""
         return self.totals.forgiven
 
     @property

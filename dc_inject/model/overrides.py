@@ -41,7 +41,7 @@ class Override:
 
 
 def describe(kind: Kind, value: float) -> str:
-    """Return in words what an override does: `rate 40 Gb/s`, `scale 0.5`."""
+    """Return in words what an override does: `rate 40 Gb/s` (`value` in bytes per second), `scale 0.5`."""
     return f"{kind} {units.format_rate(value) if kind is Kind.RATE else f'{value:g}'}"
 
 

@@ -82,7 +82,10 @@ def planned(
 def fitting(
     space: int | None, ingress: float, lag: timedelta, shortest: timedelta, longest: timedelta
 ) -> timedelta:
-    """Return the lifetime at which the ingress just fills the space; `longest` when either is unknown or 0."""
+    """Return the lifetime at which the ingress (bytes per second) just fills the space (bytes).
+
+    It is `longest` when either is unknown or 0.
+    """
     if space is None or ingress <= 0:
         return longest
     seconds = max(space, 0) / ingress

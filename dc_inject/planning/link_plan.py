@@ -90,7 +90,7 @@ class LinkPlan:
 
     @property
     def want(self) -> int:
-        """The debt, before anything of it is forgiven."""
+        """The debt in bytes, before anything of it is forgiven."""
         return self.demand.account.debt(self.demand.flow.overhead)
 
 

@@ -61,7 +61,7 @@ class Progress:
 
     @property
     def rate(self) -> float:
-        """The rate that is asked for now."""
+        """The rate that is asked for now, in bytes per second."""
         return self.step.rate if self.step else self.ladder.first
 
     def resume(self, until: datetime, time_left: timedelta = timedelta.max) -> None:

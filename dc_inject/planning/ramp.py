@@ -92,7 +92,7 @@ def gain(seconds: float, file_speed: float = FILE_SPEED) -> float:
 
 
 def possible(rate: float, since: timedelta, moved: float, file_speed: float = FILE_SPEED) -> bool:
-    """Whether FTS may still be growing toward a rate, so long after a link has begun.
+    """Whether FTS may still be growing toward a rate (bytes per second), so long after a link has begun.
 
     `moved` is what moves now: when that is more than FTS could carry as this model has it, it is not told.
     """

@@ -37,7 +37,7 @@ class Account:
     extra: int | None = None
 
     def debt(self, overhead: float) -> int:
-        """Return the debt: due x (1 + overhead) - forgiven - injected - in doubt; negative when ahead of it."""
+        """Return the debt in bytes: due x (1 + overhead) - forgiven - injected - in doubt; negative when ahead."""
         extra = round(self.due * overhead) if self.extra is None else self.extra
         return self.due + extra - self.forgiven - self.injected - self.in_doubt
 

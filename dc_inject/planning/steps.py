@@ -39,7 +39,7 @@ class Ladder:
         return self.every / SHORT if self.saturate else self.every
 
     def above(self, rate: float) -> float:
-        """Return the rate of the next step up, which is the same at the top."""
+        """Return the rate (bytes per second) of the next step up, which is the same at the top."""
         return min(rate + self.step, self.highest)
 
 

@@ -131,7 +131,7 @@ class Verdict:
 
     @property
     def ratio(self) -> float:
-        """Moved of asked."""
+        """The fraction of what was asked for that moved."""
         return self.moved / self.asked if self.asked else 0.0
 
     @property

@@ -98,7 +98,7 @@ def moment(when: datetime) -> str:
 
 
 def grade(ratio: float | None) -> tuple[str | None, str]:
-    """Return the colour of a ratio and the sign that says the same; none where nothing was due."""
+    """Return the colour of a ratio of moved to due, and the sign that says the same; none without a due."""
     if ratio is None:
         return None, ""
     return next((colour, sign) for least, colour, sign in GRADES if ratio >= least)

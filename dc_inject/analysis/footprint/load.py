@@ -41,7 +41,7 @@ class Load(NamedTuple):
 
     @property
     def arriving(self) -> float:
-        """All that is written, whether it crosses the border or not."""
+        """All bytes per second that are written, whether they cross the border or not."""
         return self.ingress + self.inside
 
 

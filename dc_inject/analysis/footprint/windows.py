@@ -15,7 +15,7 @@ Parts = Sequence[tuple[datetime, datetime, float]]  # in order of time; nothing 
 
 
 def volume(parts: Parts) -> float:
-    """Return the integral over all parts."""
+    """Return the integral over all parts, in bytes for a rate in bytes per second."""
     return sum(rate * (end - start).total_seconds() for start, end, rate in parts)
 
 

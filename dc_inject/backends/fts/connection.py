@@ -68,7 +68,7 @@ Make = Callable[[str, Access, FtsCallRecord, float, str], Any]
 
 
 def real_client(endpoint: str, access: Access, record: FtsCallRecord, timeout: float, authorities: str) -> Any:  # noqa: ANN401  fts3 has no types
-    """Make a client for this thread; raises NeedsOperator when the `fts3` package is not there."""
+    """Make a client for this thread (`timeout` in seconds); raises NeedsOperator without the `fts3` package."""
     try:
         # Only here: the package is an extra, and compiled where it is installed.
         from dc_inject.backends.fts.client import Client  # noqa: PLC0415  as said

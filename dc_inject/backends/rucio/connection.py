@@ -50,7 +50,7 @@ def refuse_odd_configuration() -> None:
 
 
 def quiet_client(record: RucioCallRecord, timeout: float) -> Any:  # noqa: ANN401  rucio has no types
-    """Make a client for this thread."""
+    """Make a client for this thread, with a `timeout` in seconds."""
     check_client()
     refuse_odd_configuration()
     # Only here: the import reads rucio.cfg, and what is wrong with it has to be told like any other trouble.
