@@ -70,7 +70,7 @@ def _lets_us_in(answers: Answers, drafts: Sequence[MenuDraft], backend: Backend)
         answers.problems.append(Problem(name, 0, error.message, error.hint or ""))
         answers.service_failed = True
         return False
-    answers.sentences.append(_who(identity))
+    answers.sentences.append(_account_line(identity))
     answers.identities[backend.name] = identity
     _credentials(answers, identity)
     return True
@@ -89,7 +89,7 @@ def _credentials(answers: Answers, identity: Identity) -> None:
         )
 
 
-def _who(identity: Identity) -> str:
+def _account_line(identity: Identity) -> str:
     sentence = f"{identity.service} at {identity.address}: {identity.account} of {identity.vo}, "
     sentence += common.may_end(identity.service, identity.may_end)
     if identity.admin:

@@ -131,7 +131,7 @@ def report(
         if fmt == "csv":  # whole, since who reads the output may take his time
             made = _rows(view, scope)
         else:
-            values = _told(view, scope)
+            values = _read_figures(view, scope)
             made = None if values is None else _made(values, fmt, compare, overlay, renewed_every)
     if made is None:
         raise _nothing(name, scope)
@@ -152,7 +152,7 @@ def _rows(view: LedgerView, scope: ReportScope) -> tuple[bytes, Judged] | None:
     return "".join(text.lines(view, chosen)).encode(), thresholds.figures(view, chosen, scope.thresholds)
 
 
-def _told(view: LedgerView, scope: ReportScope) -> dict[str, Any] | None:
+def _read_figures(view: LedgerView, scope: ReportScope) -> dict[str, Any] | None:
     return figures.report(view, scope, readings.progress(view.challenge()), SystemClock().now())
 
 
@@ -172,7 +172,7 @@ def _other(campaign: str) -> dict[str, Any]:
     """Return the figures of another campaign, as a whole."""
     path = common.existing_ledger(campaign)
     with LedgerView.open(path) as view, view.snapshot():
-        other = _told(view, ReportScope())
+        other = _read_figures(view, ReportScope())
     if other is None:
         raise _nothing(campaign, ReportScope())
     return other

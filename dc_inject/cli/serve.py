@@ -139,7 +139,7 @@ class _Maker:
             )
             self._processes.add(process)
         try:
-            content, said = process.communicate(timeout=LONGEST)
+            content, errors = process.communicate(timeout=LONGEST)
         except subprocess.TimeoutExpired:
             raise ServiceError(f"the page was not made in {LONGEST:.0f} s") from None
         finally:
@@ -148,5 +148,5 @@ class _Maker:
             with self._lock:
                 self._processes.discard(process)
         if not content:  # a threshold that was missed is another exit code, with its page
-            raise ServiceError(said.decode(errors="replace").partition("\n")[0] or "the page could not be made")
+            raise ServiceError(errors.decode(errors="replace").partition("\n")[0] or "the page could not be made")
         return content

@@ -119,15 +119,15 @@ class Credentials:
 
     def warnings(self) -> tuple[str, ...]:
         """Tell what works but should not be so: secrets that others can read, and what was not used."""
-        said: dict[str, None] = {}
+        warnings: dict[str, None] = {}
         for purpose in TOKEN_FILES:
             file = self._secret_file(purpose)
             if file and _mode(Path(file)) & 0o077:
-                said[f"{file} can be read by others: chmod 600 {file}"] = None
+                warnings[f"{file} can be read by others: chmod 600 {file}"] = None
         for path in (*self._proxies_found(), *self._tokens_found()):
             if _mode(path) and not self._is_ours(path):
-                said[f"{path} belongs to another user and is not used"] = None
-        return tuple(said)
+                warnings[f"{path} belongs to another user and is not used"] = None
+        return tuple(warnings)
 
     def scrub(self, text: str) -> str:
         """Return a text without any token that was read here, or anything that looks like a secret."""

@@ -41,7 +41,7 @@ class Bookkeeping(Collector):
         """Take the ledger's file, which need not exist yet, and what this process has heard itself."""
         self._path = path
         self._live = live
-        self._told: dict[tuple[str, FlowKey], int] = {}
+        self._highest: dict[tuple[str, FlowKey], int] = {}
 
     def collect(self) -> Iterator[Metric]:
         """Give all numbers as they stand in one state of the ledger."""
@@ -60,7 +60,7 @@ class Bookkeeping(Collector):
         except LedgerError as error:
             log.warning("metrics: %s", error.message)
             metrics = []
-        yield _one("ledger_up", bool(metrics))
+        yield _unlabelled("ledger_up", bool(metrics))
         yield from metrics
         yield from _disk(self._path)
         sites = family("rse_info")
@@ -83,17 +83,17 @@ class Bookkeeping(Collector):
         An estimate can turn out to have been too high; Prometheus would take a fall for a restart from 0 and add
         the whole value once more to every rate.
         """
-        risen = max(value, self._told.get((field, key), 0))
-        self._told[field, key] = risen
+        risen = max(value, self._highest.get((field, key), 0))
+        self._highest[field, key] = risen
         return risen
 
 
 def _disk(path: Path) -> Iterator[Metric]:
     """Give the size of the ledger and what is free on its disk; nothing of what cannot be asked."""
     with contextlib.suppress(OSError):
-        yield _one("ledger_disk_free_bytes", shutil.disk_usage(path.parent).free)
+        yield _unlabelled("ledger_disk_free_bytes", shutil.disk_usage(path.parent).free)
         files = [file for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()]
-        yield _one("ledger_bytes", sum(file.stat().st_size for file in files))
+        yield _unlabelled("ledger_bytes", sum(file.stat().st_size for file in files))
 
 
 def _failures(view: LedgerView) -> Metric:
@@ -117,9 +117,9 @@ def _services(view: LedgerView, live: Live) -> Metric:
 def _cycles(view: LedgerView, live: Live) -> Iterator[Metric]:
     last, planned, turned = view.last_cycle(), view.last_planned(), view.last_turn()
     if turned is not None:
-        yield _one("last_cycle_timestamp_seconds", turned.timestamp())
+        yield _unlabelled("last_cycle_timestamp_seconds", turned.timestamp())
     if view.cycle_length is not None:
-        yield _one("cycle_seconds", view.cycle_length.total_seconds())
+        yield _unlabelled("cycle_seconds", view.cycle_length.total_seconds())
     current = () if last is None else view.rows(cycle=last)
     targets = {row.key: row.due / row.cycle.length.total_seconds() for row in current}
     yield _by_link("target_bytes_per_second", targets)
@@ -188,7 +188,7 @@ def _campaign(view: LedgerView) -> Iterator[Metric]:
     for state in State:
         rules.add_metric([state.value], counts.get(state, (0, 0))[0])
     yield rules
-    yield _one("pauses", len(view.pauses()))
+    yield _unlabelled("pauses", len(view.pauses()))
     missing = family("signals_missing")
     signals = view.signals()
     unread = Counter(signal.name for signal in signals if signal.value is None)
@@ -202,7 +202,7 @@ def _campaign(view: LedgerView) -> Iterator[Metric]:
     yield expiry
 
 
-def _one(name: str, value: float) -> Metric:
+def _unlabelled(name: str, value: float) -> Metric:
     made = family(name)
     made.add_metric([], value)
     return made

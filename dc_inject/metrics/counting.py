@@ -84,9 +84,9 @@ class Metrics:
             case RequestMade():
                 self._request(event)
             case ServiceFailed(service, kind):
-                self._errors.labels(service, _known(kind, KINDS)).inc()
+                self._errors.labels(service, _bounded(kind, KINDS)).inc()
             case Refused(service, kind):
-                self._refusals.labels(service, _known(kind, KINDS)).inc()
+                self._refusals.labels(service, _bounded(kind, KINDS)).inc()
             case Answered(service, outcomes):
                 self._adopted.labels(service).inc(sum(outcome.adopted for outcome in outcomes))
             case SetAside():
@@ -109,7 +109,7 @@ class Metrics:
 
     def _request(self, request: RequestMade) -> None:
         self._live.called(request.service, answered=request.answered)
-        labels = (request.service, request.method, _known(request.result, RESULTS))
+        labels = (request.service, request.method, _bounded(request.result, RESULTS))
         self._calls.labels(*labels).inc()
         self._call_seconds.labels(*labels).observe(request.seconds)
 
@@ -169,5 +169,5 @@ class OfCampaign(Collector):
             yield metric
 
 
-def _known(word: str, words: frozenset[str]) -> str:
+def _bounded(word: str, words: frozenset[str]) -> str:
     return word if word in words else "other"

@@ -81,5 +81,5 @@ def to_pushgateway(text: bytes, url: str, campaign: str) -> None:
         log.warning("the metrics are not published: %s: %s", scrub(url), scrub(str(error)))
         return
     if not answer.ok:
-        said = scrub(answer.text or answer.reason or "")
-        log.warning("the metrics are not published: %s answered %d: %s", scrub(url), answer.status_code, said)
+        reason = scrub(answer.text or answer.reason or "")
+        log.warning("the metrics are not published: %s answered %d: %s", scrub(url), answer.status_code, reason)

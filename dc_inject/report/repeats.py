@@ -49,10 +49,10 @@ def repeats(view: Reader, chosen: Period, progress: Progress | None) -> list[dic
             steps[-1].append((number, stretch))
         else:
             steps.append([(number, stretch)])
-    return [_told([stretch for _, stretch in sorted(step)]) for step in steps if len(step) > 1]
+    return [_summary([stretch for _, stretch in sorted(step)]) for step in steps if len(step) > 1]
 
 
-def _told(step: Sequence[Stretch]) -> dict[str, Any]:
+def _summary(step: Sequence[Stretch]) -> dict[str, Any]:
     rates = [stretch.moved for stretch in step]
     half = T[min(len(rates) - 2, len(T) - 1)] * stdev(rates) / math.sqrt(len(rates))
     mean = fmean(rates)

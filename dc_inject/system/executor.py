@@ -52,13 +52,13 @@ class Workers:
                 weakref.finalize(self, _dismiss, self._tasks, self._size)
         self._tasks.put(task)
 
-    def map(self, act: Callable[[A], B], things: Iterable[A]) -> Iterator[B]:
-        """Give act(thing) for each thing, in order, a group at a time; the first error of a group is raised."""
-        left = iter(things)
+    def map(self, act: Callable[[A], B], arguments: Iterable[A]) -> Iterator[B]:
+        """Give act(argument) for each, in order, a group at a time; the first error of a group is raised."""
+        left = iter(arguments)
         while group := list(islice(left, 8 * self._size)):
             done: queue.SimpleQueue[Finished] = queue.SimpleQueue()
-            for number, thing in enumerate(group):
-                self.start(partial(_run, number, partial(act, thing), done))
+            for number, argument in enumerate(group):
+                self.start(partial(_run, number, partial(act, argument), done))
             by_number = {finished.tag: finished for finished in (done.get() for _ in group)}
             for number in range(len(group)):
                 if (error := by_number[number].error) is not None:
