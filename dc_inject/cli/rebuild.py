@@ -1,4 +1,7 @@
-"""`dc-inject ledger rebuild`: a new ledger from what the services still have, when the old one is lost."""
+"""`dc-inject ledger rebuild`: a new ledger when the old one is lost, from what the services still have.
+
+With a backup it has the past from there, and from the services what came after it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from dc_inject.cli import common, end_files, log_output, params, trusting
 from dc_inject.engine import admission
 from dc_inject.engine.menus import Menus
 from dc_inject.engine.rebuilding import Rebuilding, Rebuilt
-from dc_inject.ledger import Ledger, lock, paths
+from dc_inject.ledger import Ledger, LedgerView, lock, paths
 from dc_inject.ledger.check import check
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
@@ -31,7 +34,7 @@ UNKNOWN = (
     "what was due and forgiven, and why: past rows show as due what was found of them, so nothing is made up",
     "what has expired or was ended, where its service does not tell of it any more: it is in no total",
     "files of such jobs, if any were left: `dc-inject end --sweep` finds them",
-    "stops: none is in force; if there was one, `dc-inject stop` it before you `run`",
+    "stops, and what was set: stop and set it again before you `run`",
     "what was set aside, changes and notes",
     "what RSE expressions meant when their menus came into force: they mean what they mean now",
 )
@@ -50,6 +53,11 @@ class Searchable(Protocol):
 @click.argument("campaign")
 @common.MENUS
 @common.LEDGER
+@click.option(
+    "--backup",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Begin with this backup, and add what the services have since.",
+)
 @click.option("--since", type=params.TIME, help="Ignore rules and jobs older than this [default: none].")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
@@ -58,6 +66,7 @@ def rebuild(
     campaign: str,
     menus: tuple[Path, ...],
     ledger_path: Path | None,
+    backup: Path | None,
     since: datetime | None,
     yes: bool,
     allow_admin: bool,
@@ -69,10 +78,13 @@ def rebuild(
     continues with the next cycle: it injects nothing twice, and observes and ends what was found. What cannot be
     recovered is listed, also in the ledger's notes. The path of the new ledger is printed.
 
+    With --backup the ledger has all that the backup has, and only what came after it is asked of the services.
+
     First end the injector; if it died, wait some minutes until its last calls are over.
 
     \b
     Example: dc-inject ledger rebuild dc27-rehearsal /etc/dc_inject/menus
+    Example: dc-inject ledger rebuild dc27 /etc/dc_inject/menus --backup /backup/dc27-14.sqlite
     """
     log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
@@ -87,12 +99,16 @@ def rebuild(
         stack.enter_context(lock.held(path, common.who(), timedelta(0)))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".rebuild-", dir=path.absolute().parent))
         new = Path(folder) / path.name
-        rebuilt = _make(new, menus, drafts, since, allow_admin=allow_admin, timeout=timeout)
+        if backup is not None:
+            with LedgerView.open(backup) as view:
+                view.copy_to(new)
+        when = " since the backup" if backup else ""
+        rebuilt = _make(new, menus, drafts, since, when, allow_admin=allow_admin, timeout=timeout)
         if errors := [finding for finding in check(new) if not finding.note]:
             raise LedgerError(
                 f"the new ledger would contain contradictions: {errors[0].message}", "please report it"
             )
-        _say(rebuilt)
+        _say(rebuilt, when)
         if not (yes or end_files.agreed(f"Write {path}?")):
             raise UsageError("nothing was written", "answer y, or use --yes in a script")
         _refuse(path)  # once more: asking took its time
@@ -105,6 +121,7 @@ def _make(
     menus: Sequence[Path],
     drafts: Sequence[MenuDraft],
     since: datetime | None,
+    when: str,
     *,
     allow_admin: bool,
     timeout: float,
@@ -134,7 +151,7 @@ def _make(
         rebuilt = rebuilding.rebuild(ledger, _found(backends, campaign, since))
         message = f"ledger rebuild: {units.counted(rebuilt.injections, 'injections')} found"
         ledger.change(common.who(), message, "the ledger was lost", clock.now())
-        ledger.note("this ledger was made anew; not known: " + "; ".join(UNKNOWN), clock.now())
+        ledger.note(f"this ledger was made anew; not known{when}: " + "; ".join(UNKNOWN), clock.now())
     return rebuilt
 
 
@@ -165,8 +182,8 @@ def _found(backends: Mapping[str, Backend], campaign: str, since: datetime | Non
     return list(rules.values())
 
 
-def _say(rebuilt: Rebuilt) -> None:
-    """Say what was found, and what nobody can know."""
+def _say(rebuilt: Rebuilt, when: str) -> None:
+    """Say what was found, and what nobody can know, ever or since a backup."""
     click.echo(
         f"{units.counted(rebuilt.injections, 'injections')} found ({units.format_size(rebuilt.bytes)}), "
         f"{rebuilt.complete} of them complete",
@@ -177,6 +194,6 @@ def _say(rebuilt: Rebuilt) -> None:
             f"no menu has {flow} any more: its rules and jobs are observed to their end, and nothing is added",
             err=True,
         )
-    click.echo("what cannot be recovered:", err=True)
+    click.echo(f"what cannot be recovered{when}:", err=True)
     for line in UNKNOWN:
         click.echo(f"- {line}", err=True)

@@ -2,6 +2,10 @@
 
 What was due is not known any more. So that nothing is made up and nothing is taken back, each past cycle is
 written as if it had been due what was found of it; the cycle in which this happens is the last of them.
+
+A backup knows all until it was made. It is brought to the present in the same way: what the services have and it
+does not is added, its open intents are dropped unless they are found, and what it still owes is forgiven, because
+nobody knows how much of that was injected since then.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from dc_inject.model import (
     File,
     Flow,
     FlowKey,
+    Held,
+    Hold,
     Injection,
     Item,
     JobOptions,
@@ -49,6 +55,9 @@ from dc_inject.model.ports import (
 from dc_inject.planning import lifetime
 
 AT_ONCE = 200  # rules or datasets that one call asks for
+NOT_FOUND = "its service did not have it when the ledger was rebuilt from a backup"
+
+_ACCEPTED = transitions.ALIVE | {State.ENDED, State.GONE}  # a ledger knows that a service has or had it
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -85,25 +94,29 @@ class Rebuilding:
         self._patience = patience
 
     def rebuild(self, ledger: Ledger, found: Sequence[FoundInjection]) -> Rebuilt:
-        """Write what was found into a ledger that is bound and empty.
+        """Write what was found into a ledger that is bound, and empty or a backup.
 
         Raises LedgerError for what was made on another grid of cycles, ServiceError when a service does not tell.
         """
+        self._observe_again(ledger)
+        states = ledger.states([injected.key for injected in found])
+        found = [injected for injected in found if states.get(injected.key) not in _ACCEPTED]
         entries = {injected.key: self._entry(injected) for injected in self._sized(found)}
         observations = self._observe(list(entries.values()))
         moments = {injected.key: self._seen_at(injected, observations[injected.key]) for injected in found}
         after = {
             key: transitions.observed(entry, observations[key], moments[key]) for key, entry in entries.items()
         }
-        cycles: dict[Cycle, list[Entry]] = defaultdict(list)
+        cycles: dict[Cycle, list[Entry]] = {cycle: [] for cycle in self._unfinished(ledger)}
+        last = max(cycles, default=None)
         for entry in entries.values():
-            cycles[entry.injection.cycle].append(entry)
+            cycles.setdefault(entry.injection.cycle, []).append(entry)
         for cycle in sorted(cycles):
             dues: Counter[FlowKey] = Counter()
             for entry in cycles[cycle]:
                 dues[entry.injection.flow] += after[entry.injection.key].injected
             with ledger.together():
-                self._write(ledger, cycle, dues, cycles[cycle], observations, moments)
+                self._write(ledger, cycle, dues, cycles[cycle], observations, moments, last=cycle == last)
         flows = {flow.key for flow in self._campaign.flows}
         return Rebuilt(
             injections=len(entries),
@@ -120,10 +133,13 @@ class Rebuilding:
         entries: Iterable[Entry],
         observations: Mapping[str, Observation],
         moments: Mapping[str, datetime],
+        *,
+        last: bool,
     ) -> None:
-        """Let a cycle happen once more, with the times at which it did."""
+        """Let a cycle happen once more, with the times at which it did; with the `last` of a backup, settle it."""
         now = self._clock.now()
-        ledger.open_cycle(cycle, {flow: (due, None) for flow, due in dues.items()}, now)
+        owing = ledger.accounts() if last else {}
+        ledger.open_cycle(cycle, {flow: (dues.get(flow, 0), None) for flow in {*owing, *dues}}, now)
         for moment, group in groupby(sorted(entries, key=_age), key=_accepted):
             part = list(group)
             keys = [entry.injection.key for entry in part]
@@ -133,7 +149,29 @@ class Rebuilding:
             for key in keys:
                 ledger.observe([observations[key]], moments[key])
         ledger.record_plan(Plan(cycle, (), ()), now)
-        ledger.close_cycle(cycle, now)
+        if last:
+            asked = [entry.injection.key for entry in ledger.entries(*transitions.UNASKED)]
+            ledger.withdraw(asked, NOT_FOUND, now)
+            ledger.forgive(cycle, _debts(ledger))
+        gone = Held(Hold.NOT_RUNNING, {"since": cycle.name})
+        ledger.close_cycle(cycle, now, dict.fromkeys(ledger.accounts(), gone))
+
+    # ------------------------------------------------------------------ what a backup has
+
+    def _observe_again(self, ledger: Ledger) -> None:
+        """Observe what was live when a backup was made: what has ended since makes room for what came after it."""
+        entries = [e for e in ledger.entries(*transitions.ALIVE) if e.injection.link.through in self._backends]
+        ledger.observe(list(self._observe(entries).values()), self._clock.now())
+
+    def _unfinished(self, ledger: Ledger) -> list[Cycle]:
+        """Return the cycles of a backup that are open, and those from its last one to the current one."""
+        last, cycles = ledger.last_cycle(), list(ledger.unclosed())
+        if last is not None:
+            now, slot = self._clock.now(), last.next
+            while slot.start <= now:
+                cycles.append(slot)
+                slot = slot.next
+        return cycles
 
     # ------------------------------------------------------------------ what was found, as a ledger has it
 
@@ -249,6 +287,15 @@ def _with_size(injected: FoundInjection, item: Item | None) -> FoundInjection:
 
 def _candidate(injected: FoundInjection) -> Candidate:
     return Candidate(injected.item, injected.link)
+
+
+def _debts(ledger: Ledger) -> dict[FlowKey, int]:
+    """Return what each link was due and did not get."""
+    extras = ledger.extras()
+    return {
+        key: account.due + extras[key] - account.forgiven - account.injected - account.in_doubt
+        for key, account in ledger.accounts().items()
+    }
 
 
 def _accepted(entry: Entry) -> datetime:

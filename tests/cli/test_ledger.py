@@ -315,7 +315,7 @@ def test_it_says_in_plain_words_what_nobody_can_know_and_the_ledger_keeps_that(l
     done = lost.rebuild("--yes")
     with LedgerView.open(lost.path) as view:
         note = view.notes()[0][1]
-    for words in ("was due", "forgiven", "has expired or was ended", "stops: none is in force", "set aside"):
+    for words in ("was due", "forgiven", "has expired or was ended", "stops, and what was set", "set aside"):
         assert words in done.stderr
         assert words in note
 
@@ -393,3 +393,30 @@ def test_an_administrator_is_refused_unless_it_is_meant(lost: Lost, monkeypatch:
 def test_how_far_back_it_looks_can_be_bounded(lost: Lost) -> None:
     assert lost.rebuild("--yes", "--since", "2027-02-08T09:00Z").exit_code == 0
     assert lost.service.since == START - timedelta(hours=1)
+
+
+def test_a_backup_is_brought_to_the_present(lost: Lost) -> None:
+    """What it has stays, what only the service has is added, and the backup itself does not change."""
+    backup = lost.folder / "backup.sqlite"
+    make(backup, {FNAL: 1})
+    before = backup.read_bytes()
+    done = lost.rebuild("--backup", backup, "--yes")
+    assert done.exit_code == 0, done.exception
+    assert "3 injections found (300 GB), 3 of them complete" in done.stderr
+    assert "what cannot be recovered since the backup:" in done.stderr
+    assert backup.read_bytes() == before
+    assert files(lost) == {"dc27.sqlite"}
+    assert check(lost.path) == []
+    with LedgerView.open(lost.path) as view:
+        assert {entry.injection.key for entry in view.entries()} == lost.service.rules.keys() - {"other"}
+        assert "not known since the backup" in view.notes()[0][1]
+
+
+def test_a_backup_of_another_campaign_or_account_is_refused(lost: Lost) -> None:
+    backup = lost.folder / "backup.sqlite"
+    with Ledger.open(backup) as ledger:
+        ledger.bind("dc28", CYCLE.length, (lost.service.check(),), START)
+    error = lost.rebuild("--backup", backup, "--yes").exception
+    assert isinstance(error, LedgerError)
+    assert "dc28" in error.message
+    assert files(lost) == set()

@@ -70,14 +70,18 @@ def rebuild(one: World, found: list[FoundInjection] | None = None, name: str = "
     one.ledger.close()
     one.ledger = LEFT_OPEN.enter_context(Ledger.open(one.path / f"{name}.sqlite", synchronous="OFF"))
     one.ledger.bind("test", CYCLE, (one.backend.check(),), one.clock.now())
-    rebuilding = Rebuilding(
+    return rebuilding(one).rebuild(one.ledger, list(ours(one)) if found is None else found)
+
+
+def rebuilding(one: World) -> Rebuilding:
+    """What asks the world's service."""
+    return Rebuilding(
         campaign=one.menus(),
         backends={one.backend.name: one.backend},
         clock=one.clock,
         executor=InlineExecutor(one.clock),
         patience=timedelta(minutes=3),
     )
-    return rebuilding.rebuild(one.ledger, list(ours(one)) if found is None else found)
 
 
 def accounted_for(one: World) -> None:
