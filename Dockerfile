@@ -2,6 +2,7 @@
 #   docker build -t dc-inject --build-arg BASE=python:3.13-slim-bookworm@sha256:... .
 # At run time it gets menus, a rucio.cfg with its credentials, and a volume for the ledger at /ledger; all else may
 # be read-only. docs/how-to/run-in-containers.md has more.
+# A tag may change: for a release name the base with its digest, as above.
 ARG BASE=python:3.13-slim-bookworm
 
 FROM ${BASE} AS build

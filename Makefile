@@ -23,7 +23,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs screenshots release-check image chart venv lock clean
+.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs screenshots release-check image production chart venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -112,6 +112,9 @@ release-check: $(READY) ## Build the last commit as it would be published, insta
 
 image: $(READY) ## Build the image and let it inject into a sandbox, as root with buildah and mmdebstrap (10 min)
 	@$(BIN)/python -m tests.deploy.image
+
+production: $(READY) ## Follow the pages on production in a fresh Debian, to an injector that a Prometheus scrapes, as root (20 min)
+	@$(BIN)/python -m tests.deploy.production
 
 chart: $(CHART) ## Render the Helm chart and validate what comes out; the first time Go builds helm (10 min)
 	@PATH="$(abspath $(dir $(CHART)))/bin:$$PATH" $(dir $(CHART))bin/python -m tests.deploy.chart

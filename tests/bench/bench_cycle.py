@@ -1,9 +1,9 @@
 """CPU of whole cycles at the scale of the HL-LHC: `python -m tests.bench.bench_cycle [CYCLES]`, 4 unless told.
 
-The menu is menus/hllhc/full.yaml: 1,200 links at 9.6 Tb/s. Every source has 2,000 datasets; service and clock are
-simulated, the ledger is not synchronised to disk. Seconds are those of one core. With OLD=FOLDER in the
-environment another checkout runs the same, and the last line is a proportion; a digest of the plans tells whether
-they are alike.
+The menu is menus/hllhc/full.yaml: 1,200 links at 9.6 Tb/s; MENU=FILE in the environment is another. Every source
+has 2,000 datasets; service and clock are simulated, the ledger is not synchronised to disk. Seconds are those of
+one core. With OLD=FOLDER in the environment another checkout runs the same, and the last line is a proportion; a
+digest of the plans tells whether they are alike.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def run(cycles: int) -> list[dict[str, Any]]:
     from dc_inject.system import files  # noqa: PLC0415  of the checkout that this process is for
 
     dataset = getattr(model, "Dataset", None) or model.Item  # an older checkout has one type of items
-    drafts = files.read_menus([FOLDER / "menus" / "hllhc" / "full.yaml"])
+    drafts = files.read_menus([Path(os.environ.get("MENU") or FOLDER / "menus" / "hllhc" / "full.yaml")])
     made = menu.campaign([draft.preview for draft in drafts])
     draw = random.Random(SEED)
     sources = sorted({flow.link.source for flow in made.flows})
@@ -155,8 +155,9 @@ def run(cycles: int) -> list[dict[str, Any]]:
         )
         engine.run(until=start + cycles * made.cycle)
         ledger.close()
+        size = (Path(folder) / "bench.sqlite").stat().st_size / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    return [cycle | {"peak": peak} for cycle in backend.cycles]
+    return [cycle | {"peak": peak, "ledger": size} for cycle in backend.cycles]
 
 
 def apart(checkout: Path, cycles: int) -> list[dict[str, Any]]:
@@ -187,7 +188,7 @@ def main() -> None:
         made["old"] = apart(Path(old), cycles)
     for name, found in made.items():
         each = "; ".join(f"{one['seconds']:.1f} s for {one['rules']} rules ({one['digest']})" for one in found)
-        print(f"{name:>5}: {each}; peak {found[0]['peak']:.0f} MB")
+        print(f"{name:>5}: {each}; peak {found[0]['peak']:.0f} MB, ledger {found[0].get('ledger', 0):.1f} MB")
     if "old" in made:
         new, before = (sum(one["seconds"] for one in made[name]) for name in ("this", "old"))
         print(f"this takes {new / before:.2f} of the time of the old one")

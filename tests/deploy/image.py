@@ -48,9 +48,9 @@ def main() -> int:
         folder = Path(name)
         storage = Buildah(folder / "storage")
         try:
-            _base(storage, folder)
+            base = _base(storage, folder)
             storage.run("build", "--isolation", "chroot", "--format", "docker", "--tag", "dc-inject",
-                        "--build-arg", "BASE=localhost/base", str(ROOT))  # fmt: skip
+                        "--build-arg", f"BASE={base}", str(ROOT))  # fmt: skip
             container = storage.run("from", "--name", "tool", "localhost/dc-inject").strip()
             _looked_into(storage, container)
             _tried(storage, container, folder)
@@ -71,7 +71,7 @@ class Buildah:
 
     def run(self, *arguments: str) -> str:
         """Run a command of buildah and return what it printed."""
-        return _run(["buildah", *self._options, *arguments])
+        return run(["buildah", *self._options, *arguments])
 
     def inside(self, container: str, *command: str, volumes: Sequence[str] = (), more: Sequence[str] = ()) -> str:
         """Run a command in a container, as a user without a name."""
@@ -81,29 +81,39 @@ class Buildah:
         )
 
 
-def _base(storage: Buildah, folder: Path) -> None:
-    """Make the image `base`: Debian with Python, which asks for packages where and how this machine does."""
+def _base(storage: Buildah, folder: Path) -> str:
+    """Make a base, Debian with Python, which asks for packages where and how this machine does; return its name.
+
+    It is named by its digest, as a base from a registry should be.
+    """
     tree = folder / "base.tar"
     include = "python3,python3-venv,ca-certificates,libssl3"
-    _run(["mmdebstrap", "--variant=minbase", f"--include={include}", "bookworm", str(tree), *_mirror()])
+    run(["mmdebstrap", "--variant=minbase", f"--include={include}", "bookworm", str(tree), *mirror()])
     container = storage.run("from", "--name", "base", "scratch").strip()
     storage.run("add", container, str(tree), "/")
     if Path(CERTIFICATES).is_file():
         storage.run("add", container, CERTIFICATES, CERTIFICATES)
-    settings = [
-        (name[4:].lower().replace("_", "-"), value) for name, value in os.environ.items() if name[:4] == "PIP_"
-    ]
-    lines = [f"{name} = {value}" for name, value in settings if name not in {"find-links", "no-index"}]
     config = folder / "pip.conf"
-    config.write_text("[global]\n" + "\n".join(lines) + "\n")
+    config.write_text(pip_config())
     storage.run("add", container, str(config), "/etc/pip.conf")
     storage.run("commit", container, "localhost/base")
     storage.run("rm", container)
     tree.unlink()
-    print("made a base from Debian's packages")
+    digest = storage.run("images", "--format", "{{.Digest}}", "localhost/base").strip()
+    print(f"made a base from Debian's packages: {digest}")
+    return f"localhost/base@{digest}"
 
 
-def _mirror() -> list[str]:
+def pip_config() -> str:
+    """Return a configuration of pip that asks for packages where and how this machine does."""
+    settings = {
+        name[4:].lower().replace("_", "-"): value for name, value in os.environ.items() if name[:4] == "PIP_"
+    }
+    lines = [f"{name} = {value}" for name, value in settings.items() if name not in {"find-links", "no-index"}]
+    return "\n".join(["[global]", *lines, ""])
+
+
+def mirror() -> list[str]:
     """Return the sources of packages that this machine has for Debian's bookworm, if it names any."""
     listed = Path("/etc/apt/sources.list.d/debian.sources")
     return [str(listed)] if listed.is_file() else []
@@ -150,7 +160,7 @@ def _tried(storage: Buildah, container: str, folder: Path) -> None:
         sandbox.down()
 
 
-def _run(command: list[str]) -> str:
+def run(command: list[str]) -> str:
     """Run a command and return what it printed; end with its last words if it fails."""
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True,

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 import pytest
 
+from dc_inject.cli import defaults
 from dc_inject.cli.root import root
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
@@ -63,6 +64,17 @@ def test_the_command_of_a_service_is_one_of_ours(path: Path) -> None:
     command = root.get_command(click.Context(root), name)
     assert command is not None
     command.make_context(name, arguments)  # raises for an option that is not there
+
+
+@pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)
+def test_what_a_unit_sets_is_an_option_of_its_command(path: Path) -> None:
+    text = path.read_text()
+    (name,) = re.findall(r"^ExecStart=\S+ (\S+)", text, re.MULTILINE)
+    command = root.get_command(click.Context(root), name)
+    assert command is not None
+    defaults.from_environment(command, name)
+    named = {option.envvar for option in command.params if isinstance(option, click.Option)}
+    assert {word.partition("=")[0] for word in re.findall(r"DC_INJECT_\S+", text)} <= named
 
 
 @pytest.mark.parametrize("path", SERVICES, ids=lambda path: path.name)

@@ -86,9 +86,9 @@ class Prometheus:
         }
 
 
-def until(done: Callable[[], object], what: str) -> None:
+def until(done: Callable[[], object], what: str, patience: float = PATIENCE) -> None:
     """Wait for something that has to come, but not for ever."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     while True:
         try:
             if done():
