@@ -102,11 +102,18 @@ def _bar(
 def _sums(standing: Standing) -> Iterator[Text]:
     lately, total = standing.lately, standing.total
     if standing.since is not None and standing.cycle is not None:
-        hours = units.format_duration(_whole(standing.cycle.end - standing.since))
-        line = Text(f"{f'last {hours}':<{LABEL}}{_bytes(lately)}")
+        line = Text(f"{f'last {_hours(standing.cycle.end - standing.since)}':<{LABEL}}{_bytes(lately)}")
         yield line.append("  ratio ").append_text(ratio(lately)) if lately["ratio"] is not None else line
     part = "" if total["injected_ratio"] is None else f"  injected/due {tables.percent(total['injected_ratio'])}"
     yield Text(f"{'since start':<{LABEL}}{_bytes(total)}{part}")
+
+
+def _hours(duration: timedelta) -> str:
+    """Return a duration in one unit, so that it fits before the figures: `105 min`, `6 h`."""
+    for unit, name in ((timedelta(hours=1), "h"), (timedelta(minutes=1), "min")):
+        if duration >= 2 * unit or not duration % unit:
+            return f"{round(duration / unit)} {name}"
+    return f"{round(duration.total_seconds())} s"
 
 
 def _bytes(sums: Mapping[str, Any]) -> str:

@@ -334,7 +334,9 @@ def _pairs(noun: str, pairs: Sequence[Report]) -> Table:
         return size(row["due"]), size(row["moved"]), ratio(row["ratio"], row["grade"], row["sign"])
 
     def points(value: float | None) -> Cell:
-        return Cell(NONE) if value is None else Cell(f"{100 * value:+.1f}", value=value)
+        if value is None:
+            return Cell(NONE)
+        return Cell(f"{round(100 * value, 1) + 0.0:+.1f}", value=value)  # + 0.0: no -0.0
 
     rows = (
         (Cell(row["name"]), *both(row["this"]), *both(row["other"]), points(row["difference"])) for row in pairs

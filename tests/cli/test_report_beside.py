@@ -17,7 +17,7 @@ from dc_inject.ledger.series import Period
 from dc_inject.model import Cycle
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.report import overlay as wan
-from dc_inject.report import repeats
+from dc_inject.report import repeats, text
 from tests.cli.ledgers import CYCLE, START, run
 from tests.engine import world as simulated
 from tests.engine.world import flow, items, world
@@ -64,6 +64,8 @@ def test_two_campaigns_stand_side_by_side(tmp_path: Path) -> None:
     assert "## Compared with test" in shown
     assert "| mesh | - | - | - |" in shown
     assert told(one)["compared"] is None
+    made["compared"]["counted"]["difference"] = -0.0001
+    assert "-0.0 |" not in text.markdown(made)
 
 
 def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:

@@ -121,6 +121,20 @@ def test_lines_fit_whatever_the_width_and_may_be_ascii(ledger: Path, width: int,
         assert live_lines.trend([(0, 8), (4, 8), (8, 8)], 9, ascii_only=True).isascii()
 
 
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(60, "1 min"), (113, "113 s"), (3600, "1 h"), (6300, "105 min"), (21600, "6 h"), (950_400, "264 h")],
+)
+def test_the_figures_of_the_last_hours_stand_apart_from_their_name(ledger: Path, seconds: int, shown: str) -> None:
+    """A campaign may have begun at any time."""
+    whole = watching.standing(ledger)
+    since = whole.cycle.end - timedelta(seconds=seconds)
+    lines = [line.plain for line in live_lines.heading(replace(whole, since=since), NOW, 120)]
+    (line,) = [line for line in lines if line.startswith("last ")]
+    assert line[: live_lines.LABEL].strip() == f"last {shown}"
+    assert line[live_lines.LABEL - 1 :].startswith(" due ")
+
+
 def test_what_is_wrong_is_told_by_signs_too(ledger: Path) -> None:
     """Who sees no colours reads the same."""
     lines = [line.plain for line in live_lines.heading(watching.standing(ledger), NOW, 120)]
