@@ -93,17 +93,17 @@ class Rebuilding:
         self._calls = Calls(executor, clock)
         self._patience = patience
 
-    def rebuild(self, ledger: Ledger, found: Sequence[FoundInjection]) -> Rebuilt:
-        """Write what was found into a ledger that is bound, and empty or a backup.
+    def rebuild(self, ledger: Ledger, existing: Sequence[FoundInjection]) -> Rebuilt:
+        """Write what services have of ours (`existing`) into a ledger that is bound, and empty or a backup.
 
         Raises LedgerError for what was made on another grid of cycles, ServiceError when a service does not tell.
         """
         self._observe_again(ledger)
-        states = ledger.states([injected.key for injected in found])
-        found = [injected for injected in found if states.get(injected.key) not in _ACCEPTED]
-        entries = {injected.key: self._entry(injected) for injected in self._sized(found)}
+        states = ledger.states([injected.key for injected in existing])
+        existing = [injected for injected in existing if states.get(injected.key) not in _ACCEPTED]
+        entries = {injected.key: self._entry(injected) for injected in self._sized(existing)}
         observations = self._observe(list(entries.values()))
-        moments = {injected.key: self._seen_at(injected, observations[injected.key]) for injected in found}
+        moments = {injected.key: self._seen_at(injected, observations[injected.key]) for injected in existing}
         after = {
             key: transitions.observed(entry, observations[key], moments[key]) for key, entry in entries.items()
         }
@@ -233,15 +233,15 @@ class Rebuilding:
 
     # ------------------------------------------------------------------ questions
 
-    def _sized(self, found: Sequence[FoundInjection]) -> list[FoundInjection]:
-        """Return what was found with sizes: Rucio does not tell those of a rule that it has not begun with."""
-        without = [injected for injected in found if injected.bytes is None or not injected.files]
+    def _sized(self, existing: Sequence[FoundInjection]) -> list[FoundInjection]:
+        """Return the same with sizes: Rucio does not tell those of a rule that it has not begun with."""
+        without = [injected for injected in existing if injected.bytes is None or not injected.files]
         statuses = self._ask(
             [(_candidate(injected), injected.link.through) for injected in without],
             lambda backend, candidates: backend.check_replicas(candidates),
         )
         items = {candidate: status.item for candidate, status in statuses.items() if status.item is not None}
-        return [_with_size(injected, items.get(_candidate(injected))) for injected in found]
+        return [_with_size(injected, items.get(_candidate(injected))) for injected in existing]
 
     def _observe(self, entries: Sequence[Entry]) -> dict[str, Observation]:
         return self._ask(

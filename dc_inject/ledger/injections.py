@@ -125,8 +125,8 @@ class InjectionReader(AccountReader, UniquenessReader):
         for entry in self._entries((State.LIVE,)):
             if entry.accepted_at is not None:
                 times = entry.accepted_at, entry.observed_at or entry.accepted_at
-                known = oldest.setdefault(entry.injection.flow, times)
-                oldest[entry.injection.flow] = min(known[0], times[0]), min(known[1], times[1])
+                so_far = oldest.setdefault(entry.injection.flow, times)
+                oldest[entry.injection.flow] = min(so_far[0], times[0]), min(so_far[1], times[1])
         return oldest
 
     def expired(self, since: datetime, begun: datetime) -> Mapping[FlowKey, Sequence[tuple[datetime, int]]]:
@@ -134,7 +134,7 @@ class InjectionReader(AccountReader, UniquenessReader):
 
         Of what ended since a moment, in cycles since another one. What failed or was given up did not wait.
         """
-        found: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
+        ended: dict[FlowKey, list[tuple[datetime, int]]] = defaultdict(list)
         for row in self._db.rows(
             "SELECT scenario, source, destination, through, ended_at, size FROM ("
             "SELECT account, ended_at, "
@@ -144,8 +144,8 @@ class InjectionReader(AccountReader, UniquenessReader):
             stored(begun),
             stored(since),
         ):
-            found[flow_key(row)].append((moment(row["ended_at"]), row["size"]))
-        return found
+            ended[flow_key(row)].append((moment(row["ended_at"]), row["size"]))
+        return ended
 
     def failed_parts(self, since: datetime) -> Mapping[FlowKey, float]:
         """Return the part of the bytes whose transfers came to their end since a moment that did not arrive.

@@ -153,3 +153,21 @@ def test_a_lock_that_cannot_be_had_is_said(tmp_path):
         with pytest.raises(LedgerError, match="cannot lock") as error:
             ledger.hold("me").__enter__()
         assert error.value.hint
+
+
+def test_a_lock_with_another_name_is_not_taken(tmp_path):
+    """To take it is to write into it, and nobody knows what else the other name is for."""
+    with opened(tmp_path) as ledger:
+        other = tmp_path / "other"
+        other.touch()
+        os.link(other, lock_file(ledger.path))
+        with pytest.raises(LedgerError, match="it has another name as well"):
+            ledger.hold("me").__enter__()
+
+
+def test_a_lock_that_cannot_be_read_is_an_error_and_not_nobody(tmp_path):
+    with opened(tmp_path) as ledger:
+        lock_file(ledger.path).mkdir()
+        with pytest.raises(LedgerError, match="cannot be read") as error:
+            ledger.holder()
+        assert error.value.hint
