@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from fractions import Fraction
 
 import pytest
 from hypothesis import example, given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from dc_inject.model.units import (
     counted,
+    exact_rate,
+    exact_size,
     format_duration,
     format_rate,
     format_size,
@@ -19,6 +22,8 @@ from dc_inject.model.units import (
     parse_size,
     rate_unit,
     rate_units,
+    ratio,
+    times,
 )
 
 PARSERS = (parse_rate, parse_size, parse_duration)
@@ -239,3 +244,37 @@ def test_a_duration_is_written_by_its_two_largest_units(seconds, text):
 )
 def test_what_is_counted_is_singular_where_there_is_one(number: int, things: str, one: str, said: str) -> None:
     assert counted(number, things, one) == said
+
+
+@given(rate=st.floats(1e-3, 1e18, allow_nan=False))
+def test_an_exact_rate_is_read_back_as_it_was(rate):
+    assert parse_rate(exact_rate(rate)) == rate
+
+
+@given(size=st.integers(1, 10**18))
+def test_an_exact_size_is_read_back_as_it_was(size):
+    assert parse_size(exact_size(size)) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "factor", "expected"),
+    [
+        ("9 Gb/s", Fraction(1, 2), "4.5 Gb/s"),
+        ("450 GiB/h", Fraction(2), "900 GiB/h"),
+        ("1 TB", Fraction(1, 3), "0.33333333333333333 TB"),
+    ],
+)
+def test_a_rate_or_size_is_multiplied_in_its_own_unit(text, factor, expected):
+    assert times(text, factor) == expected
+
+
+def test_only_what_begins_with_a_number_is_multiplied():
+    with pytest.raises(ValueError, match="does not begin with a number"):
+        times("Gb/s", Fraction(2))
+
+
+def test_units_of_rates_are_compared_exactly():
+    assert ratio("GB/s", "Gb/s") == 8
+    assert ratio("GiB/h", "B/s") == Fraction(2**30, 3600)
+    with pytest.raises(ValueError, match="no unit of rates"):
+        ratio("GB", "Gb/s")

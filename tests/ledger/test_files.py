@@ -355,6 +355,19 @@ def test_a_copy_is_a_ledger_of_its_own(tmp_path):
         assert copy.accounts() == copy.totals_from_rows()
 
 
+def test_a_ledger_that_was_made_elsewhere_takes_its_place_without_what_the_old_one_left(tmp_path):
+    path, ready = tmp_path / "dc27.sqlite", tmp_path / "new" / "dc27.sqlite"
+    for end in ("", "-wal", "-shm"):
+        path.with_name(path.name + end).write_text("old")
+    with Ledger.open(ready) as ledger:
+        ledger.note("one", START)
+    paths.keep(ready, path)
+    assert not ready.exists()
+    assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == [path.name]
+    with LedgerView.open(path) as view:
+        assert view.notes() == ((START, "one"),)
+
+
 def test_no_sql_is_newer_than_sqlite_3_34():
     """EL9 has it: no RETURNING, STRICT, MATERIALIZED, DROP COLUMN, JSON arrows or math functions."""
     folder = Path(schema.__file__).parent
