@@ -109,7 +109,8 @@ def _forget(names: Sequence[str], *, yes: bool, force: bool) -> None:
         if not end_files.agreed("Delete them?"):
             raise UsageError("nothing was deleted", "answer y, or use --yes in a script")
     for name, path in paths.items():
-        forgetting.forget(path, common.who())
+        for file in ledger.files(path):
+            forgetting.forget(file, common.who())
         (path.parent / "links" / f"{name}.yaml").unlink(missing_ok=True)  # the menu that `dc-inject link` wrote
         click.echo(f"forgotten: {name}", err=True)
 

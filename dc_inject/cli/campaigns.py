@@ -11,8 +11,10 @@ from typing import Protocol, runtime_checkable
 
 import click
 
-from dc_inject.cli import common
-from dc_inject.ledger import Ledger
+from dc_inject.cli import common, subjects
+from dc_inject.cli.subjects import Subject
+from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger import files as ledger_files
 from dc_inject.model import Cycle, Entry, Injection, State, naming, units
 from dc_inject.model.errors import LedgerError, Permanent, UsageError
 from dc_inject.model.items import sized
@@ -29,6 +31,27 @@ class Finder(Protocol):
     def ours(self, campaign: str) -> Iterator[FoundInjection]:
         """Stream the rules of a campaign, found by their comments."""
         ...
+
+
+def of_shards(campaign: str, path: Path | None, subject: Subject) -> list[Path]:
+    """Return the ledgers of those shards of a campaign that have a subject; none where it is not in shards.
+
+    Raises LedgerError while any shard has an injector, and UsageError for a subject that none of them ever had.
+    """
+    place = common.ledger_file(path or common.ledger_named(campaign), campaign)
+    files = ledger_files(place)
+    if files in ([], [place]):
+        return []
+    with LedgerView.open(place) as view:
+        subjects.require_known(view, subject)
+        if holder := view.holder():
+            raise LedgerError(f"{place.stem} has an injector: {holder}", "end all of them first (Ctrl-C, SIGTERM)")
+    return [file for file in files if _has(file, subject)] or files
+
+
+def _has(file: Path, subject: Subject) -> bool:
+    with LedgerView.open(file) as view:
+        return any(subject.covers(flow) for flow in view.accounts())
 
 
 def opened(

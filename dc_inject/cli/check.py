@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dc_inject import menu
+from dc_inject import ledger, menu
 from dc_inject.analysis import lint
 from dc_inject.cli import active_overrides, common, log_output, online, params, tables, trusting
 from dc_inject.cli.online_report import Answers
@@ -132,7 +132,7 @@ def _sent(drafts: list[MenuDraft]) -> list[str]:
 def _standing(campaign: str) -> list[str]:
     """Say what is stopped and set over these menus, where the campaign has a ledger in its default place."""
     path = common.ledger_file(None, campaign)
-    if not path.is_file():
+    if not ledger.files(path):
         return []
     try:
         with LedgerView.open(path) as view:

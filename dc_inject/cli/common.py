@@ -24,6 +24,7 @@ from dc_inject.model.events import Observer
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.redaction import scrub
 from dc_inject.model.services import DEFAULT, FTS, RUCIO, SERVICES
+from dc_inject.planning.shards import Shard
 from dc_inject.system import files
 
 if TYPE_CHECKING:
@@ -108,6 +109,13 @@ LINKS = click.option(
     shell_complete=completion.links,
     help="Only this link, also written 'SRC->DST' (may be repeated).",
 )
+SHARD = click.option(
+    "--shard",
+    type=params.SHARD,
+    metavar="INDEX/COUNT",
+    envvar="DC_INJECT_SHARD",
+    help="Only the destinations of this shard, such as 0/4, in a ledger of its own.",
+)
 WHY = click.option(
     "--why", metavar="TEXT", default="", help="The reason; kept in the ledger and shown by `status`."
 )
@@ -131,6 +139,11 @@ def ledger_file(path: Path | None, campaign: str) -> Path:
     return path or ledger.default_path(campaign, os.environ)
 
 
+def shard_name(shard: Shard | None) -> str:
+    """Return a shard as ledgers name it; nothing where a campaign has only one injector."""
+    return "" if shard is None else str(shard)
+
+
 def ledger_named(campaign: str) -> Path | None:
     """Return the file when a ledger was named in the place of a campaign."""
     return Path(campaign) if os.sep in campaign or campaign.endswith(".sqlite") else None
@@ -143,7 +156,7 @@ def existing_ledger(campaign: str, path: Path | None = None) -> Path:
     """
     named = path or ledger_named(campaign)
     file = named or ledger.default_path(campaign, os.environ)
-    if file.is_file():
+    if ledger.files(file):
         return file
     missing = "there is no ledger" if named else f"campaign {campaign!r} has no ledger"
     raise LedgerError(f"{missing} at {file}", known())
@@ -156,7 +169,7 @@ def known() -> str:
 
 def campaigns() -> list[str]:
     """Return the campaigns that have a ledger in its default place."""
-    return sorted(file.stem for file in ledger.default_folder(os.environ).glob("*.sqlite"))
+    return sorted({ledger.campaign_of(file) for file in ledger.default_folder(os.environ).glob("*.sqlite")})
 
 
 def own_ledger(view: Reader, campaign: str, path: Path) -> str:

@@ -17,7 +17,8 @@ from dc_inject.cli import campaigns, common, end_files, end_sweep, log_output, p
 from dc_inject.cli.subjects import Subject
 from dc_inject.engine.ending import THREADS, ManualEnd, RulesByStage, files_left
 from dc_inject.engine.reconciler import IN_SERVICE
-from dc_inject.ledger import Ledger
+from dc_inject.ledger import Ledger, LedgerView, campaign_of, shard_of
+from dc_inject.ledger.reading import Reader
 from dc_inject.metrics import Silent
 from dc_inject.model import Entry, State, units
 from dc_inject.model.errors import ServiceError, UsageError
@@ -93,20 +94,25 @@ def end(
     Example: dc-inject end dc27-rehearsal us-mesh --cancel --cancel-rate 300/h
     Example: dc-inject end dc27-rehearsal --sweep davs://se.example.org/dc
     """
-    finished = end_campaign(
-        campaign,
-        subjects.inside(part),
+    subject = subjects.inside(part)
+    end_one = partial(
+        end_campaign,
+        subject=subject,
         cancel=cancel,
         cancel_rate=cancel_rate,
-        sweep=sweep,
         include_recent=include_recent,
         yes=yes,
         why=why,
-        ledger_path=ledger_path,
         no_ledger=no_ledger,
         timeout=timeout,
     )
-    ctx.exit(0 if finished else INTERRUPTED)
+    shards = [] if no_ledger else campaigns.of_shards(campaign, ledger_path, subject)
+    if not shards:
+        ctx.exit(0 if end_one(campaign, sweep=sweep, ledger_path=ledger_path) else INTERRUPTED)
+    for file in shards:
+        click.echo(f"{file}:", err=True)
+        if not end_one(str(file), sweep=sweep if file == shards[-1] else None):
+            ctx.exit(INTERRUPTED)
 
 
 def end_campaign(
@@ -135,8 +141,9 @@ def end_campaign(
         ledger, name = campaigns.opened(stack, campaign, ledger_path, no_ledger=no_ledger, sweeping=bool(sweep))
         if ledger is not None:
             subjects.require_known(ledger, subject)
+        known = _of_all_shards(stack, ledger) if sweep else None
         if sweep:
-            end_sweep.warn(sweep, ledger)
+            end_sweep.warn(sweep, known)
         trusting.name(sweep or "")
         if ledger is not None:
             _trust(ledger, name, clock)
@@ -174,8 +181,16 @@ def end_campaign(
             end_files.tidy(ledger, name, backends)
             end_files.say_what_lives_on(ours, work.noun, clock)
         if sweep:
-            end_sweep.sweep(backends[FTS.name], sweep, name, ledger, clock, include_recent=include_recent, yes=yes)
+            end_sweep.sweep(backends[FTS.name], sweep, name, known, clock, include_recent=include_recent, yes=yes)
     return True
+
+
+def _of_all_shards(stack: contextlib.ExitStack, ledger: Ledger | None) -> Reader | None:
+    """Return what all shards know, for a ledger of one: files of another one are no strays."""
+    if ledger is None or shard_of(ledger.path) == (0, 0):
+        return ledger
+    whole = ledger.path.with_name(f"{campaign_of(ledger.path)}{ledger.path.suffix}")
+    return stack.enter_context(LedgerView.open(whole))
 
 
 @dataclass(frozen=True, slots=True)

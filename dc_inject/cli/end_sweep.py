@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import click
 
 from dc_inject.cli import end_files
-from dc_inject.ledger import Ledger
+from dc_inject.ledger.reading import Reader
 from dc_inject.model import Bundle, Cycle, Entry, Injection, Link, State, units
 from dc_inject.model.errors import Permanent, ServiceError, UsageError
 from dc_inject.model.naming import Copy
@@ -40,7 +40,7 @@ class Sweeper(Protocol):
         ...
 
 
-def warn(prefix: str, ledger: Ledger | None) -> None:
+def warn(prefix: str, ledger: Reader | None) -> None:
     """Say so when a prefix is no destination of the campaign: most likely nothing of it is there."""
     if ledger is None:
         return
@@ -54,7 +54,7 @@ def sweep(
     backend: Backend,
     prefix: str,
     campaign: str,
-    ledger: Ledger | None,
+    ledger: Reader | None,
     clock: Clock,
     *,
     include_recent: bool,
@@ -92,7 +92,7 @@ def sweep(
     _delete(backend, free, prefix, campaign, clock)
 
 
-def _whose(backend: Backend, ledger: Ledger | None) -> str:
+def _whose(backend: Backend, ledger: Reader | None) -> str:
     """Say who injects a campaign, as far as a ledger tells: somebody may be at work on its newest files."""
     if ledger is None:
         return "no ledger here tells who injects it, so make sure that nobody does"

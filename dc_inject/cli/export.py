@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import click
 
-from dc_inject import menu
+from dc_inject import ledger, menu
 from dc_inject.analysis.planned_flows import planned_flows
 from dc_inject.cli import active_overrides, common, menu_files, params
 from dc_inject.ledger import LedgerView
@@ -119,7 +119,7 @@ def _to_come(
         by_campaign.setdefault(draft.campaign, []).append(draft)
     for name, drafts in by_campaign.items():
         file = common.ledger_file(ledger_path, name)
-        if file.exists():
+        if ledger.files(file):
             yield _as_set(name, file, drafts, experiment)
         else:
             named = dict.fromkeys(SERVICES, _named(experiment))

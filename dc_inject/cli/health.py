@@ -13,10 +13,12 @@ from pathlib import Path
 
 import click
 
+from dc_inject import ledger
 from dc_inject.cli import common, completion, subjects
 from dc_inject.ledger import LedgerView
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError
+from dc_inject.planning.shards import Shard
 from dc_inject.system.clock import SystemClock
 
 CYCLES = 2  # cycle lengths within which a cycle must have begun
@@ -25,8 +27,9 @@ LEAST_FREE = 100_000_000  # bytes on the ledger's disk
 
 @click.command()
 @click.argument("campaign", required=False, default="", shell_complete=completion.campaigns)
+@common.SHARD
 @common.LEDGER
-def health(campaign: str, ledger_path: Path | None) -> None:
+def health(campaign: str, shard: Shard | None, ledger_path: Path | None) -> None:
     r"""Check that an injector does its work: exit code 0 if it does, 3 if not, with the reason.
 
     It must hold its ledger and have begun a cycle in the last two cycle lengths; its ledger must be writable, with
@@ -37,11 +40,20 @@ def health(campaign: str, ledger_path: Path | None) -> None:
     Example: dc-inject health dc27-rehearsal
     """
     path = common.existing_ledger(campaign, ledger_path) if campaign or ledger_path else subjects.only()
+    files = ledger.files(path) if shard is None else [ledger.place(path, str(shard))]
+    for file in files:
+        with LedgerView.open(file) as view:
+            name = common.own_ledger(view, campaign, path) if campaign else view.campaign or path.stem
+        said = _healthy(file, name)
+        _require_writable(file)
+        click.echo(said)
+
+
+def _healthy(path: Path, name: str) -> str:
+    """Say since when the injector of a ledger is at work on its cycle; raises LedgerError if it is not."""
     now = SystemClock().now()
     with LedgerView.open(path) as view, view.snapshot():
-        holder, began = view.holder(), view.last_turn()
-        name = common.own_ledger(view, campaign, path) if campaign else view.campaign or path.stem
-        length = view.cycle_length
+        holder, began, length = view.holder(), view.last_turn(), view.cycle_length
     if holder is None:
         raise LedgerError(f"{name}: no injector is running", f"start it: `dc-inject run MENUS` writes {path}")
     if began is None or length is None:
@@ -54,8 +66,7 @@ def health(campaign: str, ledger_path: Path | None) -> None:
         raise LedgerError(
             message, f"a cycle lasts {units.format_duration(length)}; look at its log, or restart it"
         )
-    _require_writable(path)
-    click.echo(f"{name}: {words}; {holder}")
+    return f"{name}: {words}; {holder}"
 
 
 def _require_writable(path: Path) -> None:

@@ -46,7 +46,7 @@ def check(ctx: click.Context, campaign: str, ledger_path: Path | None, fmt: str)
     Example: dc-inject ledger check backups/dc27-rehearsal.sqlite --format json
     """
     path = common.existing_ledger(campaign, ledger_path)
-    findings = contradictions(path)
+    findings = [finding for file in paths.files(path) for finding in contradictions(file)]
     if findings or fmt != "table":
         tables.emit(fmt, COLUMNS, [_row(finding) for finding in findings])
     errors = _errors(findings)
@@ -75,6 +75,9 @@ def backup(campaign: str, file: Path, force: bool, quiet: bool, ledger_path: Pat
     Example, for cron: dc-inject ledger backup dc27 /backup/dc27.sqlite --force --quiet
     """
     path = common.existing_ledger(campaign, ledger_path)
+    if paths.files(path) != [path]:
+        names = ", ".join(str(one) for one in paths.files(path))
+        raise UsageError(f"{campaign} has a ledger for each of its shards", f"back up each by its name: {names}")
     _refuse(path, file, force=force)
     try:
         message = _copied(path, file)

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import click
 
+from dc_inject import ledger
 from dc_inject.cli import common, params, subjects
-from dc_inject.ledger import Ledger
+from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.records import NOTE
 from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import LONGEST, scrub
@@ -46,7 +47,9 @@ def note(campaign: str, text: str, at: datetime | None, ledger_path: Path | None
     words = scrub(text)
     if not words:
         raise UsageError("the note is empty", 'write what happened: dc-inject note CAMPAIGN "text"')
-    with Ledger.open(path) as ledger:
-        ledger.change(common.who(), NOTE, words, about)
-        name = ledger.campaign or path.stem
+    with LedgerView.open(path) as view:
+        name = view.campaign or path.stem
+    for file in ledger.files(path):
+        with Ledger.open(file) as own:
+            own.change(common.who(), NOTE, words, about)
     click.echo(f"{name}: noted at {about:%Y-%m-%d %H:%M:%SZ}: {words}", err=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import click
 
+from dc_inject import ledger
 from dc_inject.cli import active_overrides, common, subjects
 from dc_inject.cli.subjects import Subject
 from dc_inject.ledger import Ledger, LedgerView
@@ -33,33 +35,42 @@ PAUSE, RESUME = OperatorAction("pause"), OperatorAction("resume")
 
 
 def carry_out(action: OperatorAction, path: Path, subject: Subject, why: str) -> None:
-    """Write an action on a subject into a ledger, and say what follows from it.
+    """Write an action on a subject into a ledger, or those of all shards, and say what follows from it.
 
     Raises UsageError for a subject that the campaign never had, and LedgerError.
     """
     who, now = common.who(), SystemClock().now()
     limits: tuple[str, ...] = ()
-    with Ledger.open(path) as ledger:
-        subjects.require_known(ledger, subject)
-        name = ledger.campaign or path.stem
+    with LedgerView.open(path) as view:
+        subjects.require_known(view, subject)
+        name, due = view.campaign or path.stem, _due_now(view, subject)
+    news = [_write(action, file, subject, who, why, now) for file in ledger.files(path)]
+    with LedgerView.open(path) as view:
+        pauses = view.pauses()
         if action == PAUSE:
-            done = ledger.pause(subject.name, who, why, now)
-            sentence = _paused(subject, path, ledger.pauses(), done=done)
+            sentence = _paused(subject, path, pauses, done=any(news))
         elif action == RESUME:
-            done = ledger.resume(subject.name, who, why, now)
-            sentence = f"{_injection(subject)} {'resumes with the next cycle' if done else 'was not stopped'}"
+            sentence = f"{_injection(subject)} {'resumes with the next cycle' if any(news) else 'was not stopped'}"
         else:
-            kind, due = Kind(action.verb), _due_now(ledger, subject)
-            done = ledger.override(subject.name, kind, action.value, who, why, now)
+            kind = Kind(action.verb)
             change = f"{subject}: {overrides.describe(kind, action.value)}{due}"
-            sentence = f"{change}; {when_applied(path)}" if done else f"{change}: already set"
-            limits = tuple(active_overrides.held_by(ledger, subject.name, kind, now))
-        pauses = ledger.pauses()
+            sentence = f"{change}; {when_applied(path)}" if any(news) else f"{change}: already set"
+            limits = tuple(active_overrides.held_by(view, subject.name, kind, now))
     click.echo(f"{name}: {sentence}", err=True)
     for limit in limits:
         click.echo(f"warning: {limit}", err=True)
     if action != PAUSE:
         say_stopped(pauses)
+
+
+def _write(action: OperatorAction, file: Path, subject: Subject, who: str, why: str, now: datetime) -> bool:
+    """Write an action into a ledger; returns False if it was so already."""
+    with Ledger.open(file) as own:
+        if action == PAUSE:
+            return own.pause(subject.name, who, why, now)
+        if action == RESUME:
+            return own.resume(subject.name, who, why, now)
+        return own.override(subject.name, Kind(action.verb), action.value, who, why, now)
 
 
 def when_applied(path: Path, more: str = HIGHER) -> str:

@@ -17,11 +17,13 @@ from dc_inject.cli import active_overrides, common, inventory_file, log_output, 
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger, Row
+from dc_inject.ledger import place as ledger_place
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Silent
 from dc_inject.model import Campaign, Cycle, Entry, FlowKey, Injection, units
 from dc_inject.model.errors import DcInjectError, ServiceError, UsageError
 from dc_inject.model.ports import Backend, Identity
+from dc_inject.planning.shards import Shard
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 
@@ -93,6 +95,7 @@ class _PlanCommand(click.Command):
 @click.option("--datasets", is_flag=True, help="List every dataset with its release time.")
 @common.LEDGER
 @common.LINKS
+@common.SHARD
 @common.SCALE
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
 @common.TIMEOUT
@@ -105,6 +108,7 @@ def plan(
     datasets: bool,
     ledger_path: Path | None,
     links: tuple[str, ...],
+    shard: Shard | None,
     scale: float,
     allow_admin: bool,
     timeout: float,
@@ -122,7 +126,7 @@ def plan(
     log_output.talk(quiet=True)
     drafts = files.read_menus(menus)
     campaign = common.one_campaign(drafts)
-    clock, file = SimClock(at), common.ledger_file(ledger_path, campaign)
+    clock, file = SimClock(at), ledger_place(common.ledger_file(ledger_path, campaign), common.shard_name(shard))
     admits: Callable[[Campaign], None] = trusting.admit if inventory is None else lambda _: None
     if inventory is not None:
         backends = _offline(drafts, inventory, clock)
@@ -137,7 +141,14 @@ def plan(
             click.echo(line, err=True)
         identities = admission.identities(backends, allow_admin=allow_admin)
         source = Menus(
-            menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale, admits=admits
+            menus,
+            ledger=ledger,
+            backends=backends,
+            clock=clock,
+            links=links,
+            scale=scale,
+            shard=shard,
+            admits=admits,
         )
         first = Cycle.at(at, source().cycle)
         _stand_at(ledger, first, clock.now())

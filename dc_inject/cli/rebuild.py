@@ -25,6 +25,8 @@ from dc_inject.metrics import Silent
 from dc_inject.model import units
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.ports import Backend, Clock, Executor, FoundInjection
+from dc_inject.planning import shards
+from dc_inject.planning.shards import Shard
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
@@ -58,6 +60,7 @@ class Searchable(Protocol):
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Begin with this backup, and add what the services have since.",
 )
+@common.SHARD
 @click.option("--since", type=params.TIME, help="Ignore rules and jobs older than this [default: none].")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--allow-admin", is_flag=True, help="Accept an administrator's account.")
@@ -67,6 +70,7 @@ def rebuild(
     menus: tuple[Path, ...],
     ledger_path: Path | None,
     backup: Path | None,
+    shard: Shard | None,
     since: datetime | None,
     yes: bool,
     allow_admin: bool,
@@ -92,7 +96,7 @@ def rebuild(
         raise UsageError(
             f"these menus are of campaign {named}, not of {campaign}", "use the menus of that campaign"
         )
-    path = common.ledger_file(ledger_path, campaign)
+    path = paths.place(common.ledger_file(ledger_path, campaign), common.shard_name(shard))
     with contextlib.ExitStack() as stack:
         _refuse(path)
         paths.make_folder(path.absolute().parent)
@@ -103,7 +107,7 @@ def rebuild(
             with LedgerView.open(backup) as view:
                 view.copy_to(new)
         when = " since the backup" if backup else ""
-        rebuilt = _make(new, menus, drafts, since, when, allow_admin=allow_admin, timeout=timeout)
+        rebuilt = _make(new, menus, drafts, since, when, shard, allow_admin=allow_admin, timeout=timeout)
         if errors := [finding for finding in check(new) if not finding.note]:
             raise LedgerError(
                 f"the new ledger would contain contradictions: {errors[0].message}", "please report it"
@@ -122,6 +126,7 @@ def _make(
     drafts: Sequence[MenuDraft],
     since: datetime | None,
     when: str,
+    shard: Shard | None,
     *,
     allow_admin: bool,
     timeout: float,
@@ -139,16 +144,22 @@ def _make(
     )
     identities = admission.identities(backends, allow_admin=allow_admin)
     with Ledger.open(new, synchronous="OFF") as ledger, _threads(clock) as executor:
-        ledger.bind(campaign, drafts[0].preview.cycle, tuple(identities.values()), clock.now())
+        cycle, name = drafts[0].preview.cycle, common.shard_name(shard)
+        ledger.bind(campaign, cycle, tuple(identities.values()), clock.now(), name)
         ledger.trust(allowed, common.who(), clock.now())
+        in_force = Menus(menus, ledger=ledger, backends=backends, clock=clock, shard=shard)()
         rebuilding = Rebuilding(
-            campaign=Menus(menus, ledger=ledger, backends=backends, clock=clock)(),
+            campaign=in_force,
             backends=backends,
             clock=clock,
             executor=executor,
             patience=timedelta(seconds=3 * timeout),
         )
-        rebuilt = rebuilding.rebuild(ledger, _found(backends, campaign, since))
+        found = _found(backends, campaign, since)
+        if shard is not None:
+            is_ours = shards.member(in_force, shard)
+            found = [one for one in found if is_ours(one.link)]
+        rebuilt = rebuilding.rebuild(ledger, found)
         message = f"ledger rebuild: {units.counted(rebuilt.injections, 'injections')} found"
         ledger.change(common.who(), message, "the ledger was lost", clock.now())
         ledger.note(f"this ledger was made anew; not known{when}: " + "; ".join(UNKNOWN), clock.now())

@@ -34,6 +34,7 @@ from dc_inject.cli import (
 from dc_inject.engine import Engine, Settings, admission
 from dc_inject.engine.menus import Menus
 from dc_inject.ledger import Ledger
+from dc_inject.ledger import place as ledger_place
 from dc_inject.menu import MenuDraft
 from dc_inject.metrics import Metrics, publishing
 from dc_inject.model import Campaign, Hold, rates, units
@@ -43,6 +44,7 @@ from dc_inject.model.ports import Backend, Clock, Identity
 from dc_inject.model.services import injections
 from dc_inject.model.thresholds import Threshold
 from dc_inject.planning.reconcile import backoff
+from dc_inject.planning.shards import Shard
 from dc_inject.system import files
 from dc_inject.system.clock import SystemClock
 from dc_inject.system.executor import ThreadExecutor
@@ -65,6 +67,7 @@ HANDOVER = timedelta(seconds=45)  # how long --once waits for the one before it,
 @click.option("--dry-run", is_flag=True, help="Run in real time without changing anything; `plan` is quicker.")
 @common.LEDGER
 @common.LINKS
+@common.SHARD
 @common.SCALE
 @click.option(
     "--no-drain", is_flag=True, help="Exit when the menus end, without waiting for rules and jobs to end."
@@ -170,6 +173,7 @@ def inject(
     dry_run: bool = False,
     ledger_path: Path | None = None,
     links: Sequence[str] = (),
+    shard: Shard | None = None,
     scale: float = 1.0,
     no_drain: bool = False,
     end_on_stop: bool = False,
@@ -199,7 +203,7 @@ def inject(
     campaign = common.one_campaign(drafts)
     clock = SystemClock()
     with contextlib.ExitStack() as after, contextlib.ExitStack() as stack:
-        path = common.ledger_file(ledger_path, campaign)
+        path = ledger_place(common.ledger_file(ledger_path, campaign), common.shard_name(shard))
         if dry_run:
             path = stack.enter_context(common.copy_of(path))
         # A new campaign gets its ledger only when everything is right: what is refused leaves nothing behind.
@@ -217,11 +221,18 @@ def inject(
             metrics.in_force(campaign)
 
         source = Menus(
-            menus, ledger=ledger, backends=backends, clock=clock, links=links, scale=scale, admits=admit
+            menus,
+            ledger=ledger,
+            backends=backends,
+            clock=clock,
+            links=links,
+            scale=scale,
+            shard=shard,
+            admits=admit,
         )
 
         def bind(ledger: Ledger, cycle: timedelta) -> None:
-            ledger.bind(campaign, cycle, tuple(identities.values()), clock.now())
+            ledger.bind(campaign, cycle, tuple(identities.values()), clock.now(), common.shard_name(shard))
             ledger.trust(allowed, common.who(), clock.now())
 
         bind(ledger, drafts[0].preview.cycle)
@@ -230,7 +241,7 @@ def inject(
             ledger = stack.enter_context(_held(path, once=once))
             bind(ledger, in_force.cycle)
             source.move_to(ledger)
-        _say_configuration(in_force, identities.values(), path, dry_run=dry_run)
+        _say_configuration(in_force, identities.values(), path, shard, dry_run=dry_run)
         for line in active_overrides.standing(ledger):
             log.info("%s", line)
         if metrics_address:
@@ -254,6 +265,7 @@ def inject(
                 drain=not no_drain,
                 end_on_stop=end_on_stop,
                 ends_afterwards=ends_afterwards,
+                submits_at_once=-(-Settings().submits_at_once // (shard.count if shard else 1)),
             ),
         )
         watching.engine = engine
@@ -348,13 +360,19 @@ def _signals(engine: Engine, words: str) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _say_configuration(campaign: Campaign, identities: Iterable[Identity], path: Path, *, dry_run: bool) -> None:
+def _say_configuration(
+    campaign: Campaign, identities: Iterable[Identity], path: Path, shard: Shard | None, *, dry_run: bool
+) -> None:
     """Print the effective configuration to stderr: what will be done, as whom, and within which limits."""
     lines = [f"campaign {campaign.name}" + (" (dry run: nothing is changed)" if dry_run else "")]
     lines += [
         f"{i.service} {i.version} at {i.address} as {i.account}; {common.may_end(i.service, i.may_end)}"
         for i in identities
     ]
+    if shard is not None:
+        lines.append(
+            f"shard {shard}: limits are for all shards, and ours are in proportion to the rates of its links"
+        )
     for menu in campaign.menus:
         total, limits = rates.peak(menu.flows).rate, menu.limits
         window = f"{menu.start:%Y-%m-%d %H:%M:%SZ} to {menu.end:%Y-%m-%d %H:%M:%SZ}"

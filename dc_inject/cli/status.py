@@ -269,7 +269,8 @@ def _injector(view: LedgerView) -> dict[str, Any] | None:
     who = view.holder()
     if who is None:
         return None
-    since = lock_file(view.path).stat().st_mtime  # it is written once, by whoever takes the lock
+    # A lock is written once, by whoever takes it; of shards the last one counts.
+    since = max(lock_file(file).stat().st_mtime for file in view.files if lock_file(file).exists())
     return {"who": who, "since": tables.moment(datetime.fromtimestamp(since, UTC))}
 
 

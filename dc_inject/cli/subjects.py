@@ -13,7 +13,7 @@ import click
 
 from dc_inject import ledger
 from dc_inject.cli import common, completion
-from dc_inject.ledger import Ledger, LedgerView
+from dc_inject.ledger import LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values
 from dc_inject.model import FlowKey, overrides, units
@@ -73,7 +73,7 @@ def resolve(names: Sequence[str], path: Path | None) -> tuple[Path, Subject]:
 def campaign_ledger(campaign: str, path: Path | None) -> Path:
     """Return the ledger of a campaign that is named as a whole; raises LedgerError where the file is another's."""
     place = common.existing_ledger(campaign, path)
-    with Ledger.open(place) as own:
+    with LedgerView.open(place) as own:
         common.own_ledger(own, campaign, place)
     return place
 
@@ -140,7 +140,7 @@ def _is_campaign(word: str) -> bool:
 
 def _is_of(place: Path, word: str, *, alone: bool) -> bool:
     """Tell whether a word names the campaign of this ledger; raises LedgerError when it is that of another one."""
-    with Ledger.open(place) as own:
+    with LedgerView.open(place) as own:
         if word == own.campaign:
             return True
         if not alone and _is_campaign(word):

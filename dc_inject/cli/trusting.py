@@ -12,7 +12,7 @@ import click
 
 from dc_inject.credentials import Credentials, Purpose
 from dc_inject.credentials.destinations import Destinations, hint, host_of, is_plain, refusal
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import LedgerView, files
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Campaign, Link
 from dc_inject.model.errors import LedgerError, MenuError, NeedsOperator, Problem
@@ -60,7 +60,7 @@ def recall(view: Reader, campaign: str) -> None:
 
 def recall_from(path: Path, campaign: str) -> None:
     """Trust hosts that were answered for a campaign, where it has a ledger."""
-    if not path.is_file():
+    if not files(path):
         return
     try:
         with LedgerView.open(path) as view:

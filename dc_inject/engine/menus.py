@@ -14,7 +14,11 @@ from dc_inject.model import Campaign
 from dc_inject.model.errors import MenuError, Problem
 from dc_inject.model.ports import Backend, Clock
 from dc_inject.model.services import SERVICES
+from dc_inject.planning import shards
+from dc_inject.planning.shards import Shard
 from dc_inject.system import files
+
+SHARDS = "shards"  # what a ledger keeps beside what expressions mean: in which shard a destination is
 
 log = logging.getLogger(__name__)
 
@@ -31,10 +35,12 @@ class Menus:
         clock: Clock,
         links: Sequence[str] = (),
         scale: float = 1.0,
+        shard: Shard | None = None,
         admits: Callable[[Campaign], None] = lambda _: None,
     ) -> None:
         """Take files or folders; `links` (`SRC:DST`) narrows them, `scale` multiplies every rate.
 
+        With `shard` they are narrowed to its destinations, after all of them have been checked.
         `admits` raises MenuError for what cannot be done here, such as `admission.storages`.
         """
         self._paths = paths
@@ -43,6 +49,7 @@ class Menus:
         self._clock = clock
         self._links = frozenset(links)
         self._scale = scale
+        self._shard = shard
         self._admits = admits
         self._digests: tuple[str, ...] = ()
         self._campaign: Campaign | None = None
@@ -77,6 +84,9 @@ class Menus:
         admission.findings(campaign)
         admission.ends(campaign, lambda service, rses: self._backends[service].sites(rses))
         now = self._clock.now()
+        if self._shard is not None:
+            names |= self._assigned(campaign, self._shard)
+            campaign = shards.part(campaign, self._shard)
         self._ledger.put_in_force([(draft.name, draft.digest, draft.text) for draft in drafts], now)
         if self._campaign is not None:
             change = differences.sentence(self._campaign, campaign)
@@ -105,6 +115,19 @@ class Menus:
                 message = f"{service.title} is {new or 'not named'}, but {was} in the campaign in force"
                 hint = f"start `run` again to use another {service.title}"
                 raise MenuError([Problem(after.menus[0].name, 0, message, hint)])
+
+    def _assigned(self, campaign: Campaign, shard: Shard) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Keep in which shard each destination is; raises MenuError where another one would get it now."""
+        places = shards.assigned(campaign.flows, shard.count)
+        for place, index in places.items():
+            was = self._ledger.resolution(SHARDS, place)
+            if was not in {None, (str(index),)}:
+                message = f"{place} would move from shard {''.join(was or ())} to shard {index}"
+                hint = "`then` and `volume` join destinations in one shard: write such links as another campaign"
+                raise MenuError([Problem(campaign.menus[0].name, 0, message, hint)])
+        for place, index in places.items():
+            self._ledger.record_resolution(SHARDS, place, [str(index)], self._clock.now())
+        return {(SHARDS, place): (str(index),) for place, index in places.items()}
 
     def _resolve(self, service: str, expression: str) -> tuple[str, ...]:
         """Return what an expression meant when its menu came into force; asked once, then recorded."""

@@ -13,7 +13,7 @@ from dc_inject.engine.calls import in_parts
 from dc_inject.engine.context import EngineContext
 from dc_inject.engine.controlling import Controlled
 from dc_inject.engine.inventories import Inventories
-from dc_inject.engine.situation import SituationReader, site_of
+from dc_inject.engine.situation import SituationReader, booked, site_of
 from dc_inject.ledger import Pause
 from dc_inject.ledger.inventory import Reading
 from dc_inject.model import (
@@ -72,7 +72,7 @@ class Opening:
         dues: dict[FlowKey, tuple[int, Held | None]] = {}
         flows = tuple(flow for menu in menus for flow in menu.flows)
         exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
-        due = pace.due(flows, exclusions, site_of(campaign), cycle.start, cycle.end, since)
+        due = booked(campaign, cycle.start, cycle.end, since)
         current_flows = pace.flows_now(flows, cycle)
         remaining = goals.remaining(self._context, current_flows, exclusions, site_of(campaign), cycle, since)
         for key, part in due.items():

@@ -21,11 +21,11 @@ from datetime import datetime
 
 from dc_inject.engine import controlling
 from dc_inject.engine.context import EngineContext
-from dc_inject.engine.situation import site_of
+from dc_inject.engine.situation import booked
 from dc_inject.engine.submitting import Submitting
 from dc_inject.model import Campaign, Cycle, FlowKey, Hold
 from dc_inject.model.overrides import Override, covers, shown
-from dc_inject.planning import overrides, pace
+from dc_inject.planning import overrides
 
 log = logging.getLogger(__name__)
 
@@ -88,17 +88,10 @@ class Overriding:
 
 def lowered(before: Sequence[Campaign], after: Campaign, start: datetime, end: datetime) -> dict[FlowKey, int]:
     """Return how much less flows are due in [start, end) than the least before, overhead included; bytes."""
-    was, now = [_due(campaign, start, end) for campaign in before], _due(after, start, end)
+    was, now = [booked(campaign, start, end) for campaign in before], booked(after, start, end)
     extra = {flow.key: flow.overhead for flow in after.flows}
-    less = {key: min(due[key] for due in was) - size for key, size in now.items()}
+    less = {key: min(due[key].bytes for due in was) - part.bytes for key, part in now.items()}
     return {key: size + round(size * extra[key]) for key, size in less.items() if size > 0}
-
-
-def _due(campaign: Campaign, start: datetime, end: datetime) -> dict[FlowKey, int]:
-    menus = campaign.in_force(start, end)
-    exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
-    flows = tuple(flow for menu in menus for flow in menu.flows)
-    return {key: due.bytes for key, due in pace.due(flows, exclusions, site_of(campaign), start, end).items()}
 
 
 def _say(before: Iterable[Override], after: Iterable[Override]) -> None:

@@ -9,7 +9,7 @@ is in force at once is combined to the strictest: the smallest limit and space, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dc_inject.engine.context import EngineContext
@@ -28,12 +28,13 @@ from dc_inject.model import (
     Menu,
     PoolKey,
     RseSpec,
+    Site,
     rates,
     urls,
 )
 from dc_inject.model.items import blocked
 from dc_inject.model.ports import RseFacts
-from dc_inject.planning import lifetime, pace, plan
+from dc_inject.planning import lifetime, pace, plan, shards
 
 SUBMITS_CYCLES = 8  # in which it is looked for how many rules and jobs there was time
 FAILED_CYCLES = 3  # how far back failures count
@@ -119,6 +120,7 @@ class SituationReader:
         submitted = ledger.submitted(cycle.start - SUBMITS_CYCLES * cycle.length, cycle.start)
         submits = {service: pace.time_for(counts) for service, counts in submitted.items()}
         menus = campaign.in_force(cycle.start, cycle.end)
+        limits, sites = _limits(menus, cycle, site_of(campaign))
         return plan.Situation(
             campaign=campaign.name,
             contact=campaign.contact,
@@ -131,9 +133,9 @@ class SituationReader:
             leaving=frozenset(ledger.leaving()),
             used=self._note_last_used(cycle),
             destinations=self._destinations(menus, flows, facts),
-            sites=tuple(site for menu in menus for site in menu.sites),
+            sites=sites,
             site_of=site_of(campaign),
-            limits=strictest(menu.limits for menu in menus),
+            limits=limits,
             rules_last_hour=sum(rules for _, rules in earlier.values()),
             last_hour=last_hour,
             files_in_flight=ledger.files_in_flight(),
@@ -203,6 +205,21 @@ class SituationReader:
         return result
 
 
+def booked(
+    campaign: Campaign, start: datetime, end: datetime, since: datetime | None = None
+) -> dict[FlowKey, pace.Due]:
+    """Return what the rates of menus make due in [start, end), before goals, pauses and control.
+
+    What an exclusion redistributes goes to flows of other shards as well.
+    """
+    menus = campaign.in_force(start, end)
+    exclusions = tuple(exclusion for menu in menus for exclusion in menu.exclusions)
+    ours = {flow.key for menu in menus for flow in menu.flows}
+    everyone = tuple(flow for menu in menus for flow in (*menu.flows, *menu.elsewhere))
+    due = pace.due(everyone, exclusions, site_of(campaign), start, end, since)
+    return {key: part for key, part in due.items() if key in ours}
+
+
 def recent_due(cycle: Cycle, rows: Mapping[datetime, Row]) -> int:
     """Return the largest due of a flow in the last cycles of the grid, this one included; rows are by start."""
     oldest = cycle.start - (RECENT - 1) * cycle.length
@@ -229,6 +246,20 @@ def _specs(menus: Iterable[Menu]) -> dict[str, RseSpec]:
 def site_of(campaign: Campaign) -> dict[str, str]:
     """Return the site of every RSE that the menus place."""
     return rates.site_of(site for menu in campaign.menus for site in menu.sites)
+
+
+def _limits(menus: Sequence[Menu], cycle: Cycle, site_of: Mapping[str, str]) -> tuple[Limits, tuple[Site, ...]]:
+    """Return the limits of a cycle, of a campaign in shards our part of them; the strictest of all menus."""
+    limits, sites = strictest(menu.limits for menu in menus), tuple(site for menu in menus for site in menu.sites)
+    elsewhere = _flows_in(cycle, (flow for menu in menus for flow in menu.elsewhere))
+    if not elsewhere:
+        return limits, sites
+    flows = _flows_in(cycle, (flow for menu in menus for flow in menu.flows))
+    return shards.divided(limits, sites, site_of, flows, elsewhere)
+
+
+def _flows_in(cycle: Cycle, flows: Iterable[Flow]) -> list[Flow]:
+    return [flow for flow in flows if flow.start < cycle.end and cycle.start < flow.end]
 
 
 def strictest(limits: Iterable[Limits]) -> Limits:

@@ -1,7 +1,7 @@
 """The durable record of a campaign: due, intents, outcomes, holds and changes, in one SQLite file."""
 
 from dc_inject.ledger.ledger import Ledger
-from dc_inject.ledger.paths import default_folder, default_path
+from dc_inject.ledger.paths import campaign_of, default_folder, default_path, files, place, shard_of
 from dc_inject.ledger.types import (
     BoundIdentity,
     Change,
@@ -31,6 +31,10 @@ __all__ = [
     "Signal",
     "SummaryLine",
     "Totals",
+    "campaign_of",
     "default_folder",
     "default_path",
+    "files",
+    "place",
+    "shard_of",
 ]

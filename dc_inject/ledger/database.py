@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dc_inject.ledger import errors, paths, schema
+from dc_inject.ledger import errors, paths, schema, together
 from dc_inject.ledger.errors import translated
 from dc_inject.model import EPOCH
 from dc_inject.model.errors import LedgerError
@@ -66,15 +66,16 @@ _OPEN_HERE: Counter[Path] = Counter()
 class Database:
     """A connection to one ledger file; no error of SQLite leaves it untranslated."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        """Take an open connection; use `writable` or `readable` to get one."""
+    def __init__(self, path: Path, connection: sqlite3.Connection, files: Sequence[Path] = ()) -> None:
+        """Take an open connection, and its files if they are several; use `writable` or `readable` to get one."""
         self.path = path
+        self.files = list(files) or [path]
         self._connection = connection
         self._connection.row_factory = sqlite3.Row
         self._writing = False
         self._undone = 0  # transactions of ours that were rolled back
-        self._place: Path | None = path.resolve()
-        _OPEN_HERE[path.resolve()] += 1
+        self._open = [file.resolve() for file in self.files]
+        _OPEN_HERE.update(self._open)
 
     @classmethod
     def writable(cls, path: Path, *, synchronous: str, patience: timedelta) -> Database:
@@ -85,6 +86,8 @@ class Database:
                 f"take one of {', '.join(SYNCHRONOUS)}",
             )
         paths.refuse_network(path)
+        if paths.files(path) not in ([], [path]):
+            raise LedgerError(f"{path} stands for the ledgers of shards", "name one of them to change it")
         if not _OPEN_HERE[path.resolve()]:
             _make(path)
         with translated(path):
@@ -99,7 +102,13 @@ class Database:
 
     @classmethod
     def readable(cls, path: Path) -> Database:
-        """Open a ledger that exists to read it, whatever others write; raises LedgerError with a hint."""
+        """Open a ledger that exists to read it, whatever others write; raises LedgerError with a hint.
+
+        A campaign in shards is read as one by the place of its ledger.
+        """
+        files = paths.files(path)
+        if files not in ([], [path]):
+            return cls._together(path, files)
         if not path.exists():
             raise LedgerError(
                 f"there is no ledger at {path}", "check the campaign's name, or name the file with --ledger"
@@ -122,6 +131,22 @@ class Database:
             connection.close()
             raise
 
+    @classmethod
+    def _together(cls, path: Path, files: Sequence[Path]) -> Database:
+        for file in files:
+            cls.readable(file).close()  # which raises LedgerError for what is no ledger of ours
+        with translated(path):
+            connection = sqlite3.connect(
+                ":memory:", uri=True, timeout=PATIENCE.total_seconds(), isolation_level=None
+            )
+            try:
+                together.attach(connection, [f"{file.absolute().as_uri()}?mode=ro" for file in files])
+                connection.execute("PRAGMA query_only = ON")
+            except BaseException:
+                connection.close()
+                raise
+        return cls(path, connection, files)
+
     def _set_up(self, synchronous: str) -> None:
         with translated(self.path):
             run = self._connection.execute
@@ -141,9 +166,8 @@ class Database:
         """Close the connection; twice is once."""
         with translated(self.path):
             self._connection.close()
-        if self._place is not None:
-            _OPEN_HERE[self._place] -= 1
-            self._place = None
+        _OPEN_HERE.subtract(self._open)
+        self._open = []
 
     # ------------------------------------------------------------------ statements
 
@@ -223,6 +247,8 @@ class Database:
 
     def copy_to(self, path: Path) -> None:
         """Write a copy of the database as it is now; works while others write."""
+        if self.files != [self.path]:
+            raise LedgerError(f"{self.path} stands for the ledgers of shards", "name one of them to copy it")
         _make(path)
         with translated(path), contextlib.closing(sqlite3.connect(path)) as copy:
             self._connection.backup(copy)

@@ -1,7 +1,12 @@
-"""Where a ledger may live: our own folder by default, and never on a network file system."""
+"""Where a ledger may live: our own folder by default, and never on a network file system.
+
+A campaign has one ledger, `CAMPAIGN.sqlite`; or, in shards, one for each beside that place. Then that place itself
+stays empty, and names all of them to whoever reads (`LedgerView`).
+"""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Mapping
@@ -9,6 +14,7 @@ from pathlib import Path
 
 from dc_inject.model.errors import LedgerError
 
+_SHARD = re.compile(r"(?P<campaign>.+)\.shard-(?P<index>[0-9]+)-of-(?P<count>[0-9]+)")
 MOUNTS = Path("/proc/self/mounts")
 _NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "afs", "auristorfs", "coda", "lustre", "gpfs"}
@@ -47,6 +53,52 @@ def default_folder(environ: Mapping[str, str]) -> Path:
 def default_path(campaign: str, environ: Mapping[str, str]) -> Path:
     """Return where a campaign's ledger lives unless told otherwise: `<campaign>.sqlite` in the default folder."""
     return default_folder(environ) / f"{campaign}.sqlite"
+
+
+def of_shard(path: Path, shard: str) -> Path:
+    """Return the ledger of a shard, beside the place of its campaign's: `dc27.shard-2-of-4.sqlite` for `2/4`."""
+    index, _, count = shard.partition("/")
+    return path.with_name(f"{path.stem}.shard-{index}-of-{count}{path.suffix}")
+
+
+def files(path: Path) -> list[Path]:
+    """Return the ledgers of a campaign by the place of its one: that file, or those of its shards, in order."""
+    if path.is_file():
+        return [path]
+    beside = path.parent.glob(f"{glob.escape(path.stem)}.shard-*{glob.escape(path.suffix)}")
+    return sorted((file for file in beside if _SHARD.fullmatch(file.stem)), key=shard_of)
+
+
+def shard_of(file: Path) -> tuple[int, int]:
+    """Return index and count of the shard that the name of a ledger's file says; (0, 0): it is of all."""
+    match = _SHARD.fullmatch(file.stem)
+    return (int(match["index"]), int(match["count"])) if match else (0, 0)
+
+
+def campaign_of(file: Path) -> str:
+    """Return the campaign that the name of a ledger's file says, whatever its shard."""
+    match = _SHARD.fullmatch(file.stem)
+    return match["campaign"] if match else file.stem
+
+
+def place(path: Path, shard: str) -> Path:
+    """Return the ledger of a shard, or of all (`""`), by the place of its campaign's.
+
+    Raises LedgerError where it has a ledger of another number of shards: destinations would be in two ledgers.
+    """
+    own = of_shard(path, shard) if shard else path
+    count = shard_of(own)[1]
+    if others := [other for file in files(path) if (other := shard_of(file)[1]) != count]:
+        was, how = (
+            (f"in {others[0]} shards", f"use --shard INDEX/{others[0]}")
+            if others[0]
+            else ("whole", "leave out --shard")
+        )
+        raise LedgerError(
+            f"the campaign is {was}: it has the ledger {files(path)[0]}",
+            f"{how}; to divide it otherwise, use another campaign name",
+        )
+    return own
 
 
 def make_folder(folder: Path) -> None:

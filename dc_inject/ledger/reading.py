@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
-from dc_inject.ledger import lock
+from dc_inject.ledger import lock, paths
 from dc_inject.ledger.challenge import ChallengeReader
 from dc_inject.ledger.inventory import InventoryReader
 from dc_inject.ledger.overrides import OverrideReader
@@ -49,9 +50,19 @@ class Reader(SeriesReader, OverrideReader, InventoryReader, ChallengeReader):
         """Return the totals of the whole campaign."""
         return sum(self.accounts().values(), Totals())
 
+    @property
+    def files(self) -> Sequence[Path]:
+        """The ledger's file, or those of all shards."""
+        return self._db.files
+
     def holder(self) -> str | None:
-        """Return who injects with this ledger now, in words; None when nobody does."""
-        return lock.holder(self.path)
+        """Return who injects with this ledger now, in words; None when nobody does. Of shards it names each."""
+        if self.files == [self.path]:
+            return lock.holder(self.path)
+        holders = {paths.shard_of(file)[0]: lock.holder(file) for file in self.files}
+        count = max(paths.shard_of(file)[1] for file in self.files)
+        words = (f"shard {index}: {holders.get(index) or 'none is running'}" for index in range(count))
+        return "; ".join(words) if any(holders.values()) else None
 
     def copy_to(self, path: Path) -> None:
         """Write a copy of the ledger as it is now, for us alone; works while an injector runs."""

@@ -22,6 +22,7 @@ LONGEST_NOTE = 20_000  # characters
 
 NOTE = "note"  # what a change is called that is a person's remark; its text is the reason
 _TRUSTS = "trust "  # what a change begins with that lets credentials go to the hosts behind it, by blanks apart
+_SHARD = ("shard", "this")  # under which a resolution says of which shard this ledger is
 _PORTS = {"https": 443, "http": 80}
 
 
@@ -119,8 +120,15 @@ class RecordReader(Store):
 class Records(RecordReader):
     """What is written of the binding, the menus and what people do."""
 
-    def bind(self, campaign: str, cycle_length: timedelta, identities: Sequence[Identity], now: datetime) -> None:
-        """Bind the ledger to a campaign, its cycle length, and an account at each service; later compare.
+    def bind(
+        self,
+        campaign: str,
+        cycle_length: timedelta,
+        identities: Sequence[Identity],
+        now: datetime,
+        shard: str = "",
+    ) -> None:
+        """Bind the ledger to a campaign, cycle length and shard, and to an account at each service; later compare.
 
         A service that is new to the campaign is added. Raises LedgerError that says what differs.
         """
@@ -138,6 +146,10 @@ class Records(RecordReader):
             elif bound["cycle_length"] != stored(cycle_length):
                 was = format_duration(duration(bound["cycle_length"]))
                 raise self._other("cycle length", was, format_duration(cycle_length))
+            if bound["name"] is None and shard:
+                self.record_resolution(*_SHARD, [shard], now)
+            elif (was_shard := "".join(self.resolution(*_SHARD) or ())) != shard:
+                raise self._other("shard", was_shard or "all destinations", shard or "all destinations")
             for identity in identities:
                 self.identify(identity, now)
 

@@ -252,6 +252,7 @@ class Menu:
     tape_agreed: Mapping[str, str] = field(default_factory=dict)  # RSE -> who agreed
     accept: frozenset[str] = frozenset()
     endpoint: str = ""  # of FTS; empty: the environment names it
+    elsewhere: tuple[Flow, ...] = ()  # flows that other injectors have: what is shared out is shared with them
 
 
 @dataclass(frozen=True, slots=True)

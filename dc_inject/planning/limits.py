@@ -176,8 +176,7 @@ def constraints(
     for direction in ("in", "out"):
 
         def place(link: Link, direction: str = direction) -> str:
-            end = link.destination if direction == "in" else link.source
-            return site_of.get(end) or urls.host_of(end)
+            return place_of(link.destination if direction == "in" else link.source, site_of)
 
         used: dict[str, int] = defaultdict(int)
         for link, amount in last_hour.items():
@@ -191,6 +190,11 @@ def constraints(
     spent = sum(last_hour.values())
     result.append(_rate(Hold.CAMPAIGN_LIMIT, everyone, limits.total, length, spent, {"limit": "total"}))
     return result
+
+
+def place_of(end: str, site_of: Mapping[str, str]) -> str:
+    """Return where an end of a link is, as limits of sites count: its site, or else its host or RSE itself."""
+    return site_of.get(end) or urls.host_of(end)
 
 
 def site_limit(site: Site | None, direction: str, limits: Limits) -> float:

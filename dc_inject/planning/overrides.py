@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dc_inject.model import Campaign, Flow, rates
+from dc_inject.model import Campaign, Flow, Menu, rates
 from dc_inject.model.goals import Goal, SecondHop, Volume
 from dc_inject.model.overrides import EVERYTHING, Kind, Override, covers
 
@@ -25,8 +25,13 @@ def overlaid(campaign: Campaign, overrides: Iterable[Override]) -> Campaign:
     in_force = tuple(overrides)
     if not in_force:
         return campaign
-    menus = tuple(replace(menu, flows=changed(menu.flows, in_force)) for menu in campaign.menus)
-    return replace(campaign, menus=menus)
+    return replace(campaign, menus=tuple(_over(menu, in_force) for menu in campaign.menus))
+
+
+def _over(menu: Menu, overrides: Iterable[Override]) -> Menu:
+    """Return a menu with overrides; a rate is shared with the links that other shards have."""
+    count, flows = len(menu.flows), changed((*menu.flows, *menu.elsewhere), overrides)
+    return replace(menu, flows=flows[:count], elsewhere=flows[count:])
 
 
 def changed(flows: Sequence[Flow], overrides: Iterable[Override]) -> tuple[Flow, ...]:
