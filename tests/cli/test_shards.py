@@ -68,7 +68,7 @@ def test_a_ledger_of_one_shard_is_read_by_its_name(whole: Path) -> None:
 
 def test_metrics_of_all_ledgers_or_of_one(whole: Path) -> None:
     """One injector serves those of its own ledger: sums over all of them count nothing twice."""
-    live = 'dc_inject_rules{state="live"} '
+    live = 'dc_inject_rules{campaign="dc27",state="live"} '
     texts = [Metrics(file, "dc27").text().decode() for file in (whole, *files(whole))]
     assert [text.partition(live)[2].partition("\n")[0] for text in texts] == ["6.0", "3.0", "2.0", "1.0"]
 

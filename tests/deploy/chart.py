@@ -34,11 +34,13 @@ CASES = {
     "least": [*NEEDED, *MENU],
     "everything": EVERYTHING,
     "once": [*NEEDED, *MENU, "--set", "mode=once"],
+    "shards": [*EVERYTHING, "--set", "shards=4"],
     "own ConfigMap": [*NEEDED, "--set", "menusConfigMap=menus"],
 }
 REFUSED = {
     "no image": ["--set", "campaign=dc27", *MENU],
     "no menus": NEEDED,
+    "shards of runs from cron": [*NEEDED, *MENU, "--set", "mode=once,shards=4"],
     "an unknown value": [*NEEDED, *MENU, "--set", "menue=1"],
 }
 OPERATOR = {"ServiceMonitor": "endpoints", "PrometheusRule": "groups"}

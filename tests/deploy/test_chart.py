@@ -35,6 +35,7 @@ def test_the_values_fit_once_what_is_required_is_given() -> None:
     "wrong",
     [
         {"mode": "twice"},
+        {"shards": 11},
         {"menu": {"a.yaml": ""}},
         {"menus": {"../a.yaml": ""}},
         {"ftsEndpoint": "http://fts.example.org"},

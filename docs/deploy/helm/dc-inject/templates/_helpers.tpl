@@ -42,6 +42,12 @@ containers:
     env:
       - {name: XDG_STATE_HOME, value: /ledger}
       - {name: TMPDIR, value: /tmp}
+      {{- if .Values.shards }}
+      - name: JOB_COMPLETION_INDEX
+        valueFrom:
+          fieldRef: {fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']"}
+      - {name: DC_INJECT_SHARD, value: $(JOB_COMPLETION_INDEX)/{{ .Values.shards }}}
+      {{- end }}
       {{- if .Values.secrets.rucio }}
       - {name: RUCIO_CONFIG, value: /run/secrets/rucio/rucio.cfg}
       {{- end }}
@@ -94,7 +100,15 @@ nodeSelector:
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.affinity }}
+{{- $affinity := deepCopy .Values.affinity }}
+{{- if .Values.shards }}
+{{- /* The ledgers of all shards are on one volume, so that any pod can read them: it is mounted on one node. */}}
+{{- $labels := include "dc-inject.labels" . | fromYaml }}
+{{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) }}
+{{- $together := dict "podAffinity" (dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term)) }}
+{{- $affinity = merge $affinity $together }}
+{{- end }}
+{{- with $affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -109,7 +123,7 @@ volumes:
     secret: {secretName: {{ $secret | quote }}, defaultMode: 0400}
   {{- end }}
   {{- end }}
-  {{- if eq .Values.mode "once" }}
+  {{- if or .Values.shards (eq .Values.mode "once") }}
   - name: ledger
     persistentVolumeClaim: {claimName: {{ .Release.Name }}-ledger}
   {{- end }}
