@@ -14,9 +14,7 @@ from pathlib import Path
 
 import click
 
-from dc_inject import ledger
 from dc_inject.cli import common, params, subjects
-from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.records import NOTE
 from dc_inject.model.errors import UsageError
 from dc_inject.model.redaction import LONGEST, scrub
@@ -47,9 +45,8 @@ def note(campaign: str, text: str, at: datetime | None, ledger_path: Path | None
     words = scrub(text)
     if not words:
         raise UsageError("the note is empty", 'write what happened: dc-inject note CAMPAIGN "text"')
-    with LedgerView.open(path) as view:
+    with subjects.opened(path) as (ledgers, view):
         name = view.campaign or path.stem
-    for file in ledger.files(path):
-        with Ledger.open(file) as own:
+        for own in ledgers:
             own.change(common.who(), NOTE, words, about)
     click.echo(f"{name}: noted at {about:%Y-%m-%d %H:%M:%SZ}: {words}", err=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from dc_inject import ledger
 from dc_inject.cli import active_overrides, common, subjects
 from dc_inject.cli.subjects import Subject
 from dc_inject.ledger import Ledger, LedgerView
@@ -41,20 +40,19 @@ def carry_out(action: OperatorAction, path: Path, subject: Subject, why: str) ->
     """
     who, now = common.who(), SystemClock().now()
     limits: tuple[str, ...] = ()
-    with LedgerView.open(path) as view:
+    with subjects.opened(path) as (ledgers, view):
         subjects.require_known(view, subject)
         name, due = view.campaign or path.stem, _due_now(view, subject)
-    news = [_write(action, file, subject, who, why, now) for file in ledger.files(path)]
-    with LedgerView.open(path) as view:
+        done = [_write(action, own, subject, who, why, now) for own in ledgers]
         pauses = view.pauses()
         if action == PAUSE:
-            sentence = _paused(subject, path, pauses, done=any(news))
+            sentence = _paused(subject, path, pauses, done=any(done))
         elif action == RESUME:
-            sentence = f"{_injection(subject)} {'resumes with the next cycle' if any(news) else 'was not stopped'}"
+            sentence = f"{_injection(subject)} {'resumes with the next cycle' if any(done) else 'was not stopped'}"
         else:
             kind = Kind(action.verb)
             change = f"{subject}: {overrides.describe(kind, action.value)}{due}"
-            sentence = f"{change}; {when_applied(path)}" if any(news) else f"{change}: already set"
+            sentence = f"{change}; {when_applied(path)}" if any(done) else f"{change}: already set"
             limits = tuple(active_overrides.held_by(view, subject.name, kind, now))
     click.echo(f"{name}: {sentence}", err=True)
     for limit in limits:
@@ -63,14 +61,13 @@ def carry_out(action: OperatorAction, path: Path, subject: Subject, why: str) ->
         say_stopped(pauses)
 
 
-def _write(action: OperatorAction, file: Path, subject: Subject, who: str, why: str, now: datetime) -> bool:
+def _write(action: OperatorAction, own: Ledger, subject: Subject, who: str, why: str, now: datetime) -> bool:
     """Write an action into a ledger; returns False if it was so already."""
-    with Ledger.open(file) as own:
-        if action == PAUSE:
-            return own.pause(subject.name, who, why, now)
-        if action == RESUME:
-            return own.resume(subject.name, who, why, now)
-        return own.override(subject.name, Kind(action.verb), action.value, who, why, now)
+    if action == PAUSE:
+        return own.pause(subject.name, who, why, now)
+    if action == RESUME:
+        return own.resume(subject.name, who, why, now)
+    return own.override(subject.name, Kind(action.verb), action.value, who, why, now)
 
 
 def when_applied(path: Path, more: str = HIGHER) -> str:

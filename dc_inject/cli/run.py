@@ -276,11 +276,16 @@ def inject(
             manager.ready()
             engine.run(until=until, once=once)
         # When the ledger is free: whatever this takes, the run of the next cycle does not wait for it.
-        after.callback(publishing.publish, metrics.text, campaign, textfile, pushgateway)
+        after.callback(publishing.publish, metrics.text, _group(campaign, shard), textfile, pushgateway)
         if closing is not None:
             closing(campaign, ledger)
         watching.judge(menus_too=not (once or engine.stopping))
     return not engine.stopping
+
+
+def _group(campaign: str, shard: Shard | None) -> str:
+    """Return under which name a Pushgateway keeps the metrics: those of one shard do not replace another's."""
+    return campaign if shard is None else f"{campaign}/shard/{shard.index}"
 
 
 def _shown(path: Path, campaign: str, clock: Clock, *, live: bool) -> contextlib.AbstractContextManager[None]:

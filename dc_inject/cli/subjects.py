@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -13,7 +13,7 @@ import click
 
 from dc_inject import ledger
 from dc_inject.cli import common, completion
-from dc_inject.ledger import LedgerView
+from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu import addresses, values
 from dc_inject.model import FlowKey, overrides, units
@@ -73,9 +73,20 @@ def resolve(names: Sequence[str], path: Path | None) -> tuple[Path, Subject]:
 def campaign_ledger(campaign: str, path: Path | None) -> Path:
     """Return the ledger of a campaign that is named as a whole; raises LedgerError where the file is another's."""
     place = common.existing_ledger(campaign, path)
-    with LedgerView.open(place) as own:
-        common.own_ledger(own, campaign, place)
+    with opened(place) as (_, view):
+        common.own_ledger(view, campaign, place)
     return place
+
+
+@contextlib.contextmanager
+def opened(place: Path) -> Iterator[tuple[Sequence[Ledger], LedgerView]]:
+    """Open the ledger of a campaign, or those of all its shards, to write; and all of it to read as one.
+
+    To write comes first: SQLite would leave files behind beside a ledger that may only be read.
+    """
+    with contextlib.ExitStack() as stack:
+        ledgers = [stack.enter_context(Ledger.open(file)) for file in ledger.files(place)]
+        yield ledgers, stack.enter_context(LedgerView.open(place))
 
 
 def inside(names: Sequence[str]) -> Subject:
@@ -140,7 +151,7 @@ def _is_campaign(word: str) -> bool:
 
 def _is_of(place: Path, word: str, *, alone: bool) -> bool:
     """Tell whether a word names the campaign of this ledger; raises LedgerError when it is that of another one."""
-    with LedgerView.open(place) as own:
+    with opened(place) as (_, own):
         if word == own.campaign:
             return True
         if not alone and _is_campaign(word):

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import click
 
-from dc_inject import ledger
 from dc_inject.cli import common, completion, subjects
 from dc_inject.cli.operator_actions import say_stopped, when_applied
-from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.model import overrides
 from dc_inject.model.errors import UsageError
-from dc_inject.model.overrides import Kind, Override
+from dc_inject.model.overrides import Kind
 from dc_inject.system.clock import SystemClock
 
 
@@ -42,13 +40,10 @@ def unset(words: tuple[str, ...], why: str, ledger_path: Path | None) -> None:
     kind = Kind(last) if names and last in tuple(Kind) else None
     path, subject = subjects.resolve(names if kind else words, ledger_path)
     now = SystemClock().now()
-    with LedgerView.open(path) as view:
+    with subjects.opened(path) as (ledgers, view):
         subjects.require_known(view, subject)
-    deleted: dict[Override, None] = {}  # of all shards, each once
-    for file in ledger.files(path):
-        with Ledger.open(file) as own:
-            deleted |= dict.fromkeys(own.unset(subject.name, kind, common.who(), why, now))
-    with LedgerView.open(path) as view:
+        who = common.who()
+        deleted = {override: None for own in ledgers for override in own.unset(subject.name, kind, who, why, now)}
         name, still_set, pauses = view.campaign or path.stem, view.overrides(), view.pauses()
     done = f"no {kind or 'rate or scale'} was set"
     if deleted:

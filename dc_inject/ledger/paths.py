@@ -1,7 +1,7 @@
 """Where a ledger may live: our own folder by default, and never on a network file system.
 
-A campaign has one ledger, `CAMPAIGN.sqlite`; or, in shards, one for each beside that place. Then that place itself
-stays empty, and names all of them to whoever reads (`LedgerView`).
+A campaign has one ledger; or, in shards, one for each beside the place of that one. Then that place itself stays
+empty, and names all of them to whoever reads (`LedgerView`).
 """
 
 from __future__ import annotations

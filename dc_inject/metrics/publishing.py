@@ -55,12 +55,12 @@ def _is_address(url: str) -> bool:
     return parts.scheme in {"http", "https"} and bool(parts.hostname) and not (parts.query or parts.fragment)
 
 
-def publish(text: Callable[[], bytes], campaign: str, textfile: Path | None, pushgateway: str | None) -> None:
-    """Publish the metrics of a campaign, as `text` tells them, wherever they are wanted."""
+def publish(text: Callable[[], bytes], group: str, textfile: Path | None, pushgateway: str | None) -> None:
+    """Publish metrics, as `text` tells them, wherever they are wanted; `group` is `dc27`, or `dc27/shard/2`."""
     if textfile is not None:
         to_textfile(text(), textfile)
     if pushgateway is not None:
-        to_pushgateway(text(), pushgateway, campaign)
+        to_pushgateway(text(), pushgateway, group)
 
 
 def to_textfile(text: bytes, path: Path) -> None:
@@ -71,9 +71,9 @@ def to_textfile(text: bytes, path: Path) -> None:
         log.warning("the metrics are not published: %s", error.message)
 
 
-def to_pushgateway(text: bytes, url: str, campaign: str) -> None:
-    """Send metrics to a Pushgateway, in place of those that it has of the campaign; a failure is a warning."""
-    goal = f"{url.rstrip('/')}/metrics/job/dc_inject/campaign/{campaign}"
+def to_pushgateway(text: bytes, url: str, group: str) -> None:
+    """Send metrics to a Pushgateway, in place of those that it has of the group; a failure is a warning."""
+    goal = f"{url.rstrip('/')}/metrics/job/dc_inject/campaign/{group}"
     try:
         with Session(Adapter(ExchangeLimits(LONGEST, ANSWER))) as session:
             answer = session.put(goal, text, headers={"Content-Type": CONTENT_TYPE_LATEST}, timeout=LONGEST)
