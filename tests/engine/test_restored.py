@@ -125,6 +125,23 @@ def test_brought_to_the_present_it_has_all_that_was_injected_since_and_makes_not
         assert -slack - 2 * SIZE <= injected(one)[to] - due(one)[to] <= SIZE, to
 
 
+@pytest.mark.parametrize("through", SERVICES)
+def test_moved_to_another_machine_within_a_cycle_it_goes_on_as_if_nothing_had_happened(tmp_path, through):
+    """The injector was ended before the copy was made, so the copy has everything; a pause is made up."""
+    one = made(tmp_path, through)
+    engine, moved = one.engine(), tmp_path / "moved.sqlite"
+    one.heard.at[Answered] = lambda: one.clock.now() < START + 2.4 * CYCLE or engine.stop()
+    engine.run()
+    assert one.ledger.unclosed()
+    with LedgerView.open(one.ledger.path) as view:
+        view.copy_to(moved)
+    put_back(one, moved)
+    one.clock.advance(START + 2.7 * CYCLE)
+    one.engine().run(until=START + 6 * CYCLE)
+    nothing_twice(one)
+    assert all(abs(given - due(one)[to]) <= SIZE for to, given in injected(one).items())
+
+
 def test_as_it_is_it_makes_up_what_was_injected_since(tmp_path):
     """So a backup has to be brought to the present: alone it owes what came after it, at most two cycles of it."""
     one = made(tmp_path, "rucio")
