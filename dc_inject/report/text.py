@@ -47,7 +47,7 @@ def _row(cells: Sequence[object]) -> str:
 
 
 def _section(section: Section) -> Iterator[str]:
-    yield f"## {section.title}"
+    yield f"## {_escaped(section.title)}"
     if section.name == "method":
         yield "\n".join(f"- {_escaped(words)}" for words in section.words)
     else:
