@@ -64,6 +64,14 @@ def make(path: Path, days: float, links: int) -> None:
         ledger.change("bench", "note", "power cut", START + timedelta(hours=30))
 
 
+def loop() -> float:
+    """Return the CPU seconds of 20 million additions, which tell how fast a busy machine is at the moment."""
+    began, total = time.process_time(), 0
+    for number in range(20_000_000):
+        total += number
+    return time.process_time() - began
+
+
 def main() -> None:
     """Make the ledger, and print what each report costs."""
     given = sys.argv[1:]
@@ -77,16 +85,17 @@ def main() -> None:
         print(
             f"{links} links, {days:g} days: a ledger of {size / 1e6:.0f} MB in {time.perf_counter() - began:.0f} s"
         )
-        print("format          seconds  CPU seconds  memory MB  size MB")
+        print("format          seconds  CPU seconds  / bare loop  memory MB  size MB")
         for command, fmt in ((command, fmt) for command, formats in FORMATS.items() for fmt in formats):
             goal = Path(folder) / f"{command}.{fmt}"
+            bare = loop()
             before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
             words = [sys.executable, "-m", "dc_inject", command, str(path), "--format", fmt, "-o", str(goal)]
             subprocess.run(words, check=True, capture_output=True)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
             print(
-                f"{command} {fmt:<7} {time.perf_counter() - began:>8.1f} {cpu:>12.1f} "
+                f"{command} {fmt:<7} {time.perf_counter() - began:>8.1f} {cpu:>12.1f} {cpu / bare:>12.0f} "
                 f"{after.ru_maxrss / 1e3:>10.0f} {goal.stat().st_size / 1e6:>8.1f}",
                 flush=True,
             )
