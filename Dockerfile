@@ -1,5 +1,5 @@
 # dc_inject as an image: the tool with the clients of FTS and XRootD, and neither compiler nor pip.
-#   docker build -t dc-inject --build-arg BASE=python:3.13-slim-bookworm@sha256:... .
+#   docker build -t dc-inject --build-arg VERSION=0.1.0 --build-arg BASE=python:3.13-slim-bookworm@sha256:... .
 # At run time it gets menus, a rucio.cfg with its credentials, and a volume for the ledger at /ledger; all else may
 # be read-only. docs/how-to/run-in-containers.md has more.
 # A tag may change: for a release name the base with its digest, as above.
@@ -19,14 +19,18 @@ RUN PATH="/build/bin:$PATH" pip wheel --no-cache-dir --require-hashes --no-build
   --wheel-dir /wheels -r requirements-image.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY dc_inject ./dc_inject
-RUN /build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
+# Without git the build does not know the version.
+ARG VERSION=0.0+unknown
+RUN SETUPTOOLS_SCM_PRETEND_VERSION_FOR_DC_INJECT="$VERSION" /build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 RUN python3 -m venv /opt/dc-inject \
   && /opt/dc-inject/bin/pip install --no-cache-dir --no-deps --no-index --find-links /wheels /wheels/*.whl \
   && /opt/dc-inject/bin/pip uninstall --yes --quiet pip
 
 FROM ${BASE}
+ARG VERSION=0.0+unknown
 LABEL org.opencontainers.image.title="dc_inject" \
   org.opencontainers.image.description="Makes the traffic of WLCG data challenges" \
+  org.opencontainers.image.version="$VERSION" \
   org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/dc-inject /opt/dc-inject
 # Any user may run it, also one without an entry in passwd, as long as its group is 0 or the volume is its own.

@@ -11,6 +11,7 @@ SERVER_LOCK := dc_inject/sandbox/requirements
 LOWEST := .venv-lowest/.installed
 DOCS := .venv-docs/.installed
 CHART := .venv-chart/.installed
+RELEASE := .venv-release/.installed
 HELM := helm.sh/helm/v3/cmd/helm@v3.19.0
 
 # The sandbox's Rucio server has an environment of its own, kept in the clone too.
@@ -23,7 +24,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs screenshots release-check image production chart venv lock clean
+.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -107,8 +108,14 @@ docs: $(READY) $(DOCS) ## Write the generated pages anew, and build the site in 
 screenshots: $(READY) browser ## Take the pictures of pages in the docs anew (1 min)
 	@$(BIN)/python -m tests.docs.screenshots
 
-release-check: $(READY) ## Build the last commit as it would be published, install it into an empty environment, run it (6 min)
-	@$(BIN)/python -m tests.release
+release: $(RELEASE) ## Make what is published of the last commit, in dist/: sdist, wheel, SBOM, checksums; twice, and compare (1 min)
+	@$(dir $(RELEASE))bin/python -m tests.release.build
+
+release-check: release ## Install what `make release` has made into an empty environment, and run it (6 min)
+	@$(dir $(RELEASE))bin/python -m tests.release.check
+
+released-ledger: $(READY) ## Keep a ledger of the version that is released next, which later versions have to go on with
+	@$(BIN)/python -m tests.ledger.released
 
 image: $(READY) ## Build the image and let it inject into a sandbox, as root with buildah and mmdebstrap (10 min)
 	@$(BIN)/python -m tests.deploy.image
@@ -129,11 +136,11 @@ $(LOWEST): requirements-lowest.txt
 	@$(@D)/bin/pip --quiet --disable-pip-version-check install --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DOCS): requirements-docs.txt
-	@echo "making an environment for the site in $(@D)"
+$(DOCS) $(RELEASE): .venv-%/.installed: requirements-%.txt
+	@echo "making an environment for $* in $(@D)"
 	@rm -rf $(@D)
 	@$(PYTHON) -m venv $(@D)
-	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --require-hashes -r requirements-docs.txt
+	@$(@D)/bin/pip --quiet --no-input --disable-pip-version-check install --require-hashes -r $<
 	@touch $@
 
 $(CHART): requirements-chart.txt
@@ -173,7 +180,7 @@ MAY_INSTALL = ( [ "$(CI)" = true ] && [ "$$(id -u)" = 0 ] && command -v apt-get 
 INSTALL = apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
   gcc libc6-dev libssl-dev python3-dev
 
-lock: ## Write the ten locks anew, with the newest versions that fit
+lock: ## Write the eleven locks anew, with the newest versions that fit
 	@rm -rf .venv-lock
 	@$(PYTHON) -m venv .venv-lock
 	@.venv-lock/bin/pip install --quiet --disable-pip-version-check uv
@@ -185,6 +192,7 @@ lock: ## Write the ten locks anew, with the newest versions that fit
 	$(call locked,requirements-lowest.txt,pyproject.toml --group test --constraint .venv-lock/lowest.txt)
 	$(call locked,requirements-fts.txt,pyproject.toml --extra fts --constraint requirements-dev.txt)
 	$(call locked,requirements-chart.txt,--group pyproject.toml:chart)
+	$(call locked,requirements-release.txt,--group pyproject.toml:release --constraint requirements-dev.txt)
 	$(call locked,requirements-image.txt,pyproject.toml --extra fts --extra xrootd --constraint requirements-fts.txt)
 	$(call locked,$(SERVER_LOCK).txt,$(SERVER_LOCK).in)
 	$(call locked,$(SERVER_LOCK)-38.txt,$(SERVER_LOCK)-38.in)

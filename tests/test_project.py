@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import dc_inject
 from dc_inject.backends.fts import failed_files
 from dc_inject.model import Hold
 from tests import unit
@@ -22,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = (
     *("requirements.txt", "requirements-dev.txt", "requirements-docs.txt", "requirements-fts.txt"),
+    "requirements-release.txt",
     *("dc_inject/sandbox/requirements.txt", "dc_inject/sandbox/requirements-postgres.txt"),
 )
 CONTRACTS = {contract["id"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]}
@@ -143,12 +143,15 @@ def test_what_the_project_asks_for_is_in_its_locks_in_one_version():
 # Packaging
 
 
-def test_the_version_stands_in_one_place_and_the_changelog_begins_with_it():
-    assert "version" not in PROJECT["project"]
-    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "dc_inject.__version__"}
-    newest = re.search(r"^## (\S+)", (ROOT / "docs" / "changelog.md").read_text(), re.MULTILINE)
-    assert newest
-    assert newest[1] in ("Unreleased", dc_inject.__version__)
+def test_each_section_of_the_changelog_is_a_version_with_its_date_and_only_the_newest_may_lack_it():
+    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "changelog.md").read_text(), re.MULTILINE)
+    sections = [re.fullmatch(r"(\d+)\.(\d+)\.(\d+) \((unreleased|\d{4}-\d\d-\d\d)\)", one) for one in headings]
+    assert sections
+    assert None not in sections, headings
+    found = [section for section in sections if section is not None]
+    versions = [tuple(map(int, section.groups()[:3])) for section in found]
+    assert versions == sorted(set(versions), reverse=True)
+    assert [section[4] for section in found[1:] if section[4] == "unreleased"] == []
 
 
 def test_every_data_file_of_the_package_is_installed_with_it():
@@ -241,7 +244,7 @@ def test_every_module_reads_in_one_sitting(folder):
 
 
 def test_in_ci_nothing_is_left_out_for_want_of_an_extra() -> None:
-    """Tests of extras skip themselves where a library is missing."""
-    libraries = ("fts3", "numpy", "openpyxl", "pyarrow", "textual", "vl_convert")
+    """Tests of extras, and of versions, skip themselves where a library is missing."""
+    libraries = ("fts3", "numpy", "openpyxl", "pyarrow", "setuptools_scm", "textual", "vl_convert")
     missing = [name for name in libraries if importlib.util.find_spec(name) is None]
     assert not (os.environ.get("CI") and missing)

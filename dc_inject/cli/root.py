@@ -13,8 +13,6 @@ from pathlib import Path
 
 import click
 
-from dc_inject import __version__
-
 COMPLETE = "_DC_INJECT_COMPLETE"  # in the environment of a call by a shell's completion, however we were started
 
 # name -> (module, first line of help): help is printed without importing what only one command needs.
@@ -87,7 +85,7 @@ def _unwrapped(command: click.Command) -> None:
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "-V", "--version", prog_name="dc-inject")
+@click.version_option(None, "-V", "--version", package_name="dc-inject", prog_name="dc-inject")
 @click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -21,6 +21,7 @@ from dc_inject.sandbox import Sandbox
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 1800  # seconds for each command
 NOBODY = "54321:0"  # a user without a name, as OpenShift gives one
+VERSION = "0.1.0"
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 MENU = """\
 menu: 1
@@ -50,7 +51,7 @@ def main() -> int:
         try:
             base = _base(storage, folder)
             storage.run("build", "--isolation", "chroot", "--format", "docker", "--tag", "dc-inject",
-                        "--build-arg", f"BASE={base}", str(ROOT))  # fmt: skip
+                        "--build-arg", f"BASE={base}", "--build-arg", f"VERSION={VERSION}", str(ROOT))  # fmt: skip
             container = storage.run("from", "--name", "tool", "localhost/dc-inject").strip()
             _looked_into(storage, container)
             _tried(storage, container, folder)
@@ -133,7 +134,10 @@ def _looked_into(storage: Buildah, container: str) -> None:
 
 def _tried(storage: Buildah, container: str, folder: Path) -> None:
     """Run it against a sandbox: version, check, ping, and one cycle."""
-    print(storage.inside(container, "dc-inject", "--version").strip())
+    said = storage.inside(container, "dc-inject", "--version").strip()
+    if not said.endswith(f" {VERSION}"):
+        sys.exit(f"the image says {said!r}")
+    print(said)
     (folder / "menus").mkdir()
     (folder / "ledger").mkdir()
     os.chown(folder / "ledger", 54321, 0)

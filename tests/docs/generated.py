@@ -2,86 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from html import escape
 
-import click
-
-from dc_inject.cli.root import COMMANDS, root
 from dc_inject.metrics.catalogue import LEDGER, LINK, PROCESS, Spec
 from dc_inject.report.export import FIELDS
 from tests.docs import DOCS, ROOT, responses
-
-INTRODUCTION = """\
-# Commands
-
-This page is generated from the commands themselves (`make docs`); `dc-inject COMMAND --help` prints the same.
-See also [Configuration](configuration.md), for defaults of your own, and [Exit codes](exit-codes.md).
-"""
-
-
-def cli() -> str:
-    """Return the reference of all commands, with their options."""
-    context = click.Context(root, info_name="dc-inject")
-    parts = [INTRODUCTION, "| command | what it does |\n|---|---|"]
-    parts[-1] += "".join(f"\n| [`{name}`](#dc-inject-{name}) | {line} |" for name, (_, line) in COMMANDS.items())
-    parts.append("## Options before the command\n\n" + _options(root, context))
-    parts += [_section(command, inner) for command, inner in commands(root, context)]
-    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
-
-
-def commands(group: click.Group, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
-    """Yield each command below a group with its context, groups before their commands."""
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        inner = click.Context(command, parent=context, info_name=name)
-        yield command, inner
-        if isinstance(command, click.Group):
-            yield from commands(command, inner)
-
-
-def _section(command: click.Command, context: click.Context) -> str:
-    usage = " ".join(command.collect_usage_pieces(context))
-    said, examples = [], []
-    for paragraph in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "").replace("\b\n", "")):
-        lines = paragraph.splitlines()
-        (examples if lines[0].startswith("Example") else said).append(paragraph)
-    deep = "#" * (2 if context.parent is not None and context.parent.parent is None else 3)
-    parts = [f"{deep} {context.command_path}", "\n\n".join(said)]
-    parts.append("```sh\n" + "\n".join([f"{context.command_path} {usage}", *_typed(examples)]) + "\n```")
-    parts.append(_options(command, context))
-    return "\n\n".join(part for part in parts if part)
-
-
-def _typed(examples: list[str]) -> Iterator[str]:
-    """Yield the lines of examples as they are typed, each with its remark as a comment."""
-    for line in "\n".join(examples).splitlines():
-        remark, _, typed = line.strip().partition(": ")
-        note = remark.removeprefix("Example").strip(", ")
-        yield f"{typed}  # {note}" if note else typed
-
-
-def _options(command: click.Command, context: click.Context) -> str:
-    records = [
-        record
-        for parameter in command.get_params(context)
-        if isinstance(parameter, click.Option)
-        and "--help" not in parameter.opts
-        and (record := parameter.get_help_record(context)) is not None
-    ]
-    if not records:
-        return ""
-    rows = [f"| `{_cell(name)}` | {_cell(text).replace('<', '&lt;')} |" for name, text in records]
-    return "\n".join(["| option | meaning |", "|---|---|", *rows])
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
+from tests.docs.command_reference import cli
 
 # The picture
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import yaml
 from dc_inject.cli.root import COMMANDS
 from dc_inject.model import Hold
 from tests.docs import DOCS, ROOT, hooks
-from tests.docs.generated import FILES, cli
+from tests.docs.command_reference import MAN, _roff, cli, man_pages
+from tests.docs.generated import FILES
 
 PAGES = sorted(DOCS.rglob("*.md"))
 OUTSIDE = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "menus").rglob("README.md"))]
@@ -92,6 +95,37 @@ def test_the_site_needs_no_network():
 @pytest.mark.parametrize("name", FILES)
 def test_what_is_generated_is_fresh(name: str):
     assert (DOCS / name).read_text() == FILES[name](), "run `make docs`"
+
+
+def test_the_man_pages_are_fresh():
+    found = {path.name: path.read_text() for path in MAN.iterdir()}
+    assert found == man_pages(), "run `make docs`"
+
+
+def test_a_man_page_has_each_command_with_its_sections_and_no_line_that_roff_would_swallow():
+    pages = man_pages()
+    assert pages.keys() == {"dc-inject.1", *(f"dc-inject-{name}.1" for name in COMMANDS)}
+    for name, page in pages.items():
+        heads = re.findall(r"^\.SH (.+)$", page, re.MULTILINE)
+        assert heads[:3] == ["NAME", "SYNOPSIS", "DESCRIPTION"], name
+        requests = {line.split()[0] for line in page.splitlines() if line[:1] in {".", "'"}}
+        assert requests <= {".TH", ".SH", ".SS", ".PP", ".TP", ".BR", ".nf", ".fi", ".nh", ".ad"}, name
+        assert "`" not in page, name
+    assert ".SS dc\\-inject menu import\n" in pages["dc-inject-menu.1"]
+
+
+def test_what_roff_would_take_for_a_request_or_an_escape_is_printed():
+    assert _roff(".hidden\n'quoted' -o a\\b") == "\\&.hidden\n\\&'quoted' \\-o a\\eb"
+
+
+def test_man_formats_its_pages_without_a_warning():
+    """Where there is a `man`: the CI of GitLab and GitHub has one."""
+    if (man := shutil.which("man")) is not None:
+        pages = sorted(map(str, MAN.iterdir()))
+        command = [man, "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", *pages]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert len(done.stdout) > 10_000
 
 
 def test_the_reference_has_every_command():
