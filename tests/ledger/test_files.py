@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, lock, paths, schema
+from dc_inject.ledger import Ledger, LedgerView, default_folder, default_path, forgetting, lock, paths, schema
 from dc_inject.ledger.errors import translated
 from dc_inject.model.errors import LedgerError
 from tests.ledger.world import CYCLE, START, dues, injection, opened, started
@@ -366,6 +366,21 @@ def test_a_ledger_that_was_made_elsewhere_takes_its_place_without_what_the_old_o
     assert sorted(file.name for file in tmp_path.iterdir() if file.is_file()) == [path.name]
     with LedgerView.open(path) as view:
         assert view.notes() == ((START, "one"),)
+
+
+def test_a_ledger_that_the_disk_does_not_let_go_is_not_forgotten(tmp_path, monkeypatch):
+    with opened(tmp_path) as ledger:
+        path = ledger.path
+
+    def refuse(self, missing_ok=False):
+        raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    refused("dc27.sqlite cannot be deleted: Permission denied", forgetting.forget, path, "me")
+    monkeypatch.undo()
+    assert path.exists()
+    forgetting.forget(path, "me")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_sql_is_newer_than_sqlite_3_34():

@@ -346,3 +346,23 @@ def test_an_entry_is_changed_as_dataclasses_do(ledger):
     assert entry == ledger.entry(ONE.key)
     with pytest.raises(TypeError, match="an entry has no atempt"):
         entry.changed(atempt=3)
+
+
+def test_deletions_tell_how_long_they_took_and_what_went_lately(ledger):
+    (key,) = accepted(ledger, ONE)
+    ledger.observe([seen(key, Status.ABSENT)], LATER)
+    assert ledger.deletions(START, START) == {}
+    ledger.gone([key], LATER + LENGTH)
+    assert ledger.deletions(START, START) == {AB.link.destination: (LENGTH, ONE.item.bytes)}
+    assert ledger.deletions(START, LATER + 2 * LENGTH) == {AB.link.destination: (LENGTH, 0)}
+    assert ledger.deletions(LATER + 2 * LENGTH, LATER + 2 * LENGTH) == {}
+
+
+def test_what_ended_without_having_arrived_has_expired(ledger):
+    (key,) = accepted(ledger, ONE)
+    ledger.observe([seen(key, Status.MOVING, moved=30 * GB)], START + 2 * MINUTE)
+    assert ledger.expired(START, START) == {}
+    ledger.observe([seen(key, Status.ABSENT)], LATER)
+    assert ledger.expired(START, START) == {AB: [(LATER, ONE.item.bytes - 30 * GB)]}
+    assert ledger.expired(LATER + MINUTE, START) == {}
+    assert ledger.expired(START, START + LENGTH) == {}

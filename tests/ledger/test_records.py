@@ -311,3 +311,26 @@ def test_what_is_set_replaces_what_was_set_and_all_of_it_is_kept_with_its_times(
         "set A -> B scale 0.5",
         "set A -> B rate 40 Gb/s",
     ]
+
+
+def test_a_mini_challenge_is_kept_in_the_order_in_which_it_was_written(ledger):
+    assert ledger.challenge() == ()
+    ledger.keep_challenge("asked", {"first": 1e9}, LATER)
+    ledger.keep_challenge("reading", {"moved": 7}, START)
+    assert [(one.at, one.kind, one.values) for one in ledger.challenge()] == [
+        (LATER, "asked", {"first": 1e9}),
+        (START, "reading", {"moved": 7}),
+    ]
+
+
+def test_sources_tell_the_sizes_of_what_they_held(ledger):
+    ledger.store_inventory("rucio", POOL, [Dataset("cms:/1", 10, 2), Dataset("cms:/2", 20, 4)], START)
+    assert {source: sorted(sizes) for source, sizes in ledger.sizes_at_sources().items()} == {
+        POOL.source: [(2, 10), (4, 20)]
+    }
+
+
+def test_the_last_turn_is_that_of_the_injector_or_of_the_last_cycle(ledger):
+    before = ledger.last_turn()
+    ledger.turned(LATER + timedelta(days=1))
+    assert ledger.last_turn() == LATER + timedelta(days=1) != before
