@@ -101,7 +101,10 @@ class Machine:
         run(["mmdebstrap", "--variant=minbase", "bookworm", str(root), *mirror()])
         for name in ("/etc/resolv.conf", "/etc/hosts"):
             shutil.copy(name, root / name[1:])
-        (root / "etc" / "pip.conf").write_text(pip_config())
+        authorities = "/etc/authorities.crt"  # of this machine: it may have more than Debian has
+        if Path(CERTIFICATES).is_file():
+            shutil.copy(CERTIFICATES, root / authorities[1:])
+        (root / "etc" / "pip.conf").write_text(pip_config().replace(CERTIFICATES, authorities))
 
     def brought(self, user: str, config: Path) -> None:
         """Put the last commit and a rucio.cfg where a user has them: in the home, and in the source."""
@@ -135,8 +138,6 @@ class Machine:
         for to_manager, part in groupby(lines, lambda line: line.startswith(("systemctl ", "journalctl "))):
             if not to_manager:
                 self.shell("\n".join(part), user)
-                if Path(CERTIFICATES).is_file():  # authorities that this machine has beside Debian's
-                    shutil.copy(CERTIFICATES, self.root / CERTIFICATES[1:])
                 continue
             for line in part:
                 print(f"{user}: {line}  # in its place", flush=True)
