@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 CREDENTIALS = "credentials"
 INSTALL = (
     "install the extra `fts`, for which M2Crypto is compiled: apt install gcc libssl-dev python3-dev; "
-    "pip install 'setuptools>=77' 'swig>=4.2'; then, in the clone, pip install --no-build-isolation '.[fts]'"
+    "pip install 'setuptools>=77' 'setuptools-scm>=8.1' 'swig>=4.2'; "
+    "then, in the clone, pip install --no-build-isolation '.[fts]'"
 )
 NO_VO = "give a proxy with a VO (voms-proxy-init), or a token"
 _RENEW = "renew the proxy or token (`dc-inject ping` tells which are used)"
