@@ -153,8 +153,7 @@ class TwinBackend:
                 continue
             used = float(self._world.told_used[numbers[name]])
             free = None if spec.space is None else max(int(spec.space - used), 0)
-            at = self._clock.moment(self._world.told_at)
-            facts[name] = RseFacts(name, readable=True, writable=True, free=free, free_at=at, site=spec.site)
+            facts[name] = RseFacts(name, readable=True, writable=True, free=free, site=spec.site)
         return facts
 
     def endpoints(self, rse: str) -> list[Endpoint]:
