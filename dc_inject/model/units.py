@@ -51,7 +51,9 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(_complaint(text, "size", "500 TB, 1.5 PB or 2 PiB, in bytes (B)"))
-    return round(_finite(_number(match["number"]) * _bytes(match), text))
+    size = _number(match["number"]) * _bytes(match)
+    _finite(size, text)
+    return round(size)  # exactly: a float has no odd bytes from 9 PB on
 
 
 def parse_duration(text: str) -> timedelta:

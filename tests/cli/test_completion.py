@@ -40,7 +40,7 @@ def offered(*words: str) -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert not done.stderr
     return [item.removeprefix("plain,") for item in done.stdout.split()]
@@ -96,6 +96,6 @@ def test_the_script_works_in_a_real_bash(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.stdout.split() == ["0", "--summary"]
