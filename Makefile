@@ -24,7 +24,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test format-check lint types imports pytest browser format chaos bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
+.PHONY: help demo test format-check lint types imports pytest browser format chaos shards bench fuzz hostile twin calibrate simgrid golden unit coverage lowest releases docs screenshots release release-check released-ledger image production chart venv lock clean
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,9 @@ format: $(READY) ## Format the code, and mend what can be mended without a perso
 
 chaos: $(FTS) ## Break everything around it and count what it lost; SEED=1 SIZE=default (15 min), small or full
 	@SEED=$(SEED) SIZE=$(SIZE) $(BIN)/python -m tests.chaos.campaign
+
+shards: $(FTS) ## Run four shards and one injector side by side on the sandbox, kill a shard, and compare (15 min)
+	@$(BIN)/python -m tests.e2e.shards
 
 bench: $(FTS) ## Measure planning, rules a second and start-up; prints, judges nothing
 	@for one in tests/bench/bench_*.py; do $(BIN)/python -m tests.bench.$$(basename $$one .py) || exit 1; echo; done
