@@ -82,7 +82,7 @@ hostile: $(FTS) ## Answer every command in every hostile way; MODE=, ROLE=, COMM
 twin: $(READY) ## Run all scenarios in the twin, with SEEDS=3 seeds and two policies; SIZE=full has more (6 min)
 	@JOBS=$(JOBS) $(BIN)/python -m tests.twin.scenarios $(or $(SEEDS),3)
 
-calibrate: $(FTS) ## Run a campaign on the sandbox, fit a grid to its ledger, and compare what it predicts, link by link (10 min)
+calibrate: $(FTS) ## Run a campaign on the sandbox, fit a grid to its ledger, and compare what it predicts, link by link (16 min)
 	@$(BIN)/python -m tests.twin.sandbox_check
 
 simgrid: $(READY) ## Compare ten small grids of the twin with SimGrid, which has to be installed (1 min)

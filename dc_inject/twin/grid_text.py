@@ -195,7 +195,7 @@ def _file(link: LinkFit) -> Iterator[str]:
             f"{_number(speed.bound, 3)} s, and not how that depends on its size; the overhead is assumed"
         )
         yield f"    file_speed: {_speed(speed.value)}"
-        yield f"    overhead: {_number(ASSUMED.overhead)} s"
+        yield f"    overhead: {_number(link.files.overhead_or_assumed, 3)} s"
     else:
         within = f"{_speed(speed.low)} to {_speed(speed.high)}"
         yield f"    file_speed: {_speed(speed.value)}  # fitted: {units.counted(speed.count, 'rules')} ({within})"

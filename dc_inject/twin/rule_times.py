@@ -41,6 +41,11 @@ class FileFit(NamedTuple):
     speed: Measured
     overhead: float | None
 
+    @property
+    def overhead_or_assumed(self) -> float:
+        """Seconds that a file takes beside moving bytes; where they are not known, at most half of its time."""
+        return _assumed_overhead(self.speed.bound) if self.overhead is None else self.overhead
+
 
 class RuleTimes:
     """The rules of one link: how long they took, when some were late, and which tell the time of a file."""
@@ -98,11 +103,10 @@ class RuleTimes:
         self._attempts = attempts(failures, self._files)
         times, sizes = np.maximum(self._taken[quiet] - added, 1.0), self._size[quiet]
         overhead, slope, error = self._line(times)
-        assumed = LinkTraits().overhead
         if slope <= 0 or error > CERTAIN * slope:
-            per_attempt = times / self._attempts[quiet]
-            speed = float(sizes.mean() / max(per_attempt.mean() - assumed, 0.05 * per_attempt.mean()))
-            return FileFit(replace(unknown, value=speed, bound=float(per_attempt.mean())), None)
+            of_file = float((times / self._attempts[quiet]).mean())
+            speed = float(sizes.mean()) / (of_file - _assumed_overhead(of_file))
+            return FileFit(replace(unknown, value=speed, bound=of_file), None)
         if overhead < 0:
             overhead, slope = 0.0, float((times / self._attempts[quiet]).mean() / sizes.mean())
         speeds = 1 / (slope + error), 1 / max(slope - error, 1e-15)
@@ -113,8 +117,8 @@ class RuleTimes:
         if files.speed.value is None:
             return 0
         size = float(self._size.mean())
-        overhead = LinkTraits().overhead if files.overhead is None else files.overhead
-        return int(np.ceil(np.percentile(carried, 95) * (overhead + size / files.speed.value) / size))
+        of_file = files.overhead_or_assumed + size / files.speed.value
+        return int(np.ceil(np.percentile(carried, 95) * of_file / size))
 
     def _line(self, times: Floats) -> tuple[float, float, float]:
         """Return overhead, seconds per byte and the standard error of these, by least squares."""
@@ -145,6 +149,10 @@ class RuleTimes:
         wide = [1 / max(1 / edge + new - slope, 0.05 * new) for edge in (fit.speed.low, fit.speed.high)]
         speed = replace(fit.speed, value=1 / new, low=wide[0], high=wide[1])
         return FileFit(speed, max(fit.overhead + overhead, 0.0))
+
+
+def _assumed_overhead(of_file: float) -> float:
+    return min(LinkTraits().overhead, of_file / 2)
 
 
 def attempts(failures: float, files: Floats) -> Floats:

@@ -65,6 +65,15 @@ def test_a_replay_moves_what_was_sent_when_it_was_and_sees_it_at_looks():
     assert all(when is not None and when % (CYCLE / 5) == 0 for when in told.completed)
 
 
+def test_files_that_are_quicker_than_the_assumed_overhead_have_one_of_half_their_time():
+    quick = [replace(one, completed=one.accepted + 4.0, ended=one.accepted + 4.0, done=10) for one in every(30.0)]
+    made = calibrated(replace(past(*quick), cycle=30.0, cycles=60, look=6.0), grid)
+    files = made.fit.links[LINK].files
+    assert files.overhead is None
+    assert 0 < files.overhead_or_assumed <= files.speed.bound / 2 <= 2
+    assert f"overhead: {files.overhead_or_assumed:.3g} s" in grid_text.text(made.fit, made)
+
+
 def test_the_unluckiest_file_takes_more_attempts_the_more_there_are():
     few, many = attempts(0.2, np.array([1.0, 100.0]))
     assert few == pytest.approx(1 + 0.2 + 0.04 + 0.008)
