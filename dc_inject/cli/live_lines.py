@@ -101,8 +101,10 @@ def _bar(
 
 def _sums(standing: Standing) -> Iterator[Text]:
     lately, total = standing.lately, standing.total
-    if standing.since is not None and standing.cycle is not None:
-        line = Text(f"{f'last {_hours(standing.cycle.end - standing.since)}':<{LABEL}}{_bytes(lately)}")
+    if standing.open is not None:
+        yield Text(f"{'open cycle':<{LABEL}}{_bytes(standing.open)}")
+    if standing.since is not None and standing.until is not None and standing.until > standing.since:
+        line = Text(f"{f'last {_hours(standing.until - standing.since)}':<{LABEL}}{_bytes(lately)}")
         yield line.append("  ratio ").append_text(ratio(lately)) if lately["ratio"] is not None else line
     part = "" if total["injected_ratio"] is None else f"  injected/due {tables.percent(total['injected_ratio'])}"
     yield Text(f"{'since start':<{LABEL}}{_bytes(total)}{part}")

@@ -69,6 +69,15 @@ class TextFormatter(logging.Formatter):
         return clean(super().format(record))
 
 
+class BriefFormatter(TextFormatter):
+    """A line above the live view: its time is written as that of events, and its level only if it is a warning."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  a method of logging
+        """Return the line."""
+        level = f"{record.levelname} " if record.levelno >= logging.WARNING else ""
+        return f"{record.asctime[5:10]} {record.asctime[11:]} {level}{record.message}"
+
+
 class JsonFormatter(logging.Formatter):
     """A JSON object in one line; texts are cleaned before they are quoted, as patterns know no escaped quotes."""
 
@@ -141,18 +150,22 @@ def talk(
     With `quiet`, stderr gets warnings and errors only. Returns whether stderr is a terminal on which a person may
     want to see more than these lines (not `plain`). Raises UsageError for a file that cannot be written.
     """
+    is_live = _renewable() and not plain and not quiet and (fmt == "text" or file is not None)
     usual = logging.DEBUG if verbose else logging.INFO
     formatters: Mapping[str, Callable[[], logging.Formatter]] = {"text": TextFormatter, "json": JsonFormatter}
     shown = logging.WARNING if quiet and not verbose else usual
-    handlers = [Handler(formatters["text" if file else fmt](), shown)]
+    handlers = [Handler(BriefFormatter() if is_live else formatters["text" if file else fmt](), shown)]
     if file is not None:
         handlers.append(Handler(formatters[fmt](), usual, _opened(file)))
     logging.basicConfig(level=logging.WARNING, handlers=handlers, force=True)
     logging.getLogger("dc_inject").setLevel(min(handler.level for handler in handlers))
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.ERROR)
-    renewable = _terminal() and os.environ.get("TERM", "dumb") not in {"", "dumb"}
-    return renewable and not plain and not quiet and (fmt == "text" or file is not None)
+    return is_live
+
+
+def _renewable() -> bool:
+    return _terminal() and os.environ.get("TERM", "dumb") not in {"", "dumb"}
 
 
 def _terminal() -> bool:

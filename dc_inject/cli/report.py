@@ -51,7 +51,7 @@ def _exclusion(text: str) -> ExcludedWindow:
     end = match["until"]
     until = _utc(end if "T" in end else f"{since:%Y-%m-%d}T{end}")
     if until <= since:
-        raise WrongError(f"{text!r} ends before it begins", _SUCH)
+        raise WrongError(f"{text!r} ends before it begins", f"an end on another day has its date, too; {_SUCH}")
     return ExcludedWindow(since, until, scrub(match["why"]))
 
 
@@ -162,6 +162,11 @@ def _made(
     """Return a report in a format, with what it is compared with, and what became of thresholds."""
     if compare is not None:
         values["compared"] = compared(values, _other(compare))
+    for window in values["excluded_windows"]:
+        if not window["cycles"]:
+            click.echo(
+                f"warning: no cycle of the report is in the window {window['since']}/{window['until']}", err=True
+            )
     if overlay is not None:
         values["overlay"] = wan.overlay(_read(overlay), overlay.name, values)
     made = page.html(values, renewed_every) if fmt == "html" else MAKE[fmt](values)

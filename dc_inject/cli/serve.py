@@ -40,7 +40,10 @@ class _Port(click.ParamType[int]):
         if isinstance(value, int):
             return value
         if not (value.isascii() and value.isdigit() and int(value) < 65536):
-            self.fail(f"{value!r} is no port (write --serve={PORT}, or --serve behind the menus)", param, ctx)
+            hint = f"a number up to 65535, such as {PORT}"
+            if param is not None and param.name == "serve_port":
+                hint = f"write --serve={PORT}, or --serve behind the menus"
+            self.fail(f"{value!r} is no port ({hint})", param, ctx)
         return int(value)
 
 

@@ -195,7 +195,7 @@ class WatchApp(App[None]):
         self._events.update(Text("\n".join(events or ["no events so far"]), "dim"))
 
     def _show_heading(self) -> None:
-        most = max(self.size.height // 3, 7)
+        most = max(self.size.height // 3, 7) + 1
         lines = live_lines.heading(self._standing, self._clock(), self.size.width - 2)
         if self._trouble is not None:
             lines.insert(1, self._trouble)
@@ -222,7 +222,8 @@ class WatchApp(App[None]):
     def _fill(self, table: DataTable[Text]) -> None:
         """Write the lines into the table, with the columns that fit."""
         absent = {name for name in NAMES if name != self._group} | {"why"} if self._group != LINKS else {"links"}
-        marks = {self._order: "^" if self._reverse else "v"}
+        rises = self._order in watch_figures.RISING
+        marks = {self._order: "▴" if rises != self._reverse else "▾"}
         columns = [
             replace(column, head=column.head + marks.get(column.key, " "))
             for column in COLUMNS

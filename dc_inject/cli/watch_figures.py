@@ -1,8 +1,9 @@
 """What `watch`, and `run` on a terminal, show of a campaign: read from its ledger at one moment.
 
 Nothing is computed anew. How it stands is what `status` says, and totals are those of the closing table. The rows
-of the last hours are added up by the ledger, as for a report, and their figures are those of `report/figures.py`:
-a ratio is moved by due, of cycles that are over.
+of the last hours are added up by the ledger, as for a report, and their figures are those of `report/figures.py`.
+They are of cycles that are over, so that a ratio is what stands beside it, moved by due; a cycle that is not over
+is due in full from its beginning, and has sums of its own. Before the first cycle is over there is only that.
 
 A link is *short* when it is held in the current cycle, or was in the one before, for a reason that somebody may
 have to do something about.
@@ -30,6 +31,7 @@ from dc_inject.report import figures
 STEPS = 24  # of a trend, at most
 NAMES = ("scenario", "source", "destination", "service")
 SHORT = "short"  # the order in which those that are short come first
+RISING = (*NAMES, "held", "ratio")  # columns that begin with A, or with the least: nobody looks for the best ratio
 NOTHING = Sums(*[0] * len(Sums._fields))
 Key = tuple[str, ...]  # the values of NAMES
 Line = Mapping[str, Any]  # of one link, or of all that have a name in common
@@ -39,8 +41,9 @@ Line = Mapping[str, Any]  # of one link, or of all that have a name in common
 class Standing:
     """How a campaign stands at a moment.
 
-    `status` is what `status --format json` prints, and `total` the last line of its summary. The last hours begin
-    at `since`; `lately` has their sums. `windows` are those of the menus in force.
+    `status` is what `status --format json` prints, and `total` the last line of its summary. The last hours are
+    from `since` to `until`; `lately` has their sums, and `open` those of a cycle that is not over. `windows` are
+    those of the menus in force.
     """
 
     campaign: str
@@ -50,7 +53,9 @@ class Standing:
     cycle: Cycle | None
     windows: Sequence[tuple[datetime, datetime]]
     since: datetime | None
+    until: datetime | None
     lately: Line
+    open: Line | None
     links: Sequence[Line]
 
     @property
@@ -90,13 +95,12 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
         standing = status.standing(name, view, now)
         total = closing_table.totals(name, view)["total"]
         menus, first, cycle = view.menus_in_force(), view.first_cycle(), view.last_cycle()
-        since, sums = None, {}
+        since, until, sums = None, None, {}
         if first is not None and cycle is not None:
-            period, step = _lately(first, cycle, last)
-            since, sums = (
-                max(period.since, view.since or period.since),
-                _added(view.spans(period, step), period, step),
-            )
+            until = cycle.end if standing["cycle"]["closed"] else cycle.start
+            period, step = _lately(first, cycle, until, last)
+            since = max(period.since, view.since or period.since)
+            sums = _added(view.spans(period, step), period, step)
     rows = {_key(row): row for row in standing["rows"]}
     held = {_key(row): row for row in standing["held_before"]} | {
         key: row for key, row in rows.items() if row["held"]
@@ -121,7 +125,9 @@ def read(path: Path, campaign: str, now: datetime, last: timedelta) -> Standing:
         cycle=cycle,
         windows=_windows(menus),
         since=since,
+        until=until,
         lately=everything.figures(),
+        open=everything.open(),
         links=links,
     )
 
@@ -170,16 +176,20 @@ class _Sum:
         self.moved.update(other.moved)
         self.steps = max(self.steps, other.steps)
 
+    def open(self) -> Line | None:
+        """Return the sums of what is not over, if there is such a cycle."""
+        sums = self.kinds.get(CycleKind.OPEN)
+        return sums and {**sums._asdict(), "moved": closing_table.about(sums.moved, sums.estimated)}
+
     def figures(self) -> dict[str, Any]:
-        """Return all of it as a report has it; its ratio is that of the cycles that are over."""
-        all_ = NOTHING
-        for sums in self.kinds.values():
-            all_ = _plus(all_, sums)
-        over = figures.figures(self.kinds.get(CycleKind.COUNTED, NOTHING))
+        """Return what counts of it, as a report has it; what is not over only while nothing else is there."""
+        is_over = CycleKind.COUNTED in self.kinds
+        sums = self.kinds.get(CycleKind.COUNTED, self.kinds.get(CycleKind.OPEN, NOTHING))
+        unknown = {} if is_over else {"injected_ratio": None, "ratio": None, "grade": None, "sign": ""}
         return {
-            **figures.figures(all_),
-            **{name: over[name] for name in ("injected_ratio", "ratio", "grade", "sign")},
-            "moved": closing_table.about(all_.moved, all_.estimated),
+            **figures.figures(sums),
+            **unknown,
+            "moved": closing_table.about(sums.moved, sums.estimated),
             "trend": [(self.moved[number], self.due[number]) for number in range(self.steps)],
             "sum": self,
         }
@@ -189,9 +199,9 @@ def _plus(sums: Sums, others: Sums) -> Sums:
     return Sums(*(a + b for a, b in zip(sums, others, strict=True)))
 
 
-def _lately(first: Cycle, last: Cycle, hours: timedelta) -> tuple[Period, timedelta]:
-    """Return the time that the last hours are, in whole steps, and the length of a step: so many cycles."""
-    begin = max(first.start, last.end - hours)
+def _lately(first: Cycle, last: Cycle, until: datetime, hours: timedelta) -> tuple[Period, timedelta]:
+    """Return the last hours before `until` and what is not over, in whole steps, and the length of a step."""
+    begin = max(first.start, until - hours)
     cycles = -(-(last.end - begin) // last.length)
     step = last.length * max(-(-cycles // STEPS), 1)
     return Period(figures.EPOCH + (begin - figures.EPOCH) // step * step, last.end), step
@@ -263,7 +273,7 @@ def ordered(lines: Iterable[Line], column: str, *, reverse: bool = False) -> lis
     def place(line: Line) -> tuple[Any, ...]:
         if column == SHORT:
             return not line[SHORT], line["injected"] - line["due"]
-        if column == "ratio":  # the worst first: nobody looks for the best
+        if column == "ratio":
             return line["ratio"] is None, line["ratio"]
         if column in (*NAMES, "held"):
             return not line[column], line[column]

@@ -146,7 +146,12 @@ def report(view: Reader, scope: ReportScope, progress: Progress | None, now: dat
         "totals": figures(all_.total()),
         **{kind.name.lower(): figures(sums) for kind, sums in by_kind.items()},
         "excluded_windows": [
-            {"since": moment(window.since), "until": moment(window.until), "why": window.why}
+            {
+                "since": moment(window.since),
+                "until": moment(window.until),
+                "why": window.why,
+                "cycles": sum(cycle.start < window.until and cycle.end > window.since for cycle in cycles),
+            }
             for window in scope.excluded
         ],
         **_over_time(all_, times),

@@ -17,7 +17,7 @@ from importlib.resources import files
 from dc_inject.model.redaction import visible
 from dc_inject.report import pictures
 from dc_inject.report.figures import DIMENSIONS
-from dc_inject.report.sections import Cell, Report, Section, Table, heading, rate, sections
+from dc_inject.report.sections import Cell, Report, Section, Table, heading, rate, sections, time_of
 
 SCRIPT, LIVE = (
     files("dc_inject.report").joinpath(name).read_text(encoding="utf-8") for name in ("page.js", "live.js")
@@ -58,7 +58,8 @@ summary { cursor: pointer; color: var(--link); margin: .3rem 0; }
   body { padding: 0; max-width: none; font-size: 10pt; -webkit-print-color-adjust: exact;
     print-color-adjust: exact; }
   nav, summary, #renewed, details:not([open]) { display: none; }
-  .wide { overflow: visible; } table { font-size: 7.5pt; } table.many { font-size: 5.5pt; }
+  .wide { overflow: visible; } details { margin-top: .8rem; }
+  table { font-size: 7.5pt; } table.many { font-size: 5.5pt; }
   th, th.n { white-space: normal; overflow-wrap: anywhere; }
   th, td { padding: .1rem .3rem; } svg, tr { break-inside: avoid; } h2 { break-after: avoid; } }
 """
@@ -149,7 +150,7 @@ def _series(report: Report) -> Mapping[str, Table]:
         series = report["series"][dimension]
         rows = tuple(
             (
-                Cell(step["start"][:16].replace("T", " ")),
+                Cell(time_of(step["start"], report)),
                 *(rate(row["moved"][number], step["seconds"]) for row in series),
             )
             for number, step in enumerate(report["steps"])
@@ -158,7 +159,7 @@ def _series(report: Report) -> Mapping[str, Table]:
     holds = report["holds"]
     if holds:
         rows = tuple(
-            (Cell(step["start"][:16].replace("T", " ")), *(Cell(str(row["by_step"][number])) for row in holds))
+            (Cell(time_of(step["start"], report)), *(Cell(str(row["by_step"][number])) for row in holds))
             for number, step in enumerate(report["steps"])
         )
         tables["holds"] = Table(("rows, from (UTC)", *(row["hold"] for row in holds)), 1, rows)

@@ -118,7 +118,7 @@ def _over_time(report: Report) -> Spec:
         *_bands(report),
         *_marks(report),
     ]
-    return {**_frame("Target, injected and moved"), "data": {"values": rows}, "layer": layers}
+    return {**_frame("Target, injected and moved", report, marked=True), "data": {"values": rows}, "layer": layers}
 
 
 def _stacked(report: Report, dimension: str) -> Spec:
@@ -150,7 +150,7 @@ def _stacked(report: Report, dimension: str) -> Spec:
         "encoding": {"x": _time(), "y": {"field": "rate", **_rate_axis()}},
     }
     title = f"Moved by {dimension}, and the target (line)"
-    return {**_frame(title), "data": {"values": rows}, "layer": [area, line, *_bands(report)]}
+    return {**_frame(title, report), "data": {"values": rows}, "layer": [area, line, *_bands(report)]}
 
 
 def _holds(report: Report) -> Spec:
@@ -171,7 +171,7 @@ def _holds(report: Report) -> Spec:
     }
     mark = {"type": "area", "interpolate": "step-after", "stroke": "white", "strokeWidth": 0.4}
     layer = {"mark": mark, "encoding": encoding}
-    return {**_frame("Holds"), "data": {"values": rows}, "layer": [layer, *_bands(report)]}
+    return {**_frame("Holds", report), "data": {"values": rows}, "layer": [layer, *_bands(report)]}
 
 
 def _wan(report: Report) -> Spec:
@@ -207,7 +207,7 @@ def _wan(report: Report) -> Spec:
         {"data": {"values": rows}, "mark": {"type": "rule", "strokeWidth": 2}, "encoding": encoding | ends},
         *_bands(report),
     ]
-    return {**_frame("Moved, and a site's WAN"), "layer": layers}
+    return {**_frame("Moved, and a site's WAN", report), "layer": layers}
 
 
 # --------------------------------------------------------------------------- parts of them
@@ -241,12 +241,21 @@ TABLEAU = [  # Vega's scheme tableau20, spelled out so that a grey can follow
 ]
 
 
-def _frame(title: str) -> Spec:
-    return {"title": title, "width": WIDE, "height": HIGH}
+def _frame(title: str, report: Report, *, marked: bool = False) -> Spec:
+    """Return the size of a picture, its title, and what its bands and marks are, where it has some."""
+    signs = {
+        "grey: left out of averages": _excluded(report),
+        "dashed box: not over yet": _open(report),
+        "dotted lines: what happened, by number": _marked(report) if marked else (),
+    }
+    words = "; ".join(sign for sign, places in signs.items() if places)
+    return {"title": {"text": title, "subtitle": words} if words else title, "width": WIDE, "height": HIGH}
 
 
 def _time() -> Spec:
-    days = "utcFormat(datum.value, utchours(datum.value) + utcminutes(datum.value) == 0 ? '%a %d %b' : '%H:%M')"
+    minutes = "utcseconds(datum.value) ? '%H:%M:%S' : '%H:%M'"  # of short cycles, ticks are seconds apart
+    midnight = "utchours(datum.value) + utcminutes(datum.value) + utcseconds(datum.value) == 0"
+    days = f"utcFormat(datum.value, {midnight} ? '%a %d %b' : {minutes})"
     axis = {"labelOverlap": True, "labelSeparation": 8, "grid": False, "labelExpr": days}
     return {"field": "at", "type": "temporal", "title": "UTC", "scale": {"type": "utc"}, "axis": axis}
 
@@ -274,18 +283,37 @@ def _rates(report: Report, sizes: Sequence[int]) -> list[tuple[str, float]]:
 
 
 def _bands(report: Report) -> Iterator[Spec]:
-    """Yield a layer of grey bands where something is left out of averages."""
-    windows = [{"from": row["since"], "to": row["until"]} for row in report["excluded_windows"]]
-    chosen = [row for row in windows if row["from"] < report["until"] and row["to"] > report["since"]]
-    if chosen:
-        bands = [
-            {"from": max(row["from"], report["since"]), "to": min(row["to"], report["until"])} for row in chosen
-        ]
-        yield {
-            "data": {"values": bands},
-            "mark": {"type": "rect", "color": SHADE, "opacity": 0.4},
-            "encoding": {"x": {**_time(), "field": "from"}, "x2": {"field": "to"}},
-        }
+    """Yield layers of what does not count in averages: excluded windows, and steps that are not over."""
+    grey = {"type": "rect", "color": SHADE, "opacity": 0.4}
+    dashed = {"type": "rect", "fillOpacity": 0, "stroke": INK, "strokeDash": [4, 3], "strokeWidth": 1.5}
+    for bands, mark in ((_excluded(report), grey), (_open(report), dashed)):
+        if bands:
+            x = {"x": {**_time(), "field": "from"}, "x2": {"field": "to"}}
+            yield {"data": {"values": bands}, "mark": mark, "encoding": x}
+
+
+def _excluded(report: Report) -> list[Spec]:
+    """Return the windows that are left out, as far as they are in the report's time."""
+    since, until = report["since"], report["until"]
+    return [
+        {"from": max(row["since"], since), "to": min(row["until"], until)}
+        for row in report["excluded_windows"]
+        if row["since"] < until and row["until"] > since
+    ]
+
+
+def _open(report: Report) -> list[Spec]:
+    """Return from when to when steps are not over: one time, since they are the last ones."""
+    ends = zip(report["steps"], pairwise(at for at, _ in _steps(report, report["steps"])), strict=True)
+    times = [time for step, time in ends if step["open"]]
+    return [{"from": times[0][0], "to": times[-1][1]}] if times else []
+
+
+def _marked(report: Report) -> list[tuple[int, datetime]]:
+    """Return the numbers and times of what happened in the report's time."""
+    since, until = (datetime.fromisoformat(report[end]) for end in ("since", "until"))
+    times = ((number, datetime.fromisoformat(row["at"])) for number, row in enumerate(report["marks"], start=1))
+    return [(number, at) for number, at in times if since <= at <= until]
 
 
 def _marks(report: Report) -> Iterator[Spec]:
@@ -294,13 +322,9 @@ def _marks(report: Report) -> Iterator[Spec]:
     Numbers that would stand on each other are one label: `3-7`.
     """
     since, until = (datetime.fromisoformat(report[end]) for end in ("since", "until"))
-    marks: list[Spec] = []
+    marks = [{"at": moment(at)} for _, at in _marked(report)]
     groups: list[tuple[datetime, int, int]] = []  # when the first one was, its number, and that of the last
-    for number, row in enumerate(report["marks"], start=1):
-        at = datetime.fromisoformat(row["at"])
-        if not since <= at <= until:
-            continue
-        marks.append({"at": row["at"]})
+    for number, at in _marked(report):
         if groups and at - groups[-1][0] < CLOSE * (until - since):
             groups[-1] = (*groups[-1][:2], number)
         else:

@@ -80,6 +80,11 @@ def size(value: int, estimated: int = 0) -> Cell:
     return Cell(("~" if estimated > 0 else "") + format_size(value), value=value)
 
 
+def number(value: int) -> Cell:
+    """Return a count."""
+    return Cell(f"{value:,}", value=value)
+
+
 def ratio(value: float | None, colour: str | None, sign: str) -> Cell:
     """Return a ratio in percent, with the sign of its colour beside."""
     return Cell(NONE) if value is None else Cell(f"{100 * value:.1f} % {sign}", colour, value)
@@ -88,12 +93,13 @@ def ratio(value: float | None, colour: str | None, sign: str) -> Cell:
 def heading(report: Report) -> str:
     """Return in a sentence of which time a report is, and from when."""
     running = "; it is running" if report["running"] else ""
-    when = f"{_time(report['since'])} to {_time(report['until'])} UTC"
-    return f"{when}, as the ledger stood at {_time(report['at'])}{running}."
+    when = f"{time_of(report['since'], report)} to {time_of(report['until'], report)} UTC"
+    return f"{when}, as the ledger stood at {time_of(report['at'], report)}{running}."
 
 
-def _time(moment: str) -> str:
-    return moment[:16].replace("T", " ")
+def time_of(moment: str, report: Report) -> str:
+    """Return a time in minutes, or in seconds where steps are not of whole minutes."""
+    return moment[: 19 if report["step_seconds"] % 60 else 16].replace("T", " ")
 
 
 def _percent(value: float | None) -> str:
@@ -107,13 +113,15 @@ def _verdict(report: Report) -> Iterator[str]:
     else:
         moved, due = size(counted_["moved"], counted_["moved_estimated"]).text, format_size(counted_["due"])
         colour = f"{verdict['grade']} ({verdict['sign']})"
-        injected = f"injected were {_percent(verdict['injected_ratio'])}"
+        injected = f"{_percent(verdict['injected_ratio'])} were injected"
         yield f"{moved} of {due} due have moved: {_percent(verdict['ratio'])}, {colour}; {injected}."
     colours = ", ".join(f"{number} {colour}" for colour, number in verdict["scenarios"].items() if number)
     if colours:
         yield f"Scenarios: {colours}."
-    if verdict["leading_hold"]:
-        yield f"Most of what was not injected was held by {verdict['leading_hold']}."
+    for row in report["holds"]:
+        if row["hold"] == verdict["leading_hold"]:
+            missing = f"{row['hold']} kept back most: {format_size(row['missing'])}"
+            yield f"Of holds that need action, {missing}, of which later cycles may have made up some."
     if challenge := report["challenge"]:
         rate = "" if challenge["stands"] is None else f" It takes {format_rate(challenge['stands'])}."
         yield f"Mini-challenge: {challenge['outcome']}: {challenge['reason']}.{rate}"
@@ -122,11 +130,15 @@ def _verdict(report: Report) -> Iterator[str]:
 def _totals(report: Report) -> Table:
     names = {"counted": "counted", "excluded": "excluded", "open": "in open cycles", "totals": "in all"}
     rows = [
-        (Cell(words), *_amounts(report[key], averaged=key == "counted"), Cell(str(report[key]["rules"])))
+        (Cell(words), *_amounts(report[key], averaged=key == "counted"), number(report[key]["rules"]))
         for key, words in names.items()
-        if key in {"counted", "totals"} or any(report[key][name] for name in ("due", "injected", "moved"))
+        if key == "counted" or (report["counted"] != report["totals"] and _is_filled(report[key]))
     ]
     return Table(("", *_AMOUNTS, "rules/jobs"), 1, tuple(rows))
+
+
+def _is_filled(row: Report) -> bool:
+    return any(row[name] for name in ("due", "injected", "moved"))
 
 
 def _thresholds(report: Report) -> Table:
@@ -156,7 +168,9 @@ def _over_time(report: Report) -> str:
 
 
 def _apart(row: Report) -> Cell:
-    return Cell(", ".join(name for name in ("excluded", "open") if row[name]))
+    """Return why a time is left out of ratios, or that a part of it is, if it has a ratio nevertheless."""
+    why = ", ".join(name for name in ("excluded", "open") if row[name])
+    return Cell(f"in part: {why}" if why and row["ratio"] is not None else why)
 
 
 def _of_time(report: Report, key: str, show: Callable[[Report], str]) -> Table:
@@ -174,7 +188,7 @@ def _of_time(report: Report, key: str, show: Callable[[Report], str]) -> Table:
 
 
 def _steps(report: Report) -> Table:
-    return _of_time(report, "steps", lambda row: _time(row["start"]))
+    return _of_time(report, "steps", lambda row: time_of(row["start"], report))
 
 
 def _days(report: Report) -> Table:
@@ -199,7 +213,7 @@ def _holds(report: Report) -> Table:
         (
             Cell(row["hold"]),
             Cell("harmless" if row["harmless"] else ""),
-            Cell(str(row["cycles"])),
+            number(row["cycles"]),
             size(row["missing"]),
         )
         for row in report["holds"]
@@ -208,7 +222,7 @@ def _holds(report: Report) -> Table:
 
 
 def _failures(report: Report) -> Table:
-    rows = tuple((Cell(name), Cell(str(files))) for name, files in report["failed_files"].items())
+    rows = tuple((Cell(name), number(files)) for name, files in report["failed_files"].items())
     return Table(("class", "files"), 1, rows)
 
 
@@ -254,7 +268,7 @@ def _slowest(report: Report) -> Table:
             *_link(row),
             _duration(row["completion"]["median"]),
             _duration(row["completion"]["p90"]),
-            Cell(str(row["completion"]["count"])),
+            number(row["completion"]["count"]),
         )
         for row in worst
     )
@@ -263,15 +277,22 @@ def _slowest(report: Report) -> Table:
 
 def _excluded(report: Report) -> Table:
     windows = report["excluded_windows"]
-    rows = ((Cell(_time(row["since"])), Cell(_time(row["until"])), Cell(row["why"])) for row in windows)
-    return Table(("from (UTC)", "to", "why"), 3, tuple(rows))
+    rows = (
+        (
+            *(Cell(time_of(row[end], report)) for end in ("since", "until")),
+            Cell(row["why"]),
+            number(row["cycles"]),
+        )
+        for row in windows
+    )
+    return Table(("from (UTC)", "to", "why", "cycles"), 3, tuple(rows))
 
 
 def _marks(report: Report) -> Table:
     rows = tuple(
         (
             Cell(str(number)),
-            Cell(_time(row["at"]) + (f" to {_time(row['until'])}" if row["until"] else "")),
+            Cell(" to ".join(time_of(at, report) for at in (row["at"], row["until"]) if at)),
             Cell(row["kind"]),
             Cell(row["what"]),
             Cell(row["why"]),
@@ -311,7 +332,7 @@ def _wan(report: Report) -> Table:
         return Cell(NONE) if value is None else rate(value, 1)
 
     rows = tuple(
-        (Cell(_time(row["start"])), shown(into), shown(out), rate(row["moved"], row["seconds"]))
+        (Cell(time_of(row["start"], report)), shown(into), shown(out), rate(row["moved"], row["seconds"]))
         for row, into, out in zip(report["steps"], overlay["in"], overlay["out"], strict=True)
     )
     return Table(("from (UTC)", "WAN in", "WAN out", "moved rate"), 1, rows)
@@ -319,7 +340,8 @@ def _wan(report: Report) -> Table:
 
 def _compared(report: Report) -> Iterator[Section]:
     other = report["compared"]
-    words = f"{other['campaign']}, {_time(other['since'])} to {_time(other['until'])} UTC, stands to the right. "
+    when = f"{time_of(other['since'], report)} to {time_of(other['until'], report)} UTC"
+    words = f"{other['campaign']}, {when}, stands to the right. "
     words += "The difference is that of the ratios, in points of a percent."
     pairs = [{**other["counted"], "name": "in all"}, *other["scenarios"]]
     yield Section("compared", f"Compared with {other['campaign']}", (words,), _pairs("scenario", pairs))

@@ -13,7 +13,7 @@ import pytest
 
 from dc_inject.cli import report as command
 from dc_inject.ledger import Ledger, LedgerView
-from dc_inject.model import Cycle, FlowKey, Link
+from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import LedgerError, UsageError
 from dc_inject.model.goals import SecondHop
 from dc_inject.model.units import format_size
@@ -106,7 +106,7 @@ def test_an_excluded_window_is_shown_and_left_out_of_averages(campaign: Path) ->
     whole = told(campaign)
     made = told(campaign, "--exclude", "2027-02-08T11:00/12:00 token trouble")
     assert made["excluded_windows"] == [
-        {"since": "2027-02-08T11:00:00Z", "until": "2027-02-08T12:00:00Z", "why": "token trouble"}
+        {"since": "2027-02-08T11:00:00Z", "until": "2027-02-08T12:00:00Z", "why": "token trouble", "cycles": 4}
     ]
     assert made["totals"] == whole["totals"]
     assert made["excluded"]["due"] == 4 * whole["steps"][0]["due"] > 0
@@ -114,7 +114,7 @@ def test_an_excluded_window_is_shown_and_left_out_of_averages(campaign: Path) ->
     assert [one["ratio"] is None for one in made["steps"]] == [4 <= number < 8 for number in range(16)]
     assert made["counted"]["due"] + made["excluded"]["due"] == whole["counted"]["due"]
     shown = run("report", campaign, "--exclude", "2027-02-08T12:00+01:00/2027-02-08T12:00Z token trouble").stdout
-    assert "| 2027-02-08 11:00 | 2027-02-08 12:00 | token trouble |" in shown
+    assert "| 2027-02-08 11:00 | 2027-02-08 12:00 | token trouble | 4 |" in shown
 
 
 def test_a_part_of_the_time_is_a_part_of_the_sums(campaign: Path) -> None:
@@ -138,6 +138,34 @@ def test_a_cycle_that_is_not_over_counts_in_no_average(tmp_path: Path) -> None:
     with Ledger.open(made.path) as ledger:
         ledger.close_cycle(CYCLE, CYCLE.end)
     assert told(made.path)["counted"]["due"] == 3 * 450 * GB
+
+
+def test_a_day_of_which_a_part_is_left_out_says_so(campaign: Path) -> None:
+    """It has a ratio nevertheless, which is not that of the sums beside it."""
+    shown = run("report", campaign, "--exclude", "2027-02-08T11:00/12:00 token trouble").stdout
+    assert "| 2027-02-08 | in part: excluded | " in shown
+    assert "| 2027-02-08 11:00 | excluded | " in shown
+
+
+def test_a_window_without_a_cycle_is_told(campaign: Path) -> None:
+    """Most probably its date is wrong, and nothing would be left out."""
+    done = run("report", campaign, "--exclude", "2026-02-08T11:00/12:00 token trouble")
+    assert done.exit_code == 0
+    assert "no cycle of the report is in the window 2026-02-08T11:00:00Z" in done.stderr
+    assert not run("report", campaign, "--exclude", "2027-02-08T11:00/12:00 token trouble").stderr
+
+
+def test_the_verdict_does_not_blame_a_hold_for_what_was_made_up(tmp_path: Path) -> None:
+    """It names the one that kept back most, with its bytes."""
+    held = Held(Hold.API_ERRORS, {})
+    with Ledger.open(tmp_path / "dc27.sqlite", synchronous="OFF") as ledger:
+        cycle = Cycle(START, CYCLE.length)
+        ledger.open_cycle(cycle, {FNAL: (450 * GB, held)}, cycle.start)
+        ledger.close_cycle(cycle, cycle.end)
+    shown = run("report", tmp_path / "dc27.sqlite").stdout
+    assert "0 B of 450 GB due have moved: 0.0 %, red (--); 0.0 % were injected." in shown
+    assert "Of holds that need action, api-errors kept back most: 450 GB, of which later cycles may" in shown
+    assert "| in all |" not in shown
 
 
 def test_markdown_has_names_as_text_and_signs_beside_ratios(campaign: Path) -> None:

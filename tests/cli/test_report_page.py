@@ -20,7 +20,7 @@ from dc_inject.cli import report as command
 from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link
 from dc_inject.model.errors import UsageError
-from dc_inject.report import pictures
+from dc_inject.report import pictures, sections
 from tests.cli.ledgers import CYCLE, GB, START, run
 
 pytest.importorskip("vl_convert")
@@ -114,6 +114,47 @@ def test_numbers_of_marks_do_not_stand_on_each_other(ledger: Path, tmp_path: Pat
     assert [one["number"] for one in shown][:2] == ["1", "2-30"]
     times = [datetime.fromisoformat(one["at"]) for one in shown]
     assert all(later - at >= timedelta(minutes=60 * pictures.CLOSE) for at, later in pairwise(times))
+
+
+def texts(drawing: str) -> list[str]:
+    """Return all words of a drawing."""
+    return [text for text in ET.fromstring(drawing).itertext() if text.strip()]
+
+
+def test_times_of_short_cycles_are_told_apart(tmp_path: Path) -> None:
+    """On the axis of a picture, and in tables; of usual cycles they are in minutes."""
+    path, short = tmp_path / "dc27.sqlite", timedelta(seconds=12)
+    with Ledger.open(path, synchronous="OFF") as made:
+        for number in range(9):
+            cycle = Cycle(START + number * short, short)
+            made.open_cycle(cycle, {FlowKey("uk", Link("A", "B")): (GB, None)}, cycle.start)
+            made.close_cycle(cycle, cycle.end)
+    report = json.loads(run("report", path, "--format", "json").stdout)
+    ticks = [text for text in texts(pictures.svg(next(pictures.pictures(report))[1])) if text[2:3] == ":"]
+    assert len(ticks) == len(set(ticks)) > 4
+    assert {len(tick) for tick in ticks} == {len("10:00"), len("10:00:12")}
+    shown = run("report", path).stdout
+    assert "2027-02-08 10:00:00 to 2027-02-08 10:01:48 UTC" in shown
+    assert "| 2027-02-08 10:00:12 | " in shown
+    usual = {**report, "step_seconds": 900}
+    assert sections.heading(usual).startswith("2027-02-08 10:00 to 2027-02-08 10:01 UTC")
+
+
+def test_a_picture_says_what_its_bands_and_marks_are(ledger: Path, tmp_path: Path) -> None:
+    """A step that is not over is due in full: without its box it looks as if nothing moved any more."""
+    path = tmp_path / "dc27.sqlite"
+    shutil.copy(ledger, path)
+    report = json.loads(run("report", path, "--format", "json", "--until", "2027-02-08T10:15Z").stdout)
+    assert "grey" not in (words := " ".join(texts(pictures.svg(pictures.together(report))))), words
+    assert "not over" not in words
+    with Ledger.open(path, synchronous="OFF") as made:
+        cycle = Cycle(START + 4 * CYCLE.length, CYCLE.length)
+        made.open_cycle(cycle, {FlowKey("uk", Link("A", "B")): (GB, None)}, cycle.start)
+    done = run("report", path, "--format", "json", "--exclude", EXCLUDED)
+    drawn = {section: texts(pictures.svg(spec)) for section, spec in pictures.pictures(json.loads(done.stdout))}
+    bands = "grey: left out of averages; dashed box: not over yet"
+    assert f"{bands}; dotted lines: what happened, by number" in drawn["over-time"]
+    assert all(bands in words for section, words in drawn.items() if section != "over-time")
 
 
 def test_what_does_not_count_in_averages_has_no_ratio(page: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from dc_inject.cli import live_lines, watch_figures
 from dc_inject.ledger import Ledger
-from dc_inject.model import FlowKey, Link
+from dc_inject.model import Cycle, FlowKey, Link
 from dc_inject.model.errors import LedgerError
 from tests.cli import campaigns_to_watch as watching
 from tests.cli.campaigns_to_watch import LAST, LINKS, NOW
@@ -24,7 +24,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_ratios_are_those_of_a_report_and_sums_those_of_the_closing_table(ledger: Path) -> None:
-    """The open cycle is in the sums, and in no ratio."""
+    """Those of a link are of cycles that are over; with what is open they are the totals."""
     standing = watch_figures.read(ledger, str(ledger), NOW, LAST)
     told = json.loads(run("report", ledger, "--format", "json").stdout)
     summary = json.loads(run("status", ledger, "--summary", "--format", "json").stdout)
@@ -33,26 +33,41 @@ def test_ratios_are_those_of_a_report_and_sums_those_of_the_closing_table(ledger
     for line in standing.links:
         names = {name: line[name] for name in watch_figures.NAMES}
         (reported,) = [one for one in told["links"] if one.items() >= names.items()]
-        (summed,) = [one for one in summary["links"] if one.items() >= names.items()]
-        assert (line["ratio"], line["grade"], line["sign"]) == tuple(
-            reported[k] for k in ("ratio", "grade", "sign")
-        )
-        assert all(line[name] == summed[name] for name in ("due", "injected", "moved", "rules"))
+        figures = ("due", "injected", "moved", "rules", "ratio", "grade", "sign")
+        assert [line[name] for name in figures] == [reported[name] for name in figures]
+        assert line["ratio"] == line["moved"] / line["due"]
     for line in watch_figures.grouped(standing.links, "scenario"):
         (reported,) = [one for one in told["scenarios"] if one["name"] == line["scenario"]]
         assert (line["ratio"], line["sign"]) == (reported["ratio"], reported["sign"])
     assert standing.lately["ratio"] == told["counted"]["ratio"]
-    assert standing.lately["moved"] == told["totals"]["moved"]
+    assert standing.open is not None
+    for name in ("due", "injected", "moved"):
+        assert standing.lately[name] == told["counted"][name]
+        assert standing.open[name] == told["open"][name] > 0
+        assert standing.lately[name] + standing.open[name] == summary["total"][name]
 
 
-def test_the_last_hours_are_those_before_the_end_of_the_last_cycle(ledger: Path) -> None:
+def test_before_the_first_cycle_is_over_its_sums_stand_there_without_a_ratio(tmp_path: Path) -> None:
+    path, cycle = tmp_path / "dc27.sqlite", Cycle.at(NOW, watching.LENGTH)
+    with Ledger.open(path, synchronous="OFF") as ledger:
+        ledger.bind("dc27", watching.LENGTH, [watching.ME], NOW)
+        ledger.open_cycle(cycle, {LINKS[0]: (5, None)}, NOW)
+    standing = watch_figures.read(path, "dc27", NOW, LAST)
+    (line,) = standing.links
+    assert (line["due"], line["ratio"], line["grade"], line["sign"]) == (5, None, None, "")
+    lines = [line.plain for line in live_lines.heading(standing, NOW, 80)]
+    assert [line[: live_lines.LABEL].strip() for line in lines if " due " in line] == ["open cycle", "since start"]
+
+
+def test_the_last_hours_are_those_before_the_end_of_the_last_cycle_that_is_over(ledger: Path) -> None:
     """Whenever somebody looks; and the trend has what moved in cycles that are over."""
     standing = watch_figures.read(ledger, str(ledger), NOW + timedelta(days=99), timedelta(hours=1))
-    assert standing.since == watching.BEGIN + (watching.CYCLES - 3) * watching.LENGTH
+    assert standing.since == watching.BEGIN + (watching.CYCLES - 4) * watching.LENGTH
+    assert standing.until == standing.since + timedelta(hours=1)
     first = next(line for line in standing.links if line["destination"] == "T1_US_FNAL_Disk")
     assert first["due"] == 4 * watching.due(0)
-    assert len(first["trend"]) == 3
-    assert sum(moved for moved, _ in first["trend"]) < first["moved"]
+    assert len(first["trend"]) == 4
+    assert sum(moved for moved, _ in first["trend"]) == first["moved"]
 
 
 def test_a_link_is_short_where_somebody_may_have_to_do_something(ledger: Path) -> None:
@@ -128,7 +143,7 @@ def test_lines_fit_whatever_the_width_and_may_be_ascii(ledger: Path, width: int,
 def test_the_figures_of_the_last_hours_stand_apart_from_their_name(ledger: Path, seconds: int, shown: str) -> None:
     """A campaign may have begun at any time."""
     whole = watching.standing(ledger)
-    since = whole.cycle.end - timedelta(seconds=seconds)
+    since = whole.until - timedelta(seconds=seconds)
     lines = [line.plain for line in live_lines.heading(replace(whole, since=since), NOW, 120)]
     (line,) = [line for line in lines if line.startswith("last ")]
     assert line[: live_lines.LABEL].strip() == f"last {shown}"

@@ -22,7 +22,7 @@ from tests.cli import campaigns_to_watch as watching
 from tests.cli.screens import app, on_screen, text
 from tests.docs import DOCS
 
-STOPPED = "2027-02-08T10:04:32Z INFO us-mesh is stopped by dc@vobox (lunch)"
+STOPPED = "02-08 10:04:32Z us-mesh is stopped by dc@vobox (lunch)"
 
 
 def watch(ledger: Path, width: int, height: int) -> str:
@@ -36,7 +36,7 @@ def run(ledger: Path, width: int) -> str:
     with LedgerView.open(ledger) as view:
         for cycle, _ in view.cycles(Period(watching.NOW - 3 * watching.LENGTH, watching.NOW))[:2]:
             sentence = closing.sentence(cycle, view.rows(cycle=cycle))
-            console.print(Text(f"{cycle.next.name} INFO {sentence}"))
+            console.print(Text(f"{cycle.next.start:%m-%d %H:%M:%SZ} {sentence}"))
     console.print(Text(STOPPED))
     for line in live_view.lines(watching.standing(ledger), watching.NOW, width - 1):
         console.print(line)
@@ -47,6 +47,7 @@ SCREENS: dict[str, Callable[[Path], str]] = {
     "how-to/watch-80.svg": lambda ledger: watch(ledger, 80, 24),
     "how-to/watch-200.svg": lambda ledger: watch(ledger, 200, 40),
     "how-to/run-80.svg": lambda ledger: run(ledger, 80),
+    "how-to/run-200.svg": lambda ledger: run(ledger, 200),
 }
 
 

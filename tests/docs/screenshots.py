@@ -37,8 +37,17 @@ EXPORT = {
 }
 MESH = ("T2_US_Caltech", "T2_US_MIT", "T2_US_Nebraska")
 MENU = """sites:
+  CERN: {rses: {T2_CH_CERN: {}}}
   FNAL: {rses: {T1_US_FNAL_Disk: {}}}
   KIT: {rses: {T1_DE_KIT_Disk: {}}}
+  CC-IN2P3: {rses: {T1_FR_CCIN2P3_Disk: {}}}
+  CNAF: {rses: {T1_IT_CNAF_Disk: {}}}
+  PIC: {rses: {T1_ES_PIC_Disk: {}}}
+  RAL: {rses: {T1_UK_RAL_Disk: {}}}
+  Brunel: {rses: {T2_UK_London_Brunel: {}}}
+  Caltech: {rses: {T2_US_Caltech: {}}}
+  MIT: {rses: {T2_US_MIT: {}}}
+  Nebraska: {rses: {T2_US_Nebraska: {}}}
 thresholds: ratio{scenario="t0-export"} >= 0.9 over 6h
 """
 
