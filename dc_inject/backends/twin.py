@@ -153,7 +153,8 @@ class TwinBackend:
                 continue
             used = float(self._world.told_used[numbers[name]])
             free = None if spec.space is None else max(int(spec.space - used), 0)
-            facts[name] = RseFacts(name, readable=True, writable=True, free=free, site=spec.site)
+            at = self._clock.moment(self._world.told_at)
+            facts[name] = RseFacts(name, readable=True, writable=True, free=free, free_at=at, site=spec.site)
         return facts
 
     def endpoints(self, rse: str) -> list[Endpoint]:

@@ -139,7 +139,8 @@ class Closing:
             most = 2 * sum(sizes) >= row.due - row.injected
             if sizes and (trouble is None or (Trait.ITEMS in trouble.hold.traits and most)):
                 numbers = {"withdrawn": sum(sizes), "not_sent": len(sizes), "injected": row.injected}
-                troubles[row.key] = Held(Hold.OVERLOAD, numbers)
+                waited = row.key in self._submitting.without_room
+                troubles[row.key] = Held(Hold.DESTINATION_FULL if waited else Hold.OVERLOAD, numbers)
         return troubles
 
 

@@ -62,6 +62,7 @@ class EngineContext:
     broken: dict[str, NeedsOperator] = field(default_factory=dict)  # service -> what a person has to repair
     unseen: dict[str, Temporary] = field(default_factory=dict)  # service -> since when nothing is seen of it
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
+    filled_to: dict[FlowKey, int] = field(default_factory=dict)  # flow that waits for room -> most of ours there
     whole_until: dict[FlowKey, datetime] = field(default_factory=dict)  # no slices of its datasets till then
     warned: dict[Hashable, tuple[datetime, int]] = field(default_factory=dict)  # when, and how often not since
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -173,15 +174,20 @@ class DeletionRounds:
         self._in_the_way: dict[Place, str] = {}  # as it was said last
         self._again_at: dict[str, datetime] = {}  # by key: when to ask again
 
-    def check_cleaned_up(self, now: datetime) -> None:
+    def check_cleaned_up(self, now: datetime, places: AbstractSet[str] | None = None) -> None:
         """Ask services that delete by themselves what is gone, one cycle after a rule has ended.
 
-        A ghost, a replica row without a file, may stay for a while: it counts as gone one cycle later.
+        That is asked of all destinations, or of some. A ghost, a replica row without a file, may stay for a while:
+        it counts as gone one cycle later.
         """
-        if self._checks:
+        if self._checks or (places is not None and not places):
             return
         due = [
-            e for e in self._ended(cleans_up=True) if e.ended_at and e.ended_at + e.injection.cycle.length <= now
+            e
+            for e in self._ended(cleans_up=True)
+            if e.ended_at
+            and e.ended_at + e.injection.cycle.length <= now
+            and (places is None or e.injection.link.destination in places)
         ]
         for service, entries in sorted(by_service(due).items()):
             for part in in_parts(entries, CHECKS_AT_ONCE):
@@ -190,7 +196,11 @@ class DeletionRounds:
                 self._context.calls.start(call, partial(self._checked, service), service)
 
     def round(self, now: datetime) -> None:
-        """Delete what no service deletes: every destination goes on from where it is."""
+        """Delete what no service deletes: every destination goes on from where it is.
+
+        Where room is waited for, look as often at what services delete.
+        """
+        self.check_cleaned_up(now, {flow.link.destination for flow in self._context.filled_to})
         self._deletions.drop()
         asked_for = {entry.injection.key for call in self._deletions.under_way for entry in call.entries}
         self._deletions.put(

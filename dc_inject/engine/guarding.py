@@ -7,8 +7,10 @@ forgets nothing.
 
 Where the mode is `act`, an engaged guard is the link's hold, and planning has two more signals: the deletion
 lag that was measured, if it is longer than the menu's; and a part of each space that is left free, so that no
-disk is filled to its last percent. Both bound only links on which control acts: others to the same destination
-get what they would get without it. Where the mode is `advise`, `status` shows what would hold.
+disk is filled to its last percent. Where a disk is nearly full, a plan counts on what will be deleted in its
+cycle, and what goes out waits for room (`submitting.py`). All that bounds only links on which control acts:
+others to the same destination get what they would get without it. Where the mode is `advise`, `status` shows what
+would hold.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ STUCK = "stuck"  # of the signal that keeps what was stuck in them
 SPACES = "spaces"  # of the signal that keeps them
 PACED = frozenset({Hold.FAILING, Hold.DELETION_LAG})  # guards that do not stop a link
 STEP = 2  # transfers that FTS's optimizer adds at a time
-STEADY = 0.95  # of a space: what the steady state may fill where a link is controlled
+NEARLY = 0.8  # of a space: when so much is used or on its way, what goes out waits for room
 
 Facts = Mapping[tuple[str, str], RseFacts]
 
@@ -69,6 +71,12 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     spaces = _spaces(context, situation.cycle, {name: destinations[name] for name in places}, facts)
     for name, least in spaces.items():
         destinations[name] = replace(destinations[name], space=least, free=least - ours.get(name, 0))
+    going = {}
+    for name in places:
+        if (used := _used(destinations[name]).value) is not None and used >= NEARLY:
+            lag = max(deletions[name][0], destinations[name].deletion_lag) if name in deletions else None
+            going[name] = 0 if lag is None else _going(context.ledger, name, situation.cycle, lag)
+            destinations[name] = replace(destinations[name], going=going[name])
     readings = _readings(context, situation, destinations, controlled, facts, deletions, queues, requests)
     _say_unmeasured(context, readings)
     floors = {
@@ -98,9 +106,13 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
                 failing=Hold.FAILING in now,
                 failed=demand.failed if failed is None else failed,
             )
+    context.filled_to.clear()
+    for key in acting:
+        if key.link.destination in going:
+            context.filled_to[key] = round(guards.USED * spaces[key.link.destination])
     for name in {demand.flow.link.destination for demand in acting.values()}:
-        lag, gone = deletions.get(name, (timedelta(0), 0))
-        guarded = _careful(destinations[name], lag - length)
+        lag, gone = deletions.get(name, (destinations[name].deletion_lag + length, 0))
+        guarded = _careful(destinations[name], lag)
         if name in late:
             deleted = gone // LATELY
             numbers = {**late[name].numbers, "deleted": deleted}
@@ -113,13 +125,27 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
 def _careful(destination: Destination, lag: timedelta) -> Destination:
     """Return a destination that is never filled to its last percent, with the deletion lag that was measured.
 
-    What was measured of the lag has the time until it was looked at in it, up to a cycle.
+    What was measured of the lag has the time in it until somebody looked.
     """
     space, free = destination.space, destination.free
     if space is not None and free is not None:
-        free -= round((1 - guards.USED) * space)
-        space = round(STEADY * space)
+        kept = round((1 - guards.USED) * space)
+        space, free = space - kept, free - kept
     return replace(destination, space=space, free=free, deletion_lag=max(destination.deletion_lag, lag))
+
+
+def _going(ledger: Reader, destination: str, cycle: Cycle, lag: timedelta) -> int:
+    """Return our bytes at a destination that will be deleted by the end of a cycle, so long after their end.
+
+    What should have gone long ago is not counted on.
+    """
+    latest, oldest = cycle.end - lag, cycle.start - lag - LOOKS * cycle.length
+    ends = (
+        (entry.ended_at or entry.expires_at, entry.injection.item.bytes)
+        for entry in ledger.entries(State.LIVE, State.COMPLETE, State.ENDED)
+        if entry.injection.link.destination == destination
+    )
+    return sum(size for at, size in ends if at is not None and oldest <= at <= latest)
 
 
 def _spaces(
@@ -127,27 +153,47 @@ def _spaces(
 ) -> dict[str, int]:
     """Return the least space of destinations that was told in the last cycles, and keep what is told now.
 
-    Rucio's word of free space may be an hour old. What has arrived or was deleted since is then wrong in it, and
-    the space, which is what is free and ours, with it. So a space is taken only when free space is told anew.
+    The space is what is free and ours. Rucio's word of free space may be an hour old: with it counts what of ours
+    had arrived then. Where nobody says of when it is, a space is taken only when free space is told anew.
     """
     kept = {signal.subject: signal.value for signal in context.ledger.signals() if signal.name == SPACES}
+    ours, on_its_way = context.ledger.resident(), context.ledger.on_its_way()
     oldest = Cycle(cycle.start - (REMEMBERED - 1) * cycle.length, cycle.length).name
     least, now = {}, context.clock.now()
     with context.ledger.together():
         for name, destination in destinations.items():
-            if destination.space is not None:
-                free = sorted(
-                    fact.free for (_, end), fact in facts.items() if end == name and fact.free is not None
-                )
-                before = json.loads(str(kept[name])) if kept.get(name) is not None else {}
-                seen: dict[str, int] = before.get("seen", {})
-                if free != before.get("told") or not free or not seen or cycle.name in seen:
-                    seen = {when: space for when, space in seen.items() if when >= oldest}
-                    # A cycle may be planned in several tries.
-                    seen[cycle.name] = min(destination.space, seen.get(cycle.name, destination.space))
-                least[name] = min(seen.values())
-                context.ledger.signal(SPACES, name, json.dumps({"told": free, "seen": seen}), now)
+            if destination.space is None:
+                continue
+            reports = sorted(
+                (fact.free, fact.free_at or now)
+                for (_, end), fact in facts.items()
+                if end == name and fact.free is not None
+            )
+            free = [size for size, _ in reports]
+            before = json.loads(str(kept[name])) if kept.get(name) is not None else {}
+            there = ours.get(name, 0) - on_its_way.get(name, 0)
+            arrived = {when: size for when, size in before.get("arrived", {}).items() if when >= oldest}
+            arrived[cycle.name] = there
+            seen: dict[str, int] = before.get("seen", {})
+            if free != before.get("told") or not free or not seen or cycle.name in seen:
+                space = destination.space
+                if reports and space >= free[0] + there:  # the menu does not say less
+                    space = free[0] + min(_around(arrived, reports[0][1]))
+                seen = {when: size for when, size in seen.items() if when >= oldest}
+                # A cycle may be planned in several tries.
+                seen[cycle.name] = min(space, seen.get(cycle.name, space))
+            least[name] = min(seen.values())
+            values = {"told": free, "seen": seen, "arrived": arrived}
+            context.ledger.signal(SPACES, name, json.dumps(values), now)
     return least
+
+
+def _around(sizes: Mapping[str, int], moment: datetime) -> list[int]:
+    """Return the sizes at the beginnings of the cycles before and after a moment, as far as they are known."""
+    name = Cycle(moment, LATE).name
+    before = [cycle for cycle in sorted(sizes) if cycle <= name][-1:]
+    after = [cycle for cycle in sorted(sizes) if cycle >= name][:1]
+    return [sizes[cycle] for cycle in before + after]
 
 
 def _readings(
@@ -197,10 +243,11 @@ def _closed(name: str, able: bool | None, verb: str) -> GuardReading:
 
 
 def _used(destination: Destination) -> GuardReading:
+    """Return which part of a space is used, or will be by what is on its way, when the cycle ends."""
     space, free = destination.space, destination.free
     if space is None or free is None or space <= 0:
         return GuardReading(None, {})
-    return GuardReading(1 - free / space, {"space": space, "free": free})
+    return GuardReading(1 - (free + destination.going) / space, {"space": space, "free": free})
 
 
 def _queued(demand: Demand, queue: LinkQueue | None, in_rucio: Requests | None) -> GuardReading:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from itertools import takewhile
 from math import inf
 from typing import Any
 
@@ -122,22 +121,24 @@ class Ramping:
 def ramping(view: Reader, now: datetime) -> Iterator[Ramping]:
     """Yield the links that move less than is due while FTS may still be growing to the transfers that they take.
 
-    FTS grows since the first of the cycles without a gap in which something went out.
+    FTS grows since the first cycle in which something went out, as far back as that can matter. It keeps what it
+    has grown to while nothing does: a link with a dataset every few cycles does not begin anew with each of them.
     """
     cycle = view.last_cycle()
     by_link: dict[FlowKey, list[Row]] = {}
     for row in view.rows(since=cycle.start - ramp.time(inf) - cycle.length) if cycle else ():
-        by_link.setdefault(row.key, []).insert(0, row)
-    for key, (last, *before) in by_link.items():
-        traffic = list(takewhile(lambda row: row.injected > 0, before))
-        closed = next((row for row in (last, *before) if row.cycle.end <= now), None)
-        begun = (traffic or [last])[-1].cycle.start
+        by_link.setdefault(row.key, []).append(row)
+    for key, rows in by_link.items():
+        last = rows[-1]
+        closed = next((row for row in reversed(rows) if row.cycle.end <= now), None)
+        begun = next((row.cycle.start for row in rows if row.injected > 0), None)
+        rate = last.due / last.cycle.length.total_seconds()
+        moved = closed.moved / closed.cycle.length.total_seconds() if closed else 0.0
+        if begun is None or last.cycle != cycle or moved >= FOLLOWS * rate:
+            continue
         begun = max(begun, view.since or begun)
         since = max(now - begun, timedelta(0))
-        seconds = last.cycle.length.total_seconds()
-        rate, moved = last.due / seconds, closed.moved / seconds if closed else 0.0
-        slow = last.cycle == cycle and moved < FOLLOWS * rate
-        if slow and (last.injected > 0 or traffic) and ramp.possible(rate, since, moved):
+        if ramp.possible(rate, since, moved):
             yield Ramping(key, ramp.allowed(since), begun + ramp.time(rate))
 
 

@@ -8,6 +8,9 @@ are alike and can share it (`_batches`), FTS's a request for each job. That they
 service gets at once follows how it answers (`call_limits.py`). What an answer makes of an entry is decided in
 `model/transitions.py`; what follows a refusal here: another item in the same cycle, a later try, or none.
 
+Where a destination is nearly full and control acts (`guarding.py`), an intent waits also for room: until what is
+there and on its way leaves space for it. What is planned counts on deletions that may come late.
+
 The call itself is `submit` of a back end, such as `backends/rucio/rules.py`.
 """
 
@@ -111,6 +114,7 @@ class Submitting:
         self._short: set[FlowKey] = set()  # flows that lack an item which another one may replace
         self._replace_at = context.clock.now()
         self._wrong: Counter[FlowKey] = Counter()  # jobs of this cycle that were refused for good
+        self.without_room: set[FlowKey] = set()  # flows that waited for room at their destination in this cycle
         self._tries = 0  # of replacing, in a row, for which the services did not answer
 
     def load(self, cycle: Cycle) -> None:
@@ -128,6 +132,7 @@ class Submitting:
             self._cycle, self._situation, self._budgets = cycle, None, {}
             self._short.clear()
             self._wrong.clear()
+            self.without_room.clear()
             self._tries, self._replace_at = 0, self._context.clock.now()  # a new cycle, a new chance
 
     def spread_overdue(self) -> None:
@@ -212,10 +217,11 @@ class Submitting:
         context, ready = self._context, self._waiting.ready(now)
         free = max(context.settings.submits_at_once - self._submits.total(), 0)
         rooms: dict[str, int] = {}
+        spaces: dict[str, int] = {}
         batches: list[list[Entry]] = []
-        for flow, entries in ready.items():
-            service = flow.link.through
-            if service in context.broken:
+        for flow, ready_entries in ready.items():
+            service, entries = flow.link.through, self._with_room(flow, ready_entries, spaces)
+            if service in context.broken or not entries:
                 continue
             if service not in rooms:
                 at_once = context.limit(service).whole - self._submits[service]
@@ -226,6 +232,26 @@ class Submitting:
             elif context.breaker(service).open and flow not in context.troubles:
                 context.trouble(flow, Hold.API_ERRORS, f"{service} does not answer")
         return batches
+
+    def _with_room(self, flow: FlowKey, entries: dict[str, Entry], spaces: dict[str, int]) -> dict[str, Entry]:
+        """Return the first of these for which there is room at their destination: all, where none is waited for.
+
+        `spaces` are the bytes that are left at destinations, less what is returned.
+        """
+        most, place = self._context.filled_to.get(flow), flow.link.destination
+        if most is None:
+            return entries
+        if place not in spaces:
+            waiting = sum(e.injection.item.bytes for e in self._waiting if e.injection.link.destination == place)
+            spaces[place] = most - self._context.ledger.resident().get(place, 0) + waiting
+        fitting: dict[str, Entry] = {}
+        for key, entry in entries.items():
+            spaces[place] -= entry.injection.item.bytes
+            if spaces[place] < 0:
+                self.without_room.add(flow)
+                break
+            fitting[key] = entry
+        return fitting
 
     def _call(self, entries: Sequence[Entry]) -> None:
         injections = [entry.injection for entry in entries]

@@ -140,8 +140,8 @@ class Removal:
 class RseFacts:
     """What a service says of an RSE now; None is a signal that could not be read ("signal missing").
 
-    `near` is the RSE that is most like one that does not exist. `free` is bytes not yet used; `quota_left` is what
-    our account may still put there.
+    `near` is the RSE that is most like one that does not exist. `free` is bytes not yet used, as they were
+    at `free_at` (None: now); `quota_left` is what our account may still put there.
     """
 
     name: str
@@ -150,6 +150,7 @@ class RseFacts:
     readable: bool | None = None
     writable: bool | None = None
     free: int | None = None
+    free_at: datetime | None = None
     quota_left: int | None = None
     tape: bool = False
     site: str = ""

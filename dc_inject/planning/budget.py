@@ -9,7 +9,8 @@ What is beyond the cap is forgiven as well. Where the controller acts (`control.
 worth at most, and what is forgiven is what is beyond the cap still.
 Lasting limits take from what is due and not from the debt, so that a link with coarse datasets, whose debt grows
 over many cycles, keeps to its part of a limit in the long run, and still gets a dataset out when half of it is
-covered.
+covered. Where control acts, a backlog or failures bound also what is chosen (`limits.py`): what was saved up for a
+dataset lets none out then.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def set_budgets(lines: Sequence[LinkPlan], constraints: Sequence[Constraint]) ->
         line.limited = due - part
         cap(line)
     wants = [_claimed(line, part) for line, part in zip(lines, let_through, strict=True)]
-    parts, now = limits.cut(wants, claims, constraints)
+    parts, now = limits.cut(wants, claims, [c for c in constraints if not c.of_dues])
     for i, (line, want, part) in enumerate(zip(lines, wants, parts, strict=True)):
         line.shared = want - part
         line.cuts = [cuts[i] for cuts in (lasting, now) if i in cuts]

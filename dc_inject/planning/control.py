@@ -46,6 +46,8 @@ What the window holds back stays in the debt up to two cycles' worth and is forg
 worth at most, and F counts what is queued: so there is no burst after an outage. While a link makes up for
 that, it gets more than its due: then neither C goes up, which would follow its own queue, nor the bias down.
 
+u bounds what is chosen as well as what is wanted, to within half a dataset of W (`link_plan.py`).
+
 Where a signal is missing the law does without it, and the decision says so: without C the window is bounded by
 D and the lifetime alone; without A the observation counts as one cycle old. C is not believed in the first four
 cycles, in which only what was quick has completed.
@@ -145,10 +147,12 @@ class Memory:
 class Decision:
     """What a cycle may give (`allowed`) and the `window` behind it, in bytes.
 
-    `delivered` is D in bytes per second; `memory` is what the next cycle is decided with.
+    `room` is what the window has room for, also if that is more than one cycle may give: a dataset of which half
+    fits may go out. `delivered` is D in bytes per second; `memory` is what the next cycle is decided with.
     """
 
     allowed: int
+    room: int
     window: int
     delivered: float
     memory: Memory
@@ -181,13 +185,14 @@ def decide(memory: Memory, seen: Signals) -> Decision:
     arriving = _delivered(memory.delivered, seen, late=late)
     limit = window(completion, arriving, seen)
     worth = seen.target * seen.length.total_seconds()
-    allowed = min(MOST * worth, limit - seen.in_flight)
+    room = max(limit - seen.in_flight, 0)
     if late:
-        allowed = min(allowed, seen.past[-1].moved)
+        room = min(room, seen.past[-1].moved)
+    allowed = min(MOST * worth, room)
     if seen.in_flight == 0:  # a dataset of more than a cycle's worth goes out every few cycles
         allowed = max(allowed, seen.floor)
     kept = Memory(_bias(memory.bias, limit, seen), completion, arriving if arriving < seen.target else None)
-    return Decision(max(int(allowed), 0), int(limit), arriving, kept, seen)
+    return Decision(int(allowed), int(room), int(limit), arriving, kept, seen)
 
 
 @dataclass(frozen=True, slots=True)

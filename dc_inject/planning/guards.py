@@ -8,7 +8,7 @@ that holds goes on, and none engages. So nobody is blamed for what is not known.
 | guard | reading | on, off | engaged, the link gets |
 |---|---|---|---|
 | source-, destination-unavailable | 1 while the site, or the storage, says no | 1, 0 for 2 cycles | nothing |
-| failing | part of what came to its end in three cycles that failed or is stuck | 1/2, 1/4 | a tenth, as a probe |
+| failing | part of what ended in three cycles that failed or is stuck | 1/2, 1/4 | a tenth, or one dataset |
 | deletion-lag | part of our bytes there that should be gone and are not | 1/4, 1/10 | what is deleted there |
 | destination-full | part of the space that is used, or will be by what is on its way | 0.97, 0.95 | nothing |
 | fts-queue | time in which all is gone that waits on the link, as a part of the lifetime | 1/2, 1/4 | nothing |

@@ -34,7 +34,8 @@ class Destination:
 
     `space` is all that we may fill in the steady state; `free` what can be written right now, less what is on
     its way there; `quota_left` what the account may still put there. `deleted` is what goes there in a cycle,
-    where deletions lag and no more may come than goes; `late` are the numbers behind that.
+    where deletions lag and no more may come than goes; `late` are the numbers behind that. `going` is what will be
+    deleted there in the course of the cycle: what is chosen counts on it, and is released when there is room.
 
     `guarded` is what links that control acts on may use of it, where that is less; other links keep their volume.
     """
@@ -44,6 +45,7 @@ class Destination:
     quota_left: int | None = None
     deletion_lag: timedelta = timedelta(0)
     deleted: int | None = None
+    going: int = 0
     late: Numbers = field(default_factory=dict)
     guarded: Destination | None = None
 
@@ -76,6 +78,7 @@ class Claim:
     probe: int | None = None  # bytes that a link whose transfers fail is still given; None: they do not fail
     failed: float = 0.0  # the part of what came to its end of late that failed
     deliverable_bytes: int | None = None  # bytes more that would arrive within their lifetime; None: not known
+    room: int | None = None  # the same, to the end of a dataset of which half would arrive
     backlog: Numbers = field(default_factory=dict)  # on what that rests
     guarded: bool = False
 
@@ -84,8 +87,9 @@ class Claim:
 class Constraint:
     """One limit: `members` are indices of claims, `capacity` is for one cycle.
 
-    A `lasting` one lets through the same in every cycle: what is due beyond it never comes. `room` are bytes
-    that may not be exceeded by what is chosen, whatever the sizes of datasets (None: no such bound).
+    A `lasting` one lets through the same in every cycle: what is due beyond it never comes. `of_dues` says that it
+    bounds nothing else: what was too little in one cycle may be made up in another. `room` are bytes that may not
+    be exceeded by what is chosen, whatever the sizes of datasets (None: no such bound).
     """
 
     hold: Hold
@@ -95,6 +99,7 @@ class Constraint:
     numbers: Numbers = field(default_factory=dict)
     weights: tuple[float, ...] = ()  # all 1 when empty
     room: int | None = None
+    of_dues: bool = False
 
     def held(self, wanted: float, budget: int) -> Held:
         """Say both sides: what the constraint has, what its members wanted, and what is left for one of them."""
@@ -231,10 +236,18 @@ def _grouped(places: Sequence[_T]) -> dict[_T, tuple[int, ...]]:
 
 
 def _failing(claims: Sequence[Claim]) -> list[Constraint]:
-    """Where most transfers fail, a link gets just enough to see when they do not any more."""
+    """Where most transfers fail, a link gets just enough to see when they do not any more.
+
+    Where control acts it bounds what is chosen: what waits in the debt for a dataset is no reason for another one.
+    """
     return [
         Constraint(
-            Hold.FAILING, (i,), claim.probe, False, {"failed": round(claim.failed, 3), "probe": claim.probe}
+            Hold.FAILING,
+            (i,),
+            claim.probe,
+            False,
+            {"failed": round(claim.failed, 3), "probe": claim.probe},
+            room=claim.probe if claim.guarded else None,
         )
         for i, claim in enumerate(claims)
         if claim.probe is not None
@@ -250,6 +263,7 @@ def _backlogs(claims: Sequence[Claim]) -> list[Constraint]:
             claim.deliverable_bytes,
             False,
             claim.backlog,
+            room=claim.room,
         )
         for i, claim in enumerate(claims)
         if claim.deliverable_bytes is not None
@@ -277,24 +291,30 @@ def _destinations(
         destination = destinations.get(name, Destination())
         guarded = () if destination.guarded is None else tuple(i for i in members if claims[i].guarded)
         if destination.guarded is not None and guarded:
-            result += _of_destination(claims, length, guarded, destination.guarded)
+            result += _of_destination(claims, length, guarded, destination.guarded, waits_for_room=True)
         if guarded != members:
             result += _of_destination(claims, length, members, destination)
     return result
 
 
 def _of_destination(
-    claims: Sequence[Claim], length: timedelta, members: tuple[int, ...], destination: Destination
+    claims: Sequence[Claim],
+    length: timedelta,
+    members: tuple[int, ...],
+    destination: Destination,
+    *,
+    waits_for_room: bool = False,
 ) -> list[Constraint]:
     result = []
+    of_dues = waits_for_room and destination.free is not None
     if destination.space is not None:
         weights = tuple(claims[i].horizon / length for i in members)
-        numbers = {"space": destination.space}
+        capacity, numbers = max(destination.space, 0), {"space": destination.space}
         result.append(
-            Constraint(Hold.DESTINATION_FULL, members, max(destination.space, 0), True, numbers, weights)
+            Constraint(Hold.DESTINATION_FULL, members, capacity, True, numbers, weights, of_dues=of_dues)
         )
     if destination.free is not None:
-        room, numbers = max(destination.free, 0), {"free": destination.free}
+        room, numbers = max(destination.free + destination.going, 0), {"free": destination.free}
         result.append(Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room))
     if destination.deleted is not None:
         # A bound on what is chosen: half of a coarse dataset that waits to go out must not let it out here.

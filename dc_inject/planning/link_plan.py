@@ -148,7 +148,7 @@ class LinkPlans:
         # Nor where a goal says how often one goes out: once, or whenever it is back.
         unknown = flow.link.through in s.may_end and demand.completion is None
         bounded = isinstance(flow.goal, Volume | Recycle)
-        deliverable, why = _deliverable(demand, smallest or 0)
+        deliverable, room, why = _deliverable(demand, smallest or 0)
         reusable = None if pool is None or unknown or not unique or bounded else pool.bytes
         return LinkPlan(
             demand=demand,
@@ -162,6 +162,7 @@ class LinkPlans:
                 probe=_probe(demand, smallest),
                 failed=demand.failed,
                 deliverable_bytes=deliverable,
+                room=room,
                 backlog=why,
                 guarded=_guarded(flow),
             ),
@@ -187,9 +188,11 @@ class LinkPlans:
         flow, s = demand.flow, self._s
         known = s.destinations.get(flow.link.destination, Destination())
         destination = known.seen_by(guarded=_guarded(flow))
-        # What goes in the course of a cycle is free for planning at the start of the next one only: that counts
-        # as lag, or every stay would end with a cycle that gets nothing.
-        lag, ingress = destination.deletion_lag + s.cycle.length, self._ingress[flow.link.destination]
+        lag, ingress = destination.deletion_lag, self._ingress[flow.link.destination]
+        if destination is known:
+            # What goes in the course of a cycle is free for planning at the start of the next one only: that
+            # counts as lag, or every stay would end with a cycle that gets nothing. A guarded link counts on it.
+            lag += s.cycle.length
         may_end = flow.link.through in s.may_end
         return lifetime.planned(flow, destination.space, ingress, lag, demand.completion, may_end=may_end)
 
@@ -245,17 +248,22 @@ def _probe(demand: Demand, smallest: int | None) -> int | None:
     return max(int(PROBE * demand.due), smallest or 0)
 
 
-def _deliverable(demand: Demand, smallest: int) -> tuple[int | None, Numbers]:
-    """Return how many bytes more would arrive in time (None: not known), and on what that rests: hold `backlog`.
+def _deliverable(demand: Demand, smallest: int) -> tuple[int | None, int | None, Numbers]:
+    """Return how many bytes more would arrive in time, the most that may be chosen for that, and on what it rests.
 
-    Where the controller acts it is what its window has room for. An empty link may have its smallest dataset.
+    None is not known, or no such bound. That is the hold `backlog`. Where the controller acts it is what its
+    window has room for. Then a dataset may go out when half of it fits, and the smallest on an empty link: what
+    waits in the debt for a coarse dataset is no reason to let it out on a link that is held.
     """
-    most = lifetime.deliverable_bytes(demand.flow, demand.arriving, demand.coming)
     decision = demand.decision
     if decision is None:
-        return most, {} if most is None else {"coming": demand.coming, "deliverable": most}
-    allowed = decision.allowed if demand.coming else max(decision.allowed, smallest)
-    return allowed, decision.numbers
+        most = lifetime.deliverable_bytes(demand.flow, demand.arriving, demand.coming)
+        return most, None, {} if most is None else {"coming": demand.coming, "deliverable": most}
+    is_empty = decision.signals.in_flight == 0  # what its service has given up for now is in no queue
+    allowed = max(decision.allowed, smallest) if is_empty else decision.allowed
+    half = -(-smallest // 2)
+    most = max(allowed + half, smallest) if max(allowed, decision.room) >= half else allowed
+    return allowed, max(most - demand.intended, 0), decision.numbers
 
 
 def with_overhead(amount: int, flow: Flow) -> int:

@@ -67,6 +67,7 @@ class World:
         self.samples: list[Sample] = []
         self.held_back: dict[tuple[str, str], Counter[str]] = {}  # link -> how many samples each cause explains
         self.told_used = np.zeros(self.storages.count)  # as Rucio tells it
+        self.told_at = 0.0  # when it was so, in seconds
         self._production: dict[Production, int] = {}
         self._heap: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = count()
@@ -111,8 +112,8 @@ class World:
     def _reap(self, now: float, every: float) -> None:
         self.storages.reap(now, now - every)
 
-    def _tell_usage(self, _: float) -> None:
-        self.told_used = self.storages.used.copy()
+    def _tell_usage(self, now: float) -> None:
+        self.told_used, self.told_at = self.storages.used.copy(), now
 
     def _arrive(self, traffic: Production, _: float) -> None:
         """Queue files of others, as many as chance has it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+from datetime import UTC, timedelta
 
 import pytest
 from rucio.common import exception as rucio
@@ -27,6 +27,7 @@ def test_facts_are_read_in_few_calls_and_attributes_only_once(
     told = facts[link.destination]
     assert (told.readable, told.writable, told.tape, told.site) == (True, False, True, "T1_DE_KIT")
     assert (told.free, told.quota_left, dict(told.missing)) == (5 * GB, 3 * GB - 1, {})
+    assert told.free_at == BORN.replace(tzinfo=UTC)
     assert facts["NOWHERE"].exists is False
     first = len(server.calls)
     server.clock.time += timedelta(minutes=1)

@@ -10,6 +10,7 @@ import sqlite3
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from dc_inject.cli import status
 from dc_inject.engine import controlling
 from dc_inject.engine.controlling import Before
+from dc_inject.engine.readings import ramping
 from dc_inject.ledger import ControlDecision, Ledger, LedgerView
 from dc_inject.model import Control, Cycle, Held, Hold, Mode
 from dc_inject.model.errors import LedgerError, UsageError
@@ -292,6 +294,20 @@ def test_a_link_on_which_fts_still_grows_is_told(made: Made) -> None:
         assert status.standing("dc27", view, CYCLE.end + timedelta(minutes=3))["ramping"] == []
     shown = run("status", "dc27", "--ledger", made.path).stdout
     assert "FTS still ramping: T2_CH_CERN -> T1_US_FNAL_Disk, about " in shown
+
+
+def test_fts_does_not_begin_anew_with_each_dataset_of_a_link_that_has_few(made: Made) -> None:
+    """One in every other cycle: after the time that it takes to grow, nothing is told of it any more."""
+    with LedgerView.open(made.path) as view:
+        (first, *_) = (row for row in view.rows() if row.key == FNAL)
+    slots = [CYCLE, CYCLE.next, CYCLE.next.next]
+    rows = [
+        replace(first, cycle=slot, injected=size, moved=0) for slot, size in zip(slots, (9, 0, 9), strict=True)
+    ]
+    view = SimpleNamespace(last_cycle=lambda: rows[-1].cycle, rows=lambda since: rows, since=START)
+    assert list(ramping(view, START + timedelta(minutes=31))) == []
+    del rows[1:]
+    assert [link.key for link in ramping(view, START + timedelta(minutes=16))] == [FNAL]
 
 
 def test_what_control_advises_is_shown(made: Made) -> None:

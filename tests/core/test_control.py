@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dc_inject.model import FlowKey, Link
+from dc_inject.model import Control, FlowKey, Hold, Link, Mode
 from dc_inject.planning import control
 from dc_inject.planning.control import (
     HIGHEST,
@@ -269,6 +269,41 @@ def test_a_cycle_makes_up_half_of_its_due_and_what_is_beyond_two_cycles_worth_is
     made = plan(situation([demand(flow(), WORTH, **books)], items(*[10 * GB] * 500)))
     (row,) = made.decisions
     assert (row.want, row.cap, row.budget, row.forgiven) == tuple(int(n * WORTH) for n in (2.5, 1.5, 1.5, 0.5))
+
+
+BACKLOG = [  # bytes in flight, of a window of 2.2 cycles' worth; a dataset, in cycles' worth; how many go out
+    ("a full window", 2.2, 0.3, 0),
+    ("less than half of a dataset is left of it", 2.1, 0.3, 0),
+    ("half of one is", 2.0, 0.3, 1),
+    ("one that is more than a cycle may give", 0.2, 4, 1),
+    ("one of which less than half fits", 0.3, 4, 0),
+    ("the same, and the link is empty", 0, 9, 1),
+]
+
+
+@pytest.mark.parametrize(("why", "in_flight", "size", "count"), BACKLOG, ids=[row[0] for row in BACKLOG])
+def test_what_waits_in_the_debt_for_a_dataset_does_not_let_it_out_on_a_full_link(why, in_flight, size, count):
+    decision = decide(Memory(), replace(SEEN, in_flight=int(in_flight * WORTH)))
+    books = {"coming": decision.signals.in_flight, "decision": decision, "before": None}
+    owes = demand(flow(), WORTH, account=Account(9 * WORTH), **books)
+    made = plan(situation([owes], items(*[int(size * WORTH)] * 20)))
+    assert len(made.injections) == count
+    (row,) = made.decisions
+    assert count or (row.held is not None and row.held.hold is Hold.BACKLOG)
+
+
+PROBES = [(0.01, 0.1), (0.12, 0.12), (0.3, 0.3), (4, 4)]  # a dataset, and what goes out, in cycles' worth
+
+
+@pytest.mark.parametrize(("size", "probe"), PROBES)
+@pytest.mark.parametrize("coming", [0, 8])
+def test_a_link_that_fails_gets_its_probe_however_coarse_it_is(size, probe, coming):
+    """Also while what has failed for good is on its way until it expires: else the hold would never end."""
+    decision = decide(Memory(delivered=GB / 50), replace(SEEN, past=()))
+    owes = {"account": Account(4 * WORTH), "coming": coming * WORTH, "failed": 1.0, "decision": decision}
+    acts = flow(control=Control(Mode.ACT))
+    made = plan(situation([demand(acts, WORTH, **owes)], items(*[int(size * WORTH)] * 200)))
+    assert sum(injection.item.bytes for injection in made.injections) == pytest.approx(probe * WORTH)
 
 
 def test_missing_signals_are_named_and_done_without():

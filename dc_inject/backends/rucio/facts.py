@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from dc_inject.backends import answers
@@ -66,13 +66,14 @@ class Facts:
 
     def _facts(self, name: str, rse: Row, quotas: Mapping[str, float] | None, shared: _Signals) -> RseFacts:
         signals = _Signals(dict(shared.missing))
-        free = signals.read("free", lambda: self._free(name))
+        free, free_at = signals.read("free", lambda: self._free(name)) or (None, None)
         rse_attributes = signals.read("site", lambda: attributes(self._connection, name)) or {}
         return RseFacts(
             name,
             readable=bool(rse["availability_read"]),
             writable=bool(rse["availability_write"]),
             free=free,
+            free_at=free_at,
             quota_left=None if quotas is None else _left(quotas.get(name, 0)),
             tape=rse["rse_type"] == "TAPE",
             site=scrub(str(rse_attributes.get("site") or "")),
@@ -82,8 +83,8 @@ class Facts:
     def _rses(self) -> dict[str, Row]:
         return {row["rse"]: row for row in self._connection.call("list_rses")}
 
-    def _free(self, name: str) -> int:
-        """Return the free space as the storage itself reports it."""
+    def _free(self, name: str) -> tuple[int, datetime | None]:
+        """Return the free space as the storage itself reports it, and when it did."""
         rows = self._connection.call("get_rse_usage", name)
         usage = next((row for row in rows if row["source"] == "storage" and row["free"] is not None), None)
         if usage is None:
@@ -91,7 +92,7 @@ class Facts:
         updated = utc(usage["updated_at"])
         if updated is not None and self._connection.now() - updated > _OLD:
             raise Permanent(f"the storage's last report of its free space is of {updated:%Y-%m-%dT%H:%MZ}")
-        return count(usage["free"])
+        return count(usage["free"]), updated
 
     def _quotas(self) -> Mapping[str, float]:
         """Return bytes left by RSE; what is not named has no limit set, which for Rucio is nothing left."""
