@@ -139,15 +139,19 @@ class Closing:
             most = 2 * sum(sizes) >= row.due - row.injected
             if sizes and (trouble is None or (Trait.ITEMS in trouble.hold.traits and most)):
                 numbers = {"withdrawn": sum(sizes), "not_sent": len(sizes), "injected": row.injected}
-                waited = row.key in self._submitting.without_room
-                troubles[row.key] = Held(Hold.DESTINATION_FULL if waited else Hold.OVERLOAD, numbers)
+                waited = self._submitting.without_room.get(row.key)
+                hold = Hold.OVERLOAD if waited is None else Hold.DESTINATION_FULL
+                troubles[row.key] = Held(hold, {**(waited or {}), **numbers})
         return troubles
 
 
 def _leading(
     rows: Iterable[Row], entries: Iterable[Entry], troubles: Mapping[FlowKey, Held]
 ) -> dict[FlowKey, Held]:
-    """Return the troubles that cost a flow more than what planning held back: those lead in its row."""
+    """Return the troubles that cost a flow more than what planning held back: those lead in its row.
+
+    So does the wait for room, if nothing went out: to raise a limit would be no help.
+    """
     lost: dict[FlowKey, int] = defaultdict(int)
     for entry in entries:
         if entry.accepted_at is None and entry.state is not State.REFUSED:
@@ -156,8 +160,11 @@ def _leading(
         row.key: held
         for row in rows
         if (held := troubles.get(row.key))
-        # What was never intended, since nobody answered the last check, is missing from the budget.
-        and 2 * max(lost[row.key], row.budget - row.injected) >= row.due - row.injected
+        and (
+            # What was never intended, since nobody answered the last check, is missing from the budget.
+            2 * max(lost[row.key], row.budget - row.injected) >= row.due - row.injected
+            or (held.hold is Hold.DESTINATION_FULL and row.injected <= 0 < lost[row.key])
+        )
     }
 
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from dc_inject.engine.call_limits import Breaker, Limit
 from dc_inject.engine.calls import Calls
 from dc_inject.ledger import Ledger
-from dc_inject.model import FlowKey, Held, Hold
+from dc_inject.model import FlowKey, Held, Hold, Numbers
 from dc_inject.model.errors import NeedsOperator, ServiceError, Temporary
 from dc_inject.model.events import BreakerSwitched, Event, LinkTroubled, ObservationLost, Observer, ServiceFailed
 from dc_inject.model.ports import Backend, Clock, Identity
@@ -44,6 +44,14 @@ class Settings:
     wait_deleted_cycles: int = 3  # after the last rule has ended, how long the drain watches its bytes go
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many bytes of ours a destination may have, those on their way included, and on what that rests."""
+
+    bytes: int
+    numbers: Numbers
+
+
 @dataclass(slots=True)
 class EngineContext:
     """The engine's constructor arguments, and its memory of troubles within the cycle."""
@@ -62,7 +70,7 @@ class EngineContext:
     broken: dict[str, NeedsOperator] = field(default_factory=dict)  # service -> what a person has to repair
     unseen: dict[str, Temporary] = field(default_factory=dict)  # service -> since when nothing is seen of it
     troubles: dict[FlowKey, Held] = field(default_factory=dict)  # this cycle's, for its rows
-    filled_to: dict[FlowKey, int] = field(default_factory=dict)  # flow that waits for room -> most of ours there
+    rooms: dict[FlowKey, Room] = field(default_factory=dict)  # of flows that wait for room at their destination
     whole_until: dict[FlowKey, datetime] = field(default_factory=dict)  # no slices of its datasets till then
     warned: dict[Hashable, tuple[datetime, int]] = field(default_factory=dict)  # when, and how often not since
 

@@ -170,7 +170,7 @@ class DeletionRounds:
         self._deletions = Deletions(
             context.backends, context.calls, context.clock, IN_A_RUN, self._begins, self._answered
         )
-        self._checks = 0  # calls under way to services that delete by themselves
+        self._checking: set[str] = set()  # keys that services are asked about that delete by themselves
         self._in_the_way: dict[Place, str] = {}  # as it was said last
         self._again_at: dict[str, datetime] = {}  # by key: when to ask again
 
@@ -180,7 +180,7 @@ class DeletionRounds:
         That is asked of all destinations, or of some. A ghost, a replica row without a file, may stay for a while:
         it counts as gone one cycle later.
         """
-        if self._checks or (places is not None and not places):
+        if places is not None and not places:
             return
         due = [
             e
@@ -188,19 +188,21 @@ class DeletionRounds:
             if e.ended_at
             and e.ended_at + e.injection.cycle.length <= now
             and (places is None or e.injection.link.destination in places)
+            and e.injection.key not in self._checking
         ]
         for service, entries in sorted(by_service(due).items()):
             for part in in_parts(entries, CHECKS_AT_ONCE):
-                self._checks += 1
+                keys = {entry.injection.key for entry in part}
+                self._checking |= keys
                 call = partial(self._context.backends[service].remove, part)
-                self._context.calls.start(call, partial(self._checked, service), service)
+                self._context.calls.start(call, partial(self._checked, service, keys), service)
 
     def round(self, now: datetime) -> None:
         """Delete what no service deletes: every destination goes on from where it is.
 
         Where room is waited for, look as often at what services delete.
         """
-        self.check_cleaned_up(now, {flow.link.destination for flow in self._context.filled_to})
+        self.check_cleaned_up(now, {flow.link.destination for flow in self._context.rooms})
         self._deletions.drop()
         asked_for = {entry.injection.key for call in self._deletions.under_way for entry in call.entries}
         self._deletions.put(
@@ -218,8 +220,10 @@ class DeletionRounds:
         self._note(place, error.message if error else "")
         self._deletions.go_on()
 
-    def _checked(self, service: str, removals: list[Removal] | None, error: ServiceError | None) -> None:
-        self._checks -= 1
+    def _checked(
+        self, service: str, keys: set[str], removals: list[Removal] | None, error: ServiceError | None
+    ) -> None:
+        self._checking -= keys
         if error is not None:
             self._context.fail(service, error)
         else:

@@ -22,10 +22,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 from dc_inject.engine import controlling
 from dc_inject.engine.calls import in_parts
-from dc_inject.engine.context import EngineContext
+from dc_inject.engine.context import EngineContext, Room
 from dc_inject.ledger.reading import Reader
 from dc_inject.model import Cycle, FlowKey, Held, Hold, Link, Mode, State
 from dc_inject.model.ports import LinkQueue, Missing, Requests, RseFacts
@@ -45,6 +46,7 @@ LONGEST = 1e9  # seconds that a queue may seem to need: FTS's rate may be anythi
 # or is under way there. So twice that time without a word means that the queue is gone, or the optimizer stands.
 OLD = timedelta(minutes=10)
 REMEMBERED = 5  # cycles of which the least space counts
+ARRIVALS = timedelta(hours=2)  # for how long it is kept what had arrived: as old as a word of free space may be
 FAILED_CYCLES = 3  # in which what came to its end tells what fails
 STUCK = "stuck"  # of the signal that keeps what was stuck in them
 SPACES = "spaces"  # of the signal that keeps them
@@ -68,15 +70,16 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
     queues, requests = _queues(context, situation.cycle, controlled, deadline)
     ours, destinations = context.ledger.resident(), dict(situation.destinations)
     places = {demand.flow.link.destination for demand in controlled}
-    spaces = _spaces(context, situation.cycle, {name: destinations[name] for name in places}, facts)
-    for name, least in spaces.items():
-        destinations[name] = replace(destinations[name], space=least, free=least - ours.get(name, 0))
-    going = {}
+    for name, (space, age) in _spaces(context, situation.cycle, destinations, places, facts).items():
+        destinations[name] = replace(destinations[name], space=space, free=space - ours.get(name, 0), age=age)
+    rooms: dict[str, Room] = {}  # of destinations that are nearly full
     for name in places:
-        if (used := _used(destinations[name]).value) is not None and used >= NEARLY:
-            lag = max(deletions[name][0], destinations[name].deletion_lag) if name in deletions else None
-            going[name] = 0 if lag is None else _going(context.ledger, name, situation.cycle, lag)
-            destinations[name] = replace(destinations[name], going=going[name])
+        known = destinations[name]
+        if known.space is not None and (used := _used(known).value) is not None and used >= NEARLY:
+            lag = max(deletions[name][0], known.deletion_lag) if name in deletions else None
+            going = 0 if lag is None else _going(context.ledger, name, situation.cycle, lag)
+            destinations[name] = replace(known, going=going)
+            rooms[name] = Room(round(guards.USED * known.space), {"space": known.space, **known.told})
     readings = _readings(context, situation, destinations, controlled, facts, deletions, queues, requests)
     _say_unmeasured(context, readings)
     floors = {
@@ -106,10 +109,7 @@ def guarded(context: EngineContext, situation: Situation, facts: Facts, deadline
                 failing=Hold.FAILING in now,
                 failed=demand.failed if failed is None else failed,
             )
-    context.filled_to.clear()
-    for key in acting:
-        if key.link.destination in going:
-            context.filled_to[key] = round(guards.USED * spaces[key.link.destination])
+    context.rooms = {key: rooms[key.link.destination] for key in acting if key.link.destination in rooms}
     for name in {demand.flow.link.destination for demand in acting.values()}:
         lag, gone = deletions.get(name, (destinations[name].deletion_lag + length, 0))
         guarded = _careful(destinations[name], lag)
@@ -149,43 +149,64 @@ def _going(ledger: Reader, destination: str, cycle: Cycle, lag: timedelta) -> in
 
 
 def _spaces(
-    context: EngineContext, cycle: Cycle, destinations: Mapping[str, Destination], facts: Facts
-) -> dict[str, int]:
-    """Return the least space of destinations that was told in the last cycles, and keep what is told now.
+    context: EngineContext,
+    cycle: Cycle,
+    destinations: Mapping[str, Destination],
+    names: Iterable[str],
+    facts: Facts,
+) -> dict[str, tuple[int, int | None]]:
+    """Return the least space of destinations that was told in the last cycles, and how old it is, in seconds.
 
-    The space is what is free and ours. Rucio's word of free space may be an hour old: with it counts what of ours
-    had arrived then. Where nobody says of when it is, a space is taken only when free space is told anew.
+    What is told now is kept.
     """
     kept = {signal.subject: signal.value for signal in context.ledger.signals() if signal.name == SPACES}
     ours, on_its_way = context.ledger.resident(), context.ledger.on_its_way()
-    oldest = Cycle(cycle.start - (REMEMBERED - 1) * cycle.length, cycle.length).name
-    least, now = {}, context.clock.now()
+    spaces: dict[str, tuple[int, int | None]] = {}
+    now = context.clock.now()
     with context.ledger.together():
-        for name, destination in destinations.items():
-            if destination.space is None:
+        for name in names:
+            space = destinations[name].space
+            if space is None:
                 continue
             reports = sorted(
                 (fact.free, fact.free_at or now)
                 for (_, end), fact in facts.items()
                 if end == name and fact.free is not None
             )
-            free = [size for size, _ in reports]
             before = json.loads(str(kept[name])) if kept.get(name) is not None else {}
             there = ours.get(name, 0) - on_its_way.get(name, 0)
-            arrived = {when: size for when, size in before.get("arrived", {}).items() if when >= oldest}
-            arrived[cycle.name] = there
-            seen: dict[str, int] = before.get("seen", {})
-            if free != before.get("told") or not free or not seen or cycle.name in seen:
-                space = destination.space
-                if reports and space >= free[0] + there:  # the menu does not say less
-                    space = free[0] + min(_around(arrived, reports[0][1]))
-                seen = {when: size for when, size in seen.items() if when >= oldest}
-                # A cycle may be planned in several tries.
-                seen[cycle.name] = min(space, seen.get(cycle.name, space))
-            least[name] = min(seen.values())
-            values = {"told": free, "seen": seen, "arrived": arrived}
-            context.ledger.signal(SPACES, name, json.dumps(values), now)
-    return least
+            memory = _remembered(before, cycle, space, reports, there)
+            context.ledger.signal(SPACES, name, json.dumps(memory), now)
+            seen, at = memory["seen"], memory["at"]
+            least = min(seen, key=lambda when: (seen[when], when))
+            age = now - datetime.fromisoformat(at[least]) if least in at else None
+            spaces[name] = seen[least], None if age is None else round(age.total_seconds())
+    return spaces
+
+
+def _remembered(
+    before: Mapping[str, Any], cycle: Cycle, space: int, reports: Sequence[tuple[int, datetime]], there: int
+) -> dict[str, Any]:
+    """Return what is kept of a destination's space: what was told in the last cycles, and of when that was.
+
+    The space is what is free and ours. Rucio's word of free space may be an hour old: with it counts what of ours
+    had arrived then. Where nobody says of when it is, a space is taken only when free space is told anew. The
+    latest one counts as long as nothing else is told: Rucio does not say when it was told the same again.
+    """
+    name, free = cycle.name, [size for size, _ in reports]
+    oldest = Cycle(cycle.start - (REMEMBERED - 1) * cycle.length, cycle.length).name
+    earliest = min(oldest, Cycle(cycle.start - ARRIVALS, cycle.length).name)
+    arrived = {when: size for when, size in before.get("arrived", {}).items() if when >= earliest} | {name: there}
+    seen: dict[str, int] = before.get("seen", {})
+    at: dict[str, str] = before.get("at", {})
+    if free != before.get("told") or not free or not seen or name in seen:
+        if reports and space >= free[0] + there:  # the menu does not say less
+            moment = reports[0][1]
+            space, at = free[0] + min(_around(arrived, moment)), at | {name: moment.isoformat()}
+        seen = seen | {name: min(space, seen.get(name, space))}  # a cycle may be planned in several tries
+    seen = {when: size for when, size in seen.items() if when >= oldest or when == max(seen)}
+    at = {when: moment for when, moment in at.items() if when in seen}
+    return {"told": free, "seen": seen, "at": at, "arrived": arrived}
 
 
 def _around(sizes: Mapping[str, int], moment: datetime) -> list[int]:
@@ -247,7 +268,8 @@ def _used(destination: Destination) -> GuardReading:
     space, free = destination.space, destination.free
     if space is None or free is None or space <= 0:
         return GuardReading(None, {})
-    return GuardReading(1 - (free + destination.going) / space, {"space": space, "free": free})
+    numbers = {"space": space, "free": free, **destination.told}
+    return GuardReading(1 - (free + destination.going) / space, numbers)
 
 
 def _queued(demand: Demand, queue: LinkQueue | None, in_rucio: Requests | None) -> GuardReading:

@@ -26,7 +26,7 @@ from heapq import heappop, heappush
 
 from dc_inject.engine import preflight
 from dc_inject.engine.context import EngineContext
-from dc_inject.model import Bundle, Cycle, Entry, FlowKey, Hold, Injection, State, transitions
+from dc_inject.model import Bundle, Cycle, Entry, FlowKey, Hold, Injection, Numbers, State, transitions
 from dc_inject.model.errors import NoSlices, Permanent, ServiceError, Temporary, TryOtherItem
 from dc_inject.model.events import Answered, Called, Calling, Refused
 from dc_inject.model.ports import FILES_AT_ONCE, INJECTIONS_AT_ONCE, Outcome
@@ -114,7 +114,7 @@ class Submitting:
         self._short: set[FlowKey] = set()  # flows that lack an item which another one may replace
         self._replace_at = context.clock.now()
         self._wrong: Counter[FlowKey] = Counter()  # jobs of this cycle that were refused for good
-        self.without_room: set[FlowKey] = set()  # flows that waited for room at their destination in this cycle
+        self.without_room: dict[FlowKey, Numbers] = {}  # flows that waited for room in this cycle, and why
         self._tries = 0  # of replacing, in a row, for which the services did not answer
 
     def load(self, cycle: Cycle) -> None:
@@ -238,17 +238,18 @@ class Submitting:
 
         `spaces` are the bytes that are left at destinations, less what is returned.
         """
-        most, place = self._context.filled_to.get(flow), flow.link.destination
-        if most is None:
+        room, place = self._context.rooms.get(flow), flow.link.destination
+        if room is None:
             return entries
         if place not in spaces:
             waiting = sum(e.injection.item.bytes for e in self._waiting if e.injection.link.destination == place)
-            spaces[place] = most - self._context.ledger.resident().get(place, 0) + waiting
+            spaces[place] = room.bytes - self._context.ledger.resident().get(place, 0) + waiting
+        left = spaces[place]
         fitting: dict[str, Entry] = {}
         for key, entry in entries.items():
             spaces[place] -= entry.injection.item.bytes
             if spaces[place] < 0:
-                self.without_room.add(flow)
+                self.without_room[flow] = {**room.numbers, "resident": room.bytes - left}
                 break
             fitting[key] = entry
         return fitting

@@ -36,6 +36,7 @@ class Destination:
     its way there; `quota_left` what the account may still put there. `deleted` is what goes there in a cycle,
     where deletions lag and no more may come than goes; `late` are the numbers behind that. `going` is what will be
     deleted there in the course of the cycle: what is chosen counts on it, and is released when there is room.
+    `age` is how many seconds ago the space was as it is told here.
 
     `guarded` is what links that control acts on may use of it, where that is less; other links keep their volume.
     """
@@ -46,8 +47,14 @@ class Destination:
     deletion_lag: timedelta = timedelta(0)
     deleted: int | None = None
     going: int = 0
+    age: int | None = None
     late: Numbers = field(default_factory=dict)
     guarded: Destination | None = None
+
+    @property
+    def told(self) -> Numbers:
+        """How old is what is told of its space, where that is known, as a number of holds."""
+        return {} if self.age is None else {"age": self.age}
 
     def seen_by(self, *, guarded: bool) -> Destination:
         """Return what a link may use of it: less, perhaps, if control acts on the link."""
@@ -309,12 +316,13 @@ def _of_destination(
     of_dues = waits_for_room and destination.free is not None
     if destination.space is not None:
         weights = tuple(claims[i].horizon / length for i in members)
-        capacity, numbers = max(destination.space, 0), {"space": destination.space}
+        capacity, numbers = max(destination.space, 0), {"space": destination.space, **destination.told}
         result.append(
             Constraint(Hold.DESTINATION_FULL, members, capacity, True, numbers, weights, of_dues=of_dues)
         )
     if destination.free is not None:
-        room, numbers = max(destination.free + destination.going, 0), {"free": destination.free}
+        room = max(destination.free + destination.going, 0)
+        numbers = {"free": destination.free, **destination.told}
         result.append(Constraint(Hold.DESTINATION_FULL, members, room, False, numbers, room=room))
     if destination.deleted is not None:
         # A bound on what is chosen: half of a coarse dataset that waits to go out must not let it out here.

@@ -226,7 +226,9 @@ def why(line: LinkPlan) -> Held | None:
     strongest = max(line.cuts, key=lambda cut: cut.bytes, default=None)
     # Debts wander by a dataset, so a limit that is just reached cuts a little now and then: not the reason.
     if strongest is not None and 2 * strongest.bytes >= short:
-        return strongest.held
+        nothing = not line.items and not demand.intended  # goes out: what lets nothing of the rest out leads then
+        if line.stopped is None or not nothing or line.stopped.hold is strongest.held.hold:
+            return strongest.held
     if line.stopped is not None:
         return line.stopped
     if short <= 0:

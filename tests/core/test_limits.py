@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from dc_inject.model import Hold, Limits, Link, PoolKey, Site
 from dc_inject.planning import limits
 from dc_inject.planning.limits import Claim, Constraint, Destination
-from tests.core.builders import ALL, LENGTH, NO_LIMITS
+from dc_inject.planning.plan import plan
+from tests.core.builders import ALL, GB, LENGTH, NO_LIMITS, demand, flow, items, situation
 
 H = timedelta(hours=1)
 
@@ -190,3 +191,14 @@ def test_rse_limits_add_up_in_their_site_and_an_hour_is_never_exceeded() -> None
     (total,) = found[Hold.CAMPAIGN_LIMIT]
     assert (total.members, total.capacity, total.room) == ((0, 1), 20 * 900, 20 * 3600 - 21_500)
     assert {c.numbers["direction"] for c in found[Hold.SITE_LIMIT]} == {"in", "out"}
+
+
+def test_what_keeps_out_all_that_other_limits_leave_leads() -> None:
+    """A paced pool leaves 180 GB, and there is no room for a dataset of 180 GB: more datasets would be no help."""
+    known = demand(flow(), 900 * GB, completion=4 * LENGTH)
+    full = {"B": Destination(free=170 * GB)}
+    (decision,) = plan(situation([known], items(*[180 * GB] * 5), destinations=full)).decisions
+    assert (decision.items, decision.forgiven) == ((), 720 * GB)
+    assert decision.held is not None
+    assert decision.held.hold is Hold.DESTINATION_FULL
+    assert decision.held.numbers["free"] == 170 * GB
