@@ -73,17 +73,14 @@ def resolve(names: Sequence[str], path: Path | None) -> tuple[Path, Subject]:
 def campaign_ledger(campaign: str, path: Path | None) -> Path:
     """Return the ledger of a campaign that is named as a whole; raises LedgerError where the file is another's."""
     place = common.existing_ledger(campaign, path)
-    with opened(place) as (_, view):
+    with LedgerView.open(place) as view:
         common.own_ledger(view, campaign, place)
     return place
 
 
 @contextlib.contextmanager
 def opened(place: Path) -> Iterator[tuple[Sequence[Ledger], LedgerView]]:
-    """Open the ledger of a campaign, or those of all its shards, to write; and all of it to read as one.
-
-    To write comes first: SQLite would leave files behind beside a ledger that may only be read.
-    """
+    """Open the ledger of a campaign, or those of all its shards, to write; and all of it to read as one."""
     with contextlib.ExitStack() as stack:
         ledgers = [stack.enter_context(Ledger.open(file)) for file in ledger.files(place)]
         yield ledgers, stack.enter_context(LedgerView.open(place))
@@ -151,7 +148,7 @@ def _is_campaign(word: str) -> bool:
 
 def _is_of(place: Path, word: str, *, alone: bool) -> bool:
     """Tell whether a word names the campaign of this ledger; raises LedgerError when it is that of another one."""
-    with opened(place) as (_, own):
+    with LedgerView.open(place) as own:
         if word == own.campaign:
             return True
         if not alone and _is_campaign(word):

@@ -90,6 +90,7 @@ class Database:
             raise LedgerError(f"{path} stands for the ledgers of shards", "name one of them to change it")
         if not _OPEN_HERE[path.resolve()]:
             _make(path)
+        _make_log_ours(path)
         with translated(path):
             connection = sqlite3.connect(path, timeout=patience.total_seconds(), isolation_level=None)
         database = cls(path, connection)
@@ -284,6 +285,25 @@ def _make(path: Path) -> None:
             os.fchmod(handle, 0o600)
     finally:
         os.close(handle)
+
+
+def _make_log_ours(path: Path) -> None:
+    """Let us write what a reader has left beside a ledger.
+
+    SQLite makes the log for a reader too, with the rights that the ledger has just then, perhaps none to write;
+    and only a writer removes it.
+    """
+    real = path.resolve()
+    for file in (real.with_name(f"{real.name}{end}") for end in ("-wal", "-shm")):
+        with contextlib.suppress(FileNotFoundError):
+            status = file.lstat()
+            if status.st_uid != os.geteuid():
+                raise LedgerError(
+                    f"{file} belongs to another user (uid {status.st_uid}), who has read the ledger",
+                    "as root, give it to the owner of the ledger with `chown`; let others read copies",
+                )
+            if stat.S_ISREG(status.st_mode) and stat.S_IMODE(status.st_mode) != 0o600:
+                file.chmod(0o600)
 
 
 def _refuse_foreign(path: Path) -> None:

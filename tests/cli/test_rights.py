@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -57,3 +58,16 @@ def test_a_ledger_that_may_not_be_written_is_said_before_anything_is_asked_of_a_
         place.chmod({"folder": 0o700, "file": 0o600}[part])
     assert ledger.read_bytes() == before
     assert _bare("stop", "dc27", "--ledger", ledger).returncode == 0
+
+
+def test_who_reads_a_ledger_while_it_may_not_be_written_hinders_no_writer_later(tmp_path: Path) -> None:
+    """SQLite gives the log that it makes for a reader the rights of the ledger, and leaves it there."""
+    ledger = tmp_path / "dc27.sqlite"
+    make(ledger, {FNAL: 1, MESH: 1})
+    ledger.chmod(0o400)
+    assert _bare("status", "dc27", "--ledger", ledger).returncode == 0
+    left = [ledger.with_name(f"{ledger.name}{end}") for end in ("-wal", "-shm")]
+    assert [stat.S_IMODE(file.stat().st_mode) for file in left] == [0o400, 0o400]
+    ledger.chmod(0o600)
+    done = _bare("stop", "dc27", "--ledger", ledger)
+    assert done.returncode == 0, done.stderr

@@ -60,6 +60,21 @@ def test_the_ledger_of_another_person_is_left_alone(tmp_path, monkeypatch):
     assert stat.S_IMODE(path.stat().st_mode) == 0o664
 
 
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+def test_what_another_person_left_by_reading_is_named(tmp_path, monkeypatch, end):
+    """It could not be written, and SQLite says only that the ledger cannot."""
+    with opened(tmp_path) as ledger:
+        path = ledger.path
+    left = path.with_name(path.name + end)
+    left.touch()
+    ours, theirs = path.lstat(), left.lstat()
+    other = os.stat_result((*theirs[:4], ours.st_uid + 1, *theirs[5:]))
+    monkeypatch.setattr(Path, "lstat", lambda file: other if file == left else ours)
+    with pytest.raises(LedgerError, match=f"{left} belongs to another user") as error:
+        Ledger.open(path)
+    assert "chown" in error.value.hint
+
+
 @pytest.mark.parametrize("kind", ["link", "dangling", "second name", "content", "pipe"])
 def test_a_lock_that_is_another_file_is_refused_and_left_as_it_is(tmp_path, kind):
     """It was followed, and truncated."""
