@@ -7,6 +7,7 @@ import os
 import click
 
 from dc_inject.cli import common, defaults, tables, trusting
+from dc_inject.credentials import TOKEN_FILES, destinations
 from dc_inject.model.redaction import scrub
 
 COLUMNS = (
@@ -31,7 +32,8 @@ def config() -> None:
 def show(ctx: click.Context, fmt: str) -> None:
     r"""Show every default that a configuration file or the environment sets, and where it is set.
 
-    The command line overrides all of them. Files are checked as a whole, all tables of all commands.
+    The command line overrides all of them. Files are checked as a whole, all tables of all commands, and so are
+    the variables.
 
     \b
     Example: dc-inject config show
@@ -60,3 +62,6 @@ def show(ctx: click.Context, fmt: str) -> None:
     if named is None:
         absent = [path for path in (defaults.SYSTEM, defaults.user_file(os.environ)) if path not in used]
         click.echo(f"not there: {', '.join(map(str, absent))}", err=True) if absent else None
+    others = {*TOKEN_FILES.values(), destinations.TRUST, destinations.ENDPOINT}
+    for name, hint in defaults.unread(root.command, root, others).items():
+        click.echo(f"nothing reads {name}; {hint}", err=True)

@@ -98,7 +98,10 @@ def sources(config: Path | None) -> list[Path]:
 
 
 def settings(group: click.Group, ctx: click.Context, config: Path | None) -> list[Setting]:
-    """Return the defaults in force that are not the options' own, by command; raises UsageError for a bad file."""
+    """Return the defaults in force that are not the options' own, by command.
+
+    Raises UsageError for a bad file, and for a value that its option does not take.
+    """
     in_force: list[Setting] = []
     for name in group.list_commands(ctx):
         command = group.get_command(ctx, name)
@@ -113,9 +116,25 @@ def settings(group: click.Group, ctx: click.Context, config: Path | None) -> lis
     return in_force
 
 
+def unread(group: click.Group, ctx: click.Context, others: Iterable[str]) -> dict[str, str]:
+    """Return the variables that look like ours and that neither an option reads nor one of `others` is; hints."""
+    commands = [group, *filter(None, (group.get_command(ctx, name) for name in group.list_commands(ctx)))]
+    read_ones = {*others, *(variable for command in commands for variable in _variables_of(command))}
+    ours = sorted(name for name in os.environ if name.startswith(f"{PREFIX}_"))
+    return {name: units.did_you_mean(name, read_ones) for name in ours if name not in read_ones}
+
+
+def _variables_of(command: click.Command) -> Iterator[str]:
+    for option in _options_of(command):
+        yield from [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
+    for part in _parts_of(command).values():
+        yield from _variables_of(part)
+
+
 def _in_file(command: click.Command, name: str, table: Mapping[str, Any], origin: str) -> Iterator[Setting]:
     for option in _options_of(command):
         if option.name in table:
+            _check(option, table[option.name], f"{origin}: {name}.{name_of(option)}")
             yield Setting(name, name_of(option), _typed(table[str(option.name)]), origin)
     for part, below in _parts_of(command).items():
         yield from _in_file(below, f"{name} {part}", table.get(part, {}), origin)
@@ -126,9 +145,18 @@ def _in_environment(command: click.Command, name: str) -> Iterator[Setting]:
         variables = [option.envvar] if isinstance(option.envvar, str) else option.envvar or ()
         variable = next(filter(os.environ.get, variables), None)
         if variable is not None:
+            _check(option, option.value_from_envvar(click.Context(command)), variable)
             yield Setting(name, name_of(option), os.environ[variable], variable)
     for part, below in _parts_of(command).items():
         yield from _in_environment(below, f"{name} {part}")
+
+
+def _check(option: click.Option, value: Any, place: str) -> None:  # noqa: ANN401  what click makes of a text
+    """Raise UsageError for a value that an option does not take, with where it was set."""
+    try:
+        option.type_cast_value(click.Context(click.Command("")), value)
+    except click.BadParameter as error:
+        raise UsageError(f"{place}: {error.message.rstrip('.')}") from None
 
 
 def _options_of(command: click.Command) -> list[click.Option]:

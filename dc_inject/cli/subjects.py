@@ -131,12 +131,18 @@ def _subject(words: Sequence[str]) -> Subject:
 
 
 def only() -> Path:
-    """Return the ledger of the only campaign that has an injector, or else of the only one there is."""
+    """Return the ledger of the only campaign that has an injector, or else of the only one there is.
+
+    Raises LedgerError where there is none, and UsageError where there are several.
+    """
     places = [ledger.default_path(name, os.environ) for name in common.campaigns()]
+    if not places:
+        folder = ledger.default_folder(os.environ)
+        raise LedgerError(f"no campaign has a ledger in {folder}", "`dc-inject run MENUS` makes one")
     running = [place for place in places if _runs(place)]
     candidates = running or places
     if len(candidates) != 1:
-        names = ", ".join(place.stem for place in candidates) or "none"
+        names = ", ".join(place.stem for place in candidates)
         which = "with an injector" if running else "with a ledger"
         raise UsageError("the campaign is not clear", f"name it first; {which}: {names}")
     return candidates[0]

@@ -194,3 +194,30 @@ def test_only_a_named_file_is_shown_and_files_that_are_not_there_are_named(home:
 def test_a_wrong_table_of_any_command_is_found(home: Path) -> None:
     user(home, "[status]\nfromat = 'json'\n")
     assert isinstance(run("config", "show").exception, UsageError)
+
+
+@pytest.mark.parametrize("where", ["file", "environment"])
+def test_a_value_that_no_option_takes_is_found_with_its_place(
+    home: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    if where == "file":
+        path = user(home, "[run]\nlog-format = 'xml'\n")
+        place = f"{path}: run.log-format"
+    else:
+        place = "DC_INJECT_RUN_LOG_FORMAT"
+        monkeypatch.setenv(place, "xml")
+    error = run("config", "show").exception
+    assert isinstance(error, UsageError)
+    assert error.message == f"{place}: 'xml' is not one of 'text', 'json'"
+
+
+def test_a_variable_that_nothing_reads_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit with a word mistyped would run with other settings, and nobody would know."""
+    for name, value in {
+        "DC_INJECT_RUN_QUITE": "1", "DC_INJECT_MENU_NEW_CONTACT": "me", "DC_INJECT_SHARD": "0/4",
+        "DC_INJECT_TRUST": "a.org", "DC_INJECT_FTS_ENDPOINT": "https://fts.a.org:8446",
+        "DC_INJECT_FTS_TOKEN_FILE": "/run/token", "DC_INJECT_CONFIG": str(user(home, "")),
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    told = [line for line in run("config", "show").stderr.splitlines() if line.startswith("nothing reads")]
+    assert told == ["nothing reads DC_INJECT_RUN_QUITE; did you mean DC_INJECT_RUN_QUIET?"]

@@ -55,6 +55,13 @@ def test_nobody_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "dc-inject run" in hint
 
 
+def test_nobody_has_run_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    message, hint = refusal()
+    assert message == f"no campaign has a ledger in {tmp_path}/dc_inject"
+    assert "dc-inject run" in hint
+
+
 def test_an_injector_that_has_just_started_is_healthy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with Ledger.open(tmp_path / "dc_inject" / "new.sqlite") as ledger, ledger.hold("me@host"):
