@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -42,6 +43,8 @@ def test_the_assignment_is_for_good() -> None:
     few = shards.assigned([flow("A", name, 1.0) for name in ("T1_DE_KIT_Disk", "T1_ES_PIC_Disk", "T2_UK")], 4)
     assert few == {"T1_DE_KIT_Disk": 1, "T1_ES_PIC_Disk": 0, "T2_UK": 1}
     assert shards.assigned(reversed(FLOWS), COUNT) == shards.assigned(FLOWS, COUNT)
+    hop = flow("T1_ES_PIC_Disk", "T1_DE_KIT_Disk", 1.0, goal=SecondHop())
+    assert set(shards.assigned([hop], 4).values()) == {1}, "the first name's"
 
 
 def test_a_further_destination_moves_no_other() -> None:
@@ -67,6 +70,15 @@ def test_a_second_hop_is_in_the_shard_of_what_lands() -> None:
     for part in parts:
         landed = {f.link.destination for f in part}
         assert all(f.link.source in landed for f in part if f.goal is not None)
+
+
+def test_hop_after_hop_and_what_goes_out_once_at_the_end_of_one_are_in_one_shard() -> None:
+    """Whatever comes first: groups that have a destination in common are one."""
+    names = [f"RSE{n:02}" for n in range(20)]
+    hops = [flow(a, b, 1.0, goal=SecondHop()) for a, b in pairwise(names)]
+    volumes = [replace(flow("A", name, 1.0), scenario="once", goal=Volume(GB)) for name in ("RSE19", "END")]
+    for flows in ([*hops, *volumes], [*hops[::2], *volumes, *hops[1::2]]):
+        assert sorted(map(len, _parts(campaign(flows)))) == [0, 0, 0, len(flows)]
 
 
 def test_what_goes_out_once_in_a_scenario_is_in_one_shard() -> None:
@@ -106,6 +118,20 @@ def test_limits_of_all_shards_sum_to_those_of_one() -> None:
     assert 99_996 <= files <= 10**5
 
 
+def test_a_small_part_of_a_limit_is_still_a_rule_and_a_file() -> None:
+    least = Limits(total=100e9, per_site=50e9, rules_per_hour=2, files_in_flight=2)
+    for index in range(COUNT):
+        menu = shards.part(campaign(FLOWS), Shard(index, COUNT)).menus[0]
+        own, _ = shards.divided(least, (), {}, menu.flows, menu.elsewhere)
+        assert (own.rules_per_hour, own.files_in_flight) == (1, 1)
+
+
+def test_links_without_a_rate_divide_nothing() -> None:
+    """Those outside their windows, say."""
+    still = [replace(f, rate=0.0) for f in FLOWS[:2]]
+    assert shards.divided(Limits(total=8e9), (), {}, still[:1], still[1:])[0].total == 8e9
+
+
 def test_a_site_with_disks_in_two_shards_has_one_limit() -> None:
     names = [_with(0)[0], _with(1)[0]]
     flows = [flow("A", names[0], 3.0), flow("A", names[1], 1.0)]
@@ -126,6 +152,11 @@ def test_a_shard_without_a_destination_has_no_flows() -> None:
 
 def test_what_is_no_longer_in_menus_is_of_one_shard_too() -> None:
     made = campaign(FLOWS[:20])
+    hops = campaign([flow(f.link.destination, f"TO{n:02}", 1.0, goal=SecondHop()) for n, f in enumerate(FLOWS)])
+    of_hops = shards.assigned(hops.flows, COUNT)
+    for index in range(COUNT):
+        is_ours = shards.member(shards.part(hops, Shard(index, COUNT)), Shard(index, COUNT))
+        assert [is_ours(f.link) for f in hops.flows] == [of_hops[f.link.destination] == index for f in hops.flows]
     for f in FLOWS:
         members = [
             index
