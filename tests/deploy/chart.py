@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ VERSIONS = ("1.25", "1.30", "1.34")  # of Kubernetes
 NEEDED = ["--set", "image.repository=registry.example.org/dc-inject", "--set", "campaign=dc27"]
 TEMPLATE = ["template", "dc27", str(CHART), "--kube-version", "1.30.0"]  # helm that Go built knows no release
 MENU = ["--set", r"menus.day\.yaml=menu: 1"]
+NOT_KEPT = ["--set", "ledger.keep=false"]
 MONITORED = [
     word for part in ("serviceMonitor", "rules", "dashboard") for word in ("--set", f"metrics.{part}=true")
 ]
@@ -36,6 +38,9 @@ CASES = {
     "once": [*NEEDED, *MENU, "--set", "mode=once"],
     "shards": [*EVERYTHING, "--set", "shards=4"],
     "own ConfigMap": [*NEEDED, "--set", "menusConfigMap=menus"],
+    "least, not kept": [*NEEDED, *MENU, *NOT_KEPT],
+    "once, not kept": [*NEEDED, *MENU, *NOT_KEPT, "--set", "mode=once"],
+    "shards, not kept": [*NEEDED, *MENU, *NOT_KEPT, "--set", "shards=4"],
 }
 REFUSED = {
     "no image": ["--set", "campaign=dc27", *MENU],
@@ -54,6 +59,7 @@ def main() -> int:
         objects = [one for one in yaml.safe_load_all(_run([helm, *TEMPLATE, *values])) if one]
         for one in objects:
             _validated(one)
+        _keeps_ledgers(objects, keep="ledger.keep=false" not in values)
         print(f"{name}: {', '.join(sorted(one['kind'] for one in objects))}")
     for name, values in REFUSED.items():
         done = subprocess.run([helm, *TEMPLATE, *values], capture_output=True, check=False)
@@ -72,6 +78,25 @@ def _validated(rendered: dict[str, Any]) -> None:
         return
     for version in VERSIONS:
         kubernetes_validate.validate(rendered, version, strict=True)
+
+
+def _keeps_ledgers(objects: Sequence[dict[str, Any]], *, keep: bool) -> None:
+    """Find that `helm uninstall` leaves the volume with the ledgers, or deletes it.
+
+    helm never deletes what a StatefulSet has made of its templates; Kubernetes does when its policy says so.
+    """
+    for one in objects:
+        if one["kind"] == "PersistentVolumeClaim":
+            kept = one["metadata"].get("annotations", {}).get("helm.sh/resource-policy") == "keep"
+        elif one["kind"] == "StatefulSet":
+            policy = one["spec"].get("persistentVolumeClaimRetentionPolicy", {})
+            kept = policy.get("whenDeleted", "Retain") == "Retain"
+        else:
+            continue
+        if kept != keep:
+            sys.exit(f"the ledgers of the {one['kind']} are {'kept' if kept else 'deleted'} by helm uninstall")
+        return
+    sys.exit("nothing holds the ledgers")
 
 
 def _run(command: list[str]) -> str:
