@@ -49,6 +49,7 @@ th[aria-sort=ascending] button::after { content: " \\25B4"; }
 th[aria-sort=descending] button::after { content: " \\25BE"; }
 th.n, td.n { text-align: right; white-space: nowrap; }
 td.t { overflow-wrap: anywhere; min-width: 7rem; max-width: 28rem; }
+.many { font-size: .76rem; } .many th, .many td { padding: .15rem .35rem; }
 .green { background: var(--green); } .yellow { background: var(--yellow); }
 .orange { background: var(--orange); } .red { background: var(--red); }
 summary { cursor: pointer; color: var(--link); margin: .3rem 0; }
@@ -60,7 +61,7 @@ summary { cursor: pointer; color: var(--link); margin: .3rem 0; }
   nav, summary, #renewed, details:not([open]) { display: none; }
   .wide { overflow: visible; } details { margin-top: .8rem; }
   table { font-size: 7.5pt; } table.many { font-size: 5.5pt; }
-  th, th.n { white-space: normal; overflow-wrap: anywhere; }
+  th, th.n { white-space: normal; overflow-wrap: anywhere; } th button { display: contents; }
   th, td { padding: .1rem .3rem; } svg, tr { break-inside: avoid; } h2 { break-after: avoid; } }
 """
 

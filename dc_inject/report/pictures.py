@@ -22,6 +22,7 @@ WIDE, HIGH = 900, 220
 INK, GREY = "currentColor", "#888888"
 MOVED, INJECTED, SHADE = "#56B4E9", "#D55E00", "#999999"  # of Okabe and Ito
 CLOSE = 0.04  # part of the time between two labels, at least
+NARROW = 100  # steps
 MOST_LABEL = 40  # characters of a name in a legend
 INSTALL = "install it with `pip install '.[report]'` in the clone, or take --format md, json or csv"
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"  # a name; nothing is fetched
@@ -136,7 +137,7 @@ def _stacked(report: Report, dimension: str) -> Spec:
     if has_others:
         scale = {"domain": names, "range": [*TABLEAU[: len(names) - 1], GREY]}
     area = {
-        "mark": {"type": "area", "interpolate": "step-after", "stroke": "white", "strokeWidth": 0.4},
+        "mark": _stack(report),
         "encoding": {
             "x": _time(),
             "y": {"field": "rate", "stack": "zero", **_rate_axis()},
@@ -169,8 +170,7 @@ def _holds(report: Report) -> Spec:
         "color": {"field": "hold", "title": "hold", "scale": colours, "legend": {"symbolLimit": 0}},
         "order": {"field": "rank"},
     }
-    mark = {"type": "area", "interpolate": "step-after", "stroke": "white", "strokeWidth": 0.4}
-    layer = {"mark": mark, "encoding": encoding}
+    layer = {"mark": _stack(report), "encoding": encoding}
     return {**_frame("Holds", report), "data": {"values": rows}, "layer": [layer, *_bands(report)]}
 
 
@@ -239,6 +239,12 @@ TABLEAU = [  # Vega's scheme tableau20, spelled out so that a grey can follow
         "#d8b5a5",
     ),
 ]
+
+
+def _stack(report: Report) -> Spec:
+    """Return how areas that are stacked are drawn: apart from each other, unless their steps are too narrow."""
+    line = 0.4 if len(report["steps"]) <= NARROW else 0
+    return {"type": "area", "interpolate": "step-after", "stroke": "white", "strokeWidth": line}
 
 
 def _frame(title: str, report: Report, *, marked: bool = False) -> Spec:

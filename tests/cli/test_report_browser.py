@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from dc_inject.model import FlowKey, Link
+from dc_inject.ledger import Ledger
+from dc_inject.model import Cycle, FlowKey, Link
 from tests import browser
 from tests.browser import Browser, Page
-from tests.cli.ledgers import make, run
+from tests.cli.ledgers import CYCLE, GB, START, make, run
 from tests.engine import world as simulated
 from tests.engine.world import flow, items, world
 
@@ -106,7 +108,26 @@ def test_a_printed_page_cuts_nothing_off(chromium: Browser, tmp_path: Path) -> N
     opened.run("dispatchEvent(new Event('beforeprint'))")
     assert opened.run("document.querySelectorAll('#destinations details th').length") == 22
     assert opened.run("document.documentElement.scrollWidth") <= A4
+    # Chromium repeats the head of a table on each page, but not the buttons in it.
+    assert opened.run("getComputedStyle(document.querySelector('th > button')).display") == "contents"
     assert opened.errors == []
+
+
+def test_twelve_days_stand_beside_each_other(chromium: Browser, tmp_path: Path) -> None:
+    """A challenge is about that long; its tables by day have to be read without scrolling."""
+    key = FlowKey("t0-export", Link("T2_CH_CERN", "T2_UK_London_Brunel"))
+    with Ledger.open(tmp_path / "dc27.sqlite", synchronous="OFF") as ledger:
+        for number in range(12):
+            cycle = Cycle(START + timedelta(days=number), CYCLE.length)
+            ledger.open_cycle(cycle, {key: (450 * GB, None)}, cycle.start)
+            ledger.close_cycle(cycle, cycle.end)
+    goal = tmp_path / "page.html"
+    assert run("report", tmp_path / "dc27.sqlite", "--format", "html", "-o", goal).exit_code == 0
+    opened = chromium.page(goal.as_uri())
+    opened.call("Emulation.setDeviceMetricsOverride", width=1280, height=720, deviceScaleFactor=1, mobile=False)
+    assert opened.run("document.querySelectorAll('#destinations > .wide th').length") == 5 + 12
+    wide = "Array.from(document.querySelectorAll('section > .wide'))"
+    assert opened.run(f"{wide}.filter(one => one.scrollWidth > one.clientWidth).length") == 0
 
 
 def test_the_policy_lets_no_other_script_run(chromium: Browser, address: str, tmp_path: Path) -> None:
