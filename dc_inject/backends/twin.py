@@ -1,7 +1,7 @@
 """Rucio in the twin: a back end over the simulated grid, so that the engine runs in it unchanged.
 
 Time passes in the twin while the engine waits: `TwinClock` moves the world on, `backends.sim.InlineExecutor` waits
-on the clock. Rules, expiry, deletion and their delays are the world's (`dc_inject.twin`). What a source holds is
+on the clock. Between two steps of the world nothing moves, so that the clock stands at their ends only. Rules, expiry, deletion and their delays are the world's (`dc_inject.twin`). What a source holds is
 made here: the datasets that the grid says, under names that fit the menu's patterns, the same for each seed.
 """
 
@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
 from dc_inject.backends.sim import SimClock
-from dc_inject.model import Dataset, DatasetFilter, Entry, FileFilter, Injection, Item, Link, Slice, ports
+from dc_inject.model import EPOCH, Dataset, DatasetFilter, Entry, FileFilter, Injection, Item, Link, Slice, ports
 from dc_inject.model.errors import Permanent, Temporary, TryOtherItem
 from dc_inject.model.items import ItemId, Range, SliceId
 from dc_inject.model.ports import (
@@ -45,8 +45,9 @@ class TwinClock(SimClock):
         self._start, self._world, self._passed = start, world, passed
 
     def advance(self, moment: datetime) -> None:
-        """Move on to `moment`, and the world with it; never back."""
-        super().advance(moment)
+        """Move on to the first end of a step that is not before `moment`, and the world with it; never back."""
+        step = timedelta(seconds=self._world.step)
+        super().advance(EPOCH - (EPOCH - moment) // step * step)
         self._world.advance(self.seconds(self.now()))
         self._passed(self.now())
 

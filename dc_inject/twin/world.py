@@ -57,7 +57,7 @@ class World:
 
     def __init__(self, grid: Grid, seed: int, step: float = STEP) -> None:
         """Begin at 0 s with an empty grid."""
-        self.grid, self.now, self._step = grid, 0.0, step
+        self.grid, self.now, self.step = grid, 0.0, step
         self._dice = np.random.default_rng(seed)
         self.network, self.storages = Network(grid), Storages(grid)
         self.transfers = Transfers(grid, self.network, self.storages, self._dice)
@@ -87,12 +87,12 @@ class World:
 
     def advance(self, to: float) -> None:
         """Let time pass: all steps that end by then."""
-        while self.now + self._step <= to + 1e-6:
+        while self.now + self.step <= to + 1e-6:
             while self._heap and self._heap[0][0] <= self.now + 1e-6:
                 heapq.heappop(self._heap)[2](self.now)
-            self.transfers.step(self.now, self._step)
-            self.storages.watch(self._step)
-            self.now += self._step
+            self.transfers.step(self.now, self.step)
+            self.storages.watch(self.step)
+            self.now += self.step
 
     # ------------------------------------------------------------------ what happens at moments
 
