@@ -310,6 +310,8 @@ class Rounds:
             for file in observation.unfit
             if before[observation.key].state in {State.CALLED, State.LIVE}  # each is named once
         }
+        if not unfit:
+            return
         until = now + self._context.settings.inventory_age
         with self._context.ledger.together():  # there may be thousands
             for (file, destination), why in sorted(unfit.items()):

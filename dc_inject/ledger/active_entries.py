@@ -1,19 +1,32 @@
 """What is at its destination, or may come there, as the ledger has it, kept by the one who writes it.
 
-Each round of observation looks at what lives again, and each plan at what is taken: neither reads it anew.
+Each round of observation looks at what lives again. Each plan looks at what is taken, and at how long those took
+that were completed in the last hours. None of them reads it anew.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from dc_inject.ledger.database import Database
-from dc_inject.model import Bundle, Entry, State, transitions
+from dc_inject.ledger.database import Database, stored
+from dc_inject.model import Bundle, Entry, FlowKey, State, transitions
 
+KEPT = timedelta(hours=6)  # for how much longer than was asked for completions are kept: others ask for more
 STATES = frozenset(state for state in State if state.resident)
 _HERE = frozenset({State.LIVE, State.COMPLETE})
+
+
+class Completion(NamedTuple):
+    """When something was completed, its flow, and the microseconds that this took from its acceptance on."""
+
+    at: datetime
+    flow: FlowKey
+    taken: int
 
 
 class Living:
@@ -50,6 +63,41 @@ class Living:
 
         yield put
         self._entries = entries
+
+
+class Completions:
+    """What was completed lately: as what lives, it is read once, and followed from then on."""
+
+    def __init__(self, database: Database, read: Callable[[datetime], Iterable[Completion]]) -> None:
+        """Take the database, and what reads all of it since a moment."""
+        self._db = database
+        self._read = read
+        self._known: deque[Completion] = deque()
+        self._begin: datetime | None = None  # since when it is known
+        self._version: object = None
+
+    def since(self, moment: datetime) -> Iterator[Completion]:
+        """Yield what was completed since a moment."""
+        version = self._db.version()
+        if self._begin is None or moment < self._begin or version != self._version:
+            self._known, self._begin, self._version = deque(self._read(moment)), moment, version
+        while self._begin < moment - KEPT and self._known and self._known[0].at < moment - KEPT:
+            self._known.popleft()
+        self._begin = max(self._begin, moment - KEPT)
+        return (completion for completion in self._known if completion.at >= moment)
+
+    @contextmanager
+    def changing(self) -> Iterator[Callable[[Entry, Entry], None]]:
+        """Write inside, and tell of each entry that was written, before and after; an error forgets everything."""
+        begin, self._begin = self._begin, None
+
+        def put(before: Entry, entry: Entry) -> None:
+            if before.completed_at is None and entry.completed_at is not None and entry.accepted_at is not None:
+                taken = stored(entry.completed_at - entry.accepted_at)
+                self._known.append(Completion(entry.completed_at, entry.injection.flow, max(taken, 0)))
+
+        yield put
+        self._begin = begin
 
 
 def _as_read(entry: Entry) -> Entry:

@@ -24,6 +24,7 @@ PATIENCE = timedelta(seconds=30)  # how long a writer waits for another process'
 MAKING_TRIES, MAKING_PAUSE = 20, 0.1  # looks at an empty ledger, and seconds between them
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 AT_ONCE = 500  # values in one statement
+CACHE = 32_000  # KiB of pages that a writer keeps in memory: keys are random, so each may be on any page
 _MAGIC = b"SQLite format 3\0"
 _HEAD = 100  # bytes of a database's header
 _ANOTHER = "name another file with --ledger"
@@ -74,6 +75,7 @@ class Database:
         self._connection.row_factory = sqlite3.Row
         self._writing = False
         self._undone = 0  # transactions of ours that were rolled back
+        self._version: int | None = None  # what others have written, as this transaction sees it
         self._open = [file.resolve() for file in self.files]
         _OPEN_HERE.update(self._open)
 
@@ -159,6 +161,7 @@ class Database:
                 )
             run(f"PRAGMA synchronous = {synchronous}")
             run("PRAGMA foreign_keys = ON")
+            run(f"PRAGMA cache_size = -{CACHE}")
         with self.write():
             if schema.version(self._connection) == 0:  # asked once more: somebody else may have been first
                 schema.create(self._connection)
@@ -186,6 +189,7 @@ class Database:
             self._writing = True
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
+                self._version = None
                 yield
                 self._connection.execute("COMMIT")
             finally:
@@ -212,8 +216,13 @@ class Database:
             self._connection.execute("ROLLBACK")
 
     def version(self) -> tuple[int, int]:
-        """Return what differs when others have written, or a transaction of ours was rolled back."""
-        return self.row("PRAGMA data_version")[0], self._undone
+        """Return what differs when others have written, or a transaction of ours was rolled back.
+
+        While we write nobody else does, so that it is asked once in a transaction.
+        """
+        if self._version is None or not self._writing:
+            self._version = int(self.row("PRAGMA data_version")[0])
+        return self._version, self._undone
 
     def run(self, sql: str, *values: object) -> int:
         """Run one statement; returns how many rows it changed."""

@@ -80,7 +80,6 @@ INTEND = (
     "not_before = NULL, dropped_at = NULL, error = '' WHERE state IN ('refused', 'withdrawn')"
 )
 _ATTRIBUTES = ("state", "moved_exact", "undone", *_PLAIN, *_TIMES)  # of an entry, named as their columns are
-_attributes = attrgetter(*_ATTRIBUTES)
 _WITH_STATE = ("undone", "members", "dropped_at")  # columns that depend on the state
 _SPECIAL = {
     "members": "iif(?, members, NULL)",
@@ -119,8 +118,8 @@ def differing(before: Entry, entry: Entry) -> tuple[str, ...]:
 
     Indexes, checks and triggers of other columns are left alone then, and most looks change few.
     """
-    pairs = zip(_ATTRIBUTES, _attributes(before), _attributes(entry), strict=True)
-    names = [name for name, old, new in pairs if old != new]
+    old, new = before.__dict__, entry.__dict__  # most values are the same objects, as `changed` leaves them
+    names = [name for name in _ATTRIBUTES if new[name] is not old[name] and new[name] != old[name]]
     if entry.injection.item.bytes != before.injection.item.bytes:  # a service may know better than what was listed
         names.append("bytes")
     if entry.state is not before.state:
@@ -129,15 +128,19 @@ def differing(before: Entry, entry: Entry) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)  # few things change together
-def update(names: tuple[str, ...]) -> str:
-    """Return the statement that writes these columns of an injection."""
+def update(names: tuple[str, ...], *, several: bool) -> str:
+    """Return the statement that writes these columns of an injection, or the same values into several ones.
+
+    Its last value is the key; of several ones a JSON list of the keys.
+    """
     steps = ", ".join(f"{name} = {_SPECIAL.get(name, '?')}" for name in names)
-    return f"UPDATE injection SET {steps} WHERE key = ?"  # noqa: S608  our own words
+    which = "IN (SELECT value FROM json_each(?))" if several else "= ?"
+    return f"UPDATE injection SET {steps} WHERE key {which}"  # noqa: S608  our own words
 
 
 def written(entry: Entry, names: Sequence[str], now: datetime) -> tuple[object, ...]:
-    """Return what is written into these columns, and the key of the row."""
-    return (*[_WRITTEN[name](entry, now) for name in names], entry.injection.key)
+    """Return what is written into these columns."""
+    return tuple([_WRITTEN[name](entry, now) for name in names])
 
 
 def _time(name: str) -> Callable[[Entry, datetime], object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,10 +12,10 @@ from types import MappingProxyType
 
 from dc_inject.ledger import active_entries, entry_rows
 from dc_inject.ledger.accounts import AccountReader
-from dc_inject.ledger.active_entries import Living
+from dc_inject.ledger.active_entries import Completion, Completions, Living
 from dc_inject.ledger.database import Database, duration, moment, stored
 from dc_inject.ledger.schema import ENDS
-from dc_inject.ledger.store import flow_key
+from dc_inject.ledger.store import FLOW, flow_key, flow_of
 from dc_inject.ledger.uniqueness import Uniqueness, UniquenessReader
 from dc_inject.model import Cycle, Entry, FlowKey, Injection, State, transitions
 from dc_inject.model.errors import LedgerError
@@ -83,18 +84,19 @@ class InjectionReader(AccountReader, UniquenessReader):
         self, since: datetime, until: datetime | None = None
     ) -> Mapping[FlowKey, Sequence[int]]:
         """Return the microseconds from acceptance to completion of all that was completed since then."""
-        keys: dict[int, FlowKey] = {}
-        times: dict[int, array[int]] = defaultdict(lambda: array("q"))
-        for row in self._db.stream(
-            "SELECT account.id AS id, scenario, source, destination, through, completed_at - accepted_at AS taken "
+        times: dict[FlowKey, array[int]] = defaultdict(lambda: array("q"))
+        for _, flow, taken in self._completed(since, until):
+            times[flow].append(taken)
+        return times
+
+    def _completed(self, since: datetime, until: datetime | None = None) -> Iterator[Completion]:
+        for at, taken, *flow in self._db.stream(
+            f"SELECT completed_at, completed_at - accepted_at, {FLOW} "  # noqa: S608  our own words
             "FROM injection JOIN account ON account.id = account WHERE completed_at >= ? AND completed_at < ?",
             stored(since),
             NEVER if until is None else stored(until),
         ):
-            if row["id"] not in keys:
-                keys[row["id"]] = flow_key(row)
-            times[row["id"]].append(max(row["taken"], 0))
-        return {keys[number]: durations for number, durations in times.items()}
+            yield Completion(moment(at), flow_of(*flow), max(taken, 0))
 
     def deletions(self, since: datetime, lately: datetime) -> Mapping[str, tuple[timedelta, int]]:
         """Return, by destination, the median time from end to deletion, and the bytes that went lately.
@@ -184,6 +186,7 @@ class Injections(InjectionReader, Uniqueness):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._living = Living(database, partial(super()._entries, tuple(active_entries.STATES)))
+        self._completions = Completions(database, super()._completed)
 
     def states(self, keys: Iterable[str]) -> dict[str, State]:
         """Return the states of entries by their keys."""
@@ -195,6 +198,9 @@ class Injections(InjectionReader, Uniqueness):
         if cycle is not None or since is not None or not states or not active_entries.STATES.issuperset(states):
             return super()._entries(states, cycle, since)
         return (entry for entry in tuple(self._living.entries().values()) if entry.state in states)
+
+    def _completed(self, since: datetime, until: datetime | None = None) -> Iterator[Completion]:
+        return self._completions.since(since) if until is None else super()._completed(since, until)
 
     def _found(self, keys: Sequence[str]) -> list[Entry]:
         active = self._living.entries()
@@ -292,20 +298,29 @@ class Injections(InjectionReader, Uniqueness):
         now: datetime,
         undone: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        changes: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+        changed: list[Entry] = []
+        alike: dict[tuple[tuple[str, ...], tuple[object, ...]], list[str]] = defaultdict(list)
         moved_on: list[tuple[Entry, Entry]] = []
         for before in entries:
             entry = after(before)
             if names := entry_rows.differing(before, entry):
-                changes[names].append(entry)
+                changed.append(entry)
+                alike[names, entry_rows.written(entry, names, now)].append(entry.injection.key)
             if entry.state is not before.state:
                 moved_on.append((before, entry))
-        with self._living.changing() as put:
-            for names, changed in changes.items():
-                self._db.run_many(
-                    entry_rows.update(names), (entry_rows.written(entry, names, now) for entry in changed)
-                )
-                for entry in changed:
-                    put(entry)
+        # What becomes of many at once is mostly the same: one statement for all is half the work of one for each.
+        statements: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+        for (names, values), keys in alike.items():
+            several = len(keys) > 1
+            statements[entry_rows.update(names, several=several)].append(
+                (*values, json.dumps(keys) if several else keys[0])
+            )
+        with self._living.changing() as put, self._completions.changing() as put_completed:
+            for statement, rows in statements.items():
+                self._db.run_many(statement, rows)
+            for entry in changed:
+                put(entry)
+            for before, entry in moved_on:
+                put_completed(before, entry)
         for before, entry in moved_on:
             self._let_out_again(before, entry, undone.get(entry.injection.key, ()))

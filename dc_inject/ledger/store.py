@@ -31,6 +31,7 @@ def flow_key(row: sqlite3.Row) -> FlowKey:
     return FlowKey(row["scenario"], Link(row["source"], row["destination"], row["through"]))
 
 
+@lru_cache(maxsize=1 << 14)  # a campaign has few of them, and each is in thousands of rows
 def flow_of(scenario: str, source: str, destination: str, through: str) -> FlowKey:
     """Return the flow key of the columns `FLOW`: taken by their place, since a look-up by name costs much more."""
     return FlowKey(scenario, Link(source, destination, through))

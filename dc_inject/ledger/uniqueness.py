@@ -80,5 +80,5 @@ class Uniqueness(UniquenessReader):
         over = before.state not in _OVER and after.state in _OVER
         if dropped or (over and after.moved + after.present < item.bytes and not undone):
             self._db.run("DELETE FROM once_only WHERE key = ?", key)
-        elif over:
+        elif over and undone:
             self._db.run_many("DELETE FROM once_only WHERE key = ? AND item = ?", ((key, name) for name in undone))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+from dc_inject.ledger.database import stored
 from dc_inject.model import State
 from dc_inject.model.events import Answered, Called, CycleOpened
 from tests.engine.world import CYCLE, GB, START, campaign, flow, items, world
@@ -42,6 +43,16 @@ def test_rows_are_read_for_the_plan_and_for_the_close(tmp_path):
     assert len([event for event in one.heard.of(CycleOpened) if event.cycle.start >= START + 4 * CYCLE]) == 5
     of_rows = reads(said, r"^SELECT cycle, length, closed_at IS NOT NULL")
     assert len(of_rows) <= 4 * 6  # for the plan; before the close, and for the sentence about it
+
+
+def test_rows_of_closed_cycles_are_kept_from_plan_to_plan(tmp_path):
+    one, said = running(tmp_path)
+    one.run(5)
+    since = [
+        int(match[1]) for sql in said if (match := re.search(r"^SELECT cycle, length,.* AND cycle >= (\d+)", sql))
+    ]
+    # At first as far back as a plan looks; then only the cycle that was open at the last plan, and the new one.
+    assert since == [stored(START + n * CYCLE) for n in (0, 4, 5, 6, 7)]
 
 
 def test_answers_that_come_together_are_written_together(tmp_path):

@@ -109,10 +109,9 @@ def test_a_statement_that_fails_inside_of_another_transaction_leaves_nothing_in_
     with ledger.together():
         monkeypatch.setattr(ledger._db, "run_many", half)
         with pytest.raises(sqlite3.OperationalError):
-            ledger.end_asked([ONE.key, OTHER.key], LATER)
+            ledger.observe([seen(ONE.key, Status.MOVING, moved=5), seen(OTHER.key, Status.MOVING, moved=6)], LATER)
         monkeypatch.setattr(ledger._db, "run_many", run_many)
-    asked = [entry.end_asked_at for entry in ledger.entries(State.LIVE)]
-    assert sorted(asked, key=str) == [LATER, None]
+    assert sorted(entry.moved for entry in ledger.entries(State.LIVE)) == [0, 5]
     assert ledger.entries(*STATES) == as_in_the_file(ledger)
 
 
@@ -125,3 +124,55 @@ def test_a_look_that_tells_nothing_new_writes_the_time_of_the_look_alone(ledger)
     assert re.findall(r"(\w+) = ", update) == ["observed_at", "key"]
     assert not [one for one in said if "UPDATE account" in one or "state_count" in one]
     assert ledger.entry(ONE.key).observed_at == again
+
+
+def test_what_becomes_of_many_alike_is_one_statement(ledger):
+    accepted(ledger, ONE, OTHER)
+    said = statements(ledger, lambda: ledger.ended([ONE.key, OTHER.key], LATER))
+    # SQLite tells the statement again after each of its triggers.
+    assert len({one for one in said if one.startswith("UPDATE injection")}) == 1
+    assert [entry.ended_at for entry in ledger.entries(State.ENDED)] == [LATER, LATER]
+    assert ledger.entries(*STATES) == as_in_the_file(ledger)
+    assert ledger.state_counts()[State.ENDED][0] == 2
+
+
+def test_whether_others_have_written_is_asked_once_in_a_transaction(ledger):
+    accepted(ledger, ONE, OTHER)
+    said = statements(ledger, lambda: ledger.observe([seen(ONE.key, Status.MOVING, moved=5)], LATER))
+    assert len([one for one in said if "data_version" in one]) == 1
+
+
+def times(ledger, since=START):
+    return {flow: list(taken) for flow, taken in ledger.times_to_completion(since).items()}
+
+
+def times_in_the_file(ledger, since=START):
+    with LedgerView.open(ledger.path) as reader:
+        return times(reader, since)
+
+
+def test_how_long_completed_ones_took_is_read_once_and_followed(ledger):
+    accepted(ledger, ONE, OTHER)
+    assert times(ledger) == {}
+    ledger.observe([seen(ONE.key, Status.COMPLETE)], LATER)
+    said = statements(ledger, lambda: times(ledger))
+    assert [one for one in said if "FROM injection" in one] == []
+    assert times(ledger) == times_in_the_file(ledger) != {}
+    with Ledger.open(ledger.path) as other:
+        other.observe([seen(OTHER.key, Status.COMPLETE)], LATER + timedelta(minutes=1))
+    ledger.ended([ONE.key], LATER + timedelta(minutes=2))
+    assert times(ledger) == times_in_the_file(ledger)
+    later = LATER + timedelta(minutes=1)
+    assert times(ledger, later) == times_in_the_file(ledger, later) == {OTHER.flow: times(ledger)[OTHER.flow][-1:]}
+    long_after = LATER + timedelta(days=1)
+    assert times(ledger, long_after) == {}
+    assert times(ledger) == times_in_the_file(ledger)  # read anew, since it was let go
+
+
+def test_a_completion_that_was_undone_is_not_known(ledger):
+    accepted(ledger, ONE)
+    assert times(ledger) == {}
+    with contextlib.suppress(ZeroDivisionError), ledger.together():
+        ledger.observe([seen(ONE.key, Status.COMPLETE)], LATER)
+        raise ZeroDivisionError
+    assert times(ledger) == times_in_the_file(ledger) == {}

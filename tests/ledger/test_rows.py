@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from dataclasses import replace
 
 import pytest
 
 from dc_inject.engine.situation import recent_due
+from dc_inject.ledger import Ledger
 from dc_inject.model import Cycle, Held, Hold
 from dc_inject.model.errors import LedgerError
 from dc_inject.model.ports import Status
@@ -264,3 +266,24 @@ def test_the_closing_table_counts_cycles_with_a_due_and_holds(ledger):
     assert (line.due, line.injected, line.moved, line.estimated) == (450 * GB + 5, 100 * GB, 0, 0)
     assert (line.rules, line.forgiven) == (1, 0)
     assert ledger.totals().due == 3 * 450 * GB + 5
+
+
+def test_accounts_are_read_once_until_somebody_else_opens_one(ledger):
+    ledger.open_cycle(CYCLE, {AB: (1, None)}, START)
+    with Ledger.open(ledger.path) as other:
+        other.open_cycle(CYCLE.next, {AC: (2, None)}, START)
+    ledger.open_cycle(CYCLE.next.next, {DB: (4, None)}, START)
+    said: list[str] = []
+    ledger._db._connection.set_trace_callback(said.append)
+    ledger.open_cycle(CYCLE.next.next.next, dict.fromkeys(FLOWS, (8, None)), START)
+    assert not [one for one in said if "FROM account" in one]
+    assert {key: totals.due for key, totals in ledger.accounts().items()} == {AB: 9, AC: 10, DB: 12}
+
+
+def test_an_account_that_was_undone_is_opened_again(ledger):
+    with contextlib.suppress(ZeroDivisionError), ledger.together():
+        ledger.open_cycle(CYCLE, {AB: (1, None)}, START)
+        raise ZeroDivisionError
+    ledger.open_cycle(CYCLE, {AC: (2, None)}, START)
+    ledger.open_cycle(CYCLE.next, {AB: (4, None)}, START)
+    assert {key: totals.due for key, totals in ledger.accounts().items()} == {AB: 4, AC: 2}
