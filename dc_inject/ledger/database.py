@@ -162,6 +162,7 @@ class Database:
             run(f"PRAGMA synchronous = {synchronous}")
             run("PRAGMA foreign_keys = ON")
             run(f"PRAGMA cache_size = -{CACHE}")
+            run("PRAGMA temp_store = MEMORY")  # or each statement with a trigger takes 64 KiB, and gives them back
         with self.write():
             if schema.version(self._connection) == 0:  # asked once more: somebody else may have been first
                 schema.create(self._connection)

@@ -55,6 +55,16 @@ class Run:
             self.faults = view.contradictions() if hasattr(view, "contradictions") else []
 
 
+def test_the_clock_stands_at_the_ends_of_steps():
+    """Between them nothing moves: whoever looks at each of them sees all that there is."""
+    world = World(two(), 1, step=30.0)
+    clock = TwinClock(START, world)
+    for seconds, stands_at in ((1, 30), (30, 30), (31, 60), (60, 60), (10, 60), (900, 900)):
+        clock.advance(START + timedelta(seconds=seconds))
+        assert clock.now() == START + timedelta(seconds=stands_at)
+        assert world.now == stands_at
+
+
 def two(**traits) -> Grid:
     return grid(storage("A"), storage("B"), default_link=LinkTraits(**traits), fts=FREE, rucio=Rucio(requests=1e6))
 
