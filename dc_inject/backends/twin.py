@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from dc_inject.backends.sim import SimClock
 from dc_inject.model import EPOCH, Dataset, DatasetFilter, Entry, FileFilter, Injection, Item, Link, Slice, ports
@@ -69,6 +70,7 @@ class TwinBackend:
         """Take the world, its clock, and the seed of its datasets."""
         self._world, self._clock, self._seed = world, clock, seed
         self._stock: dict[str, dict[str, Dataset]] = {}  # source -> name -> dataset, as inventories told them
+        self._told = lru_cache(maxsize=1 << 14)(self._tell)  # most rules have got no further since the last look
         self._parts: dict[tuple[str, str], dict[Range, str]] = {}  # (parent, destination) -> slices, their rules
 
     def check(self) -> Identity:
@@ -248,16 +250,29 @@ class TwinBackend:
             status = Status.STUCK
         else:
             status = Status.WAITING if rule.job is None else Status.MOVING
+        return self._told(key, status, rule.done, rule.failed, rule.files, rule.arrived, exact, rule.expires)
+
+    def _tell(
+        self,
+        key: str,
+        status: Status,
+        done: int,
+        failed: int,
+        files: int,
+        arrived: int,
+        exact: bool,
+        expires: float,
+    ) -> Observation:
         return Observation(
             key,
             status,
             key,
-            files_done=rule.done,
-            files_stuck=rule.failed,
-            moved=rule.arrived,
-            exact=exact or rule.completed is not None,
-            expires_at=self._clock.moment(rule.expires),
-            error=f"{rule.failed} of {rule.files} files failed" if rule.failed else "",
+            files_done=done,
+            files_stuck=failed,
+            moved=arrived,
+            exact=exact or status is Status.COMPLETE,
+            expires_at=self._clock.moment(expires),
+            error=f"{failed} of {files} files failed" if failed else "",
         )
 
 

@@ -35,8 +35,7 @@ class InjectionReader(AccountReader, UniquenessReader):
 
         Files are named in those that are still to be asked for; `with_files` names those of others.
         """
-        entries = self._entries(states, cycle, since)
-        return sorted(entries, key=lambda e: (e.injection.cycle.start, e.injection.release, e.injection.key))
+        return sorted(self._entries(states, cycle, since), key=active_entries.by_release)
 
     def entry(self, key: str) -> Entry:
         """Return the entry of a key; raises LedgerError when there is none."""
@@ -180,6 +179,11 @@ def quantile(values: Iterable[int], part: float) -> float:
     return low + (high - low) * rest
 
 
+def _of_living(states: Sequence[State], cycle: Cycle | None, since: datetime | None) -> bool:
+    """Whether all that is asked for is among what the writer keeps in memory."""
+    return cycle is None and since is None and bool(states) and active_entries.STATES.issuperset(states)
+
+
 class Injections(InjectionReader, Uniqueness):
     """What happens to injections; each method is one transaction, and doing it twice is doing it once."""
 
@@ -187,17 +191,24 @@ class Injections(InjectionReader, Uniqueness):
         super().__init__(database)
         self._living = Living(database, partial(super()._entries, tuple(active_entries.STATES)))
         self._completions = Completions(database, super()._completed)
+        self._looks: dict[str, tuple[Entry, Observation]] = {}  # the last one at each, and what it made of it
 
     def states(self, keys: Iterable[str]) -> dict[str, State]:
         """Return the states of entries by their keys."""
         return {entry.injection.key: entry.state for entry in self._found(list(keys))}
 
+    def entries(self, *states: State, cycle: Cycle | None = None, since: datetime | None = None) -> list[Entry]:
+        """Return entries as a reader does; what lives is in its order already."""
+        if not _of_living(states, cycle, since):
+            return super().entries(*states, cycle=cycle, since=since)
+        return list(self._entries(states))
+
     def _entries(
         self, states: Sequence[State] = (), cycle: Cycle | None = None, since: datetime | None = None
     ) -> Iterator[Entry]:
-        if cycle is not None or since is not None or not states or not active_entries.STATES.issuperset(states):
+        if not _of_living(states, cycle, since):
             return super()._entries(states, cycle, since)
-        return (entry for entry in tuple(self._living.entries().values()) if entry.state in states)
+        return iter([entry for entry in self._living.entries().values() if entry.state in states])
 
     def _completed(self, since: datetime, until: datetime | None = None) -> Iterator[Completion]:
         return self._completions.since(since) if until is None else super()._completed(since, until)
@@ -211,11 +222,15 @@ class Injections(InjectionReader, Uniqueness):
         """Write intents of an open cycle. One that was dropped before is intended again; others are left alone."""
         with self._db.write():
             accounts = self._open_accounts(injection.flow for injection in injections)
+            before = {entry.injection.key for entry in self._found([injection.key for injection in injections])}
             with self._living.changing() as put:
                 self._db.run_many(
                     entry_rows.INTEND, (entry_rows.columns(i, accounts[i.flow], now) for i in injections)
                 )
-                for entry in super()._found([injection.key for injection in injections]):
+                for injection in injections:
+                    if injection.key not in before:
+                        put(Entry(injection, State.INTENDED))
+                for entry in super()._found(list(before)):
                     put(entry)
             self._keep_once_only(injections)
 
@@ -242,16 +257,21 @@ class Injections(InjectionReader, Uniqueness):
 
     def observe(self, observations: Sequence[Observation], now: datetime) -> None:
         """Write how entries stand in the service; one that is absent has ended, unless it was in doubt."""
-        news = {observation.key: observation for observation in observations}
+        news: dict[str, Observation] = {}
+        repeatable: dict[str, Observation] = {}  # those that would make nothing more of the same entry
         failures: Counter[tuple[FlowKey, str]] = Counter()
 
         def after(entry: Entry, key: str) -> Entry:
             later = transitions.observed(entry, news[key], now)
+            if later.state is entry.state and later.observed_at == now:
+                repeatable[key] = news[key]
             if entry.state in _MOVING and later.state not in _MOVING:  # its files are counted once, at the last
                 failures.update({(entry.injection.flow, why): n for why, n in news[key].reasons.items()})
             return later
 
         with self._db.write():
+            again = self._looked_at_again(observations, now)
+            news = {observation.key: observation for observation in observations if observation.key not in again}
             self._change(
                 list(news),
                 after,
@@ -259,6 +279,35 @@ class Injections(InjectionReader, Uniqueness):
                 {key: observation.undone for key, observation in news.items() if observation.undone},
             )
             self._count(failures)
+            active = self._living.entries()
+            self._looks |= {key: (active[key], look) for key, look in repeatable.items() if key in active}
+
+    def _looked_at_again(self, observations: Iterable[Observation], now: datetime) -> set[str]:
+        """Write the time of looks that tell what the last one told of an entry which did not change; return keys.
+
+        Most looks do, and what a look makes of an entry is made once (`transitions.observed`).
+        """
+        active, looks = self._living.entries(), self._looks
+        again = {
+            look.key: before
+            for look in observations
+            if (before := active.get(look.key)) is not None
+            and (last := looks.get(look.key)) is not None
+            and last[0] is before
+            and last[1] == look
+        }
+        if again:
+            with self._living.changing() as put:
+                self._db.run(
+                    "UPDATE injection SET observed_at = ? WHERE key IN (SELECT value FROM json_each(?))",
+                    stored(now),
+                    json.dumps(list(again)),
+                )
+                for key, before in again.items():
+                    entry = before.changed(observed_at=now)
+                    put(entry)
+                    looks[key] = entry, looks[key][1]
+        return set(again)
 
     def end_asked(self, keys: Sequence[str], now: datetime) -> None:
         """Write that the service is about to be asked to end these."""
@@ -323,4 +372,5 @@ class Injections(InjectionReader, Uniqueness):
             for before, entry in moved_on:
                 put_completed(before, entry)
         for before, entry in moved_on:
+            self._looks.pop(entry.injection.key, None)
             self._let_out_again(before, entry, undone.get(entry.injection.key, ()))

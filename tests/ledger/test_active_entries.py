@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import re
 import sqlite3
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.ledger.active_entries import STATES
-from dc_inject.model import Bundle, File, JobOptions, State
+from dc_inject.model import Bundle, File, JobOptions, State, transitions
 from dc_inject.model.ports import Outcome, Status
 from tests.ledger.world import START, accepted, injection, opened, seen, started
 
@@ -121,7 +123,7 @@ def test_a_look_that_tells_nothing_new_writes_the_time_of_the_look_alone(ledger)
     again = LATER + timedelta(minutes=1)
     said = statements(ledger, lambda: ledger.observe([seen(ONE.key, Status.MOVING, moved=5)], again))
     [update] = [one for one in said if re.search("UPDATE injection", one)]
-    assert re.findall(r"(\w+) = ", update) == ["observed_at", "key"]
+    assert re.findall(r"(\w+) = ", update) == ["observed_at"]
     assert not [one for one in said if "UPDATE account" in one or "state_count" in one]
     assert ledger.entry(ONE.key).observed_at == again
 
@@ -176,3 +178,56 @@ def test_a_completion_that_was_undone_is_not_known(ledger):
         ledger.observe([seen(ONE.key, Status.COMPLETE)], LATER)
         raise ZeroDivisionError
     assert times(ledger) == times_in_the_file(ledger) == {}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_look_that_is_repeated_leaves_what_it_left_before(ledger, seed, monkeypatch):
+    """Whatever is seen, and however often: memory, file and the pure function of the states agree."""
+    dice = random.Random(seed)
+    accepted(ledger, ONE, OTHER)
+    looks = [anything(dice) for _ in range(4)]
+    now = LATER
+    for _ in range(30):
+        now += timedelta(minutes=1)
+        if dice.random() < 0.1:
+            ledger.end_asked([ONE.key], now)
+        before, look = ledger.entry(ONE.key), dice.choice(looks)
+        ledger.observe([look], now)
+        assert ledger.entry(ONE.key) == transitions.observed(before, look, now)
+        assert ledger.entries(*STATES) == as_in_the_file(ledger)
+    assert set(ledger._looks) <= {ONE.key}
+
+
+def anything(dice):
+    """A look at what is live: any of its numbers may be wrong."""
+    some = {"moved": dice.choice([None, 0, 40, 10**15]), "size": dice.choice([None, None, 30, 10**12])}
+    return replace(
+        seen(ONE.key, dice.choice([Status.MOVING, Status.STUCK, Status.COMPLETE, Status.UNKNOWN])),
+        **some,
+        exact=dice.random() < 0.3,
+        present=dice.choice([None, None, 7]),
+        failed=dice.choice([0, 0, 5]),
+        files_done=dice.choice([0, 1, 3]),
+        files_stuck=dice.choice([0, 0, 2]),
+        error=dice.choice(["", "no space"]),
+    )
+
+
+def test_looks_are_forgotten_when_it_is_over(ledger):
+    accepted(ledger, ONE)
+    ledger.observe([seen(ONE.key, Status.MOVING, moved=5)], LATER)
+    assert set(ledger._looks) == {ONE.key}
+    ledger.ended([ONE.key], LATER)
+    assert not ledger._looks
+
+
+def test_what_is_kept_is_in_the_order_of_release(ledger):
+    later = [injection(f"cms:/{number}#1") for number in (3, 1, 2)]
+    ledger.add_injections(
+        [replace(one, release=START + timedelta(minutes=9 - n)) for n, one in enumerate(later)], START
+    )
+    ledger.withdraw([later[1].key], "no time", LATER)
+    ledger.add_injections([replace(later[1], release=START)], LATER)
+    assert ledger.entries(*STATES) == as_in_the_file(ledger)
+    ledger.call([later[0].key], LATER)
+    assert ledger.entries(*STATES) == as_in_the_file(ledger)
