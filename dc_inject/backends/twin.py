@@ -1,8 +1,9 @@
 """Rucio in the twin: a back end over the simulated grid, so that the engine runs in it unchanged.
 
 Time passes in the twin while the engine waits: `TwinClock` moves the world on, `backends.sim.InlineExecutor` waits
-on the clock. Between two steps of the world nothing moves, so that the clock stands at their ends only. Rules, expiry, deletion and their delays are the world's (`dc_inject.twin`). What a source holds is
-made here: the datasets that the grid says, under names that fit the menu's patterns, the same for each seed.
+on the clock. Between two steps of the world nothing moves, so the clock stands at their ends only. Rules, expiry,
+deletion and their delays are the world's (`dc_inject.twin`). What a source holds is made here: the datasets that
+the grid says, under names that fit the menu's patterns, the same for each seed.
 """
 
 from __future__ import annotations
