@@ -165,6 +165,20 @@ def _backends(
     return {service: DryBackend(backend, clock) for service, backend in backends.items()}
 
 
+def _serve(
+    stack: contextlib.ExitStack,
+    metrics: Metrics,
+    address: str | None,
+    ledgers: Mapping[str, Path],
+    port: int | None,
+) -> None:
+    """Serve metrics at an address, and the live page at a port, if they are given, until the stack is closed."""
+    if address:
+        stack.enter_context(metrics.serve(address))
+    if port is not None:
+        stack.enter_context(serve.serving(ledgers, port, metrics=metrics.app()))
+
+
 def inject(
     menus: Sequence[Path],
     *,
@@ -237,6 +251,8 @@ def inject(
 
         bind(ledger, drafts[0].preview.cycle)
         in_force = patiently(source, clock, patience)
+        if shard is None:  # another shard may have the links
+            thresholds.refuse_without_links(abort_on, [flow.key for flow in in_force.flows])
         if new:
             ledger = stack.enter_context(_held(path, once=once))
             bind(ledger, in_force.cycle)
@@ -244,10 +260,7 @@ def inject(
         _say_configuration(in_force, identities.values(), path, shard, dry_run=dry_run)
         for line in active_overrides.standing(ledger):
             log.info("%s", line)
-        if metrics_address:
-            stack.enter_context(metrics.serve(metrics_address))
-        if serve_port is not None:
-            stack.enter_context(serve.serving({campaign: path}, serve_port, metrics=metrics.app()))
+        _serve(stack, metrics, metrics_address, {campaign: path}, serve_port)
         manager = ServiceManager(os.environ)
         executor = ThreadExecutor(clock, threads, heartbeat=manager.alive)
         stack.callback(executor.close)

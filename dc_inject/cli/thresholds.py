@@ -16,9 +16,10 @@ from dc_inject.engine import Engine
 from dc_inject.ledger.reading import Reader
 from dc_inject.menu.values import WrongError
 from dc_inject.model import thresholds as grammar
-from dc_inject.model.errors import ThresholdMissed
+from dc_inject.model.errors import ThresholdMissed, UsageError
 from dc_inject.model.events import CycleClosed, Event, Observer
 from dc_inject.model.thresholds import Judgement, Threshold, ThresholdOutcome
+from dc_inject.model.types import FlowKey
 from dc_inject.report import thresholds
 from dc_inject.report.figures import ReportScope, period
 
@@ -51,6 +52,14 @@ ABORT_ON = click.option(
     metavar="CONDITION",
     help="Stop, and exit with 5, once this holds, such as 'ratio < 0.5 over 1h' (may be repeated).",
 )
+
+
+def refuse_without_links(conditions: Sequence[Threshold], keys: Sequence[FlowKey]) -> None:
+    """Refuse a condition that is about none of these links: with a wrong name it would never end anything."""
+    for condition in conditions:
+        if not any(map(condition.matches, keys)):
+            message = f"--abort-on {condition.text!r}: no link of the menus has these labels"
+            raise UsageError(message, "write names as the menus have them")
 
 
 class AbortOn:

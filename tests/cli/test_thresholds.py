@@ -202,6 +202,15 @@ def test_those_of_menus_are_judged_at_the_end_of_a_run_and_in_reports(
         assert view.last_cycle() is not None
 
 
+def test_a_condition_about_no_link_of_the_menus_is_refused(simulated_run: Path) -> None:
+    """A name with a typing error would never end anything; and nothing is left behind."""
+    simulated_run.write_text(MENU.format(more="ratio >= 0.1"))
+    done = run("run", simulated_run, "--no-drain", "--abort-on", 'ratio{scenario="onne"} < 0.5 over 1h')
+    assert isinstance(done.exception, UsageError)
+    assert "no link of the menus has these labels" in done.exception.message
+    assert not (simulated_run.parent / "state" / "dc_inject" / "dc27.sqlite").exists()
+
+
 def test_a_run_that_is_aborted_ends_with_5(simulated_run: Path) -> None:
     """And says what held."""
     simulated_run.write_text(MENU.format(more="ratio >= 0.1"))
