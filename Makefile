@@ -123,7 +123,7 @@ released-ledger: $(READY) ## Keep a ledger of the version that is released next,
 image: $(READY) ## Build the image and let it inject into a sandbox, as root with buildah and mmdebstrap (10 min)
 	@$(BIN)/python -m tests.deploy.image
 
-production: $(READY) ## Follow the pages on production in a fresh Debian, to an injector that a Prometheus scrapes, as root (20 min)
+production: $(READY) ## Follow the pages on production in a fresh Debian, to an injector that a Prometheus scrapes, as root (10 min)
 	@$(BIN)/python -m tests.deploy.production
 
 chart: $(CHART) ## Render the Helm chart and validate what comes out; the first time Go builds helm (10 min)

@@ -7,6 +7,7 @@ pip, works with a read-only root for a user that has no name, and injects a cycl
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 1800  # seconds for each command
 NOBODY = "54321:0"  # a user without a name, as OpenShift gives one
 VERSION = "0.1.0"
+WRITABLE = {"tmp", "state", "proc", "sys", "dev", "run"}  # of the root, while it runs
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 MENU = """\
 menu: 1
@@ -34,7 +36,7 @@ defaults:
   lifetime: {{min: 5 min, max: 5 min}}
   datasets: {{did: ["cms:*"], files: 1..100, mean_file: 0.1..20 GB}}
 scenarios:
-  image: {{from: T1_UK_RAL_Disk, to: T2_UK_London_Brunel, rate: 4 Gb/s}}
+  image: {{from: T1_UK_RAL_Disk, to: T2_UK_London_Brunel, rate: {rate} Gb/s}}
 """
 
 
@@ -150,7 +152,8 @@ def _tried(storage: Buildah, container: str, folder: Path) -> None:
         shutil.copy(sandbox.config, secret / "rucio.cfg")
         os.chown(secret / "rucio.cfg", 54321, 0)
         start = datetime.now(UTC)
-        (folder / "menus" / "day.yaml").write_text(MENU.format(start=start, end=start + timedelta(minutes=10)))
+        menu = MENU.format(start=start, end=start + timedelta(minutes=10), rate=40)  # a dataset each second
+        (folder / "menus" / "day.yaml").write_text(menu)
         volumes = [f"{folder}/menus:/menus:ro", f"{secret}:/secret:ro", f"{folder}/ledger:/state"]
         more = ["--env", "RUCIO_CONFIG=/secret/rucio.cfg", "--env", "XDG_STATE_HOME=/state"]
         for words in (["check", "/menus"], ["ping", "/menus"], ["run", "--once", "/menus"]):
@@ -160,8 +163,21 @@ def _tried(storage: Buildah, container: str, folder: Path) -> None:
             container, "dc-inject", "status", "image", "--summary", "--format", "csv", volumes=volumes, more=more
         )
         print(told.strip())
+        (row,) = csv.DictReader(told.splitlines())
+        if int(row["injected"]) == 0:
+            sys.exit("it has injected nothing")
+        _nothing_written(storage, container, start)
     finally:
         sandbox.down()
+
+
+def _nothing_written(storage: Buildah, container: str, since: datetime) -> None:
+    """Find that everything was written into volumes and /tmp: the rest may be read-only."""
+    root = Path(storage.run("mount", container).strip())
+    outside = [path for path in root.rglob("*") if path.relative_to(root).parts[0] not in WRITABLE]
+    if new := [path for path in outside if path.is_file() and path.lstat().st_mtime > since.timestamp()]:
+        sys.exit(f"it has written {', '.join(map(str, new))}")
+    print(f"none of {len(outside)} files and folders of the image was written")
 
 
 def run(command: list[str]) -> str:

@@ -9,6 +9,7 @@ with the configuration and the rules of the docs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shlex
@@ -43,30 +44,32 @@ def main() -> int:
     service, operate, cron, rucio = (
         sections(name) for name in ("run-as-a-service", "operate", "run-from-cron", "run-with-rucio")
     )
-    with tempfile.TemporaryDirectory(prefix="dc_inject-production-") as name:
-        folder = Path(name)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by somebody"))  # so that it leaves nothing behind
+    with contextlib.ExitStack() as leaves:
+        folder = Path(leaves.enter_context(tempfile.TemporaryDirectory(prefix="dc_inject-production-")))
         folder.chmod(0o755)
         sandbox = Sandbox(folder / "sandbox")
+        leaves.callback(sandbox.down)
         machine = Machine(folder / "root")
+        leaves.callback(machine.stop)
         sandbox.up()
-        try:
-            machine.brought("root", sandbox.config)
-            machine.follow(service["Install it"])
-            (machine.root / "etc" / "dc_inject" / "menus" / "dc27" / "day.yaml").write_text(menu())
-            machine.follow(service["Start it"])
-            scraped(folder / "prometheus")
-            for heading in ("Back it up", "Upgrade it", "Restore it", "Move it to another machine"):
-                machine.follow(operate[heading])
-            machine.follow(service["One cycle at a time"])
-            machine.shell("useradd --create-home shifter")
-            machine.brought("shifter", sandbox.config)
-            machine.follow(rucio["Install and try"], "shifter")
-            (machine.root / "home" / "shifter" / "menus").mkdir()
-            (machine.root / "home" / "shifter" / "menus" / "day.yaml").write_text(menu())
-            machine.shell(cron[""].split(" ", 5)[5], "shifter")
-        finally:
-            machine.stop()
-            sandbox.down()
+        machine.brought("root", sandbox.config)
+        machine.follow(service["Install it"])
+        (machine.root / "etc" / "dc_inject" / "menus" / "dc27" / "day.yaml").write_text(menu())
+        machine.follow(service["Start it"])
+        scraped(folder / "prometheus")
+        for heading in ("Back it up", "Upgrade it", "Restore it", "Move it to another machine"):
+            machine.follow(operate[heading])
+        machine.follow(service["One cycle at a time"])
+        machine.shell("useradd --create-home shifter")
+        machine.brought("shifter", sandbox.config)
+        machine.follow(rucio["Install and try"], "shifter")
+        (machine.root / "home" / "shifter" / "menus").mkdir()
+        (machine.root / "home" / "shifter" / "menus" / "day.yaml").write_text(menu())
+        line = cron[""].rstrip().split(" ", 5)[5]
+        by_cron = "env -i HOME=$HOME LOGNAME=$USER SHELL=/bin/sh PATH=/usr/bin:/bin /bin/sh -c"
+        machine.shell(f"{by_cron} {shlex.quote(line)}", "shifter")
+        machine.shell("$HOME/dc-inject/bin/dc-inject status dc27", "shifter")
     print("the pages lead to an injector that runs")
     return 0
 
@@ -86,7 +89,7 @@ def menu() -> str:
     """Return a menu of the campaign that the pages name, for the next hours."""
     start = datetime.now(UTC)
     text = MENU.replace("campaign: image", "campaign: dc27").replace("  image:", "  dc27:")
-    return text.format(start=start, end=start + timedelta(hours=6))
+    return text.format(start=start, end=start + timedelta(hours=6), rate=4)
 
 
 class Machine:
@@ -114,8 +117,12 @@ class Machine:
         archive = self.root.parent / "source.tar"
         run(["git", "-C", str(ROOT), "archive", f"--output={archive}", "HEAD"])
         run(["tar", "--extract", f"--file={archive}", f"--directory={source}"])
+        own = re.sub(
+            r"^auth_token_file_path.*\n", "", config.read_text(), flags=re.MULTILINE
+        )  # it is the sandbox's
         for place in (home, source):
-            shutil.copy(config, place / "rucio.cfg")
+            (place / "rucio.cfg").write_text(own)
+        run(self.command("root", "/", "chown", "--recursive", f"{user}:", f"/{home.relative_to(self.root)}"))
 
     def command(self, user: str, folder: str, *words: str) -> list[str]:
         """Return what runs words (settings of the environment, then a command) on it as a user."""
@@ -148,7 +155,6 @@ class Machine:
             case ["systemctl", "daemon-reload"]:
                 pass
             case ["systemctl", "enable", "--now", name] if name.endswith(".timer"):
-                self.stop()
                 self._start(name.removesuffix(".timer"))
                 self._ended()
             case ["systemctl", "enable", "--now", name] | ["systemctl", "start", name]:
