@@ -1,9 +1,9 @@
 """Rucio in the twin: a back end over the simulated grid, so that the engine runs in it unchanged.
 
 Time passes in the twin while the engine waits: `TwinClock` moves the world on, `backends.sim.InlineExecutor` waits
-on the clock. Between two steps of the world nothing moves, so the clock stands at their ends only. Rules, expiry,
-deletion and their delays are the world's (`dc_inject.twin`). What a source holds is made here: the datasets that
-the grid says, under names that fit the menu's patterns, the same for each seed.
+on the clock. Between two steps of the world nothing moves, so the clock stands only at their ends and just before
+them. Rules, expiry, deletion and their delays are the world's (`dc_inject.twin`). What a source holds is made
+here, the same for each seed: the datasets that the grid says, under names that fit the menu's patterns.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ from dc_inject.twin.rucio import Rule
 from dc_inject.twin.transfers import Queue
 from dc_inject.twin.world import World
 
+BEFORE = 1 / 10  # of a step: how long before its end the clock stands; nothing is released later in a cycle
+
 
 class TwinClock(SimClock):
     """A simulated clock with which a world moves on; its second 0 is where the clock starts."""
@@ -47,9 +49,13 @@ class TwinClock(SimClock):
         self._start, self._world, self._passed = start, world, passed
 
     def advance(self, moment: datetime) -> None:
-        """Move on to the first end of a step that is not before `moment`, and the world with it; never back."""
+        """Move on to the next stand of the clock that is not before `moment`, and the world with it; never back.
+
+        What is released in the last step of a cycle is released before the cycle is over.
+        """
         step = timedelta(seconds=self._world.step)
-        super().advance(EPOCH - (EPOCH - moment) // step * step)
+        end = EPOCH - (EPOCH - moment) // step * step
+        super().advance(end - step * BEFORE if moment <= end - step * BEFORE else end)
         self._world.advance(self.seconds(self.now()))
         self._passed(self.now())
 

@@ -13,7 +13,7 @@ from dc_inject.backends.twin import TwinBackend, TwinClock, named
 from dc_inject.engine import Engine, Settings
 from dc_inject.ledger import Ledger, LedgerView
 from dc_inject.metrics import Silent
-from dc_inject.model import Dataset, DatasetFilter, Hold
+from dc_inject.model import Dataset, DatasetFilter, Hold, State
 from dc_inject.model.errors import Permanent, Temporary
 from dc_inject.planning import pool
 from dc_inject.twin.grid import Fault, Fts, Grid, LinkTraits, Rucio, Stock, Trouble
@@ -55,14 +55,24 @@ class Run:
             self.faults = view.contradictions() if hasattr(view, "contradictions") else []
 
 
-def test_the_clock_stands_at_the_ends_of_steps():
+def test_the_clock_stands_at_the_ends_of_steps_and_just_before():
     """Between them nothing moves: whoever looks at each of them sees all that there is."""
     world = World(two(), 1, step=30.0)
     clock = TwinClock(START, world)
-    for seconds, stands_at in ((1, 30), (30, 30), (31, 60), (60, 60), (10, 60), (900, 900)):
-        clock.advance(START + timedelta(seconds=seconds))
+    for moment, stands_at, moved_to in (
+        (1, 27, 0), (27, 27, 0), (28, 30, 30), (31, 57, 30), (60, 60, 60), (10, 60, 60), (900, 900, 900),
+    ):  # fmt: skip
+        clock.advance(START + timedelta(seconds=moment))
         assert clock.now() == START + timedelta(seconds=stands_at)
-        assert world.now == stands_at
+        assert world.now == moved_to
+
+
+def test_nothing_is_too_late_for_its_cycle_as_the_clock_stands(tmp_path):
+    one = Run(two(rate=20 * GB, actives=(400, 400)), [flow("A", "B", 10 * GBPS)], tmp_path, hours=1)
+    with LedgerView.open(one.path) as view:
+        counts = view.state_counts()
+    assert State.WITHDRAWN not in counts
+    assert sum(count for count, _ in counts.values()) > 100
 
 
 def two(**traits) -> Grid:
